@@ -1,0 +1,201 @@
+//! The quota: a counter that lives until it expires.
+//!
+//! Two users share it. A named limit opens a window with the first request and counts down in it ([`Bucket`]);
+//! the Throttr protocol sets, changes and reads the two numbers directly.
+
+use crate::algorithm::{Bucket, NumbersError};
+use crate::decision::{Decision, Refund, Verdict};
+use crate::time::{Nanos, Timestamp};
+
+/// `count` requests in a window of `period` that the first one opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaLimit {
+    count: u64,
+    period: Nanos,
+}
+
+impl QuotaLimit {
+    /// Refuses zeros.
+    pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
+        for (field, number) in [("count", count), ("period", period.get())] {
+            if number == 0 {
+                return Err(NumbersError::Zero { field });
+            }
+        }
+        if period > Nanos::MAX {
+            return Err(NumbersError::PeriodTooLong);
+        }
+        Ok(Self { count, period })
+    }
+
+    /// How many fit in a window.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How long a window lasts.
+    pub const fn period(&self) -> Nanos {
+        self.period
+    }
+}
+
+/// The unit a lifetime was given in, kept as the byte that said so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unit(pub u8);
+
+impl Unit {
+    /// Whatever is not nanoseconds (0) or milliseconds (1) counts as seconds.
+    const fn nanos(self) -> u64 {
+        match self.0 {
+            0 => 1,
+            1 => 1_000_000,
+            _ => 1_000_000_000,
+        }
+    }
+}
+
+/// A span in the unit its owner uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// How many of the unit.
+    pub value: u64,
+    /// Which unit.
+    pub unit: Unit,
+}
+
+impl Lifetime {
+    const fn nanos(self) -> Nanos {
+        Nanos::new(self.value.saturating_mul(self.unit.nanos()))
+    }
+}
+
+/// How an update changes a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Makes it the value.
+    Patch,
+    /// Adds the value, up to the most there is.
+    Increase,
+    /// Takes the value away, down to zero.
+    Decrease,
+}
+
+/// What is left, until when, and the unit its owner counts the time in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    left: u64,
+    expires_at: Timestamp,
+    unit: Unit,
+}
+
+impl Quota {
+    /// A quota that lives from now. A lifetime of zero has expired already.
+    pub fn new(left: u64, lifetime: Lifetime, now: Timestamp) -> Self {
+        Self { left, expires_at: now + lifetime.nanos(), unit: lifetime.unit }
+    }
+
+    /// What is left, if it has not expired.
+    pub fn left(&self, now: Timestamp) -> Option<u64> {
+        self.is_live(now).then_some(self.left)
+    }
+
+    /// The time it has still to live, cut to whole units, if it has not expired.
+    pub fn lifetime(&self, now: Timestamp) -> Option<Lifetime> {
+        let value = self.expires_at.since(now).get() / self.unit.nanos();
+        self.is_live(now).then_some(Lifetime { value, unit: self.unit })
+    }
+
+    /// Changes what is left. False, and unchanged, if it has expired.
+    pub fn change_left(&mut self, change: Change, value: u64, now: Timestamp) -> bool {
+        let left = match change {
+            Change::Patch => value,
+            Change::Increase => self.left.saturating_add(value),
+            Change::Decrease => self.left.saturating_sub(value),
+        };
+        let live = self.is_live(now);
+        if live {
+            self.left = left;
+        }
+        live
+    }
+
+    /// Changes when it expires, by a value in its own unit. False, and unchanged, if it has expired already.
+    pub fn change_lifetime(&mut self, change: Change, value: u64, now: Timestamp) -> bool {
+        let span = Lifetime { value, unit: self.unit }.nanos();
+        let expires_at = match change {
+            Change::Patch => now + span,
+            Change::Increase => self.expires_at + span,
+            Change::Decrease => self.expires_at - span,
+        };
+        let live = self.is_live(now);
+        if live {
+            self.expires_at = expires_at;
+        }
+        live
+    }
+
+    fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires_at
+    }
+
+    /// The window this limit sees: the one that is open, held to the limit as it is now, or one not yet opened.
+    fn window(&self, limit: &QuotaLimit, now: Timestamp) -> (u64, Nanos) {
+        if self.is_live(now) {
+            // Both are cut: a lowered limit binds at once, and a clock that stepped back locks nobody out.
+            (self.left.min(limit.count), self.expires_at.since(now).min(limit.period))
+        } else {
+            (limit.count, Nanos::ZERO)
+        }
+    }
+}
+
+impl Bucket for Quota {
+    type Limit = QuotaLimit;
+
+    fn check(&self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
+        let mut after = *self;
+        after.charge(limit, cost, now)
+    }
+
+    fn charge(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
+        let (left, mut until_reset) = self.window(limit, now);
+        let Some(left_after) = left.checked_sub(cost) else {
+            // Written even on refusal: an end too far ahead would else be too far ahead at every retry.
+            *self = Self { left, expires_at: now + until_reset, unit: self.unit };
+            return Decision {
+                verdict: Verdict::Deny,
+                remaining: left,
+                retry_after: until_reset,
+                reset_after: until_reset,
+                charge: 0,
+            };
+        };
+        if cost > 0 && until_reset == Nanos::ZERO {
+            until_reset = limit.period;
+        }
+        *self = Self { left: left_after, expires_at: now + until_reset, unit: self.unit };
+        Decision {
+            verdict: Verdict::Allow,
+            remaining: left_after,
+            retry_after: if left_after >= cost { Nanos::ZERO } else { until_reset },
+            reset_after: until_reset,
+            charge: 0,
+        }
+    }
+
+    fn take(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) {
+        let (left, _) = self.window(limit, now);
+        self.charge(limit, cost.min(left), now);
+    }
+
+    fn refund(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+        let (left, until_reset) = self.window(limit, now);
+        let left_after = left.saturating_add(cost).min(limit.count);
+        *self = Self { left: left_after, expires_at: now + until_reset, unit: self.unit };
+        Some(Refund { refunded: left_after > left, remaining: left_after, reset_after: until_reset })
+    }
+
+    fn silent_at(&self) -> Timestamp {
+        self.expires_at
+    }
+}

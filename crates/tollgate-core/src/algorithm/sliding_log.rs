@@ -1,0 +1,193 @@
+//! The sliding log: the newest timestamps themselves, so "at most 10 in any second" is exactly that.
+//!
+//! Three readers share one memory. A named limit spends from it ([`Bucket`]); a rule asks whether the N-th newest
+//! entry is younger than a span ([`SlidingLog::reached`]); a Smockron master asks from when the next request is
+//! welcome ([`SlidingLog::next_allowed`]).
+
+use std::collections::VecDeque;
+
+use crate::algorithm::{Bucket, NumbersError};
+use crate::decision::{Decision, Refund, Verdict};
+use crate::time::{Nanos, Timestamp};
+
+/// The most entries one log keeps: half a megabyte. Whoever needs more than that wants a token bucket.
+pub const LOG_MAX: u64 = 65_536;
+
+/// At most `count` in any `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLogLimit {
+    count: u64,
+    period: Nanos,
+}
+
+impl SlidingLogLimit {
+    /// Refuses zeros, and logs longer than [`LOG_MAX`].
+    pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
+        for (field, number) in [("count", count), ("period", period.get())] {
+            if number == 0 {
+                return Err(NumbersError::Zero { field });
+            }
+        }
+        if count > LOG_MAX {
+            return Err(NumbersError::LogTooLong);
+        }
+        if period > Nanos::MAX {
+            return Err(NumbersError::PeriodTooLong);
+        }
+        Ok(Self { count, period })
+    }
+
+    /// How many fit in a period.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The span that slides.
+    pub const fn period(&self) -> Nanos {
+        self.period
+    }
+}
+
+/// Timestamps in ascending order, whatever order they came in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingLog {
+    entries: VecDeque<Timestamp>,
+    silent_at: Timestamp,
+}
+
+impl SlidingLog {
+    /// Adds an entry in its place and keeps the newest `keep`; the log is silent a `span` after its newest.
+    pub fn record(&mut self, at: Timestamp, keep: usize, span: Nanos) {
+        let place = self.entries.partition_point(|entry| *entry <= at);
+        self.entries.insert(place, at);
+        while self.entries.len() > keep {
+            self.entries.pop_front();
+        }
+        if let Some(newest) = self.entries.back() {
+            self.silent_at = *newest + span;
+        }
+    }
+
+    /// Are there `count` entries, the oldest of them younger than `span`? A count of zero is always reached.
+    pub fn reached(&self, count: usize, span: Nanos, now: Timestamp) -> bool {
+        count == 0 || self.nth_newest(count).is_some_and(|entry| now.since(entry) < span)
+    }
+
+    /// When the next request is welcome, given `burst` requests and then one per `interval`; `None` is now.
+    pub fn next_allowed(&self, burst: usize, interval: Nanos, now: Timestamp) -> Option<Timestamp> {
+        let window = interval.saturating_mul(burst as u64);
+        let crowded = burst == 0 || self.nth_newest(burst).is_some_and(|entry| now.since(entry) <= window);
+        crowded.then(|| self.entries.back().map_or(now, |newest| now.max(*newest)) + interval)
+    }
+
+    /// How many entries are kept.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True of a log never used.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The `n`-th newest entry, the newest being the first.
+    pub fn nth_newest(&self, n: usize) -> Option<Timestamp> {
+        let index = self.entries.len().checked_sub(n)?;
+        self.entries.get(index).copied()
+    }
+
+    /// Where the entries begin that are younger than the limit's period.
+    fn first_live(&self, limit: &SlidingLogLimit, now: Timestamp) -> usize {
+        self.entries.partition_point(|entry| now.since(*entry) >= limit.period)
+    }
+
+    /// How long until `entry` no longer counts. One from the future, left by a clock that stepped back, counts
+    /// as made now: nobody waits longer than a period.
+    fn expires_after(entry: Timestamp, limit: &SlidingLogLimit, now: Timestamp) -> Nanos {
+        (entry.min(now) + limit.period).since(now)
+    }
+
+    fn decide(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+        let first = self.first_live(limit, now);
+        let live = self.entries.len() - first;
+        let used = live as u64;
+        let reset_now = self.entries.back().filter(|_| live > 0);
+        let reset_now = reset_now.map_or(Nanos::ZERO, |newest| Self::expires_after(*newest, limit, now));
+        // How long until enough of the entries, followed by `fresh` made now, have expired to make room for `cost`.
+        let wait_for_room = |fresh: u64| {
+            let excess = (used + fresh + cost).saturating_sub(limit.count);
+            match usize::try_from(excess) {
+                Ok(0) => Nanos::ZERO,
+                Ok(excess) if excess <= live => {
+                    Self::expires_after(self.entries[first + excess - 1], limit, now)
+                }
+                _ => limit.period,
+            }
+        };
+        if used + cost > limit.count && cost > 0 {
+            return Decision {
+                verdict: Verdict::Deny,
+                remaining: limit.count.saturating_sub(used),
+                retry_after: wait_for_room(0),
+                reset_after: reset_now,
+                charge: 0,
+            };
+        }
+        Decision {
+            verdict: Verdict::Allow,
+            remaining: limit.count.saturating_sub(used + cost),
+            retry_after: if cost == 0 { Nanos::ZERO } else { wait_for_room(cost) },
+            reset_after: if cost == 0 { reset_now } else { limit.period },
+            charge: 0,
+        }
+    }
+
+    /// Drops what no longer counts, and pulls entries from the future back to now.
+    fn tidy(&mut self, limit: &SlidingLogLimit, now: Timestamp) {
+        self.entries.drain(..self.first_live(limit, now));
+        for entry in self.entries.iter_mut().rev().take_while(|entry| **entry > now) {
+            *entry = now;
+        }
+        self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + limit.period);
+    }
+}
+
+impl Bucket for SlidingLog {
+    type Limit = SlidingLogLimit;
+
+    fn check(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+        self.decide(limit, cost, now)
+    }
+
+    fn charge(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+        let decision = self.decide(limit, cost, now);
+        self.tidy(limit, now);
+        if decision.allowed() && cost > 0 {
+            self.entries.extend((0..cost).map(|_| now));
+            self.silent_at = now + limit.period;
+        }
+        decision
+    }
+
+    fn take(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) {
+        let used = (self.entries.len() - self.first_live(limit, now)) as u64;
+        self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
+    }
+
+    fn refund(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+        self.tidy(limit, now);
+        let before = self.entries.len();
+        let given_back = usize::try_from(cost).unwrap_or(usize::MAX).min(before);
+        self.entries.truncate(before - given_back);
+        self.tidy(limit, now);
+        Some(Refund {
+            refunded: given_back > 0,
+            remaining: limit.count.saturating_sub(self.entries.len() as u64),
+            reset_after: self.silent_at.since(now),
+        })
+    }
+
+    fn silent_at(&self) -> Timestamp {
+        self.silent_at
+    }
+}

@@ -1,0 +1,186 @@
+//! The smoothed rate: how many requests a period sees, averaged so that the past fades.
+//!
+//! ```text
+//! x = interval / period;  a = exp(-x);  rate' = (1 - a) / x + a * rate;  over = rate' >= limit
+//! ```
+//!
+//! Doubles by definition, and `1 - exp(-x)` rather than `expm1`: callers see these digits, and always have.
+
+use crate::algorithm::{Bucket, NumbersError};
+use crate::decision::{Decision, Refund, Verdict};
+use crate::time::{Nanos, Timestamp};
+
+/// After this many idle periods a bucket is forgotten. Used again it reads 0.0 where it would have read 0.001.
+pub const FORGET_AFTER_PERIODS: u64 = 1_000;
+
+/// The highest rate limit: beyond it one request is less than a double can tell.
+const RATE_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// A rate, in requests a period, that must stay below `limit`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SmoothedRateLimit {
+    limit: f64,
+    period: Nanos,
+    strict: bool,
+}
+
+impl SmoothedRateLimit {
+    /// `strict` counts refused requests too, so that whoever keeps knocking stays out.
+    pub fn new(limit: f64, period: Nanos, strict: bool) -> Result<Self, NumbersError> {
+        if period == Nanos::ZERO {
+            return Err(NumbersError::Zero { field: "period" });
+        }
+        if period.saturating_mul(FORGET_AFTER_PERIODS) > Nanos::MAX {
+            return Err(NumbersError::PeriodTooLong);
+        }
+        if !(limit > 0.0 && limit <= RATE_MAX) {
+            return Err(NumbersError::Rate);
+        }
+        Ok(Self { limit, period, strict })
+    }
+
+    /// The rate at which requests are over.
+    pub const fn limit(&self) -> f64 {
+        self.limit
+    }
+
+    /// The span the rate is counted in.
+    pub const fn period(&self) -> Nanos {
+        self.period
+    }
+
+    /// Do refused requests count?
+    pub const fn strict(&self) -> bool {
+        self.strict
+    }
+
+    /// The most one request may cost: each unit adds one to the rate.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within (0, 2^53]")]
+    pub fn cost_max(&self) -> u64 {
+        (self.limit as u64).max(1)
+    }
+}
+
+/// What one look at the rate found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// The rate with this request in it.
+    pub rate: f64,
+    /// Is that the limit or more?
+    pub over: bool,
+}
+
+/// When the rate was last measured, and what it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SmoothedRate {
+    last: Option<Timestamp>,
+    rate: f64,
+    silent_at: Timestamp,
+}
+
+impl SmoothedRate {
+    /// The rate with a request of `cost` in it. Remembers nothing.
+    pub fn measure(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
+        let Some(last) = self.last else {
+            return Measure { rate: 0.0, over: 0.0 >= limit.limit };
+        };
+        let rate = self.rate_after(limit, cost, now.since(last));
+        Measure { rate, over: rate >= limit.limit }
+    }
+
+    /// Measures, and remembers unless the request is over and refused requests do not count.
+    pub fn knock(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
+        let measure = self.measure(limit, cost, now);
+        if !measure.over || limit.strict {
+            *self = Self::remember(limit, measure.rate, now);
+        }
+        measure
+    }
+
+    fn remember(limit: &SmoothedRateLimit, rate: f64, now: Timestamp) -> Self {
+        let silent_at = now + limit.period.saturating_mul(FORGET_AFTER_PERIODS);
+        Self { last: Some(now), rate, silent_at }
+    }
+
+    fn rate_after(&self, limit: &SmoothedRateLimit, cost: u64, idle: Nanos) -> f64 {
+        // A clock that stood still or stepped back: the shortest interval there is.
+        let interval = if idle == Nanos::ZERO { 1e-9 } else { idle.as_secs_f64() };
+        let x = interval / limit.period.as_secs_f64();
+        let a = (-x).exp();
+        (1.0 - a) / x * cost as f64 + a * self.rate
+    }
+
+    /// The decision, given what was measured and what is remembered after it.
+    fn decide(
+        measure: Measure,
+        after: &Self,
+        limit: &SmoothedRateLimit,
+        cost: u64,
+        now: Timestamp,
+    ) -> Decision {
+        Decision {
+            verdict: if measure.over { Verdict::Deny } else { Verdict::Allow },
+            remaining: if measure.over { 0 } else { whole_units_below(limit.limit - measure.rate) },
+            retry_after: after.wait_for(limit, cost, now),
+            reset_after: after.silent_at.since(now),
+            charge: 0,
+        }
+    }
+
+    /// How long until a request of `cost` is not over: the rate only falls while nobody knocks, so halve the interval.
+    fn wait_for(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Nanos {
+        let over_after = |wait: u64| self.measure(limit, cost, now + Nanos::new(wait)).over;
+        if !over_after(0) {
+            return Nanos::ZERO;
+        }
+        let (mut over, mut fits) = (0, limit.period.get());
+        while over_after(fits) {
+            if fits >= Nanos::MAX.get() {
+                return Nanos::FOREVER;
+            }
+            (over, fits) = (fits, fits.saturating_mul(2).min(Nanos::MAX.get()));
+        }
+        while fits - over > 1 {
+            let middle = over + (fits - over) / 2;
+            if over_after(middle) { over = middle } else { fits = middle }
+        }
+        Nanos::new(fits)
+    }
+}
+
+/// How many requests of one unit each would still come out below, all at this instant.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and `as` saturates"
+)]
+fn whole_units_below(room: f64) -> u64 {
+    (room.ceil() - 1.0).max(0.0) as u64
+}
+
+impl Bucket for SmoothedRate {
+    type Limit = SmoothedRateLimit;
+
+    fn check(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Decision {
+        let mut after = *self;
+        after.charge(limit, cost, now)
+    }
+
+    fn charge(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Decision {
+        let measure = self.knock(limit, cost, now);
+        Self::decide(measure, self, limit, cost, now)
+    }
+
+    fn take(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) {
+        // A rate has no room to run out of: it takes the whole cost, or none where refused requests do not count.
+        self.knock(limit, cost, now);
+    }
+
+    fn refund(&mut self, _: &SmoothedRateLimit, _: u64, _: Timestamp) -> Option<Refund> {
+        None
+    }
+
+    fn silent_at(&self) -> Timestamp {
+        self.silent_at
+    }
+}

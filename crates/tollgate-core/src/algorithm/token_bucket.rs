@@ -1,0 +1,158 @@
+//! The token bucket, remembered as one instant: the theoretical arrival time (TAT), when it is full again.
+//!
+//! ```text
+//! burst 3, one per 100ms          now            full_at
+//!                     ────────────┼────────────────┼──────────>
+//!                                 └ 200ms owed: 1 of 3 left
+//! ```
+//!
+//! Tokens are never counted: what is owed is a span of time, and it is paid by time passing.
+
+use crate::algorithm::{Bucket, NumbersError};
+use crate::decision::{Decision, Refund, Verdict};
+use crate::time::{Nanos, Timestamp};
+
+/// A bucket of `burst` tokens that gains `count` every `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucketLimit {
+    burst: u64,
+    count: u64,
+    period: Nanos,
+    emission_interval: Nanos,
+    fill_time: Nanos,
+}
+
+impl TokenBucketLimit {
+    /// Refuses what could never work or would not fit: zeros, more than one per nanosecond, centuries to fill.
+    pub fn new(burst: u64, count: u64, period: Nanos) -> Result<Self, NumbersError> {
+        for (field, number) in [("burst", burst), ("count", count), ("period", period.get())] {
+            if number == 0 {
+                return Err(NumbersError::Zero { field });
+            }
+        }
+        if period > Nanos::MAX {
+            return Err(NumbersError::PeriodTooLong);
+        }
+        let interval = period.get() / count;
+        if interval == 0 {
+            return Err(NumbersError::TooFast { count_max: period.get() });
+        }
+        let burst_max = Nanos::MAX.get() / interval;
+        if burst > burst_max {
+            return Err(NumbersError::TooSlow { burst_max });
+        }
+        let (emission_interval, fill_time) = (Nanos::new(interval), Nanos::new(interval * burst));
+        Ok(Self { burst, count, period, emission_interval, fill_time })
+    }
+
+    /// How many tokens a full bucket holds.
+    pub const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// How many tokens a period brings.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How long `count` tokens take to come.
+    pub const fn period(&self) -> Nanos {
+        self.period
+    }
+
+    /// How long one token takes to come.
+    pub const fn emission_interval(&self) -> Nanos {
+        self.emission_interval
+    }
+
+    /// How long an empty bucket takes to fill: the seed's burst offset.
+    pub const fn fill_time(&self) -> Nanos {
+        self.fill_time
+    }
+
+    const fn time_for(&self, cost: u64) -> Nanos {
+        self.emission_interval.saturating_mul(cost)
+    }
+
+    const fn units_in(&self, span: Nanos) -> u64 {
+        span.get() / self.emission_interval.get()
+    }
+}
+
+/// One bucket's whole memory: the moment it will next be full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenBucket {
+    full_at: Timestamp,
+}
+
+impl TokenBucket {
+    /// A bucket that will be full at this moment.
+    pub const fn full_at(full_at: Timestamp) -> Self {
+        Self { full_at }
+    }
+
+    /// The time still to pass until the bucket is full.
+    ///
+    /// A clock that stepped back, or a limit that was lowered, can leave an instant further ahead than the bucket
+    /// can hold. Such a bucket is empty and no more than that: nobody waits longer than a bucket takes to fill.
+    fn owed(self, limit: &TokenBucketLimit, now: Timestamp) -> Nanos {
+        self.full_at.since(now).min(limit.fill_time)
+    }
+}
+
+impl Bucket for TokenBucket {
+    type Limit = TokenBucketLimit;
+
+    fn check(&self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+        let mut after = *self;
+        after.charge(limit, cost, now)
+    }
+
+    #[inline]
+    fn charge(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+        // Idle time beyond full earns nothing: a day away is one burst, not a day's worth.
+        let owed = self.owed(limit, now);
+        let increment = limit.time_for(cost);
+        let owed_after = owed + increment;
+        if owed_after > limit.fill_time {
+            // Written even on refusal: an instant too far ahead would else be too far ahead at every retry.
+            self.full_at = now + owed;
+            return Decision {
+                verdict: Verdict::Deny,
+                remaining: limit.units_in(limit.fill_time.saturating_sub(owed)),
+                retry_after: owed_after.saturating_sub(limit.fill_time),
+                reset_after: owed,
+                charge: 0,
+            };
+        }
+        self.full_at = now + owed_after;
+        let spare = limit.fill_time.saturating_sub(owed_after);
+        Decision {
+            verdict: Verdict::Allow,
+            remaining: limit.units_in(spare),
+            retry_after: increment.saturating_sub(spare),
+            reset_after: owed_after,
+            charge: 0,
+        }
+    }
+
+    fn take(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) {
+        let left = limit.units_in(limit.fill_time.saturating_sub(self.owed(limit, now)));
+        self.charge(limit, cost.min(left), now);
+    }
+
+    fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+        let owed = self.owed(limit, now);
+        let owed_after = owed.saturating_sub(limit.time_for(cost));
+        self.full_at = now + owed_after;
+        Some(Refund {
+            refunded: owed_after < owed,
+            remaining: limit.units_in(limit.fill_time.saturating_sub(owed_after)),
+            reset_after: owed_after,
+        })
+    }
+
+    fn silent_at(&self) -> Timestamp {
+        self.full_at
+    }
+}

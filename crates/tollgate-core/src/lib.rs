@@ -1,0 +1,35 @@
+//! DECIDE: may one more request pass?
+//!
+//! ```
+//! use tollgate_core::algorithm::{Bucket, TokenBucket, TokenBucketLimit};
+//! use tollgate_core::{Nanos, Timestamp};
+//!
+//! let limit = TokenBucketLimit::new(3, 1, "100ms".parse()?)?;
+//! let mut bucket = TokenBucket::default();
+//! let now = Timestamp::EPOCH;
+//! assert_eq!(bucket.charge(&limit, 3, now).remaining, 0);
+//! assert_eq!(bucket.charge(&limit, 1, now).retry_after, Nanos::from_millis(100));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Everything here is a value or a pure function. Nothing reads a clock, touches a socket, a file or a
+//! lock, or awaits: time comes in as an argument, so whatever happened once can be replayed.
+#![forbid(unsafe_code)]
+
+pub mod algorithm;
+pub mod bill;
+pub mod charge;
+pub mod decision;
+pub mod id;
+pub mod limit;
+pub mod policy;
+pub mod time;
+
+pub use algorithm::Algorithm;
+pub use bill::{Bill, BillError, Expression};
+pub use charge::{Charge, ChargeError, Kind};
+pub use decision::{Decision, Refund, Verdict};
+pub use id::{IdError, IdFormat};
+pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
+pub use policy::{Policy, PolicyError};
+pub use time::{Nanos, ParseNanosError, Timestamp};

@@ -1,0 +1,202 @@
+//! A named policy: an algorithm and its numbers, by default and for particular ids.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::algorithm::Algorithm;
+use crate::id::{IdError, IdFormat};
+use crate::policy::{NameHash, fingerprint};
+
+/// What one name limits, and to what.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    name: Box<str>,
+    number: Option<u64>,
+    ids: IdFormat,
+    default: Option<Algorithm>,
+    overrides: HashMap<Box<[u8]>, Algorithm, NameHash>,
+    on_full: OnFull,
+    on_store_failure: OnStoreFailure,
+    stats: bool,
+    fingerprint: u64,
+}
+
+/// The answer to a new id when the store has no room to remember it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnFull {
+    /// Deny: nobody gets more than the limit by filling the store.
+    #[default]
+    Deny,
+    /// Allow: nobody is turned away for want of memory.
+    Allow,
+}
+
+/// The answer when the store gives none. The memory store always gives one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnStoreFailure {
+    /// Allow: the limiter never takes the site down.
+    #[default]
+    Allow,
+    /// Deny: nobody gets more than the limit by breaking the store.
+    Deny,
+    /// Decide from this process's own memory until the store is back.
+    Local,
+}
+
+/// Why a limit cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// Empty, all digits, or with a character that would blur where the name ends.
+    #[error("`{name}` cannot name a limit: use letters, digits, `_`, `-` and `.`, and not digits alone")]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// An override for what is no id.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// Two overrides for one id, perhaps in two spellings.
+    #[error("`{id}` has an override already")]
+    OverriddenTwice {
+        /// The id in its canonical spelling.
+        id: String,
+    },
+}
+
+impl Limit {
+    /// A limit that says nothing yet: every id is unlimited until there is a default or an override.
+    pub fn new(name: &str) -> Result<Self, LimitError> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        // Digits alone are kept for numbers, so that `3:alice` can only mean one thing.
+        if !name.bytes().all(fits) || name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(LimitError::Name { name: name.to_owned() });
+        }
+        Ok(Self {
+            fingerprint: fingerprint(name.as_bytes()),
+            name: name.into(),
+            number: None,
+            ids: IdFormat::Any,
+            default: None,
+            overrides: HashMap::default(),
+            on_full: OnFull::default(),
+            on_store_failure: OnStoreFailure::default(),
+            stats: false,
+        })
+    }
+
+    /// With a number that stands for the name in bucket keys.
+    pub fn with_number(mut self, number: u64) -> Self {
+        self.number = Some(number);
+        self.fingerprint = fingerprint(number.to_string().as_bytes());
+        self
+    }
+
+    /// With ids of this format. Comes before the overrides, whose ids it spells.
+    pub fn with_ids(mut self, ids: IdFormat) -> Self {
+        self.ids = ids;
+        self
+    }
+
+    /// With this for every id that has no override.
+    pub fn with_default(mut self, algorithm: Algorithm) -> Self {
+        self.default = Some(algorithm);
+        self
+    }
+
+    /// With this for new ids when there is no room for them.
+    pub fn with_on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// With this for every id when the store gives no answer.
+    pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
+        self.on_store_failure = on_store_failure;
+        self
+    }
+
+    /// With the names of its ids kept for statistics, or not.
+    pub fn with_stats(mut self, stats: bool) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// Gives one id numbers of its own.
+    pub fn add_override(&mut self, id: &[u8], algorithm: Algorithm) -> Result<(), LimitError> {
+        let id = self.ids.canonical(id)?;
+        if self.overrides.contains_key(&*id) {
+            return Err(LimitError::OverriddenTwice { id: id.escape_ascii().to_string() });
+        }
+        self.overrides.insert(id.into(), algorithm);
+        Ok(())
+    }
+
+    /// The name it is asked by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number that stands for the name in bucket keys, if it has one.
+    pub const fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// What its ids look like.
+    pub const fn ids(&self) -> IdFormat {
+        self.ids
+    }
+
+    /// What holds for an id without an override.
+    pub const fn default_algorithm(&self) -> Option<&Algorithm> {
+        self.default.as_ref()
+    }
+
+    /// The ids with numbers of their own, in no order.
+    pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&[u8], &Algorithm)> {
+        self.overrides.iter().map(|(id, algorithm)| (&**id, algorithm))
+    }
+
+    /// The answer to a new id when there is no room for it.
+    pub const fn on_full(&self) -> OnFull {
+        self.on_full
+    }
+
+    /// The answer when the store gives none.
+    pub const fn on_store_failure(&self) -> OnStoreFailure {
+        self.on_store_failure
+    }
+
+    /// Are the names of its ids kept for statistics?
+    pub const fn stats(&self) -> bool {
+        self.stats
+    }
+
+    /// A number that tells this limit from all others of its policy, the same in every process and after every reload.
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// What holds for a canonical id; `None` is no limit at all.
+    pub fn algorithm_for(&self, canonical: &[u8]) -> Option<&Algorithm> {
+        if !self.overrides.is_empty()
+            && let Some(algorithm) = self.overrides.get(canonical)
+        {
+            return Some(algorithm);
+        }
+        self.default.as_ref()
+    }
+
+    /// The readable key of a bucket, `NewOrdersPerAccount:12345678`, or `3:12345678` with a number.
+    pub fn bucket_key<'a>(&'a self, canonical: &'a [u8]) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            match self.number {
+                Some(number) => write!(f, "{number}:"),
+                None => write!(f, "{}:", self.name),
+            }?;
+            write!(f, "{}", canonical.escape_ascii())
+        })
+    }
+}

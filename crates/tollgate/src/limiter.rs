@@ -1,0 +1,102 @@
+//! A policy, a store and a clock: ask, and it decides.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
+
+use crate::clock::Clock;
+use crate::store::memory::{self, Census, Memory};
+
+/// Decides for this process. Shared between threads by reference; every call is synchronous and short.
+pub struct Limiter {
+    policy: ArcSwap<Policy>,
+    store: Memory,
+    clock: Clock,
+}
+
+impl Limiter {
+    /// A limiter in memory, by the machine's clock.
+    pub fn new(policy: Policy) -> Self {
+        Self::with(policy, Memory::new(memory::MAX_BUCKETS), Clock::monotonic())
+    }
+
+    /// A limiter of these three parts.
+    pub fn with(policy: Policy, store: Memory, clock: Clock) -> Self {
+        Self { policy: ArcSwap::from_pointee(policy), store, clock }
+    }
+
+    /// Takes `cost` from the bucket of `id` under `limit`, if it fits.
+    pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let policy = self.policy.load();
+        let charge = policy.charge(limit, id.as_ref(), cost)?;
+        Ok(self.settle(&[Bill::one(&charge)])[0])
+    }
+
+    /// The decision [`spend`](Self::spend) would make, taking nothing.
+    pub fn check(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let policy = self.policy.load();
+        let charge = policy.charge(limit, id.as_ref(), cost)?;
+        Ok(self.check_bills(&[Bill::one(&charge)])[0])
+    }
+
+    /// Gives back `cost`, up to a full bucket.
+    pub fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ChargeError> {
+        let policy = self.policy.load();
+        let charge = policy.charge(limit, id.as_ref(), cost)?.refundable()?;
+        Ok(self.refund_charges(std::slice::from_ref(&charge)))
+    }
+
+    /// Forgets the bucket of `id` under `limit`.
+    pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
+        let policy = self.policy.load();
+        self.reset_charges(&[policy.charge(limit, id.as_ref(), 0)?]);
+        Ok(())
+    }
+
+    /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
+    pub fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        let mut decisions = Vec::with_capacity(bills.len());
+        self.store.settle(bills, self.clock.now(), &mut decisions);
+        decisions
+    }
+
+    /// The decisions [`settle`](Self::settle) would make, taking nothing.
+    pub fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        let mut decisions = Vec::with_capacity(bills.len());
+        self.store.check(bills, self.clock.now(), &mut decisions);
+        decisions
+    }
+
+    /// Gives back each of the charges, and says what it came to in all.
+    pub fn refund_charges(&self, charges: &[Charge<'_>]) -> Refund {
+        let now = self.clock.now();
+        let refunds = charges.iter().map(|charge| self.store.refund(charge, now));
+        refunds.reduce(Refund::and).unwrap_or(Refund::UNLIMITED)
+    }
+
+    /// Forgets the buckets of the charges.
+    pub fn reset_charges(&self, charges: &[Charge<'_>]) {
+        charges.iter().for_each(|charge| self.store.reset(charge));
+    }
+
+    /// The policy in force. A reload does not change the one in hand.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Puts another policy in force from the next request on. Buckets stay.
+    pub fn reload(&self, policy: Policy) {
+        self.policy.store(Arc::new(policy));
+    }
+
+    /// The clock it decides by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// What the store holds and has done.
+    pub fn census(&self) -> Census {
+        self.store.census()
+    }
+}
