@@ -1,2 +1,75 @@
-//! x
-fn main() {}
+//! The project's own chores.
+//!
+//! ```text
+//! cargo xtask test          install what the tests need, then run all of them
+//! cargo xtask ci            everything that must hold before a change lands
+//! cargo xtask bench core    one benchmark, beside its peers
+//! ```
+//!
+//! A chore is a list of steps, and a step is a command that anybody could type: each is printed before it runs, so
+//! the one that failed can be repeated alone.
+
+mod bench;
+mod ci;
+mod setup;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::step::Steps;
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "The project's own chores")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install the programs that the tests talk to, if they are missing
+    Setup,
+    /// Set up, then run every test of the workspace, documentation and examples included
+    Test {
+        /// Handed to `cargo test` as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Check everything that must hold before a change lands
+    Ci,
+    /// Run one benchmark
+    Bench {
+        /// Which one
+        #[arg(value_parser = bench::names())]
+        name: String,
+        /// Handed to the benchmark as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let chore = Arguments::parse().chore;
+    match run(chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<()> {
+    let mut steps = Steps::at_the_root()?;
+    match chore {
+        Chore::Setup => setup::run(&mut steps)?,
+        Chore::Test { arguments } => test::run(&mut steps, &arguments)?,
+        Chore::Ci => ci::run(&mut steps)?,
+        Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
+    }
+    steps.summarize();
+    Ok(())
+}

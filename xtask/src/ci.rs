@@ -1,0 +1,35 @@
+//! Everything that must hold before a change lands.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::step::{Steps, cargo};
+use crate::test;
+
+/// The cheapest steps first: what is wrong is said as early as it can be.
+pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+    let before = changes()?;
+    steps.run("format", &mut cargo("fmt --all --check"))?;
+    steps.run("lint", &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"))?;
+    test::run(steps, &[])?;
+    let mut doc = cargo("doc --workspace --no-deps --locked");
+    steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    steps.take("leave no trace", "git status, as it was before", || match changes()? {
+        after if after == before => Ok(()),
+        after => bail!("the steps changed what git sees:\n{after}"),
+    })
+}
+
+/// What differs from the last commit, and how.
+fn changes() -> Result<String> {
+    Ok(git(&["status", "--porcelain"])? + &git(&["diff", "HEAD"])?)
+}
+
+fn git(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("git").args(arguments).output().context("cannot start git")?;
+    if !output.status.success() {
+        bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,97 @@
+//! The programs that the tests talk to.
+//!
+//! What is there is left alone. What is missing is installed where that needs nobody's consent: on Debian, as root,
+//! which is what a fresh CI machine is. Everywhere else the missing names are printed, and what would install them.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, iter};
+
+use anyhow::{Context, Result, bail};
+
+use crate::step::Steps;
+
+/// Every program that a test starts: its name, and the Debian package it comes in.
+const PROGRAMS: &[(&str, &str)] = &[("nginx", "nginx")];
+
+/// Installs what is missing, and starts nothing.
+pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    if !is_root() || find("apt-get").is_none() {
+        bail!(
+            "the tests need {0}: install it, on Debian with `apt-get install {0}` as root",
+            packages.join(" ")
+        );
+    }
+    let _quiet = QuietServices::begin().context("cannot keep services from starting")?;
+    steps.run("package lists", &mut apt_get("update"))?;
+    // A broken earlier install stops every later one until it is mended.
+    let install = format!("install --no-install-recommends {}", packages.join(" "));
+    if steps.run("install", &mut apt_get(&install)).is_err() {
+        steps.run("mend packages", &mut apt_get("--fix-broken install"))?;
+        steps.run("install again", &mut apt_get(&install))?;
+    }
+    let packages = missing();
+    if !packages.is_empty() {
+        bail!("{} was installed and is still not found", packages.join(" "));
+    }
+    Ok(())
+}
+
+/// The packages of the programs that are not found.
+fn missing() -> Vec<&'static str> {
+    PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect()
+}
+
+/// Where a program is. Servers live in `/usr/sbin`, which is not on everybody's path.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = env::split_paths(&path).chain(iter::once("/usr/sbin".into()));
+    places.find_map(|place| Some(place.join(program)).filter(|file| file.is_file()))
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+fn apt_get(arguments: &str) -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").arg("--yes").args(arguments.split_whitespace());
+    command
+}
+
+/// While this lives, a package that brings a service does not start it: tests start their own, on ports of their own.
+struct QuietServices {
+    ours: Option<PathBuf>,
+}
+
+impl QuietServices {
+    /// Debian asks this script before it starts anything. One that is there already stays in charge.
+    fn begin() -> io::Result<Self> {
+        let script = Path::new("/usr/sbin/policy-rc.d");
+        match OpenOptions::new().write(true).create_new(true).mode(0o755).open(script) {
+            Ok(mut file) => {
+                file.write_all(b"#!/bin/sh\nexit 101\n")?;
+                Ok(Self { ours: Some(script.to_owned()) })
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self { ours: None }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for QuietServices {
+    fn drop(&mut self) {
+        if let Some(script) = &self.ours
+            && let Err(error) = fs::remove_file(script)
+        {
+            eprintln!("cannot remove {}: {error}", script.display());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Steps: shown, timed, and the first that fails ends the chore.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// The steps of one chore, and how long each took.
+pub(crate) struct Steps {
+    taken: Vec<(String, Duration)>,
+}
+
+impl Steps {
+    /// No steps yet; from here on every path counts from the root of the workspace, wherever cargo was called.
+    pub(crate) fn at_the_root() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lives in the workspace")?;
+        env::set_current_dir(root).with_context(|| format!("cannot enter {}", root.display()))?;
+        Ok(Self { taken: Vec::new() })
+    }
+
+    /// Runs a command that must succeed.
+    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        let shown = shown(command);
+        self.take(name, &shown, || {
+            let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
+            if !status.success() {
+                bail!("`{shown}` failed: {status}");
+            }
+            Ok(())
+        })
+    }
+
+    /// Does work that must succeed; `shown` says what.
+    pub(crate) fn take(&mut self, name: &str, shown: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        eprintln!("==> {name}: {shown}");
+        let began = Instant::now();
+        work().with_context(|| format!("step `{name}`"))?;
+        self.taken.push((name.to_owned(), began.elapsed()));
+        Ok(())
+    }
+
+    /// Prints what every step took.
+    pub(crate) fn summarize(&self) {
+        for (name, took) in &self.taken {
+            eprintln!("{:>8.1}s  {name}", took.as_secs_f64());
+        }
+        let total: Duration = self.taken.iter().map(|(_, took)| took).sum();
+        eprintln!("{:>8.1}s  in all", total.as_secs_f64());
+    }
+}
+
+/// The cargo that runs this chore, with arguments as they would be typed.
+pub(crate) fn cargo(arguments: &str) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// A command as it would be typed, with the variables that were set for it.
+fn shown(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        Some(format!("{}='{}'", name.to_string_lossy(), value?.to_string_lossy()))
+    });
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words =
+        std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy().into_owned());
+    variables.chain(words).collect::<Vec<_>>().join(" ")
+}

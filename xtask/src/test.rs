@@ -1,0 +1,13 @@
+//! Every test there is.
+
+use anyhow::Result;
+
+use crate::setup;
+use crate::step::{Steps, cargo};
+
+/// Sets up, then runs the tests. Without a selection of its own, `cargo test` builds the examples and runs the
+/// documentation as well.
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
+    setup::run(steps)?;
+    steps.run("test", cargo("test --workspace --locked").args(arguments))
+}
