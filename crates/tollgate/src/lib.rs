@@ -16,6 +16,7 @@
 pub mod clock;
 pub mod limiter;
 pub mod store;
+pub mod trace;
 
 pub use clock::Clock;
 pub use limiter::Limiter;

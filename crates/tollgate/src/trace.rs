@@ -1,0 +1,163 @@
+//! Traces: requests with times, and the replies they must get.
+//!
+//! ```
+//! use tollgate::core::algorithm::{Algorithm, TokenBucketLimit};
+//! use tollgate::core::{Limit, Policy, Timestamp};
+//! use tollgate::store::memory::Memory;
+//! use tollgate::trace::{Reader, Target, matches};
+//! use tollgate::{Clock, Limiter};
+//!
+//! let trace = "0s     limit  spend A:x cost=3  => allow remaining=0 retry_after=0.3s reset_after=0.3s
+//!              0.25s  limit  spend A:x         => allow remaining=1 retry_after=0s reset_after=0.15s
+//! ";
+//! let numbers = Algorithm::TokenBucket(TokenBucketLimit::new(3, 1, "100ms".parse()?)?);
+//! let policy = Policy::new(vec![Limit::new("A")?.with_default(numbers)])?;
+//! let mut limiter = Limiter::with(policy, Memory::new(100), Clock::manual(Timestamp::EPOCH));
+//!
+//! for event in Reader::new(trace.as_bytes()) {
+//!     let event = event?;
+//!     let reply = limiter.answer(event.at, &event.request);
+//!     let expected = event.expected.as_deref().expect("every line above has one");
+//!     assert!(matches(expected, &reply), "{}", event.with_reply(&reply));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The trace is the clock: whatever answers it is told the time of each event, so nothing ever waits, and the same
+//! text drives the core, a store, a gate on a socket, or a million recorded requests.
+
+mod escape;
+mod parse;
+mod reader;
+mod reply;
+mod target;
+
+use std::fmt;
+
+use tollgate_core::Timestamp;
+
+pub use parse::{Problem, TraceError, parse_line};
+pub use reader::{LINE_MAX, ReadError, Reader};
+pub use reply::{Reply, matches};
+pub use target::Target;
+
+/// One line of a trace that asks for something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The line it stands on, counted from 1.
+    pub line: u64,
+    /// When it happens.
+    pub at: Timestamp,
+    /// What is asked.
+    pub request: Request,
+    /// The reply that must come back, if the trace says.
+    pub expected: Option<String>,
+    /// The time, the gate and the request as they were written, with the blanks before the arrow.
+    pub text: String,
+}
+
+impl Event {
+    /// The event as a line of a trace in which `reply` is what must come back, spaced as it was written.
+    pub fn with_reply<'a>(&'a self, reply: &'a Reply) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            f.write_str(&self.text)?;
+            if !self.text.ends_with([' ', '\t']) {
+                f.write_str("  ")?;
+            }
+            write!(f, "=> {reply}")
+        })
+    }
+}
+
+/// What is asked, and at which gate. It displays as the trace writes it, the gate first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// At the gate `limit`, which speaks of limits by name.
+    Limit(LimitRequest),
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(request) => write!(f, "limit  {request}"),
+        }
+    }
+}
+
+/// One bill of named limits, and what to do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitRequest {
+    /// What to do.
+    pub verb: Verb,
+    /// To which buckets, and how much.
+    pub charges: Vec<ChargeText>,
+}
+
+impl fmt::Display for LimitRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb.name())?;
+        for charge in &self.charges {
+            write!(f, " {charge}")?;
+            if charge.cost != self.verb.cost() {
+                write!(f, " cost={}", charge.cost)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What can be done with a bill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Take it, all or nothing.
+    Spend,
+    /// Say what a spend would be answered, taking nothing.
+    Check,
+    /// Give it back.
+    Refund,
+    /// Forget its buckets.
+    Reset,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: [Self; 4] = [Self::Spend, Self::Check, Self::Refund, Self::Reset];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spend => "spend",
+            Self::Check => "check",
+            Self::Refund => "refund",
+            Self::Reset => "reset",
+        }
+    }
+
+    /// The cost of a charge that names none.
+    pub const fn cost(self) -> u64 {
+        match self {
+            Self::Spend | Self::Refund => 1,
+            Self::Check | Self::Reset => 0,
+        }
+    }
+}
+
+/// A charge as a caller spells it: not yet held against any policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChargeText {
+    /// The limit's name.
+    pub limit: String,
+    /// The id, in any spelling.
+    pub id: Vec<u8>,
+    /// How much.
+    pub cost: u64,
+}
+
+/// `Name:id`, escaped so that a trace reads it back.
+impl fmt::Display for ChargeText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape::write_name(f, &self.limit)?;
+        f.write_str(":")?;
+        escape::write_token(f, &self.id)
+    }
+}

@@ -1,0 +1,102 @@
+//! Bytes in a trace: printable ASCII as it is, the rest as `\n`, `\r`, `\t`, `\\` or `\xff`.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// The bytes that `token` spells, or the place of an escape that is none.
+pub(super) fn unescape(token: &[u8]) -> Result<Cow<'_, [u8]>, usize> {
+    if !token.contains(&b'\\') {
+        return Ok(Cow::Borrowed(token));
+    }
+    let mut bytes = Vec::with_capacity(token.len());
+    let mut at = 0;
+    while let Some(&byte) = token.get(at) {
+        let (byte, taken) = if byte == b'\\' { escaped(&token[at..]).ok_or(at)? } else { (byte, 1) };
+        bytes.push(byte);
+        at += taken;
+    }
+    Ok(Cow::Owned(bytes))
+}
+
+/// The byte that the escape in front stands for, and the length of the escape.
+fn escaped(text: &[u8]) -> Option<(u8, usize)> {
+    Some(match *text.get(1)? {
+        b'n' => (b'\n', 2),
+        b'r' => (b'\r', 2),
+        b't' => (b'\t', 2),
+        b'\\' => (b'\\', 2),
+        b'x' => (hex(*text.get(2)?)? << 4 | hex(*text.get(3)?)?, 4),
+        _ => return None,
+    })
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Writes what a reader takes for one field: blanks are escaped too.
+pub(super) fn write_token(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    write_escaped(f, bytes, |byte| byte.is_ascii_graphic())
+}
+
+/// Writes the name of a limit, which ends at the first colon.
+pub(super) fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    write_escaped(f, name.as_bytes(), |byte| byte.is_ascii_graphic() && byte != b':')
+}
+
+/// Writes several fields: blanks between them stay.
+pub(super) fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    write_escaped(f, text.as_bytes(), |byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+fn write_escaped(f: &mut fmt::Formatter<'_>, bytes: &[u8], plain: impl Fn(u8) -> bool) -> fmt::Result {
+    let plain = |byte| plain(byte) && byte != b'\\';
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && bytes.iter().all(|byte| plain(*byte))
+    {
+        return f.write_str(text);
+    }
+    for &byte in bytes {
+        match byte {
+            _ if plain(byte) => f.write_char(char::from(byte))?,
+            b'\n' => f.write_str("\\n")?,
+            b'\r' => f.write_str("\\r")?,
+            b'\t' => f.write_str("\\t")?,
+            b'\\' => f.write_str("\\\\")?,
+            _ => write!(f, "\\x{byte:02x}")?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_stand_for_bytes() {
+        for (token, bytes) in [
+            (&b"plain"[..], &b"plain"[..]),
+            (b"a\\x20b", b"a b"),
+            (b"\\n\\r\\t\\\\", b"\n\r\t\\"),
+            (b"\\xfF\\x00", b"\xff\x00"),
+            (b"\\\\x20", b"\\x20"),
+        ] {
+            assert_eq!(unescape(token).as_deref(), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn what_is_no_escape_is_refused_where_it_stands() {
+        for (token, place) in
+            [(&b"\\"[..], 0), (b"ab\\q", 2), (b"\\x", 0), (b"\\x1", 0), (b"\\x1g", 0), (b"\\\\\\", 2)]
+        {
+            assert_eq!(unescape(token), Err(place), "{}", token.escape_ascii());
+        }
+    }
+}

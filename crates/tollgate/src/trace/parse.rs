@@ -1,0 +1,356 @@
+//! One line of a trace, from bytes to an event.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+use tollgate_core::{Nanos, ParseNanosError, Timestamp};
+
+use super::escape::unescape;
+use super::{ChargeText, Event, LimitRequest, Request, Verb};
+
+/// Why a line is not part of a trace, and where it stops being one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{line}:{column}: {problem}")]
+pub struct TraceError {
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The byte in the line, counted from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A byte that would not survive being shown.
+    #[error("byte 0x{byte:02x} is not printable ASCII: write it \\x{byte:02x}")]
+    Byte {
+        /// The byte.
+        byte: u8,
+    },
+    /// A line beyond [`LINE_MAX`](super::LINE_MAX).
+    #[error("a line has at most {max} bytes")]
+    TooLong {
+        /// The bound.
+        max: usize,
+    },
+    /// The first field is no time.
+    #[error("`{text}` is no time since the epoch: {source}")]
+    Time {
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        source: ParseNanosError,
+    },
+    /// An event before the one above it.
+    #[error("times never run back, and {at} comes after {earlier}")]
+    RunsBack {
+        /// This event's time.
+        at: Timestamp,
+        /// The time of the event above.
+        earlier: Timestamp,
+    },
+    /// A time and nothing more.
+    #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
+    NoGate,
+    /// A gate we do not know.
+    #[error("there is no gate `{gate}`: the gates known here are `limit`")]
+    UnknownGate {
+        /// What stands there.
+        gate: String,
+    },
+    /// An arrow that points at nothing.
+    #[error("a reply must follow `=>`; leave out the arrow where any reply will do")]
+    NoReply,
+    /// A verb the gate `limit` does not have.
+    #[error("`{verb}` is no verb: use spend, check, refund or reset")]
+    UnknownVerb {
+        /// What stands there, nothing at the end of a line.
+        verb: String,
+    },
+    /// A verb with nothing to do it to.
+    #[error("at least one charge must follow, such as `Name:id` or `Name:id cost=2`")]
+    NoCharge,
+    /// Neither a charge nor a cost.
+    #[error("`{text}` is neither a charge, Name:id, nor a cost, cost=N")]
+    NotACharge {
+        /// What stands there.
+        text: String,
+    },
+    /// A cost that is no number.
+    #[error("`{text}` is no cost: use a whole number from 0 to {}", u64::MAX)]
+    Cost {
+        /// What stands there.
+        text: String,
+    },
+    /// A cost that belongs to nothing.
+    #[error("a cost follows the charge it belongs to, once, as in `Name:id cost=2`")]
+    LooseCost,
+    /// Forgetting a bucket costs nothing.
+    #[error("a reset has no cost")]
+    CostOfReset,
+    /// A backslash that starts no escape.
+    #[error("a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff")]
+    Escape,
+    /// A name that is no text.
+    #[error("the name of a limit is UTF-8")]
+    Name,
+}
+
+/// Reads one line. `None` is a line without an event: a blank one or a comment.
+///
+/// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: no field
+/// of a request is `=>`, and blanks in an id are written `\x20`.
+pub fn parse_line(line: &[u8], number: u64) -> Result<Option<Event>, TraceError> {
+    event(line, number).map_err(|(column, problem)| TraceError { line: number, column: column + 1, problem })
+}
+
+/// A problem and the place of the byte it starts at.
+type Found = (usize, Problem);
+
+fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
+    let end = line.trim_ascii_end().len();
+    let line = &line[..end];
+    let mut fields = Fields { line, at: 0 };
+    let Some(time) = fields.next() else { return Ok(None) };
+    if time.bytes.starts_with(b"#") {
+        return Ok(None);
+    }
+    if let Some(at) = line.iter().position(|byte| !matches!(byte, b' '..=b'~' | b'\t')) {
+        return Err((at, Problem::Byte { byte: line[at] }));
+    }
+    let (ask, expected) = split_at_arrow(line)?;
+    fields.line = ask;
+    let at = moment(&time)?;
+    let request = request(&mut fields)?;
+    let text = text(&ask[time.at..]).into_owned();
+    Ok(Some(Event { line: number, at, request, expected, text }))
+}
+
+/// What is asked, with the blanks after it, and the reply that must come back.
+fn split_at_arrow(line: &[u8]) -> Result<(&[u8], Option<String>), Found> {
+    let Some(arrow) = (Fields { line, at: 0 }).find(|field| field.bytes == b"=>") else {
+        return Ok((line, None));
+    };
+    let reply = line[arrow.at + 2..].trim_ascii();
+    if reply.is_empty() {
+        return Err((arrow.at, Problem::NoReply));
+    }
+    Ok((&line[..arrow.at], Some(text(reply).into_owned())))
+}
+
+fn moment(time: &Field<'_>) -> Result<Timestamp, Found> {
+    let text = text(time.bytes);
+    match text.parse::<Nanos>() {
+        Ok(since_epoch) => Ok(Timestamp::EPOCH + since_epoch),
+        Err(source) => Err((time.at, Problem::Time { text: text.into_owned(), source })),
+    }
+}
+
+fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
+    let end = fields.end();
+    let gate = fields.next().ok_or((end, Problem::NoGate))?;
+    match gate.bytes {
+        b"limit" => limit_request(fields).map(Request::Limit),
+        other => Err((gate.at, Problem::UnknownGate { gate: text(other).into_owned() })),
+    }
+}
+
+fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, Found> {
+    let end = fields.end();
+    let word = fields.next().unwrap_or(Field { bytes: b"", at: end });
+    let named = |verb: &Verb| verb.name().as_bytes() == word.bytes;
+    let Some(verb) = Verb::ALL.into_iter().find(named) else {
+        return Err((word.at, Problem::UnknownVerb { verb: text(word.bytes).into_owned() }));
+    };
+    let charges = charges(fields, verb)?;
+    if charges.is_empty() {
+        return Err((end, Problem::NoCharge));
+    }
+    Ok(LimitRequest { verb, charges })
+}
+
+fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found> {
+    let mut charges: Vec<ChargeText> = Vec::with_capacity(1);
+    let mut cost_fits = false;
+    for field in fields {
+        // A colon makes it a charge, so that `Name:cost=2` is the id `cost=2`.
+        if let Some(colon) = field.bytes.iter().position(|byte| *byte == b':') {
+            charges.push(charge(&field, colon, verb)?);
+            cost_fits = true;
+        } else if let Some(digits) = field.bytes.strip_prefix(b"cost=") {
+            match charges.last_mut() {
+                _ if verb == Verb::Reset => return Err((field.at, Problem::CostOfReset)),
+                Some(charge) if cost_fits => charge.cost = cost(digits, field.at + "cost=".len())?,
+                _ => return Err((field.at, Problem::LooseCost)),
+            }
+            cost_fits = false;
+        } else {
+            return Err((field.at, Problem::NotACharge { text: text(field.bytes).into_owned() }));
+        }
+    }
+    Ok(charges)
+}
+
+fn charge(field: &Field<'_>, colon: usize, verb: Verb) -> Result<ChargeText, Found> {
+    let part = |from: usize, to: usize| {
+        unescape(&field.bytes[from..to]).map_err(|at| (field.at + from + at, Problem::Escape))
+    };
+    let limit = String::from_utf8(part(0, colon)?.into_owned()).map_err(|_| (field.at, Problem::Name))?;
+    let id = part(colon + 1, field.bytes.len())?.into_owned();
+    Ok(ChargeText { limit, id, cost: verb.cost() })
+}
+
+fn cost(digits: &[u8], at: usize) -> Result<u64, Found> {
+    let text = text(digits);
+    let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        // The parser would take a plus sign.
+        Ok(cost) if all_digits => Ok(cost),
+        _ => Err((at, Problem::Cost { text: text.into_owned() })),
+    }
+}
+
+/// Bytes as text for a reader to see: by then they are ASCII.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// What stands between two blanks, and where.
+struct Field<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// The fields of a line from `at` on.
+struct Fields<'a> {
+    line: &'a [u8],
+    at: usize,
+}
+
+impl Fields<'_> {
+    /// Where the line ends: the place of what is missing.
+    fn end(&self) -> usize {
+        self.line.trim_ascii_end().len()
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let rest = self.line.get(self.at..)?;
+        let at = self.at + rest.iter().position(|byte| !blank(byte))?;
+        let rest = &self.line[at..];
+        let bytes = &rest[..rest.iter().position(blank).unwrap_or(rest.len())];
+        self.at = at + bytes.len();
+        Some(Field { bytes, at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charge(limit: &str, id: &[u8], cost: u64) -> ChargeText {
+        ChargeText { limit: limit.into(), id: id.into(), cost }
+    }
+
+    fn parsed(line: &str) -> Event {
+        parse_line(line.as_bytes(), 1).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_line_has_a_time_a_gate_a_request_and_perhaps_a_reply() {
+        let event = parsed("\t0.5s    limit  spend A:1 cost=2  B:2 cost=3   => deny  limit=B \r\n");
+        assert_eq!(event.at, Timestamp::from_nanos(500_000_000));
+        assert_eq!(event.expected.as_deref(), Some("deny  limit=B"));
+        assert_eq!(event.text, "0.5s    limit  spend A:1 cost=2  B:2 cost=3   ");
+        let charges = vec![charge("A", b"1", 2), charge("B", b"2", 3)];
+        assert_eq!(event.request, Request::Limit(LimitRequest { verb: Verb::Spend, charges }));
+        assert_eq!(parsed("0s limit check A:1").expected, None);
+    }
+
+    #[test]
+    fn blank_lines_and_comments_say_nothing() {
+        for line in ["", "   ", "\t\r\n", "# 0s limit spend A:1", "  #", "# a snowman: ☃"] {
+            assert_eq!(parse_line(line.as_bytes(), 1), Ok(None), "{line}");
+        }
+    }
+
+    #[test]
+    fn ids_and_costs_are_never_mixed_up() {
+        for (text, expected) in [
+            ("spend A:x", vec![charge("A", b"x", 1)]),
+            ("refund A:x", vec![charge("A", b"x", 1)]),
+            ("check A:x", vec![charge("A", b"x", 0)]),
+            ("reset A:x B:y", vec![charge("A", b"x", 0), charge("B", b"y", 0)]),
+            ("spend A:x cost=0 B:y", vec![charge("A", b"x", 0), charge("B", b"y", 1)]),
+            ("spend A:x cost=18446744073709551615", vec![charge("A", b"x", u64::MAX)]),
+            ("spend A:cost=2", vec![charge("A", b"cost=2", 1)]),
+            ("spend cost=2:x", vec![charge("cost=2", b"x", 1)]),
+            ("spend A:a=b cost=2", vec![charge("A", b"a=b", 2)]),
+            ("spend A:b:c:", vec![charge("A", b"b:c:", 1)]),
+            ("spend A:", vec![charge("A", b"", 1)]),
+            ("spend :x", vec![charge("", b"x", 1)]),
+            ("spend A:=>", vec![charge("A", b"=>", 1)]),
+            ("spend A:x\\x20=>\\x20y", vec![charge("A", b"x => y", 1)]),
+            ("spend A:#", vec![charge("A", b"#", 1)]),
+            ("spend A:\\x00\\xff\\\\\\n", vec![charge("A", b"\x00\xff\\\n", 1)]),
+            ("spend \\x3a:x", vec![charge(":", b"x", 1)]),
+        ] {
+            let Request::Limit(request) = parsed(&format!("0s limit {text}")).request;
+            assert_eq!(request.charges, expected, "{text}");
+            assert_eq!(request.to_string().replace('\\', ""), text.replace('\\', ""));
+        }
+    }
+
+    #[test]
+    fn the_first_arrow_ends_the_request() {
+        let event = parsed("0s limit spend A:x => error `a => b` is no id");
+        assert_eq!(event.expected.as_deref(), Some("error `a => b` is no id"));
+        assert_eq!(event.text, "0s limit spend A:x ");
+    }
+
+    #[test]
+    fn a_bad_line_says_where_and_what_would_be_right() {
+        for (line, message) in [
+            ("x limit spend A:1", "7:1: `x` is no time since the epoch: a duration is numbers with units"),
+            ("5 limit spend A:1", "7:1: `5` is no time since the epoch: `` is no unit of time"),
+            ("-1s limit spend A:1", "7:1: `-1s` is no time"),
+            (
+                "9223372037s limit spend A:1",
+                "7:1: `9223372037s` is no time since the epoch: a duration is at most",
+            ),
+            ("0s", "7:3: a gate and a request must follow"),
+            ("0s => ok", "7:3: a gate and a request must follow"),
+            ("0s  soap  over_limit x", "7:5: there is no gate `soap`: the gates known here are `limit`"),
+            ("0s limit", "7:9: `` is no verb: use spend, check, refund or reset"),
+            ("0s limit Spend A:1", "7:10: `Spend` is no verb"),
+            ("0s limit spend", "7:15: at least one charge must follow"),
+            ("0s limit spend A", "7:16: `A` is neither a charge, Name:id, nor a cost"),
+            ("0s limit spend cost=1", "7:16: a cost follows the charge"),
+            ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost follows the charge it belongs to, once"),
+            (
+                "0s limit spend A:1 cost=",
+                "7:25: `` is no cost: use a whole number from 0 to 18446744073709551615",
+            ),
+            ("0s limit spend A:1 cost=-1", "7:25: `-1` is no cost"),
+            ("0s limit spend A:1 cost=+1", "7:25: `+1` is no cost"),
+            ("0s limit spend A:1 cost=1.5", "7:25: `1.5` is no cost"),
+            ("0s limit spend A:1 cost=18446744073709551616", "7:25: `18446744073709551616` is no cost"),
+            ("0s limit reset A:1 cost=1", "7:20: a reset has no cost"),
+            ("0s limit spend A:1 =>", "7:20: a reply must follow `=>`"),
+            ("0s limit spend A:a\\q", "7:19: a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff"),
+            ("0s limit spend \\xff:a", "7:16: the name of a limit is UTF-8"),
+            ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII: write it \\xc3"),
+            ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII: write it \\x0d"),
+        ] {
+            let error = parse_line(line.as_bytes(), 7).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{line}\n{error}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What comes back, as the trace writes it.
+//!
+//! ```text
+//! allow remaining=299 retry_after=0s reset_after=36s      deny remaining=0 retry_after=1.5s reset_after=10s limit=B
+//! allow unlimited                                         deny remaining=0 reset_after=10s         (no time lifts it)
+//! allow full remaining=0 retry_after=0s reset_after=0s    deny full remaining=0 retry_after=1s reset_after=0s
+//! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
+//! ok                                       (of a reset)   error there is no limit `X`
+//! ```
+
+use std::fmt;
+
+use tollgate_core::{Decision, Refund, Verdict};
+
+use super::escape;
+
+/// The answer to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To a spend or a check.
+    Decision {
+        /// What was decided.
+        decision: Decision,
+        /// The limit that decided, where the bill had more than one charge.
+        limit: Option<String>,
+    },
+    /// To a refund: what it came to.
+    Refund(Refund),
+    /// To a refund where no limit applies.
+    UnlimitedRefund,
+    /// To a reset.
+    Reset,
+    /// To what cannot be decided: a limit nobody configured, an id of the wrong format, a cost that never fits.
+    Error(String),
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
+            Self::Refund(refund) => {
+                let word = if refund.refunded { "ok" } else { "full" };
+                write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_after)
+            }
+            Self::UnlimitedRefund => f.write_str("full unlimited"),
+            Self::Reset => f.write_str("ok"),
+            Self::Error(message) => {
+                f.write_str("error ")?;
+                escape::write_text(f, message)
+            }
+        }
+    }
+}
+
+fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option<&str>) -> fmt::Result {
+    f.write_str(match decision.verdict {
+        Verdict::Allow => "allow",
+        Verdict::Deny => "deny",
+        Verdict::AllowFull => "allow full",
+        Verdict::DenyFull => "deny full",
+        // Nothing is counted, and no limit decided.
+        Verdict::Unlimited => return f.write_str("allow unlimited"),
+    })?;
+    write!(f, " remaining={}", decision.remaining)?;
+    if !decision.retry_after.is_forever() {
+        write!(f, " retry_after={}", decision.retry_after)?;
+    }
+    write!(f, " reset_after={}", decision.reset_after)?;
+    if let Some(limit) = limit {
+        f.write_str(" limit=")?;
+        escape::write_token(f, limit.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Is this the reply that a trace expects? They agree field by field, and `error` alone stands for any error.
+pub fn matches(expected: &str, reply: &Reply) -> bool {
+    let expected = expected.trim_ascii();
+    if expected == "error" {
+        return matches!(reply, Reply::Error(_));
+    }
+    let got = reply.to_string();
+    expected == got || expected.split_ascii_whitespace().eq(got.split_ascii_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Nanos;
+
+    use super::*;
+
+    const ALLOW: Decision = Decision {
+        verdict: Verdict::Allow,
+        remaining: 299,
+        retry_after: Nanos::ZERO,
+        reset_after: Nanos::from_secs(36),
+        charge: 0,
+    };
+
+    fn decided(decision: Decision) -> Reply {
+        Reply::Decision { decision, limit: None }
+    }
+
+    #[test]
+    fn replies_read_as_documented() {
+        let deny =
+            Decision { verdict: Verdict::Deny, remaining: 0, retry_after: Nanos::from_millis(1500), ..ALLOW };
+        let refund = Refund { refunded: true, remaining: 300, reset_after: Nanos::ZERO };
+        for (reply, text) in [
+            (decided(ALLOW), "allow remaining=299 retry_after=0s reset_after=36s"),
+            (decided(deny), "deny remaining=0 retry_after=1.5s reset_after=36s"),
+            (
+                Reply::Decision { decision: deny, limit: Some("B".into()) },
+                "deny remaining=0 retry_after=1.5s reset_after=36s limit=B",
+            ),
+            (decided(Decision { retry_after: Nanos::FOREVER, ..deny }), "deny remaining=0 reset_after=36s"),
+            (
+                decided(Decision { verdict: Verdict::DenyFull, ..deny }),
+                "deny full remaining=0 retry_after=1.5s reset_after=36s",
+            ),
+            (
+                decided(Decision { verdict: Verdict::AllowFull, ..ALLOW }),
+                "allow full remaining=299 retry_after=0s reset_after=36s",
+            ),
+            (decided(Decision::UNLIMITED), "allow unlimited"),
+            (Reply::Refund(refund), "ok remaining=300 reset_after=0s"),
+            (Reply::Refund(Refund { refunded: false, ..refund }), "full remaining=300 reset_after=0s"),
+            (Reply::UnlimitedRefund, "full unlimited"),
+            (Reply::Reset, "ok"),
+            (Reply::Error("no `\n` \\ é".into()), "error no `\\n` \\\\ \\xc3\\xa9"),
+        ] {
+            assert_eq!(reply.to_string(), text);
+            assert!(matches(text, &reply));
+        }
+    }
+
+    #[test]
+    fn blanks_between_fields_are_free_and_nothing_else_is() {
+        let reply = decided(ALLOW);
+        assert!(matches("  allow  remaining=299\tretry_after=0s reset_after=36s ", &reply));
+        for other in [
+            "allow",
+            "allow remaining=299 retry_after=0s reset_after=36.0s",
+            "allow remaining=29 9 retry_after=0s reset_after=36s",
+            "deny remaining=299 retry_after=0s reset_after=36s",
+            "error",
+        ] {
+            assert!(!matches(other, &reply), "{other}");
+        }
+    }
+
+    #[test]
+    fn error_alone_is_any_error() {
+        let reply = Reply::Error("there is no limit `X`".into());
+        assert!(matches("error", &reply));
+        assert!(matches("error there is no limit `X`", &reply));
+        assert!(!matches("error there is no limit `Y`", &reply));
+    }
+}

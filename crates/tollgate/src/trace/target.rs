@@ -1,0 +1,51 @@
+//! What can be asked by a trace.
+
+use tollgate_core::{Bill, Charge, ChargeError, Policy, Timestamp};
+
+use super::{LimitRequest, Reply, Request, Verb};
+use crate::limiter::Limiter;
+
+/// Whatever answers requests when told what time it is: a limiter, or a gate at the other end of a socket.
+pub trait Target {
+    /// Answers one request at the moment it is made. Moments never run back.
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply;
+}
+
+/// A limiter by a manual clock. By the machine's clock it would answer for now, whatever the trace says.
+impl Target for Limiter {
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+        self.clock().set(at);
+        match request {
+            Request::Limit(request) => answer(self, request).unwrap_or_else(Reply::Error),
+        }
+    }
+}
+
+fn answer(limiter: &Limiter, request: &LimitRequest) -> Result<Reply, String> {
+    let policy = limiter.policy();
+    let charges = charges(&policy, request).map_err(|error| error.to_string())?;
+    let bill = Bill::new(&charges).map_err(|error| error.to_string())?;
+    Ok(match request.verb {
+        Verb::Spend => decided(&charges, limiter.settle(&[bill])[0]),
+        Verb::Check => decided(&charges, limiter.check_bills(&[bill])[0]),
+        Verb::Refund if charges.iter().all(|charge| charge.algorithm().is_none()) => Reply::UnlimitedRefund,
+        Verb::Refund => Reply::Refund(limiter.refund_charges(&charges)),
+        Verb::Reset => {
+            limiter.reset_charges(&charges);
+            Reply::Reset
+        }
+    })
+}
+
+fn charges<'a>(policy: &'a Policy, request: &'a LimitRequest) -> Result<Vec<Charge<'a>>, ChargeError> {
+    let charge = |text: &'a super::ChargeText| {
+        let charge = policy.charge(&text.limit, &text.id, text.cost)?;
+        if request.verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
+    };
+    request.charges.iter().map(charge).collect()
+}
+
+fn decided(charges: &[Charge<'_>], decision: tollgate_core::Decision) -> Reply {
+    let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
+    Reply::Decision { decision, limit }
+}
