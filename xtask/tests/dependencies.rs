@@ -1,0 +1,129 @@
+//! The map of the crates as a test: who may use whom, and what may come from outside.
+//!
+//! ```text
+//! core <- wire <- client        core <- tollgate <- tower, macros, python
+//! core, wire, tollgate <- server <- cli
+//! ```
+//!
+//! An arrow points at what is used. Tests may use what they like; what is built may not.
+#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every crate of the workspace, and the others that it may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("tollgate-core", &[]),
+    ("tollgate-wire", &["tollgate-core"]),
+    ("tollgate-client", &["tollgate-core", "tollgate-wire"]),
+    ("tollgate", &["tollgate-core"]),
+    ("tollgate-tower", &["tollgate-core", "tollgate", "tollgate-client"]),
+    ("tollgate-macros", &["tollgate-core", "tollgate"]),
+    ("tollgate-python", &["tollgate-core", "tollgate"]),
+    ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),
+    ("tollgate-cli", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-client"]),
+    ("xtask", &[]),
+];
+
+/// What would put a runtime or a socket into a crate that only turns bytes into values.
+const RUNTIMES: &[&str] = &["async-std", "futures", "hyper", "mio", "rustix", "smol", "socket2", "tokio"];
+
+#[test]
+fn arrows_point_only_where_the_map_says() {
+    let packages = workspace();
+    let names: BTreeSet<_> = packages.iter().map(name).collect();
+    for package in &packages {
+        let (_, allowed) = ARROWS
+            .iter()
+            .find(|(known, _)| *known == name(package))
+            .unwrap_or_else(|| panic!("{} is not on the map: say here what it may use", name(package)));
+        for used in built_with(package).intersection(&names) {
+            assert!(allowed.contains(used), "{} must not use {used}", name(package));
+        }
+    }
+}
+
+#[test]
+fn the_core_uses_nothing_but_an_error_derive() {
+    assert_eq!(built_with(&package("tollgate-core")), BTreeSet::from(["thiserror"]));
+}
+
+#[test]
+fn codecs_know_no_runtime() {
+    let packages = workspace();
+    for package in packages.iter().filter(|package| name(package) == "tollgate-wire") {
+        let runtimes: Vec<_> =
+            built_with(package).into_iter().filter(|used| RUNTIMES.contains(used)).collect();
+        assert!(runtimes.is_empty(), "the codecs use {runtimes:?}");
+    }
+}
+
+#[test]
+fn every_licence_is_one_that_deny_toml_allows() {
+    let policy: toml::Table = std::fs::read_to_string("../deny.toml").unwrap().parse().unwrap();
+    let allowed: Vec<_> = policy["licenses"]["allow"].as_array().unwrap().iter().map(licensee).collect();
+    for package in from_outside() {
+        let licence =
+            package["license"].as_str().unwrap_or_else(|| panic!("{} names no licence", name(&package)));
+        let licence_of = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).unwrap();
+        let fits = licence_of.evaluate(|needed| allowed.iter().any(|licensee| licensee.satisfies(needed)));
+        assert!(fits, "{} is licensed {licence}, which deny.toml does not allow", name(&package));
+    }
+}
+
+#[test]
+fn everything_from_outside_comes_from_the_registry() {
+    for package in from_outside() {
+        let source = package["source"].as_str().unwrap();
+        assert!(source.starts_with("registry+"), "{} comes from {source}", name(&package));
+    }
+    for dependency in workspace().iter().flat_map(|package| package["dependencies"].as_array().unwrap()) {
+        assert!(dependency["registry"].is_null(), "{} comes from another registry", name(dependency));
+    }
+}
+
+fn licensee(name: &toml::Value) -> spdx::Licensee {
+    spdx::Licensee::parse(name.as_str().unwrap()).unwrap()
+}
+
+/// What is linked or run to build and test the workspace on this platform, and is not ours.
+fn from_outside() -> Vec<Value> {
+    let host = output(Command::new("rustc").args(["--print", "host-tuple"]));
+    let packages = metadata(&["--filter-platform", host.trim()]);
+    packages.into_iter().filter(|package| !package["source"].is_null()).collect()
+}
+
+fn workspace() -> Vec<Value> {
+    metadata(&["--no-deps"])
+}
+
+fn package(wanted: &str) -> Value {
+    workspace().into_iter().find(|package| name(package) == wanted).unwrap()
+}
+
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+/// The names of what a crate is built with, its tests aside.
+fn built_with(package: &Value) -> BTreeSet<&str> {
+    let dependencies = package["dependencies"].as_array().unwrap();
+    dependencies.iter().filter(|dependency| dependency["kind"] != "dev").map(name).collect()
+}
+
+fn metadata(arguments: &[&str]) -> Vec<Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    let printed = output(cargo.args(["metadata", "--locked", "--format-version", "1"]).args(arguments));
+    let Value::Array(packages) = serde_json::from_str::<Value>(&printed).unwrap()["packages"].take() else {
+        panic!("cargo metadata lists no packages");
+    };
+    packages
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
