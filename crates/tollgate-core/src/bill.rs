@@ -94,6 +94,15 @@ impl<'a> Bill<'a> {
         self.charges
     }
 
+    /// The one charge, if that is all there is to the bill: it takes its cost or is refused, and so is the bill.
+    #[inline]
+    pub fn single(&self) -> Option<&'a Charge<'a>> {
+        match self.charges {
+            [charge] if charge.kind() == Kind::Spend && self.expression.is_none() => Some(charge),
+            _ => None,
+        }
+    }
+
     /// The one answer to the whole bill, from the answers to its charges.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
         let votes = |index: usize| self.charges[index].kind() != Kind::SpendOnly;

@@ -30,7 +30,7 @@ impl Limiter {
     pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let policy = self.policy.load();
         let charge = policy.charge(limit, id.as_ref(), cost)?;
-        Ok(self.settle(&[Bill::one(&charge)])[0])
+        Ok(self.store.charge(&charge, self.clock.now()))
     }
 
     /// The decision [`spend`](Self::spend) would make, taking nothing.
@@ -78,6 +78,12 @@ impl Limiter {
     /// Forgets the buckets of the charges.
     pub fn reset_charges(&self, charges: &[Charge<'_>]) {
         charges.iter().for_each(|charge| self.store.reset(charge));
+    }
+
+    /// Drops buckets that have nothing to say any more from the next `slots` slots of the store. New buckets pay for such
+    /// sweeps themselves; call this from a timer to have memory back while nothing happens.
+    pub fn sweep(&self, slots: usize) -> usize {
+        self.store.sweep(slots, self.clock.now())
     }
 
     /// The policy in force. A reload does not change the one in hand.

@@ -1,13 +1,63 @@
 //! Buckets in this process's memory.
+//!
+//! ```text
+//! (limit, id) ─ keyed 128-bit hash ─┬─ low bits:  which shard   a lock and a table for each algorithm
+//!                                   └─ high bits: where in it   16 bytes of hash, 8 of token bucket
+//! ```
+//!
+//! A batch is hashed and prefetched whole before its first bucket is touched, so that the memory of sixty requests is
+//! on its way at once. A bucket that says nothing any more is dropped by a sweep that new buckets pay for, a few slots
+//! each. A bucket that still says something is never dropped: when all places are taken, it is the new id that gets
+//! its limit's `on_full` answer.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+mod capacity;
+mod hash;
+mod locked;
+mod prefetch;
+mod shard;
+mod table;
 
-use tollgate_core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Refund, Timestamp};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How many buckets are kept unless configured otherwise.
+use tollgate_core::bill::CHARGES_MAX;
+use tollgate_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
+
+use self::capacity::Capacity;
+use self::hash::{BucketHash, HashKey};
+use self::locked::Locked;
+use self::shard::{Shard, with_table};
+use self::table::NoRoom;
+
+/// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
+
+/// How many buckets a shard is meant for at most. Growing a table this long takes some tens of microseconds.
+const SHARD_BUCKETS: usize = 16_384;
+const SHARDS_MIN: usize = 16;
+const SHARDS_MAX: usize = 8_192;
+
+/// How many charges are hashed and prefetched before the first of them is settled.
+const BATCH: usize = 64;
+
+/// A sweep of this many slots comes with every [`INSERTS_PER_SWEEP`] new buckets: while the store grows by an eighth, all
+/// of it is swept once.
+const SWEEP_SLOTS: usize = 256;
+const INSERTS_PER_SWEEP: usize = 32;
+
+/// What a new id is told to wait when there is no room: by then a sweep may have made some.
+const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
+
+/// The memory store.
+#[derive(Debug)]
+pub struct Memory {
+    shards: Box<[Shard]>,
+    key: HashKey,
+    capacity: Capacity,
+    /// The shard the sweep is in, counted on without end.
+    sweeping: AtomicUsize,
+    swept: AtomicU64,
+    refused_full: AtomicU64,
+}
 
 /// What the store holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,34 +72,45 @@ pub struct Census {
     pub refused_full: u64,
 }
 
-/// The memory store.
-pub struct Memory {
-    buckets: Mutex<HashMap<(u64, Vec<u8>), AnyBucket>>,
-    max_buckets: usize,
-}
-
-#[derive(Clone)]
-enum AnyBucket {
-    TokenBucket(TokenBucket),
-    SlidingLog(SlidingLog),
-    SmoothedRate(SmoothedRate),
-    Quota(Quota),
-}
-
 impl Memory {
     /// A store of at most this many buckets.
     pub fn new(max_buckets: usize) -> Self {
-        Self { buckets: Mutex::default(), max_buckets }
+        let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
+        let mean = max_buckets / shards;
+        // Eight standard deviations above the mean, at two thirds full.
+        let reserve = (mean + 8 * mean.isqrt() + 16).saturating_mul(3) / 2;
+        Self {
+            shards: (0..shards).map(|_| Shard::new(reserve)).collect(),
+            key: HashKey::random(),
+            capacity: Capacity::new(max_buckets),
+            sweeping: AtomicUsize::new(0),
+            swept: AtomicU64::new(0),
+            refused_full: AtomicU64::new(0),
+        }
+    }
+
+    /// Settles a bill of one charge.
+    #[inline]
+    pub fn charge(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        match Bill::one(charge).single() {
+            Some(charge) => self.settle_single(charge, self.key.hash(charge), now),
+            None => self.settle_whole(&Bill::one(charge), now),
+        }
     }
 
     /// Settles each bill on its own: all its charges or none, in one step no other caller can split. Appends a decision each.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
-        self.check(bills, now, decisions);
-        let fresh = decisions.len() - bills.len();
-        for (bill, decision) in bills.iter().zip(&decisions[fresh..]) {
-            if decision.allowed() {
-                bill.charges().iter().filter(|charge| charge.kind() != Kind::CheckOnly).for_each(|charge| {
-                    self.with(charge, |bucket, algorithm| bucket.take(algorithm, charge.cost(), now));
+        decisions.reserve(bills.len());
+        let mut hashes = [BucketHash::NONE; BATCH];
+        for bills in bills.chunks(BATCH) {
+            for (hash, bill) in hashes.iter_mut().zip(bills) {
+                *hash = self.key.hash(&bill.charges()[0]);
+                self.shard(*hash).prefetch(*hash);
+            }
+            for (hash, bill) in hashes.iter().zip(bills) {
+                decisions.push(match bill.single() {
+                    Some(charge) => self.settle_single(charge, *hash, now),
+                    None => self.settle_whole(bill, now),
                 });
             }
         }
@@ -57,82 +118,141 @@ impl Memory {
 
     /// The decisions that [`settle`](Self::settle) would make, remembering nothing.
     pub fn check(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
-        for bill in bills {
-            let answers: Vec<_> = bill
-                .charges()
-                .iter()
-                .map(|charge| {
-                    self.with(charge, |bucket, algorithm| {
-                        bucket.clone().charge(algorithm, charge.cost(), now)
-                    })
-                    .unwrap_or(Decision::UNLIMITED)
+        decisions.extend(bills.iter().map(|bill| {
+            let mut locked = Locked::new(self, bill);
+            let answers: Vec<_> = (0..bill.charges().len())
+                .map(|index| {
+                    if locked.needs_room(index) && self.capacity.is_full() {
+                        full_answer(&bill.charges()[index])
+                    } else {
+                        locked.check(index, now)
+                    }
                 })
                 .collect();
-            decisions.push(bill.answer(&answers));
-        }
+            bill.answer(&answers)
+        }));
     }
 
     /// Gives back what a charge took.
     pub fn refund(&self, charge: &Charge<'_>, now: Timestamp) -> Refund {
-        self.with(charge, |bucket, algorithm| bucket.refund(algorithm, charge.cost(), now))
-            .flatten()
+        let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
+        let hash = self.key.hash(charge);
+        let mut tables = self.shard(hash).lock();
+        with_table!(tables, algorithm, |table, limit| table.refund(hash, limit, charge.cost(), now))
             .unwrap_or(Refund::UNLIMITED)
     }
 
     /// Forgets the bucket of a charge.
     pub fn reset(&self, charge: &Charge<'_>) {
-        let key = (charge.limit().fingerprint(), charge.id().to_vec());
-        self.buckets.lock().expect("not poisoned").remove(&key);
+        let Some(algorithm) = charge.algorithm() else { return };
+        let hash = self.key.hash(charge);
+        let mut tables = self.shard(hash).lock();
+        if with_table!(tables, algorithm, |table, _limit| table.remove(hash)) {
+            self.capacity.give_back(1);
+        }
+    }
+
+    /// Drops what is silent among the next `slots` slots; called again and again, it goes round the whole store. Returns
+    /// how many buckets it dropped.
+    pub fn sweep(&self, slots: usize, now: Timestamp) -> usize {
+        let at = self.sweeping.load(Ordering::Relaxed);
+        let (dropped, finished) = self.shards[at & (self.shards.len() - 1)].sweep(slots, now);
+        if finished {
+            // Two sweeps at once may both move on; the shard left out has its turn in the next round.
+            self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
+        }
+        if dropped > 0 {
+            self.capacity.give_back(dropped);
+            self.swept.fetch_add(dropped as u64, Ordering::Relaxed);
+        }
+        dropped
     }
 
     /// What the store holds and has done.
     pub fn census(&self) -> Census {
-        let buckets = self.buckets.lock().expect("not poisoned").len();
-        Census { buckets, max_buckets: self.max_buckets, ..Census::default() }
+        Census {
+            buckets: self.capacity.taken(),
+            max_buckets: self.capacity.max(),
+            swept: self.swept.load(Ordering::Relaxed),
+            refused_full: self.refused_full.load(Ordering::Relaxed),
+        }
     }
 
-    fn with<T>(&self, charge: &Charge<'_>, f: impl FnOnce(&mut AnyBucket, &Algorithm) -> T) -> Option<T> {
-        let algorithm = charge.algorithm()?;
-        let key = (charge.limit().fingerprint(), charge.id().to_vec());
-        let mut buckets = self.buckets.lock().expect("not poisoned");
-        Some(f(buckets.entry(key).or_insert_with(|| AnyBucket::new(algorithm)), algorithm))
+    #[inline]
+    fn shard(&self, hash: BucketHash) -> &Shard {
+        &self.shards[hash.shard(self.shards.len())]
+    }
+
+    /// The short way, for nearly every request there is: one charge, one lock.
+    #[inline]
+    fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
+        let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+        let shard = self.shard(hash);
+        let mut place = None;
+        let mut tables = shard.lock();
+        let outcome = with_table!(tables, algorithm, |table, limit| {
+            table.charge(hash, limit, charge.cost(), now, || {
+                place = self.capacity.take();
+                place.is_some()
+            })
+        });
+        if let Some(taken) = place {
+            shard.note_place(&tables);
+            drop(tables);
+            self.pay_for_place(taken, now);
+        } else {
+            drop(tables);
+        }
+        match outcome {
+            Ok(decision) => decision,
+            Err(NoRoom) if self.sweep(SWEEP_SLOTS, now) > 0 => self.settle_single(charge, hash, now),
+            Err(NoRoom) => self.refuse_full(charge),
+        }
+    }
+
+    /// Whoever takes a place sweeps a little: the store never grows faster than it is swept.
+    fn pay_for_place(&self, taken: usize, now: Timestamp) {
+        if taken.is_multiple_of(INSERTS_PER_SWEEP) {
+            self.sweep(SWEEP_SLOTS, now);
+        }
+    }
+
+    fn refuse_full(&self, charge: &Charge<'_>) -> Decision {
+        self.refused_full.fetch_add(1, Ordering::Relaxed);
+        full_answer(charge)
+    }
+
+    /// The long way: every shard of the bill is locked before the first bucket is looked at.
+    fn settle_whole(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
+        let mut locked = Locked::new(self, bill);
+        let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
+        let mut places = 0;
+        for (index, charge) in bill.charges().iter().enumerate() {
+            answers[index] = if !locked.needs_room(index) {
+                locked.check(index, now)
+            } else if self.capacity.take().is_some() {
+                places += 1;
+                locked.check(index, now)
+            } else {
+                self.refuse_full(charge)
+            };
+        }
+        let answers = &answers[..bill.charges().len()];
+        let answer = bill.answer(answers);
+        let used = locked.commit(answers, answer.allowed(), now);
+        drop(locked);
+        self.capacity.give_back(places - used);
+        if used > 0 {
+            self.sweep(SWEEP_SLOTS, now);
+        }
+        answer
     }
 }
 
-macro_rules! each {
-    ($self:expr, $algorithm:expr, |$bucket:ident, $limit:ident| $body:expr, $mismatch:expr) => {
-        match ($self, $algorithm) {
-            (AnyBucket::TokenBucket($bucket), Algorithm::TokenBucket($limit)) => $body,
-            (AnyBucket::SlidingLog($bucket), Algorithm::SlidingLog($limit)) => $body,
-            (AnyBucket::SmoothedRate($bucket), Algorithm::SmoothedRate($limit)) => $body,
-            (AnyBucket::Quota($bucket), Algorithm::Quota($limit)) => $body,
-            (stale, algorithm) => {
-                *stale = AnyBucket::new(algorithm);
-                $mismatch
-            }
-        }
+fn full_answer(charge: &Charge<'_>) -> Decision {
+    let (verdict, retry_after) = match charge.limit().on_full() {
+        OnFull::Allow => (Verdict::AllowFull, Nanos::ZERO),
+        OnFull::Deny => (Verdict::DenyFull, FULL_RETRY_AFTER),
     };
-}
-
-impl AnyBucket {
-    fn new(algorithm: &Algorithm) -> Self {
-        match algorithm {
-            Algorithm::TokenBucket(_) => Self::TokenBucket(TokenBucket::default()),
-            Algorithm::SlidingLog(_) => Self::SlidingLog(SlidingLog::default()),
-            Algorithm::SmoothedRate(_) => Self::SmoothedRate(SmoothedRate::default()),
-            Algorithm::Quota(_) => Self::Quota(Quota::default()),
-        }
-    }
-
-    fn charge(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Decision {
-        each!(&mut *self, algorithm, |b, limit| b.charge(limit, cost, now), self.charge(algorithm, cost, now))
-    }
-
-    fn take(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) {
-        each!(&mut *self, algorithm, |b, limit| b.take(limit, cost, now), self.take(algorithm, cost, now));
-    }
-
-    fn refund(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Option<Refund> {
-        each!(&mut *self, algorithm, |b, limit| b.refund(limit, cost, now), self.refund(algorithm, cost, now))
-    }
+    Decision { verdict, remaining: 0, retry_after, reset_after: retry_after, charge: 0 }
 }

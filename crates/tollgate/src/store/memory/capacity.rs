@@ -1,0 +1,71 @@
+//! How many buckets there may be in all, counted across shards without a lock.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A number of places, of which some are taken.
+#[derive(Debug)]
+pub(super) struct Capacity {
+    taken: AtomicUsize,
+    max: usize,
+}
+
+impl Capacity {
+    pub(super) fn new(max: usize) -> Self {
+        Self { taken: AtomicUsize::new(0), max }
+    }
+
+    /// Takes a place and says how many are taken now, or `None` if all were.
+    pub(super) fn take(&self) -> Option<usize> {
+        // Relaxed: the count orders nothing else, buckets are behind their shard's lock.
+        let one_more = |taken| (taken < self.max).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok().map(|before| before + 1)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.taken() >= self.max
+    }
+
+    /// Gives places back.
+    pub(super) fn give_back(&self, places: usize) {
+        self.taken.fetch_sub(places, Ordering::Relaxed);
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    #[test]
+    fn no_interleaving_takes_more_places_than_there_are_or_loses_one() {
+        loom::model(|| {
+            let capacity = Arc::new(Capacity::new(1));
+            let worker = |capacity: Arc<Capacity>| {
+                move || {
+                    let got = capacity.take().is_some();
+                    if got {
+                        assert!(capacity.taken() <= 1);
+                        capacity.give_back(1);
+                    }
+                    got
+                }
+            };
+            let other = loom::thread::spawn(worker(capacity.clone()));
+            let mine = worker(capacity.clone())();
+            let theirs = other.join().unwrap();
+            assert!(mine || theirs);
+            assert_eq!(capacity.taken(), 0);
+        });
+    }
+}

@@ -1,0 +1,92 @@
+//! All the buckets of one bill, held at once.
+
+use std::sync::MutexGuard;
+
+use tollgate_core::bill::CHARGES_MAX;
+use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Timestamp, Verdict};
+
+use super::Memory;
+use super::hash::BucketHash;
+use super::shard::{Shard, Tables, with_table};
+
+/// The locks of every shard a bill touches, taken in the order of the shards so that two bills never wait for each other.
+pub(super) struct Locked<'a> {
+    charges: &'a [Charge<'a>],
+    hashes: [BucketHash; CHARGES_MAX],
+    shards: Vec<(&'a Shard, MutexGuard<'a, Tables>)>,
+    /// Which of `shards` each charge belongs to.
+    places: [usize; CHARGES_MAX],
+}
+
+impl<'a> Locked<'a> {
+    pub(super) fn new(store: &'a Memory, bill: &Bill<'a>) -> Self {
+        let charges = bill.charges();
+        let mut hashes = [BucketHash::NONE; CHARGES_MAX];
+        for (hash, charge) in hashes.iter_mut().zip(charges) {
+            *hash = store.key.hash(charge);
+        }
+        let shard_of = |hash: &BucketHash| hash.shard(store.shards.len());
+        let mut numbers: Vec<usize> = hashes[..charges.len()].iter().map(shard_of).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut places = [0; CHARGES_MAX];
+        for (place, hash) in places.iter_mut().zip(&hashes[..charges.len()]) {
+            *place = numbers.partition_point(|number| *number < shard_of(hash));
+        }
+        let lock = |number: usize| (&store.shards[number], store.shards[number].lock());
+        Self { charges, hashes, shards: numbers.into_iter().map(lock).collect(), places }
+    }
+
+    /// Would charging this one have to make a bucket?
+    pub(super) fn needs_room(&mut self, index: usize) -> bool {
+        let (charge, hash) = (&self.charges[index], self.hashes[index]);
+        let Some(algorithm) = charge.algorithm() else { return false };
+        let tables = &mut self.shards[self.places[index]].1;
+        charge.cost() > 0
+            && charge.kind() != Kind::CheckOnly
+            && !with_table!(tables, algorithm, |table, _limit| table.contains(hash))
+    }
+
+    /// What the charge would come to by itself.
+    pub(super) fn check(&mut self, index: usize, now: Timestamp) -> Decision {
+        let (charge, hash) = (&self.charges[index], self.hashes[index]);
+        let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+        let tables = &mut self.shards[self.places[index]].1;
+        with_table!(tables, algorithm, |table, limit| table.check(hash, limit, charge.cost(), now))
+    }
+
+    /// Does what the answer to the bill means for each charge, and says how many buckets it made. Room for those that were
+    /// missing has been taken already.
+    pub(super) fn commit(&mut self, answers: &[Decision], allowed: bool, now: Timestamp) -> usize {
+        let mut made = 0;
+        for (index, (charge, answer)) in self.charges.iter().zip(answers).enumerate() {
+            let Some(algorithm) = charge.algorithm() else { continue };
+            let (hash, cost) = (self.hashes[index], charge.cost());
+            let room = || {
+                made += 1;
+                true
+            };
+            let (shard, tables) = &mut self.shards[self.places[index]];
+            match (answer.verdict, charge.kind()) {
+                (Verdict::Allow, Kind::Spend | Kind::SpendOnly) if allowed => {
+                    let _ = with_table!(tables, algorithm, |table, limit| table
+                        .charge(hash, limit, cost, now, room)
+                        .map(drop));
+                }
+                (Verdict::Deny, Kind::Spend | Kind::SpendOnly) if allowed => {
+                    let _ = with_table!(tables, algorithm, |table, limit| table
+                        .take(hash, limit, cost, now, room));
+                }
+                // Refused again, it takes nothing; it counts the knock where knocks count, and mends an instant too far ahead.
+                (Verdict::Deny, Kind::Spend) => {
+                    let _ = with_table!(tables, algorithm, |table, limit| table
+                        .charge(hash, limit, cost, now, room)
+                        .map(drop));
+                }
+                _ => continue,
+            }
+            shard.note_place(tables);
+        }
+        made
+    }
+}

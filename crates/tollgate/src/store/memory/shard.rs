@@ -1,0 +1,133 @@
+//! A lock and what it guards: one table for each algorithm.
+
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use tollgate_core::Timestamp;
+use tollgate_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+
+use super::hash::BucketHash;
+use super::prefetch::prefetch;
+use super::table::{Slot, Table};
+
+/// One part of the store. Aligned so that two shards never share a cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Shard {
+    tables: Mutex<Tables>,
+    /// Where the token buckets are, for prefetching without the lock. Stale while they move, which costs a cache miss.
+    slots: AtomicPtr<Slot<TokenBucket>>,
+    homes: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) token_buckets: Table<TokenBucket>,
+    pub(super) sliding_logs: Table<SlidingLog>,
+    pub(super) smoothed_rates: Table<SmoothedRate>,
+    pub(super) quotas: Table<Quota>,
+    sweep: Cursor,
+}
+
+/// Where the sweep is in this shard.
+#[derive(Debug, Default)]
+struct Cursor {
+    table: usize,
+    slot: usize,
+}
+
+const TABLES: usize = 4;
+
+/// Runs the same expression on the table and the numbers of whichever algorithm it is.
+macro_rules! with_table {
+    ($tables:expr, $algorithm:expr, |$table:ident, $limit:ident| $body:expr) => {
+        match $algorithm {
+            Algorithm::TokenBucket($limit) => {
+                let $table = &mut $tables.token_buckets;
+                $body
+            }
+            Algorithm::SlidingLog($limit) => {
+                let $table = &mut $tables.sliding_logs;
+                $body
+            }
+            Algorithm::SmoothedRate($limit) => {
+                let $table = &mut $tables.smoothed_rates;
+                $body
+            }
+            Algorithm::Quota($limit) => {
+                let $table = &mut $tables.quotas;
+                $body
+            }
+        }
+    };
+}
+pub(super) use with_table;
+
+impl Shard {
+    /// A shard whose tables are meant to hold up to `reserve` buckets.
+    pub(super) fn new(reserve: usize) -> Self {
+        let tables = Tables {
+            token_buckets: Table::new(reserve),
+            sliding_logs: Table::new(reserve),
+            smoothed_rates: Table::new(reserve),
+            quotas: Table::new(reserve),
+            sweep: Cursor::default(),
+        };
+        Self { tables: Mutex::new(tables), slots: AtomicPtr::default(), homes: AtomicUsize::new(0) }
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> MutexGuard<'_, Tables> {
+        // Poison says a panic left a bucket half changed, which no algorithm can do: each writes its bucket last.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock if nobody has it: a sweep can wait, a decision cannot.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Tables>> {
+        match self.tables.try_lock() {
+            Ok(tables) => Some(tables),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Fetches the cache lines where the token bucket of `hash` is likely to be.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: BucketHash) {
+        let slots = self.slots.load(Ordering::Relaxed);
+        prefetch(slots.wrapping_add(hash.home(self.homes.load(Ordering::Relaxed))));
+    }
+
+    /// Says anew where the token buckets are, after some were added or dropped.
+    #[inline]
+    pub(super) fn note_place(&self, tables: &Tables) {
+        let (slots, homes) = tables.token_buckets.place();
+        self.slots.store(slots.cast_mut(), Ordering::Relaxed);
+        self.homes.store(homes, Ordering::Relaxed);
+    }
+
+    /// Drops what is silent among the next `slots` slots. Says how many went, and whether the end was reached.
+    pub(super) fn sweep(&self, slots: usize, now: Timestamp) -> (usize, bool) {
+        let Some(mut tables) = self.try_lock() else { return (0, true) };
+        let swept = tables.sweep(slots, now);
+        self.note_place(&tables);
+        swept
+    }
+}
+
+impl Tables {
+    fn sweep(&mut self, slots: usize, now: Timestamp) -> (usize, bool) {
+        let start = self.sweep.slot;
+        let (dropped, next) = match self.sweep.table {
+            0 => self.token_buckets.sweep(start, slots, now),
+            1 => self.sliding_logs.sweep(start, slots, now),
+            2 => self.smoothed_rates.sweep(start, slots, now),
+            _ => self.quotas.sweep(start, slots, now),
+        };
+        self.sweep = match next {
+            Some(slot) => Cursor { table: self.sweep.table, slot },
+            None => Cursor { table: (self.sweep.table + 1) % TABLES, slot: 0 },
+        };
+        (dropped, next.is_none() && self.sweep.table == 0)
+    }
+}

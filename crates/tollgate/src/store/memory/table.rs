@@ -1,0 +1,356 @@
+//! One shard's buckets of one algorithm: open addressing, in the order of their hashes.
+//!
+//! ```text
+//! home    0    1    2    3    4    5    6    7   (overflow)
+//!       [ 03 | 19 | 1f |  . | 8a | 8b | 90 |  . |  .  ]      every slot at its home or in the run behind it
+//! ```
+//!
+//! Because a greater hash never has an earlier home, keeping a run sorted costs nothing and pays three times: a missing
+//! hash is known to be missing at the first greater one, growing is two straight passes over the same memory, and a
+//! table may grow by any factor rather than by two. It grows by a quarter, so that slots are at least two thirds full.
+
+use tollgate_core::algorithm::Bucket;
+use tollgate_core::{Decision, Refund, Timestamp};
+
+use super::hash::BucketHash;
+
+/// Homes of the smallest table.
+const HOMES_MIN: usize = 4;
+/// Slots behind the last home to begin with; more are added when a run needs them.
+const OVERFLOW: usize = 8;
+/// From this many homes on, a table takes the address space for all it may ever hold, and grows in place.
+const RESERVE_FROM: usize = 64;
+
+/// A slot that stands empty has the hash [`BucketHash::NONE`] and a bucket never used.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot<B> {
+    hash: BucketHash,
+    bucket: B,
+}
+
+impl<B: Bucket> Slot<B> {
+    fn is_empty(&self) -> bool {
+        self.hash == BucketHash::NONE
+    }
+
+    fn is_silent(&self, now: Timestamp) -> bool {
+        self.bucket.silent_at() <= now
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Table<B> {
+    /// Sorted runs. The last slot is always empty, so every search ends.
+    slots: Vec<Slot<B>>,
+    homes: usize,
+    len: usize,
+    reserve: usize,
+}
+
+/// Why there is no bucket to charge: there was none, and no room for one more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoRoom;
+
+impl<B: Bucket> Table<B> {
+    /// An empty table that is meant to hold up to `reserve` buckets. It takes no memory until it is used.
+    pub(super) fn new(reserve: usize) -> Self {
+        Self { slots: Vec::new(), homes: 0, len: 0, reserve }
+    }
+
+    /// Where the slots are, and among how many homes: what a prefetch needs to know.
+    pub(super) fn place(&self) -> (*const Slot<B>, usize) {
+        (self.slots.as_ptr(), self.homes)
+    }
+
+    pub(super) fn contains(&self, hash: BucketHash) -> bool {
+        self.find(hash).is_ok()
+    }
+
+    pub(super) fn check(&self, hash: BucketHash, limit: &B::Limit, cost: u64, now: Timestamp) -> Decision {
+        match self.find(hash) {
+            Ok(at) => self.slots[at].bucket.check(limit, cost, now),
+            Err(_) => B::default().check(limit, cost, now),
+        }
+    }
+
+    /// Charges the bucket. One not there yet is made if `room` can be had and there is something to remember.
+    #[inline]
+    pub(super) fn charge(
+        &mut self,
+        hash: BucketHash,
+        limit: &B::Limit,
+        cost: u64,
+        now: Timestamp,
+        room: impl FnOnce() -> bool,
+    ) -> Result<Decision, NoRoom> {
+        self.change(hash, now, room, |bucket| bucket.charge(limit, cost, now))
+    }
+
+    /// Takes what fits, if there is, or can be made, a bucket to take it from.
+    pub(super) fn take(
+        &mut self,
+        hash: BucketHash,
+        limit: &B::Limit,
+        cost: u64,
+        now: Timestamp,
+        room: impl FnOnce() -> bool,
+    ) -> Result<(), NoRoom> {
+        self.change(hash, now, room, |bucket| bucket.take(limit, cost, now))
+    }
+
+    pub(super) fn refund(
+        &mut self,
+        hash: BucketHash,
+        limit: &B::Limit,
+        cost: u64,
+        now: Timestamp,
+    ) -> Option<Refund> {
+        match self.find(hash) {
+            Ok(at) => self.slots[at].bucket.refund(limit, cost, now),
+            Err(_) => B::default().refund(limit, cost, now),
+        }
+    }
+
+    /// Forgets a bucket; false if there was none.
+    pub(super) fn remove(&mut self, hash: BucketHash) -> bool {
+        let found = self.find(hash);
+        if let Ok(at) = found {
+            self.remove_at(at);
+        }
+        found.is_ok()
+    }
+
+    /// Drops what is silent among the next `slots` slots from `start`. Says how many went, and where to go on.
+    pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> (usize, Option<usize>) {
+        let (mut at, mut dropped) = (start, 0);
+        for _ in 0..slots {
+            match self.slots.get(at) {
+                None => {
+                    self.shrink();
+                    return (dropped, None);
+                }
+                Some(slot) if !slot.is_empty() && slot.is_silent(now) => {
+                    // What follows moves up into this slot: look at it again.
+                    self.remove_at(at);
+                    dropped += 1;
+                }
+                Some(_) => at += 1,
+            }
+        }
+        (dropped, Some(at))
+    }
+
+    #[inline]
+    fn change<T>(
+        &mut self,
+        hash: BucketHash,
+        now: Timestamp,
+        room: impl FnOnce() -> bool,
+        change: impl FnOnce(&mut B) -> T,
+    ) -> Result<T, NoRoom> {
+        match self.find(hash) {
+            Ok(at) => Ok(change(&mut self.slots[at].bucket)),
+            Err(at) => {
+                let mut bucket = B::default();
+                let outcome = change(&mut bucket);
+                if bucket.silent_at() > now {
+                    if !room() {
+                        return Err(NoRoom);
+                    }
+                    self.insert(at, Slot { hash, bucket });
+                }
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Where `hash` is, or where it would have to be put.
+    #[inline]
+    fn find(&self, hash: BucketHash) -> Result<usize, usize> {
+        let home = hash.home(self.homes);
+        for (distance, slot) in self.slots[home.min(self.slots.len())..].iter().enumerate() {
+            if slot.hash == hash {
+                return Ok(home + distance);
+            }
+            if slot.is_empty() || slot.hash > hash {
+                return Err(home + distance);
+            }
+        }
+        Err(home)
+    }
+
+    fn insert(&mut self, at: usize, slot: Slot<B>) {
+        let at = if self.is_crowded() {
+            self.grow();
+            self.find(slot.hash).unwrap_or_else(|at| at)
+        } else {
+            at
+        };
+        let run = self.slots[at..].iter().take_while(|slot| !slot.is_empty()).count();
+        if at + run + 1 == self.slots.len() {
+            self.slots.push(Slot::default());
+        }
+        self.slots[at..=at + run].rotate_right(1);
+        self.slots[at] = slot;
+        self.len += 1;
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        // Whatever stands away from its home moves one closer, up to the first gap or the first at home.
+        let follows =
+            |(index, slot): &(usize, &Slot<B>)| !slot.is_empty() && slot.hash.home(self.homes) < *index;
+        let run = self.slots.iter().enumerate().skip(at + 1).take_while(follows).count();
+        self.slots[at..=at + run].rotate_left(1);
+        self.slots[at + run] = Slot::default();
+        self.len -= 1;
+    }
+
+    /// Five sixths full: beyond it runs grow long. A quarter more homes leave it two thirds full.
+    fn is_crowded(&self) -> bool {
+        self.len >= self.homes - self.homes / 6
+    }
+
+    fn grow(&mut self) {
+        self.homes = (self.homes + self.homes / 4).max(self.homes + HOMES_MIN);
+        if self.homes >= RESERVE_FROM && self.slots.capacity() < self.reserve {
+            self.slots.reserve_exact(self.reserve - self.slots.len());
+        }
+        let slots = self.homes + OVERFLOW;
+        if slots > self.slots.len() {
+            self.slots.resize_with(slots, Slot::default);
+        }
+        self.spread();
+    }
+
+    /// Puts every slot where it belongs among the homes there are now, in the memory they are in.
+    fn spread(&mut self) {
+        let mut packed = self.slots.len();
+        for at in (0..self.slots.len()).rev() {
+            if !self.slots[at].is_empty() {
+                packed -= 1;
+                self.slots.swap(at, packed);
+            }
+        }
+        let (mut at, mut free) = (packed, 0);
+        while at < self.slots.len() {
+            free = free.max(self.slots[at].hash.home(self.homes));
+            // Every later slot still needs a place behind this one: make one more where the last run is too long.
+            if free > at {
+                self.slots.insert(at, Slot::default());
+            } else {
+                self.slots.swap(at, free);
+                free += 1;
+            }
+            at += 1;
+        }
+        if self.slots.last().is_none_or(|slot| !slot.is_empty()) {
+            self.slots.push(Slot::default());
+        }
+    }
+
+    /// Gives memory back once three quarters of it stand empty.
+    fn shrink(&mut self) {
+        if self.homes > RESERVE_FROM && self.len < self.homes / 4 {
+            let kept = std::mem::take(&mut self.slots).into_iter().filter(|slot| !slot.is_empty());
+            let homes = self.len + self.len / 2 + HOMES_MIN;
+            let mut slots = Vec::with_capacity(homes + OVERFLOW);
+            slots.extend(kept);
+            slots.resize_with(slots.len().max(homes + OVERFLOW), Slot::default);
+            (self.slots, self.homes) = (slots, homes);
+            self.spread();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tollgate_core::Nanos;
+    use tollgate_core::algorithm::{TokenBucket, TokenBucketLimit};
+
+    use super::*;
+
+    /// A small generator, so that a failure comes again.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    fn limit() -> TokenBucketLimit {
+        TokenBucketLimit::new(10, 1, Nanos::new(100)).unwrap()
+    }
+
+    /// Hashes that crowd into few homes, some of them equal in their high half.
+    fn hash(dice: &mut Dice, spread: u32) -> BucketHash {
+        let high = u128::from(dice.roll(400)) << spread;
+        BucketHash::new((high << 64) | u128::from(dice.roll(3)))
+    }
+
+    fn assert_sound(table: &Table<TokenBucket>) {
+        let taken: Vec<_> = table.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()).collect();
+        assert_eq!(taken.len(), table.len);
+        assert!(taken.is_sorted_by(|a, b| a.1.hash < b.1.hash), "out of order");
+        assert!(table.slots.last().is_none_or(Slot::is_empty), "nothing ends a search");
+        for (at, slot) in taken {
+            let home = slot.hash.home(table.homes);
+            assert!(
+                home <= at && table.slots[home..at].iter().all(|slot| !slot.is_empty()),
+                "a gap before {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_remembers_what_a_sorted_map_remembers() {
+        for spread in [0, 40, 55] {
+            let mut dice = Dice(u64::from(spread) + 1);
+            let mut table = Table::<TokenBucket>::new(1_000);
+            let mut model: BTreeMap<BucketHash, TokenBucket> = BTreeMap::new();
+            for step in 0..20_000_u64 {
+                let now = Timestamp::from_nanos(step);
+                let hash = hash(&mut dice, spread);
+                match dice.roll(10) {
+                    0 => assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
+                    1 => {
+                        let (dropped, _) = table.sweep(0, usize::MAX, now);
+                        let before = model.len();
+                        model.retain(|_, bucket| bucket.silent_at() > now);
+                        assert_eq!(dropped, before - model.len());
+                    }
+                    2 => {
+                        let full = table.charge(hash, &limit(), 1, now, || false);
+                        assert_eq!(full.is_err(), !model.contains_key(&hash));
+                        if let Some(bucket) = model.get_mut(&hash) {
+                            assert_eq!(full, Ok(bucket.charge(&limit(), 1, now)));
+                        }
+                    }
+                    _ => {
+                        let expected = model.entry(hash).or_default().charge(&limit(), 1, now);
+                        assert_eq!(table.charge(hash, &limit(), 1, now, || true), Ok(expected));
+                    }
+                }
+                assert_eq!(table.contains(hash), model.contains_key(&hash));
+                assert_sound(&table);
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_swept_empty_gives_its_memory_back() {
+        let mut dice = Dice(7);
+        let mut table = Table::<TokenBucket>::new(100_000);
+        for _ in 0..50_000 {
+            let hash =
+                BucketHash::new(u128::from(dice.roll(u64::MAX)) << 97 | u128::from(dice.roll(u64::MAX)));
+            assert!(table.charge(hash, &limit(), 1, Timestamp::EPOCH, || true).is_ok());
+        }
+        assert_sound(&table);
+        table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000));
+        assert!(table.len == 0 && table.slots.capacity() < 1_000, "{} slots", table.slots.capacity());
+    }
+}
