@@ -1,5 +1,7 @@
 //! Everything that must hold before a change lands.
 
+use std::env;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -13,12 +15,19 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("format", &mut cargo("fmt --all --check"))?;
     steps.run("lint", &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"))?;
     test::run(steps, &[])?;
+    // Apart, so that the flag does not rebuild everything else: whatever is lock-free, in every order there is.
+    let mut interleave = cargo("test --package tollgate --lib --locked interleaving --target-dir");
+    steps.run("interleave", interleave.arg(target().join("loom")).env("RUSTFLAGS", "--cfg loom"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     steps.take("leave no trace", "git status, as it was before", || match changes()? {
         after if after == before => Ok(()),
         after => bail!("the steps changed what git sees:\n{after}"),
     })
+}
+
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()).into()
 }
 
 /// What differs from the last commit, and how.

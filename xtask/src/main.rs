@@ -43,7 +43,7 @@ enum Chore {
     /// Run one benchmark
     Bench {
         /// Which one
-        #[arg(value_parser = bench::names())]
+        #[arg(value_parser = bench::NAMES)]
         name: String,
         /// Handed to the benchmark as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

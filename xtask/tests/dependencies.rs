@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-python", &["tollgate-core", "tollgate"]),
     ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),
     ("tollgate-cli", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-client"]),
+    ("tollgate-bench", &["tollgate-core", "tollgate", "tollgate-server"]),
     ("xtask", &[]),
 ];
 
