@@ -1,12 +1,12 @@
 //! REMEMBER: a rate limiter to embed.
 //!
 //! ```
-//! use tollgate::core::algorithm::{Algorithm, TokenBucketLimit};
-//! use tollgate::{Limiter, core::{Limit, Policy}};
+//! use tollgate::Limiter;
 //!
-//! let five_a_minute = Algorithm::TokenBucket(TokenBucketLimit::new(5, 5, "1m".parse()?)?);
-//! let limiter = Limiter::new(Policy::new(vec![Limit::new("Login")?.with_default(five_a_minute)])?);
-//! assert!(limiter.spend("Login", "alice", 1)?.allowed());
+//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! for attempt in 1..=6 {
+//!     assert_eq!(limiter.spend("Login", "alice", 1)?.allowed(), attempt <= 5);
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -14,10 +14,12 @@
 //! spawns nothing and does no I/O.
 
 pub mod clock;
+pub mod config;
 pub mod limiter;
 pub mod store;
 pub mod trace;
 
 pub use clock::Clock;
+pub use config::Config;
 pub use limiter::Limiter;
 pub use tollgate_core as core;

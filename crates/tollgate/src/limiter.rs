@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
 
 use crate::clock::Clock;
+use crate::config::{Config, ConfigErrors};
 use crate::store::memory::{self, Census, Memory};
 
 /// Decides for this process. Shared between threads by reference; every call is synchronous and short.
@@ -19,6 +20,12 @@ impl Limiter {
     /// A limiter in memory, by the machine's clock.
     pub fn new(policy: Policy) -> Self {
         Self::with(policy, Memory::new(memory::MAX_BUCKETS), Clock::monotonic())
+    }
+
+    /// A limiter in memory with the limits of a configuration's text, by the machine's clock.
+    pub fn from_yaml(text: &str) -> Result<Self, ConfigErrors> {
+        let config = Config::parse(text, "yaml")?;
+        Ok(Self::with(config.policy, Memory::new(config.max_buckets), Clock::monotonic()))
     }
 
     /// A limiter of these three parts.

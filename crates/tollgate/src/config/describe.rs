@@ -1,0 +1,173 @@
+//! A configuration as it was understood, for whoever wrote it.
+//!
+//! ```text
+//! store   memory, at most 10000000 buckets
+//! gates   http 127.0.0.1:8080
+//! limits  1
+//!
+//! NewOrdersPerAccount             token_bucket  burst 300, 300 per 3h  one per 36s, full after 3h
+//!   id regId, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
+//!   NewOrdersPerAccount:12345678  token_bucket  burst 300, 600 per 3h  one per 18s, full after 1h30m
+//! ```
+
+use std::fmt::{self, Display};
+
+use tollgate_core::{Algorithm, Limit, Nanos, OnFull, OnStoreFailure};
+
+use super::Config;
+
+/// Longer names stand out rather than push everything to the right.
+const COLUMN_MAX: usize = 60;
+
+/// The policy with what follows from its numbers, the store and the gates.
+pub fn describe(config: &Config) -> impl Display {
+    fmt::from_fn(move |f| {
+        let http = config.gates.http.map_or("off".to_owned(), |address| address.to_string());
+        let limits = config.policy.limits();
+        writeln!(f, "store   {}, at most {} buckets", config.store, config.max_buckets)?;
+        writeln!(f, "gates   http {http}")?;
+        writeln!(f, "limits  {}", limits.len())?;
+        let lines: Vec<_> = limits.iter().flat_map(lines_of).collect();
+        let widths = [0, 1, 2].map(|column| width(&lines, column));
+        lines.iter().try_for_each(|line| line.write(widths, f))
+    })
+}
+
+enum Line {
+    /// A name, an algorithm, its numbers, and what follows from them.
+    Row([String; 4]),
+    /// Whatever else there is to say.
+    Note(String),
+}
+
+impl Line {
+    fn write(&self, [name, algorithm, numbers]: [usize; 3], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row([a, b, c, d]) => writeln!(f, "{a:name$}  {b:algorithm$}  {c:numbers$}  {d}"),
+            Self::Note(note) => writeln!(f, "{note}"),
+        }
+    }
+}
+
+fn width(lines: &[Line], column: usize) -> usize {
+    let cells = lines.iter().filter_map(|line| match line {
+        Line::Row(cells) => Some(cells[column].chars().count()),
+        Line::Note(_) => None,
+    });
+    cells.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default()
+}
+
+fn lines_of(limit: &Limit) -> Vec<Line> {
+    let name = limit.name().to_owned();
+    let mut lines = vec![Line::Note(String::new())];
+    lines.push(match limit.default_algorithm() {
+        Some(algorithm) => row(name, algorithm),
+        None => Line::Note(format!("{name}  unlimited, except for its overrides")),
+    });
+    lines.push(Line::Note(format!("  {}", settings(limit))));
+    let mut overrides: Vec<_> = limit.overrides().collect();
+    overrides.sort_unstable_by_key(|(id, _)| *id);
+    lines.extend(
+        overrides.into_iter().map(|(id, algorithm)| row(format!("  {}", limit.bucket_key(id)), algorithm)),
+    );
+    lines
+}
+
+fn row(name: String, algorithm: &Algorithm) -> Line {
+    let (numbers, consequence) = match algorithm {
+        Algorithm::TokenBucket(limit) => {
+            let (each, full) = (span(limit.emission_interval()), span(limit.fill_time()));
+            let per = per(limit.count(), limit.period());
+            (format!("burst {}, {per}", limit.burst()), format!("one per {each}, full after {full}"))
+        }
+        Algorithm::SlidingLog(limit) => {
+            (per(limit.count(), limit.period()), format!("in any {}", span(limit.period())))
+        }
+        Algorithm::SmoothedRate(limit) => {
+            let refused = if limit.strict() {
+                "strict: what is denied counts"
+            } else {
+                "what is denied does not count"
+            };
+            (per(limit.limit(), limit.period()), refused.to_owned())
+        }
+        Algorithm::Quota(limit) => {
+            (per(limit.count(), limit.period()), format!("in {} from the first", span(limit.period())))
+        }
+    };
+    Line::Row([name, algorithm.name().to_owned(), numbers, consequence])
+}
+
+fn per(count: impl Display, period: Nanos) -> String {
+    format!("{count} per {}", span(period))
+}
+
+fn settings(limit: &Limit) -> String {
+    let on_full = match limit.on_full() {
+        OnFull::Deny => "deny",
+        OnFull::Allow => "allow",
+    };
+    let on_store_failure = match limit.on_store_failure() {
+        OnStoreFailure::Allow => "allow",
+        OnStoreFailure::Deny => "deny",
+        OnStoreFailure::Local => "local",
+    };
+    let stats = if limit.stats() { ", stats" } else { "" };
+    let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));
+    format!("id {id}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
+}
+
+/// A span as a person would write it, to the nanosecond: `1h30m`, `50ms`, `333.333333ms`.
+fn span(span: Nanos) -> String {
+    const UNITS: [(u64, usize, &str); 4] =
+        [(1_000_000_000, 9, "s"), (1_000_000, 6, "ms"), (1_000, 3, "us"), (1, 0, "ns")];
+    let (hours, rest) = (span.get() / 3_600_000_000_000, span.get() % 3_600_000_000_000);
+    let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
+    let mut text = String::new();
+    for (number, unit) in [(hours, "h"), (minutes, "m")] {
+        if number > 0 {
+            text += &format!("{number}{unit}");
+        }
+    }
+    if rest > 0 || text.is_empty() {
+        let (size, digits, unit) = UNITS.into_iter().find(|(size, ..)| rest >= *size).unwrap_or(UNITS[0]);
+        text += &decimal(rest / size, rest % size, digits);
+        text += unit;
+    }
+    text
+}
+
+/// `whole.fraction` without zeros at the end.
+fn decimal(whole: u64, fraction: u64, digits: usize) -> String {
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{fraction:0digits$}").trim_end_matches('0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well_and_parse_back() {
+        for (nanos, expected) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (50_000_000, "50ms"),
+            (333_333_333, "333.333333ms"),
+            (1_500, "1.5us"),
+            (1_500_000_000, "1.5s"),
+            (36_000_000_000, "36s"),
+            (5_400_000_000_000, "1h30m"),
+            (10_800_000_000_000, "3h"),
+            (3_600_000_000_001, "1h1ns"),
+            (90_000_000_000, "1m30s"),
+            (i64::MAX as u64, "2562047h47m16.854775807s"),
+        ] {
+            let text = span(Nanos::new(nanos));
+            assert_eq!(text, expected);
+            assert_eq!(text.parse(), Ok(Nanos::new(nanos)));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Has the file changed?
+//!
+//! ```no_run
+//! use tollgate::config::{Config, Watch};
+//! # use std::path::Path;
+//! let path = Path::new("policy.yaml");
+//! let mut watch = Watch::new(path); // before the file is read, so that no change falls between
+//! let mut config = Config::from_file(path)?;
+//! // … and then, once a second:
+//! if watch.changed() {
+//!     match Config::from_file(path) {
+//!         Ok(new) => config = new,
+//!         Err(errors) => eprintln!("{errors}"),
+//!     }
+//! }
+//! # Ok::<(), tollgate::config::ConfigErrors>(())
+//! ```
+//!
+//! It looks at what the path leads to, links and all, and never at how it got there: an edit in place, a rename over
+//! the file, and a Kubernetes ConfigMap that swaps a link two directories up are all the same to it.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, Metadata};
+use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::read_bounded;
+
+/// A file this young may change again without its timestamps showing it: they are only so fine.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// Watches one file by looking at it whenever asked.
+#[derive(Debug)]
+pub struct Watch {
+    path: PathBuf,
+    hasher: RandomState,
+    /// The file when it was last read, if that tells whether it has to be read again.
+    seen: Option<Stamp>,
+    content: Option<u64>,
+}
+
+/// What differs between two files, or between a file and itself after an edit.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    len: u64,
+    #[cfg(unix)]
+    inode: (u64, u64, i64, i64),
+}
+
+impl Watch {
+    /// Watches from now on. The file need not be there yet.
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref().to_owned();
+        let mut watch = Self { path, hasher: RandomState::new(), seen: None, content: None };
+        watch.changed();
+        watch
+    }
+
+    /// Is there something else in the file than when this was last asked?
+    ///
+    /// A file that is missing, unreadable or empty has not changed: it is about to be written, and is asked about again.
+    pub fn changed(&mut self) -> bool {
+        let stamp = fs::metadata(&self.path).ok().and_then(|metadata| Stamp::of(&metadata));
+        if stamp.is_some() && stamp == self.seen {
+            return false;
+        }
+        let Ok(bytes) = read_bounded(&self.path) else { return false };
+        if bytes.is_empty() {
+            return false;
+        }
+        let content = Some(self.hasher.hash_one(bytes));
+        let changed = content != self.content;
+        self.content = content;
+        self.seen = stamp.filter(Stamp::is_settled);
+        changed
+    }
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Option<Self> {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Some(Self {
+            modified: metadata.modified().ok()?,
+            len: metadata.len(),
+            #[cfg(unix)]
+            inode: (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// Would another edit show?
+    fn is_settled(&self) -> bool {
+        SystemTime::now().duration_since(self.modified).is_ok_and(|age| age > YOUNG)
+    }
+}

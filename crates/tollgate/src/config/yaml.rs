@@ -1,0 +1,237 @@
+//! YAML as a tree in which everything knows where it stands.
+//!
+//! A scalar is its text: `007`, `1e3`, `true` and `1:2` are what was written, and whoever reads the tree decides
+//! what that means. There are no aliases, tags or merge keys, so a file is never larger than it looks.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
+
+use super::errors::{Errors, Position};
+
+/// The largest file: some hundred thousand overrides.
+pub(super) const FILE_MAX: usize = 16 << 20;
+/// The deepest nesting. The deepest thing there is to say needs seven.
+const DEPTH_MAX: usize = 32;
+/// The most values in a file: what bounds the memory that a tree takes.
+const NODES_MAX: usize = 2_000_000;
+/// How much of a value an error quotes.
+const QUOTE_MAX: usize = 60;
+
+/// A value and where it starts.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) at: Position,
+    pub(super) value: Value,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Scalar {
+        text: String,
+        /// Written without quotes.
+        plain: bool,
+    },
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+    /// What was written here has been refused already.
+    Refused,
+}
+
+/// A key and its value.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) value: Node,
+}
+
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) at: Position,
+    pub(super) text: String,
+}
+
+impl Node {
+    /// True of a value left out, and of the words for that.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
+    }
+
+    /// The value as an error would name it.
+    pub(super) fn quoted(&self) -> String {
+        match &self.value {
+            Value::Scalar { text, plain: true } if text.is_empty() => "nothing".to_owned(),
+            Value::Scalar { text, plain: true } => shorten(text),
+            Value::Scalar { text, plain: false } => format!("the text {:?}", shorten(text)),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a mapping".to_owned(),
+            Value::Refused => "this".to_owned(),
+        }
+    }
+}
+
+impl Entry {
+    /// Where the value stands, or its key if there is nothing after it.
+    pub(super) fn value_at(&self) -> Position {
+        match &self.value.value {
+            Value::Scalar { text, plain: true } if text.is_empty() => self.key.at,
+            _ => self.value.at,
+        }
+    }
+}
+
+/// At most [`QUOTE_MAX`] characters of `text`.
+pub(super) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(QUOTE_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
+pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<Node> {
+    if text.len() > FILE_MAX {
+        let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
+        errors.add(Position { line: 1, column: 1 }, message);
+        return None;
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // The parser takes NUL for the end of the text, and what follows it would be silently left out.
+    if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
+        let character = text[index..].chars().next().unwrap_or_default();
+        let message = format!("the character U+{:04X} has no place here", u32::from(character));
+        errors.add(Position::after(&text[..index]), message);
+        return None;
+    }
+    Builder { events: Parser::new_from_str(text), nodes: 0, errors }.document().unwrap_or(None)
+}
+
+/// An error that ends the reading has been reported.
+struct Stop;
+
+struct Builder<'a, 'e> {
+    events: Parser<'a, StrInput<'a>>,
+    nodes: usize,
+    errors: &'e mut Errors,
+}
+
+impl<'a> Builder<'a, '_> {
+    fn document(&mut self) -> Result<Option<Node>, Stop> {
+        let mut document = None;
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(document),
+                (Event::DocumentStart(_), at) => {
+                    if document.is_some() {
+                        return self.stop(at, "a second document starts here: a file has one");
+                    }
+                    let (event, at) = self.next()?;
+                    document = Some(self.node(event, at, 0)?);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Position), Stop> {
+        match self.events.next_event() {
+            Some(Ok((event, span))) => Ok((event, position(span.start))),
+            Some(Err(error)) => self.stop(position(*error.marker()), format!("not YAML: {}", error.info())),
+            None => Ok((Event::StreamEnd, Position { line: 1, column: 1 })),
+        }
+    }
+
+    fn stop<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, Stop> {
+        self.errors.add(at, message);
+        Err(Stop)
+    }
+
+    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<Node, Stop> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return self.stop(at, format!("a file may have at most {NODES_MAX} values"));
+        }
+        if depth > DEPTH_MAX {
+            return self.stop(at, format!("values may be nested at most {DEPTH_MAX} deep"));
+        }
+        if let Event::Scalar(_, _, _, Some(tag))
+        | Event::SequenceStart(_, Some(tag))
+        | Event::MappingStart(_, Some(tag)) = &event
+        {
+            self.errors.add(at, format!("tags such as `{tag}` are not understood: write the value alone"));
+        }
+        let value = match event {
+            Event::Scalar(text, style, _, _) => {
+                Value::Scalar { text: text.into_owned(), plain: style == ScalarStyle::Plain }
+            }
+            Event::SequenceStart(..) => Value::List(self.list(depth + 1)?),
+            Event::MappingStart(..) => Value::Map(self.map(depth + 1)?),
+            _ => {
+                self.errors.add(at, "aliases (`*`) are not understood: write the value out");
+                Value::Refused
+            }
+        };
+        Ok(Node { at, value })
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Stop> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(items),
+                (event, at) => items.push(self.node(event, at, depth)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Stop> {
+        let mut entries = Vec::new();
+        loop {
+            let key = match self.next()? {
+                (Event::MappingEnd, _) => break,
+                (event, at) => self.node(event, at, depth)?,
+            };
+            let (event, at) = self.next()?;
+            let value = self.node(event, at, depth)?;
+            if let Some(key) = self.key(key) {
+                entries.push(Entry { key, value });
+            }
+        }
+        self.refuse_twice(&mut entries);
+        Ok(entries)
+    }
+
+    fn key(&mut self, node: Node) -> Option<Key> {
+        match node.value {
+            Value::Scalar { text, plain: true } if text == "<<" => {
+                self.errors.add(node.at, "merge keys (`<<`) are not understood: write the fields out");
+                None
+            }
+            Value::Scalar { text, .. } => Some(Key { at: node.at, text }),
+            Value::Refused => None,
+            Value::List(_) | Value::Map(_) => {
+                self.errors.add(node.at, format!("a key is a plain text, not {}", node.quoted()));
+                None
+            }
+        }
+    }
+
+    /// Keeps the first of each key.
+    fn refuse_twice(&mut self, entries: &mut Vec<Entry>) {
+        let mut first = HashMap::with_capacity(entries.len());
+        let mut keep = Vec::with_capacity(entries.len());
+        for Entry { key, .. } in &*entries {
+            let earlier = *first.entry(&*key.text).or_insert(key.at);
+            keep.push(earlier == key.at);
+            if earlier != key.at {
+                self.errors.add(key.at, format!("`{}` is given already, at {earlier}", shorten(&key.text)));
+            }
+        }
+        let mut keep = keep.into_iter();
+        entries.retain(|_| keep.next().unwrap_or(true));
+    }
+}
+
+fn position(marker: Marker) -> Position {
+    Position { line: marker.line(), column: marker.col() + 1 }
+}
