@@ -98,6 +98,11 @@ impl TokenBucket {
     fn owed(self, limit: &TokenBucketLimit, now: Timestamp) -> Nanos {
         self.full_at.since(now).min(limit.fill_time)
     }
+
+    /// Written even when nothing is taken: an instant too far ahead would else be too far ahead at every retry.
+    fn hold_to(&mut self, limit: &TokenBucketLimit, now: Timestamp) {
+        self.full_at = self.full_at.min(now + limit.fill_time);
+    }
 }
 
 impl Bucket for TokenBucket {
@@ -115,8 +120,7 @@ impl Bucket for TokenBucket {
         let increment = limit.time_for(cost);
         let owed_after = owed + increment;
         if owed_after > limit.fill_time {
-            // Written even on refusal: an instant too far ahead would else be too far ahead at every retry.
-            self.full_at = now + owed;
+            self.hold_to(limit, now);
             return Decision {
                 verdict: Verdict::Deny,
                 remaining: limit.units_in(limit.fill_time.saturating_sub(owed)),
@@ -125,7 +129,11 @@ impl Bucket for TokenBucket {
                 charge: 0,
             };
         }
-        self.full_at = now + owed_after;
+        if cost == 0 {
+            self.hold_to(limit, now);
+        } else {
+            self.full_at = now + owed_after;
+        }
         let spare = limit.fill_time.saturating_sub(owed_after);
         Decision {
             verdict: Verdict::Allow,
@@ -144,7 +152,10 @@ impl Bucket for TokenBucket {
     fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Option<Refund> {
         let owed = self.owed(limit, now);
         let owed_after = owed.saturating_sub(limit.time_for(cost));
-        self.full_at = now + owed_after;
+        // A bucket that is full stays as it is: had it been full until now, a clock stepped back would find it empty.
+        if owed > Nanos::ZERO {
+            self.full_at = now + owed_after;
+        }
         Some(Refund {
             refunded: owed_after < owed,
             remaining: limit.units_in(limit.fill_time.saturating_sub(owed_after)),
