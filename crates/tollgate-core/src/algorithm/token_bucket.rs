@@ -70,6 +70,12 @@ impl TokenBucketLimit {
         self.fill_time
     }
 
+    /// How long a burst takes at the exact rate, where the fill time is whole intervals.
+    pub(crate) fn burst_span(&self) -> Nanos {
+        let exact = u128::from(self.burst) * u128::from(self.period.get()) / u128::from(self.count);
+        Nanos::new(u64::try_from(exact).unwrap_or(u64::MAX))
+    }
+
     const fn time_for(&self, cost: u64) -> Nanos {
         self.emission_interval.saturating_mul(cost)
     }
