@@ -153,6 +153,11 @@ pub struct ChargeText {
     pub cost: u64,
 }
 
+/// Bytes as a trace writes them: one field, printable, and read back as the same bytes.
+pub fn escaped(bytes: &[u8]) -> impl fmt::Display {
+    fmt::from_fn(move |f| escape::write_token(f, bytes))
+}
+
 /// `Name:id`, escaped so that a trace reads it back.
 impl fmt::Display for ChargeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

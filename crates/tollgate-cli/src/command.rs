@@ -1,0 +1,53 @@
+//! The subcommands.
+
+mod completions;
+mod replay;
+mod validate;
+
+use std::path::Path;
+
+use clap::{Parser, Subcommand};
+use tollgate::config::{Config, ConfigErrors};
+
+/// A rate limiter that decides exactly, answers fast, and costs a denied request nothing.
+#[derive(Parser)]
+#[command(name = "tollgate", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 yes, 1 no (denied, invalid, or not as expected), 2 the question could not be answered.
+`tollgate help COMMAND` explains each command, with examples.";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Replay(replay::Replay),
+    Validate(validate::Validate),
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Replay(replay) => replay.run(),
+            Self::Validate(validate) => validate.run(),
+            Self::Completions(completions) => completions.run(),
+        }
+    }
+}
+
+/// How a command went, as its exit code tells. A question that could not be answered is an error instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Exit code 0.
+    Yes,
+    /// Exit code 1.
+    No,
+}
+
+/// The configuration in `file`, or the built-in one.
+fn configured(file: Option<&Path>) -> Result<Config, ConfigErrors> {
+    file.map_or_else(|| Ok(Config::default()), Config::from_file)
+}

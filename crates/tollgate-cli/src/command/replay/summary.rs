@@ -1,0 +1,146 @@
+//! What a trace came to: how many replies were as expected, and what each limit saw.
+//!
+//! ```text
+//! # limit  requests  denied  share  busiest ids
+//! # A             4       1  25.0%  alice 3, bob 1
+//! #
+//! # 1 request could not be decided
+//! # 5 events: 3 as expected, 1 differed, 1 without an expectation
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+
+use tollgate::core::Policy;
+use tollgate::trace::{LimitRequest, Reply, Request, Verb, escaped};
+
+use super::busiest::{Busiest, Busy};
+
+/// How many of a limit's ids are named.
+const NAMED: usize = 5;
+/// How much of an id is shown.
+const ID_SHOWN: usize = 48;
+
+/// Counts replies. It remembers the limits of the policy and their busiest ids, however many events there are.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    limits: HashMap<String, Tally>,
+    as_expected: u64,
+    differed: u64,
+    unexpecting: u64,
+    errors: u64,
+}
+
+/// What one limit saw.
+#[derive(Debug, Default)]
+struct Tally {
+    requests: u64,
+    denied: u64,
+    busiest: Busiest,
+}
+
+impl Summary {
+    /// Counts one event. `differs` is `None` where no reply was expected.
+    pub(super) fn count(&mut self, policy: &Policy, request: &Request, reply: &Reply, differs: Option<bool>) {
+        *match differs {
+            Some(true) => &mut self.differed,
+            Some(false) => &mut self.as_expected,
+            None => &mut self.unexpecting,
+        } += 1;
+        match (request, reply) {
+            (_, Reply::Error(_)) => self.errors += 1,
+            (Request::Limit(request), Reply::Decision { decision, .. }) if request.verb == Verb::Spend => {
+                self.spend(policy, request, (!decision.allowed()).then_some(decision.charge));
+            }
+            _ => {}
+        }
+    }
+
+    /// Did any reply differ?
+    pub(super) const fn differed(&self) -> bool {
+        self.differed > 0
+    }
+
+    /// A request counts for every limit it was held against, a denial for the one that decided.
+    fn spend(&mut self, policy: &Policy, request: &LimitRequest, denied_by: Option<usize>) {
+        for (index, charge) in request.charges.iter().enumerate() {
+            let Some(limit) = policy.limit(&charge.limit) else { continue };
+            let Ok(id) = limit.ids().canonical(&charge.id) else { continue };
+            let tally = match self.limits.get_mut(&charge.limit) {
+                Some(tally) => tally,
+                None => self.limits.entry(charge.limit.clone()).or_default(),
+            };
+            tally.requests += 1;
+            tally.denied += u64::from(denied_by == Some(index));
+            tally.busiest.count(&id);
+        }
+    }
+
+    fn events(&self) -> u64 {
+        self.as_expected + self.differed + self.unexpecting
+    }
+
+    fn table(&self) -> Vec<[String; 5]> {
+        let mut limits: Vec<_> = self.limits.iter().collect();
+        limits.sort_by(|(a, of_a), (b, of_b)| (of_b.requests, a).cmp(&(of_a.requests, b)));
+        let header = ["limit", "requests", "denied", "share", "busiest ids"].map(str::to_owned);
+        let rows = limits.into_iter().map(|(name, tally)| tally.row(name));
+        std::iter::once(header).chain(rows).collect()
+    }
+}
+
+/// Comment lines of a trace.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.limits.is_empty() {
+            write_table(f, &self.table())?;
+            writeln!(f, "#")?;
+        }
+        if self.errors > 0 {
+            writeln!(f, "# {} could not be decided", counted(self.errors, "request"))?;
+        }
+        let Self { as_expected, differed, unexpecting, .. } = self;
+        writeln!(
+            f,
+            "# {}: {as_expected} as expected, {differed} differed, {unexpecting} without an expectation",
+            counted(self.events(), "event")
+        )
+    }
+}
+
+/// The name to the left, the numbers to the right, the ids as long as they are.
+fn write_table(f: &mut fmt::Formatter<'_>, rows: &[[String; 5]]) -> fmt::Result {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let (w0, w1, w2, w3) = (width(0), width(1), width(2), width(3));
+    for [limit, requests, denied, share, ids] in rows {
+        writeln!(f, "# {limit:w0$}  {requests:>w1$}  {denied:>w2$}  {share:>w3$}  {ids}")?;
+    }
+    Ok(())
+}
+
+impl Tally {
+    fn row(&self, name: &str) -> [String; 5] {
+        let share = self.denied as f64 * 100.0 / self.requests as f64;
+        let ids: Vec<_> = self.busiest.top(NAMED).iter().map(named).collect();
+        let (requests, denied) = (self.requests.to_string(), self.denied.to_string());
+        [name.to_owned(), requests, denied, format!("{share:.1}%"), ids.join(", ")]
+    }
+}
+
+/// `1 event`, `2 events`.
+fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {noun}{plural}")
+}
+
+/// `alice 12`, or `alice 10..12` where only the bounds are known.
+fn named(busy: &Busy<'_>) -> String {
+    let cut = &busy.id[..busy.id.len().min(ID_SHOWN)];
+    let dots = if cut.len() < busy.id.len() { "..." } else { "" };
+    let count = if busy.at_least == busy.at_most {
+        busy.at_most.to_string()
+    } else {
+        format!("{}..{}", busy.at_least, busy.at_most)
+    };
+    format!("{}{dots} {count}", escaped(cut))
+}

@@ -1,0 +1,17 @@
+//! Standard output, and what it means that it cannot be written.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Standard output took no more.
+#[derive(Debug, Error)]
+#[error("standard output cannot be written")]
+pub(crate) struct OutputError(#[from] io::Error);
+
+impl OutputError {
+    /// Did whoever was reading leave? That is their right, and no fault to report.
+    pub(crate) fn reader_left(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
