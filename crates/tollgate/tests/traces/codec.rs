@@ -1,0 +1,70 @@
+//! The trace format read back: nothing that can be asked is lost, and nothing that can be read breaks the reader.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tollgate::core::Timestamp;
+use tollgate::trace::{ChargeText, Event, LimitRequest, Reader, Reply, Request, Verb, matches, parse_line};
+
+fn verb() -> impl Strategy<Value = Verb> {
+    proptest::sample::select(&Verb::ALL[..])
+}
+
+/// Ids of any bytes, most of them such that could be taken for something else.
+fn id() -> impl Strategy<Value = Vec<u8>> {
+    let tricky = proptest::sample::select(&b" =>:#\\x20cost=1\n\t\r\x00\x7f\xff"[..]);
+    prop_oneof![vec(tricky, 0..12), vec(any::<u8>(), 0..12)]
+}
+
+fn request() -> impl Strategy<Value = LimitRequest> {
+    let charge = (any::<String>(), id(), any::<u64>());
+    (verb(), vec(charge, 1..5)).prop_map(|(verb, charges)| {
+        let cost = |cost| if verb == Verb::Reset { 0 } else { cost };
+        let charge = |(limit, id, any_cost)| ChargeText { limit, id, cost: cost(any_cost) };
+        LimitRequest { verb, charges: charges.into_iter().map(charge).collect() }
+    })
+}
+
+fn read(line: &[u8]) -> Event {
+    parse_line(line, 1).unwrap_or_else(|error| panic!("{error}")).expect("an event")
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(at in 0..=Timestamp::MAX.as_nanos(), request in request(), message in any::<String>()) {
+        let (at, request) = (Timestamp::from_nanos(at), Request::Limit(request));
+        let asked = read(format!("{at}  {request}").as_bytes());
+        prop_assert_eq!((asked.at, &asked.request, &asked.expected), (at, &request, &None));
+
+        let reply = Reply::Error(message);
+        let answered = read(asked.with_reply(&reply).to_string().as_bytes());
+        prop_assert_eq!((answered.at, &answered.request), (at, &request));
+        prop_assert!(matches(answered.expected.as_deref().unwrap(), &reply));
+    }
+
+    #[test]
+    fn whatever_is_read_is_an_event_or_an_error_within_the_line(line in vec(any::<u8>(), 0..80)) {
+        if let Err(error) = parse_line(&line, 7) {
+            prop_assert_eq!(error.line, 7);
+            prop_assert!((1..=line.len() + 1).contains(&error.column));
+        }
+    }
+
+    #[test]
+    fn almost_an_event_is_an_event_or_an_error_within_the_line(
+        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|text|) {0,2}(spend|check|refund|reset|)( [Ab:]{0,3}[ -~]{0,4}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
+    ) {
+        match parse_line(line.as_bytes(), 1) {
+            Ok(event) => {
+                let event = event.expect("no comment and not blank");
+                prop_assert_eq!(read(format!("{}  {}", event.at, event.request).as_bytes()).request, event.request);
+            }
+            Err(error) => prop_assert!((1..=line.len() + 1).contains(&error.column), "{error}"),
+        }
+    }
+
+    #[test]
+    fn a_stream_of_anything_ends(stream in vec(any::<u8>(), 0..400)) {
+        let events = Reader::new(&stream[..]).count();
+        prop_assert!(events <= stream.len() + 1);
+    }
+}

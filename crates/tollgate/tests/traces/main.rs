@@ -1,0 +1,132 @@
+//! Every trace of the project, against the core alone and against the memory store.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+mod codec;
+mod core_alone;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate::config::Config;
+use tollgate::core::Timestamp;
+use tollgate::store::memory::Memory;
+use tollgate::trace::{Reader, Target, matches};
+use tollgate::{Clock, Limiter};
+
+use crate::core_alone::CoreAlone;
+
+#[test]
+fn the_core_answers_the_traces() {
+    let ran = each_trace(|config| Box::new(CoreAlone::new(config.policy)));
+    assert!(ran > 10, "only {ran} traces were found");
+}
+
+#[test]
+fn the_memory_store_answers_the_traces() {
+    let ran = each_trace(|config| Box::new(in_memory(config)));
+    assert!(ran > 10, "only {ran} traces were found");
+}
+
+#[test]
+fn burst_then_one_unit_per_interval() {
+    check(
+        "limits: { A: { burst: 3, count: 1, period: 100ms } }",
+        "
+        0s      limit  spend A:x cost=3  => allow remaining=0 retry_after=0.3s reset_after=0.3s
+        0s      limit  spend A:x         => deny remaining=0 retry_after=0.1s reset_after=0.3s
+        0.099s  limit  spend A:x         => deny remaining=0 retry_after=0.001s reset_after=0.201s
+        0.1s    limit  spend A:x         => allow remaining=0 retry_after=0.1s reset_after=0.3s
+        ",
+    );
+}
+
+#[test]
+fn what_cannot_be_decided_says_why() {
+    check(
+        "limits: { A: { burst: 3, count: 1, period: 1s, id: regId }, R: { algorithm: smoothed_rate, count: 3, period: 1s } }",
+        r"
+        0s  limit  spend B:1           => error there is no limit `B`
+        0s  limit  spend \n:1          => error there is no limit `\n`
+        0s  limit  spend A:            => error limit `A`: an id must not be empty
+        0s  limit  spend A:x           => error limit `A`: `x` is not a registration id, such as 12345678
+        0s  limit  spend A:1 cost=4    => error limit `A`: cost 4 is above 3, the most one request can take
+        0s  limit  refund R:1          => error limit `R`: smoothed_rate has nothing that could be given back
+        0s  limit  spend A:1 R:1 A:01  => error `A:1` is charged twice in one bill; charge it once with the whole cost
+        ",
+    );
+}
+
+#[test]
+fn a_store_without_room_answers_as_the_limit_says() {
+    let config = "
+        max_buckets: 1
+        limits:
+          Closed: { burst: 3, count: 1, period: 1s }
+          Open: { burst: 3, count: 1, period: 1s, on_full: allow }
+    ";
+    let trace = "
+        0s  limit  spend Closed:first   => allow remaining=2 retry_after=0s reset_after=1s
+        0s  limit  spend Closed:second  => deny full remaining=0 retry_after=1s reset_after=1s
+        0s  limit  spend Open:second    => allow full remaining=0 retry_after=0s reset_after=0s
+        0s  limit  spend Closed:first   => allow remaining=1 retry_after=0s reset_after=2s
+        0s  limit  spend Closed:first Closed:second  => deny full remaining=0 retry_after=1s reset_after=1s limit=Closed
+    ";
+    run("inline", trace, &mut in_memory(Config::parse(config, "inline").unwrap()));
+}
+
+#[test]
+#[should_panic(
+    expected = "inline:1: 0s  limit  spend A:x  => allow remaining=2 retry_after=0s reset_after=1s"
+)]
+fn a_wrong_expectation_is_noticed() {
+    check(
+        "limits: { A: { burst: 3, count: 1, period: 1s } }",
+        "0s  limit  spend A:x  => allow remaining=1 retry_after=0s reset_after=1s",
+    );
+}
+
+/// An inline configuration and trace, against everything there is.
+fn check(config: &str, trace: &str) {
+    let config = Config::parse(config, "inline").unwrap();
+    run("inline", trace, &mut CoreAlone::new(config.policy.clone()));
+    run("inline", trace, &mut in_memory(config));
+}
+
+fn in_memory(config: Config) -> Limiter {
+    Limiter::with(config.policy, Memory::new(config.max_buckets), Clock::manual(Timestamp::EPOCH))
+}
+
+/// Runs every `traces/NAME.trace` by `traces/NAME.yaml`, and says how many there were.
+fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let traces: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|is| is == "trace")).collect();
+    for path in &traces {
+        let config =
+            Config::from_file(&path.with_extension("yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+        let text = fs::read_to_string(path).unwrap();
+        run(&path.file_name().unwrap().to_string_lossy(), &text, &mut *target(config));
+    }
+    traces.len()
+}
+
+fn run(name: &str, trace: &str, target: &mut dyn Target) {
+    let mut wrong = Vec::new();
+    let mut expectations = 0;
+    for event in Reader::new(trace.as_bytes()) {
+        let event = event.unwrap_or_else(|error| panic!("{name}:{error}"));
+        let reply = target.answer(event.at, &event.request);
+        let Some(expected) = &event.expected else { continue };
+        expectations += 1;
+        if !matches(expected, &reply) {
+            wrong.push(format!(
+                "{name}:{}: {}\n    expected: {expected}",
+                event.line,
+                event.with_reply(&reply)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(expectations > 0, "{name} expects nothing");
+}
