@@ -80,10 +80,13 @@ pub enum Change {
     Decrease,
 }
 
-/// What is left, until when, and the unit its owner counts the time in.
+/// A counter, until when it counts, and the unit its owner counts the time in.
+///
+/// To Throttr the counter is what is left. To a named limit it is what was used: the limit may change in the middle
+/// of a window, and what is left follows from the limit as it is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    left: u64,
+    counter: u64,
     expires_at: Timestamp,
     unit: Unit,
 }
@@ -91,12 +94,12 @@ pub struct Quota {
 impl Quota {
     /// A quota that lives from now. A lifetime of zero has expired already.
     pub fn new(left: u64, lifetime: Lifetime, now: Timestamp) -> Self {
-        Self { left, expires_at: now + lifetime.nanos(), unit: lifetime.unit }
+        Self { counter: left, expires_at: now + lifetime.nanos(), unit: lifetime.unit }
     }
 
     /// What is left, if it has not expired.
     pub fn left(&self, now: Timestamp) -> Option<u64> {
-        self.is_live(now).then_some(self.left)
+        self.is_live(now).then_some(self.counter)
     }
 
     /// The time it has still to live, cut to whole units, if it has not expired.
@@ -109,12 +112,12 @@ impl Quota {
     pub fn change_left(&mut self, change: Change, value: u64, now: Timestamp) -> bool {
         let left = match change {
             Change::Patch => value,
-            Change::Increase => self.left.saturating_add(value),
-            Change::Decrease => self.left.saturating_sub(value),
+            Change::Increase => self.counter.saturating_add(value),
+            Change::Decrease => self.counter.saturating_sub(value),
         };
         let live = self.is_live(now);
         if live {
-            self.left = left;
+            self.counter = left;
         }
         live
     }
@@ -138,14 +141,19 @@ impl Quota {
         now < self.expires_at
     }
 
-    /// The window this limit sees: the one that is open, held to the limit as it is now, or one not yet opened.
+    /// What the open window has used, and how long it lasts; nothing and no time if none is open.
     fn window(&self, limit: &QuotaLimit, now: Timestamp) -> (u64, Nanos) {
         if self.is_live(now) {
-            // Both are cut: a lowered limit binds at once, and a clock that stepped back locks nobody out.
-            (self.left.min(limit.count), self.expires_at.since(now).min(limit.period))
+            // Cut: a clock that stepped back, or a period made shorter, locks nobody out for longer than a period.
+            (self.counter, self.expires_at.since(now).min(limit.period))
         } else {
-            (limit.count, Nanos::ZERO)
+            (0, Nanos::ZERO)
         }
+    }
+
+    /// Written even when nothing is taken: an end too far ahead would else be too far ahead at every retry.
+    fn hold_to(&mut self, limit: &QuotaLimit, now: Timestamp) {
+        self.expires_at = self.expires_at.min(now + limit.period);
     }
 }
 
@@ -158,10 +166,10 @@ impl Bucket for Quota {
     }
 
     fn charge(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
-        let (left, mut until_reset) = self.window(limit, now);
+        let (used, mut until_reset) = self.window(limit, now);
+        let left = limit.count.saturating_sub(used);
         let Some(left_after) = left.checked_sub(cost) else {
-            // Written even on refusal: an end too far ahead would else be too far ahead at every retry.
-            *self = Self { left, expires_at: now + until_reset, unit: self.unit };
+            self.hold_to(limit, now);
             return Decision {
                 verdict: Verdict::Deny,
                 remaining: left,
@@ -170,10 +178,14 @@ impl Bucket for Quota {
                 charge: 0,
             };
         };
-        if cost > 0 && until_reset == Nanos::ZERO {
-            until_reset = limit.period;
+        if cost == 0 {
+            self.hold_to(limit, now);
+        } else {
+            if until_reset == Nanos::ZERO {
+                until_reset = limit.period;
+            }
+            *self = Self { counter: used + cost, expires_at: now + until_reset, unit: self.unit };
         }
-        *self = Self { left: left_after, expires_at: now + until_reset, unit: self.unit };
         Decision {
             verdict: Verdict::Allow,
             remaining: left_after,
@@ -184,15 +196,22 @@ impl Bucket for Quota {
     }
 
     fn take(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) {
-        let (left, _) = self.window(limit, now);
-        self.charge(limit, cost.min(left), now);
+        let (used, _) = self.window(limit, now);
+        self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
     }
 
     fn refund(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Option<Refund> {
-        let (left, until_reset) = self.window(limit, now);
-        let left_after = left.saturating_add(cost).min(limit.count);
-        *self = Self { left: left_after, expires_at: now + until_reset, unit: self.unit };
-        Some(Refund { refunded: left_after > left, remaining: left_after, reset_after: until_reset })
+        let (used, until_reset) = self.window(limit, now);
+        let used_after = used.saturating_sub(cost);
+        self.hold_to(limit, now);
+        if self.is_live(now) {
+            self.counter = used_after;
+        }
+        Some(Refund {
+            refunded: used_after < used,
+            remaining: limit.count.saturating_sub(used_after),
+            reset_after: until_reset,
+        })
     }
 
     fn silent_at(&self) -> Timestamp {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::algorithm::{Bucket, NumbersError};
+use crate::algorithm::{Bucket, NumbersError, TokenBucketLimit};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
@@ -56,16 +56,15 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// Adds an entry in its place and keeps the newest `keep`; the log is silent a `span` after its newest.
+    /// Adds an entry in its place and keeps the newest `keep`. An entry counts while it is younger than `span`, the
+    /// longest of those who will ask, so the log is silent a `span` after its newest.
     pub fn record(&mut self, at: Timestamp, keep: usize, span: Nanos) {
         let place = self.entries.partition_point(|entry| *entry <= at);
         self.entries.insert(place, at);
         while self.entries.len() > keep {
             self.entries.pop_front();
         }
-        if let Some(newest) = self.entries.back() {
-            self.silent_at = *newest + span;
-        }
+        self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + span);
     }
 
     /// Are there `count` entries, the oldest of them younger than `span`? A count of zero is always reached.
@@ -73,11 +72,14 @@ impl SlidingLog {
         count == 0 || self.nth_newest(count).is_some_and(|entry| now.since(entry) < span)
     }
 
-    /// When the next request is welcome, given `burst` requests and then one per `interval`; `None` is now.
-    pub fn next_allowed(&self, burst: usize, interval: Nanos, now: Timestamp) -> Option<Timestamp> {
-        let window = interval.saturating_mul(burst as u64);
-        let crowded = burst == 0 || self.nth_newest(burst).is_some_and(|entry| now.since(entry) <= window);
-        crowded.then(|| self.entries.back().map_or(now, |newest| now.max(*newest)) + interval)
+    /// When the next request is welcome to one who had a burst and now gets one per interval; `None` is now.
+    ///
+    /// A burst counts if its oldest entry is at most `burst / rate` old, that age included.
+    pub fn next_allowed(&self, limit: &TokenBucketLimit, now: Timestamp) -> Option<Timestamp> {
+        let oldest = self.nth_newest(usize::try_from(limit.burst()).ok()?)?;
+        let crowded = now.since(oldest) <= limit.burst_span();
+        crowded
+            .then(|| self.entries.back().map_or(now, |newest| now.max(*newest)) + limit.emission_interval())
     }
 
     /// How many entries are kept.
@@ -98,6 +100,10 @@ impl SlidingLog {
 
     /// Where the entries begin that are younger than the limit's period.
     fn first_live(&self, limit: &SlidingLogLimit, now: Timestamp) -> usize {
+        if now >= self.silent_at {
+            // Whoever sweeps may have dropped the log, so it counts for nothing even if the period is longer now.
+            return self.entries.len();
+        }
         self.entries.partition_point(|entry| now.since(*entry) >= limit.period)
     }
 
@@ -115,7 +121,7 @@ impl SlidingLog {
         let reset_now = reset_now.map_or(Nanos::ZERO, |newest| Self::expires_after(*newest, limit, now));
         // How long until enough of the entries, followed by `fresh` made now, have expired to make room for `cost`.
         let wait_for_room = |fresh: u64| {
-            let excess = (used + fresh + cost).saturating_sub(limit.count);
+            let excess = (used + fresh).saturating_add(cost).saturating_sub(limit.count);
             match usize::try_from(excess) {
                 Ok(0) => Nanos::ZERO,
                 Ok(excess) if excess <= live => {
@@ -124,7 +130,7 @@ impl SlidingLog {
                 _ => limit.period,
             }
         };
-        if used + cost > limit.count && cost > 0 {
+        if cost > limit.count.saturating_sub(used) {
             return Decision {
                 verdict: Verdict::Deny,
                 remaining: limit.count.saturating_sub(used),

@@ -81,18 +81,22 @@ pub struct SmoothedRate {
 impl SmoothedRate {
     /// The rate with a request of `cost` in it. Remembers nothing.
     pub fn measure(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
-        let Some(last) = self.last else {
+        // Whoever sweeps may have dropped a silent bucket, so it counts for nothing where it is still there too.
+        let Some(last) = self.last.filter(|_| now < self.silent_at) else {
             return Measure { rate: 0.0, over: 0.0 >= limit.limit };
         };
         let rate = self.rate_after(limit, cost, now.since(last));
         Measure { rate, over: rate >= limit.limit }
     }
 
-    /// Measures, and remembers unless the request is over and refused requests do not count.
+    /// Measures, and remembers unless the request is over and refused requests do not count. Cost 0 only asks.
     pub fn knock(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
         let measure = self.measure(limit, cost, now);
-        if !measure.over || limit.strict {
+        if cost > 0 && (!measure.over || limit.strict) {
             *self = Self::remember(limit, measure.rate, now);
+        } else if self.last.is_some_and(|last| last > now) {
+            // A clock that stepped back: the rate would not fade until the time it was measured at comes again.
+            *self = Self::remember(limit, self.rate, now);
         }
         measure
     }
@@ -128,6 +132,7 @@ impl SmoothedRate {
     }
 
     /// How long until a request of `cost` is not over: the rate only falls while nobody knocks, so halve the interval.
+    /// At the latest it is not over where the bucket is forgotten.
     fn wait_for(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Nanos {
         let over_after = |wait: u64| self.measure(limit, cost, now + Nanos::new(wait)).over;
         if !over_after(0) {
@@ -135,10 +140,7 @@ impl SmoothedRate {
         }
         let (mut over, mut fits) = (0, limit.period.get());
         while over_after(fits) {
-            if fits >= Nanos::MAX.get() {
-                return Nanos::FOREVER;
-            }
-            (over, fits) = (fits, fits.saturating_mul(2).min(Nanos::MAX.get()));
+            (over, fits) = (fits, fits.saturating_mul(2));
         }
         while fits - over > 1 {
             let middle = over + (fits - over) / 2;

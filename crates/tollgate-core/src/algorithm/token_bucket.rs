@@ -70,6 +70,12 @@ impl TokenBucketLimit {
         self.fill_time
     }
 
+    /// How long a burst takes at the exact rate, where the fill time is whole intervals.
+    pub(crate) fn burst_span(&self) -> Nanos {
+        let exact = u128::from(self.burst) * u128::from(self.period.get()) / u128::from(self.count);
+        Nanos::new(u64::try_from(exact).unwrap_or(u64::MAX))
+    }
+
     const fn time_for(&self, cost: u64) -> Nanos {
         self.emission_interval.saturating_mul(cost)
     }
@@ -98,6 +104,11 @@ impl TokenBucket {
     fn owed(self, limit: &TokenBucketLimit, now: Timestamp) -> Nanos {
         self.full_at.since(now).min(limit.fill_time)
     }
+
+    /// Written even when nothing is taken: an instant too far ahead would else be too far ahead at every retry.
+    fn hold_to(&mut self, limit: &TokenBucketLimit, now: Timestamp) {
+        self.full_at = self.full_at.min(now + limit.fill_time);
+    }
 }
 
 impl Bucket for TokenBucket {
@@ -115,8 +126,7 @@ impl Bucket for TokenBucket {
         let increment = limit.time_for(cost);
         let owed_after = owed + increment;
         if owed_after > limit.fill_time {
-            // Written even on refusal: an instant too far ahead would else be too far ahead at every retry.
-            self.full_at = now + owed;
+            self.hold_to(limit, now);
             return Decision {
                 verdict: Verdict::Deny,
                 remaining: limit.units_in(limit.fill_time.saturating_sub(owed)),
@@ -125,7 +135,11 @@ impl Bucket for TokenBucket {
                 charge: 0,
             };
         }
-        self.full_at = now + owed_after;
+        if cost == 0 {
+            self.hold_to(limit, now);
+        } else {
+            self.full_at = now + owed_after;
+        }
         let spare = limit.fill_time.saturating_sub(owed_after);
         Decision {
             verdict: Verdict::Allow,
@@ -144,7 +158,10 @@ impl Bucket for TokenBucket {
     fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Option<Refund> {
         let owed = self.owed(limit, now);
         let owed_after = owed.saturating_sub(limit.time_for(cost));
-        self.full_at = now + owed_after;
+        // A bucket that is full stays as it is: had it been full until now, a clock stepped back would find it empty.
+        if owed > Nanos::ZERO {
+            self.full_at = now + owed_after;
+        }
         Some(Refund {
             refunded: owed_after < owed,
             remaining: limit.units_in(limit.fill_time.saturating_sub(owed_after)),

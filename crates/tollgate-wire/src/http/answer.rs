@@ -1,0 +1,124 @@
+//! What a server answered, read by a client.
+//!
+//! ```
+//! use tollgate_wire::http::Answer;
+//!
+//! let body = br#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":0.05,"limit":"Login"}"#;
+//! let Answer::Decision { reset_after, .. } = Answer::from_json(200, body)? else { panic!() };
+//! assert_eq!(reset_after, "50ms".parse().ok());
+//! # Ok::<(), tollgate_wire::http::AnswerError>(())
+//! ```
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+use tollgate_core::Nanos;
+
+/// An answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a spend or a check.
+    Decision {
+        /// May the request pass?
+        allowed: bool,
+        /// Whole units left; `None` where there is no limit.
+        remaining: Option<u64>,
+        /// When the same request would be allowed; `None` if never.
+        retry_after: Option<Nanos>,
+        /// When the bucket is full again; `None` if never.
+        reset_after: Option<Nanos>,
+        /// The limit that decided.
+        limit: String,
+        /// On what ground, if it is not the bucket: `full` for want of room to remember the id.
+        reason: Option<String>,
+    },
+    /// To a refund.
+    Refund {
+        /// Was there something to give back?
+        refunded: bool,
+        /// Whole units left; `None` where there is no limit.
+        remaining: Option<u64>,
+        /// When the bucket is full again; `None` if never.
+        reset_after: Option<Nanos>,
+    },
+    /// To a reset.
+    Reset,
+}
+
+/// Why an answer is none.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The server explained why it has no answer.
+    #[error("{title}: {detail}")]
+    Problem {
+        /// The status it came with.
+        status: u16,
+        /// What went wrong, in general.
+        title: String,
+        /// What went wrong, this time.
+        detail: String,
+    },
+    /// Something that is no Tollgate, or a proxy in front of it, answered.
+    #[error("status {status} with a body that is no answer: {source}")]
+    Foreign {
+        /// The status it came with.
+        status: u16,
+        /// Why the body is no answer.
+        source: serde_json::Error,
+    },
+}
+
+impl Answer {
+    /// Reads the body of a response with this status.
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+        let fields: Fields<'_> =
+            serde_json::from_slice(body).map_err(|source| AnswerError::Foreign { status, source })?;
+        let foreign = || {
+            let source = serde::de::Error::custom("none of the fields of an answer is there");
+            AnswerError::Foreign { status, source }
+        };
+        match fields {
+            Fields { title: Some(title), detail, .. } => {
+                Err(AnswerError::Problem { status, title, detail: detail.unwrap_or_default() })
+            }
+            Fields { allowed: Some(allowed), limit: Some(limit), .. } => Ok(Self::Decision {
+                allowed,
+                remaining: fields.remaining,
+                retry_after: span(fields.retry_after),
+                reset_after: span(fields.reset_after),
+                limit,
+                reason: fields.reason,
+            }),
+            Fields { refunded: Some(refunded), .. } => Ok(Self::Refund {
+                refunded,
+                remaining: fields.remaining,
+                reset_after: span(fields.reset_after),
+            }),
+            Fields { reset: Some(_), .. } => Ok(Self::Reset),
+            _ => Err(foreign()),
+        }
+    }
+}
+
+/// A later server may say more than we know, so what is unknown is passed over here.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    allowed: Option<bool>,
+    refunded: Option<bool>,
+    reset: Option<bool>,
+    remaining: Option<u64>,
+    #[serde(borrow)]
+    retry_after: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reset_after: Option<&'a RawValue>,
+    limit: Option<String>,
+    reason: Option<String>,
+    title: Option<String>,
+    detail: Option<String>,
+}
+
+/// Decimal seconds, read as text: through a double the last nanoseconds would be lost.
+fn span(seconds: Option<&RawValue>) -> Option<Nanos> {
+    format!("{}s", seconds?.get()).parse().ok()
+}

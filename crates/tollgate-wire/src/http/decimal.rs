@@ -1,0 +1,49 @@
+//! Numbers as text, exactly and without allocating.
+
+use tollgate_core::Nanos;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Appends a whole number.
+pub(super) fn put_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Appends a span as decimal seconds, `0.05`: what a double would print as 0.05000000000000001 stays what it is.
+pub(super) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
+    put_u64(out, span.get() / NANOS_PER_SECOND);
+    let mut fraction = span.get() % NANOS_PER_SECOND;
+    if fraction == 0 {
+        return;
+    }
+    out.push(b'.');
+    let mut place = NANOS_PER_SECOND / 10;
+    while fraction > 0 {
+        let digit = u8::try_from(fraction / place).unwrap_or(0); // below 10: the fraction is below ten places
+        out.push(b'0' + digit);
+        fraction %= place;
+        place /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact_and_trimmed() {
+        for (nanos, text) in [
+            (0, "0"),
+            (1, "0.000000001"),
+            (50_000_000, "0.05"),
+            (1_500_000_000, "1.5"),
+            (36_000_000_000, "36"),
+            (10_000_000_010, "10.00000001"),
+            (i64::MAX as u64, "9223372036.854775807"),
+        ] {
+            let mut out = Vec::new();
+            put_seconds(&mut out, Nanos::new(nanos));
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}

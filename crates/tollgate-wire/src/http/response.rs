@@ -1,0 +1,330 @@
+//! What is answered, written in one pass.
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! Content-Type: application/json
+//! Content-Length: 79
+//! Date: Sun, 06 Nov 1994 08:49:37 GMT
+//! RateLimit-Policy: "Login";q=5;w=60        the limit: 5 in 60 seconds
+//! RateLimit: "Login";r=0;t=12               what is left of it, for at least so long
+//! X-RateLimit-Limit: 5
+//! X-RateLimit-Remaining: 0
+//! X-RateLimit-Reset: 60                     seconds until the bucket is full
+//! Retry-After: 12
+//!
+//! {"allowed":false,"remaining":0,"retry_after":12,"reset_after":60,"limit":"Login"}
+//! ```
+//!
+//! `RateLimit` and `RateLimit-Policy` are those of draft-ietf-httpapi-ratelimit-headers-11. Headers carry whole
+//! seconds, rounded up, because their grammar has no others; the body is exact.
+
+use tollgate_core::{Algorithm, Charge, Decision, Nanos, Refund, Verdict};
+
+use super::command::put_string;
+use super::decimal::{put_seconds, put_u64};
+use super::problem::Problem;
+
+/// The greatest integer a structured field can carry: fifteen digits.
+const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// The type of every answer that is not a problem.
+const JSON: &str = "application/json";
+
+macro_rules! statuses {
+    ($($name:ident $code:literal $text:literal,)*) => {
+        /// The statuses that are sent.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)] // Their names are the documentation.
+        pub enum Status { $($name,)* }
+
+        impl Status {
+            /// The number.
+            pub const fn code(self) -> u16 {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// The words that go with it.
+            pub const fn reason(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            const fn line(self) -> &'static [u8] {
+                match self {
+                    $(Self::$name => concat!("HTTP/1.1 ", $code, " ", $text, "\r\n").as_bytes(),)*
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    Ok 200 "OK",
+    NoContent 204 "No Content",
+    BadRequest 400 "Bad Request",
+    Unauthorized 401 "Unauthorized",
+    Forbidden 403 "Forbidden",
+    NotFound 404 "Not Found",
+    MethodNotAllowed 405 "Method Not Allowed",
+    RequestTimeout 408 "Request Timeout",
+    BodyTooLarge 413 "Content Too Large",
+    Unprocessable 422 "Unprocessable Content",
+    TooManyRequests 429 "Too Many Requests",
+    HeadersTooLarge 431 "Request Header Fields Too Large",
+    NotImplemented 501 "Not Implemented",
+    ServiceUnavailable 503 "Service Unavailable",
+    VersionNotSupported 505 "HTTP Version Not Supported",
+}
+
+/// An answer about to be written.
+#[derive(Debug)]
+pub struct Response<'o> {
+    /// Where it is appended to.
+    pub outbox: &'o mut Vec<u8>,
+    /// Where a body is put together before its length is known. Kept between answers to spare an allocation each.
+    pub scratch: &'o mut Vec<u8>,
+    /// What goes into the `Date` header.
+    pub date: &'o str,
+    /// Will the connection be closed after it?
+    pub close: bool,
+    /// Is it the answer to a `HEAD`, which gets the headers only?
+    pub head_only: bool,
+}
+
+impl Response<'_> {
+    /// The answer to a spend or a check: 200 or 429, and all that is known about it.
+    pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> Status {
+        let status = if decision.allowed() { Status::Ok } else { Status::TooManyRequests };
+        put_decision(self.scratch, charges[decision.charge].limit().name(), decision);
+        self.start(status);
+        self.rate_limit(charges, decision);
+        self.finish_with_scratch(JSON);
+        status
+    }
+
+    /// The answer to a proxy: 204 or what it takes for a refusal. The headers say the rest.
+    pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: Status) -> Status {
+        let status = if decision.allowed() { Status::NoContent } else { denied };
+        self.start(status);
+        // A 204 may be kept by a cache that was told nothing, and would then let everybody through.
+        self.header("Cache-Control", "no-store");
+        self.rate_limit(charges, decision);
+        self.finish_empty(status);
+        status
+    }
+
+    /// The answer to a refund.
+    pub fn refund(mut self, charges: &[Charge<'_>], refund: &Refund) -> Status {
+        put_refund(self.scratch, charges, refund);
+        self.start(Status::Ok);
+        self.finish_with_scratch(JSON);
+        Status::Ok
+    }
+
+    /// The answer to a reset.
+    pub fn reset(mut self) -> Status {
+        self.start(Status::Ok);
+        self.finish(JSON, br#"{"reset":true}"#);
+        Status::Ok
+    }
+
+    /// An answer that says what is wrong.
+    pub fn problem(mut self, problem: &Problem) -> Status {
+        problem.put_json(self.scratch);
+        self.start(problem.status);
+        if let Some(methods) = problem.allow {
+            self.header("Allow", methods);
+        }
+        if problem.status == Status::ServiceUnavailable {
+            self.header("Retry-After", "1");
+        }
+        self.finish_with_scratch("application/problem+json");
+        problem.status
+    }
+
+    /// Any other answer.
+    pub fn document(mut self, status: Status, content_type: &str, body: &[u8]) -> Status {
+        self.start(status);
+        self.finish(content_type, body);
+        status
+    }
+
+    fn start(&mut self, status: Status) {
+        self.outbox.extend_from_slice(status.line());
+        self.header("Date", self.date);
+        if self.close {
+            self.header("Connection", "close");
+        }
+    }
+
+    fn rate_limit(&mut self, charges: &[Charge<'_>], decision: &Decision) {
+        let decided = &charges[decision.charge];
+        if let Some(quota) = decided.algorithm().map(Quota::of) {
+            self.policies(charges);
+            self.service_limit(decided.limit().name(), &quota, decision);
+        }
+        if !decision.allowed() && !decision.retry_after.is_forever() {
+            self.number("Retry-After", whole_wait(decision));
+        }
+    }
+
+    /// `RateLimit-Policy`: each limit that had a say.
+    fn policies(&mut self, charges: &[Charge<'_>]) {
+        self.outbox.extend_from_slice(b"RateLimit-Policy: ");
+        let mut comma: &[u8] = b"";
+        for charge in charges {
+            let Some(quota) = charge.algorithm().map(Quota::of) else { continue };
+            self.outbox.extend_from_slice(comma);
+            put_name(self.outbox, charge.limit().name());
+            put_parameter(self.outbox, b";q=", quota.units);
+            put_parameter(self.outbox, b";w=", quota.window_secs);
+            comma = b", ";
+        }
+        self.outbox.extend_from_slice(b"\r\n");
+    }
+
+    /// `RateLimit` and its predecessors: the limit that decided.
+    fn service_limit(&mut self, name: &str, quota: &Quota, decision: &Decision) {
+        // On a refusal, the time to wait: Retry-After must not end before the window does.
+        let window =
+            if decision.allowed() { decision.reset_after.as_secs_rounded_up() } else { whole_wait(decision) };
+        self.outbox.extend_from_slice(b"RateLimit: ");
+        put_name(self.outbox, name);
+        put_parameter(self.outbox, b";r=", decision.remaining);
+        put_parameter(self.outbox, b";t=", window);
+        self.outbox.extend_from_slice(b"\r\n");
+        self.number("X-RateLimit-Limit", quota.units);
+        self.number("X-RateLimit-Remaining", decision.remaining);
+        self.number("X-RateLimit-Reset", decision.reset_after.as_secs_rounded_up());
+    }
+
+    fn header(&mut self, name: &str, value: &str) {
+        for part in [name, ": ", value, "\r\n"] {
+            self.outbox.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.header(name, itoa::Buffer::new().format(value));
+    }
+
+    fn finish_with_scratch(mut self, content_type: &str) {
+        let body = std::mem::take(self.scratch);
+        self.length_and_body(content_type, &body);
+        *self.scratch = body;
+        self.scratch.clear();
+    }
+
+    fn finish(mut self, content_type: &str, body: &[u8]) {
+        self.length_and_body(content_type, body);
+    }
+
+    fn finish_empty(mut self, status: Status) {
+        // A 204 has no body by definition, and says nothing about its length.
+        if status != Status::NoContent {
+            self.number("Content-Length", 0);
+        }
+        self.outbox.extend_from_slice(b"\r\n");
+    }
+
+    fn length_and_body(&mut self, content_type: &str, body: &[u8]) {
+        self.header("Content-Type", content_type);
+        self.number("Content-Length", body.len() as u64);
+        self.outbox.extend_from_slice(b"\r\n");
+        if !self.head_only {
+            self.outbox.extend_from_slice(body);
+        }
+    }
+}
+
+/// So many units in so many seconds.
+struct Quota {
+    units: u64,
+    window_secs: u64,
+}
+
+impl Quota {
+    fn of(algorithm: &Algorithm) -> Self {
+        let (units, window) = match algorithm {
+            // The burst and the time to regain it: the same rate as count and period, and never less than is left.
+            Algorithm::TokenBucket(limit) => (limit.burst(), limit.fill_time()),
+            Algorithm::SlidingLog(limit) => (limit.count(), limit.period()),
+            Algorithm::SmoothedRate(limit) => (limit.cost_max(), limit.period()),
+            Algorithm::Quota(limit) => (limit.count(), limit.period()),
+        };
+        // A window is at least a second; that and rounding up only ever promise less.
+        Self { units, window_secs: window.as_secs_rounded_up().max(1) }
+    }
+}
+
+/// Seconds to wait after a refusal. Never 0: whoever obeys it must not come back at once.
+fn whole_wait(decision: &Decision) -> u64 {
+    decision.retry_after.as_secs_rounded_up().max(1)
+}
+
+/// A limit's name as a structured field's string. It has no character that would need escaping.
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'"');
+}
+
+fn put_parameter(out: &mut Vec<u8>, key: &[u8], value: u64) {
+    out.extend_from_slice(key);
+    put_u64(out, value.min(FIELD_INTEGER_MAX));
+}
+
+fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
+    let allowed: &[u8] = if decision.allowed() {
+        br#"{"allowed":true,"remaining":"#
+    } else {
+        br#"{"allowed":false,"remaining":"#
+    };
+    out.extend_from_slice(allowed);
+    match decision.verdict {
+        Verdict::Unlimited => out.extend_from_slice(b"null"),
+        _ => put_u64(out, decision.remaining),
+    }
+    put_span(out, br#","retry_after":"#, decision.retry_after);
+    put_span(out, br#","reset_after":"#, decision.reset_after);
+    put_limit(out, limit);
+    match decision.verdict {
+        Verdict::Unlimited => out.extend_from_slice(br#","unlimited":true"#),
+        Verdict::AllowFull | Verdict::DenyFull => out.extend_from_slice(br#","reason":"full""#),
+        Verdict::Allow | Verdict::Deny => {}
+    }
+    out.push(b'}');
+}
+
+fn put_refund(out: &mut Vec<u8>, charges: &[Charge<'_>], refund: &Refund) {
+    let unlimited = charges.iter().all(|charge| charge.algorithm().is_none());
+    out.extend_from_slice(if refund.refunded { br#"{"refunded":true"# } else { br#"{"refunded":false"# });
+    out.extend_from_slice(br#","remaining":"#);
+    if unlimited {
+        out.extend_from_slice(b"null");
+    } else {
+        put_u64(out, refund.remaining);
+    }
+    put_span(out, br#","reset_after":"#, refund.reset_after);
+    // Of several, none is the one it came to.
+    if let [charge] = charges {
+        put_limit(out, charge.limit().name());
+    }
+    if unlimited {
+        out.extend_from_slice(br#","unlimited":true"#);
+    }
+    out.push(b'}');
+}
+
+fn put_span(out: &mut Vec<u8>, key: &[u8], span: Nanos) {
+    out.extend_from_slice(key);
+    if span.is_forever() {
+        out.extend_from_slice(b"null");
+    } else {
+        put_seconds(out, span);
+    }
+}
+
+fn put_limit(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(br#","limit":"#);
+    put_string(out, name);
+}
