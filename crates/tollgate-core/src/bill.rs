@@ -110,8 +110,7 @@ impl<'a> Bill<'a> {
             Some(expression) => expression.answer(decisions, &votes),
             None => any_refuses((0..self.charges.len()).filter_map(|index| vote(decisions, index, &votes))),
         };
-        // Nothing had a vote, so nothing could refuse: say how the first charge fared, as allowed.
-        strictest.unwrap_or(Decision { verdict: Verdict::Allow, ..decisions[0] })
+        strictest.unwrap_or_else(|| never_refused(decisions[0]))
     }
 }
 
@@ -149,6 +148,12 @@ const NEVER: Decision = Decision {
 
 fn vote(decisions: &[Decision], index: usize, votes: &impl Fn(usize) -> bool) -> Option<Decision> {
     votes(index).then(|| decisions[index].of_charge(index))
+}
+
+/// Nothing had a vote, so nothing could refuse, now or later: says what the first charge leaves.
+fn never_refused(first: Decision) -> Decision {
+    let verdict = if first.allowed() { first.verdict } else { Verdict::Allow };
+    Decision { verdict, retry_after: Nanos::ZERO, ..first }
 }
 
 /// The strictest, and of equals the first.
