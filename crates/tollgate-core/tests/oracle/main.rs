@@ -1,10 +1,14 @@
-//! Each algorithm against a second, naive implementation, on random histories.
+//! The core against a second, naive implementation, on random histories.
 //!
-//! Both ways: what is admitted is never too much, and what conforms is never denied. A million decisions each in
-//! the ordinary suite; more with `TOLLGATE_DECISIONS`.
+//! Both ways: what is admitted is never too much, and what conforms is never denied. A million decisions for each
+//! algorithm in the ordinary suite.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop where something is wrong, as tests may")]
 
+mod bill;
+mod extremes;
 mod history;
 mod naive;
+mod policy;
 mod quota;
 mod random;
 mod sliding_log;

@@ -73,7 +73,8 @@ impl SlidingLog {
     fn room_after(&self, limit: &SlidingLogLimit, cost: u64, now: i128) -> i128 {
         let (count, period) = (i128::from(limit.count()), i128::from(limit.period().get()));
         let fits = |wait: i128| self.used_after(period, now, wait) + i128::from(cost) <= count;
-        let goes = self.entries.iter().map(|entry| entry + period - now);
+        let mut goes: Vec<i128> = self.entries.iter().map(|entry| entry + period - now).collect();
+        goes.dedup();
         [0].into_iter().chain(goes).find(|wait| fits(*wait)).expect("an empty log has room")
     }
 
