@@ -1,7 +1,12 @@
-//! The pages quote code that is run elsewhere: every Rust snippet stands, line for line, in something tested.
+//! The pages quote code that is run elsewhere: every Rust snippet stands, line for line, in something tested. And the
+//! example policy is one.
 #![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;
+use std::path::Path;
+
+use tollgate::store::memory::Memory;
+use tollgate::{Clock, Config, Limiter};
 
 /// Pages with snippets, seen from this crate.
 const PAGES: &[&str] = &["../../docs/library.md"];
@@ -21,6 +26,22 @@ fn every_snippet_is_code_that_is_tested() {
             let quoted = sources.iter().any(|source| source.contains(&bare(snippet)));
             assert!(quoted, "{page} shows code that nothing runs:\n{snippet}");
         }
+    }
+}
+
+#[test]
+fn the_example_policy_knows_its_office_and_its_customer() {
+    let config = Config::from_file(Path::new("../../examples/policy.yaml")).unwrap();
+    let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), Clock::monotonic());
+    for (limit, id, remaining) in [
+        ("RequestsPerIPAddress", "192.0.2.7", 999),
+        ("RequestsPerIPAddress", "192.0.2.8", 99),
+        ("RequestsPerIPv6Range", "2001:db8::/48", 499),
+        ("NewOrdersPerAccount", "12345678", 299),
+        ("LoginsPerAccount", "alice", 4),
+        ("MessagesPerNumber", "+1 555 0100", 2),
+    ] {
+        assert_eq!(limiter.spend(limit, id, 1).unwrap().remaining, remaining, "{limit}:{id}");
     }
 }
 
