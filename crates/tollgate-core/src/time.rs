@@ -133,12 +133,15 @@ impl From<Nanos> for Duration {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (secs, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
-        if nanos == 0 {
+        let (secs, mut decimals) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        if decimals == 0 {
             return write!(f, "{secs}s");
         }
-        let decimals = format!("{nanos:09}");
-        write!(f, "{secs}.{}s", decimals.trim_end_matches('0'))
+        let mut places = 9;
+        while decimals.is_multiple_of(10) {
+            (decimals, places) = (decimals / 10, places - 1);
+        }
+        write!(f, "{secs}.{decimals:0places$}s")
     }
 }
 
