@@ -5,15 +5,15 @@ mod progress;
 mod source;
 mod summary;
 
-use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use clap::Args;
+use tollgate::config::StoreUrl;
 use tollgate::core::Timestamp;
 use tollgate::store::memory::Memory;
-use tollgate::trace::{Event, Reader, Target, matches};
+use tollgate::trace::{Event, Reader, Reply, Target, matches};
 use tollgate::{Clock, Limiter};
 
 use self::progress::Progress;
@@ -44,9 +44,9 @@ pub(crate) struct Replay {
     /// The configuration whose limits decide; the built-in one if not given
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the buckets live
-    #[arg(long, value_name = "URL", default_value = "memory", value_parser = ["memory"])]
-    store: String,
+    /// Where the buckets live: `memory`; as configured if not given
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreUrl>,
     /// Print only the events that differ, and the summary
     #[arg(short, long)]
     quiet: bool,
@@ -57,66 +57,66 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let config = configured(self.config.as_deref())?;
-        let store = Memory::new(config.max_buckets);
-        let limiter = Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH));
+        let limiter = self.limiter()?;
         let source = Source::open(&self.trace)?;
         let mut run = Run {
-            name: source.name.clone(),
+            out: BufWriter::with_capacity(OUTPUT_BUFFER, io::stdout().lock()),
+            quiet: self.quiet,
             progress: Progress::to_terminal(source.size, self.quiet),
             summary: Summary::default(),
-            out: BufWriter::with_capacity(OUTPUT_BUFFER, io::stdout().lock()),
-            reply: String::new(),
-            quiet: self.quiet,
         };
-        let read = run.events(limiter, Reader::new(source.stream));
+        let read = run.events(limiter, source);
         run.progress.clear();
         // Also after a bad line: what came before it was answered.
         run.out.flush().map_err(OutputError::from)?;
         read?;
         run.finish()
     }
+
+    fn limiter(&self) -> anyhow::Result<Limiter> {
+        let config = configured(self.config.as_deref())?;
+        let store = match self.store.as_ref().unwrap_or(&config.store) {
+            StoreUrl::Memory => Memory::new(config.max_buckets),
+            other => bail!("a trace cannot be replayed against {other}"),
+        };
+        Ok(Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH)))
+    }
 }
 
 /// One trace on its way through.
 struct Run<W: Write> {
-    name: String,
+    out: W,
+    quiet: bool,
     progress: Progress<io::Stderr>,
     summary: Summary,
-    out: W,
-    reply: String,
-    quiet: bool,
 }
 
 impl<W: Write> Run<W> {
-    fn events(&mut self, mut limiter: Limiter, mut reader: Reader<impl io::BufRead>) -> anyhow::Result<()> {
+    fn events(&mut self, mut limiter: Limiter, source: Source) -> anyhow::Result<()> {
         let policy = limiter.policy();
+        let mut reader = Reader::new(source.stream);
         while let Some(event) = reader.next() {
-            let event = event.map_err(|error| anyhow!("{}:{error}", self.name))?;
+            let event = event.map_err(|error| anyhow!("{}:{:#}", source.name, anyhow!(error)))?;
             let reply = limiter.answer(event.at, &event.request);
             let differs = event.expected.as_ref().map(|expected| !matches(expected, &reply));
             self.summary.count(&policy, &event.request, &reply, differs);
-            self.reply.clear();
-            write!(self.reply, "{}", event.with_reply(&reply))?;
-            self.print(&event, differs == Some(true)).map_err(OutputError::from)?;
+            self.print(&event, &reply, differs == Some(true)).map_err(OutputError::from)?;
             self.progress.tick(reader.lines(), reader.bytes());
         }
         Ok(())
     }
-}
 
-impl<W: Write> Run<W> {
     /// The line with the reply, and below it, where that differs, what it should have been.
-    fn print(&mut self, event: &Event, differs: bool) -> io::Result<()> {
+    fn print(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
         if self.quiet && !differs {
             return Ok(());
         }
         self.progress.clear();
-        writeln!(self.out, "{}", self.reply)?;
-        if let Some(expected) = event.expected.as_ref().filter(|_| differs) {
-            writeln!(self.out, "#! line {} expected: {expected}", event.line)?;
+        writeln!(self.out, "{}", event.with_reply(reply))?;
+        match &event.expected {
+            Some(expected) if differs => writeln!(self.out, "#! line {} expected: {expected}", event.line),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn finish(mut self) -> anyhow::Result<Outcome> {

@@ -1,7 +1,5 @@
 //! One line of a trace, from bytes to an event.
 
-use std::borrow::Cow;
-
 use thiserror::Error;
 use tollgate_core::{Nanos, ParseNanosError, Timestamp};
 
@@ -111,63 +109,62 @@ pub fn parse_line(line: &[u8], number: u64) -> Result<Option<Event>, TraceError>
 type Found = (usize, Problem);
 
 fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
-    let end = line.trim_ascii_end().len();
-    let line = &line[..end];
-    let mut fields = Fields { line, at: 0 };
-    let Some(time) = fields.next() else { return Ok(None) };
-    if time.bytes.starts_with(b"#") {
+    let line = line.trim_ascii_end();
+    if matches!(line.trim_ascii_start(), [] | [b'#', ..]) {
         return Ok(None);
     }
-    if let Some(at) = line.iter().position(|byte| !matches!(byte, b' '..=b'~' | b'\t')) {
-        return Err((at, Problem::Byte { byte: line[at] }));
-    }
+    let line = printable(line)?;
     let (ask, expected) = split_at_arrow(line)?;
-    fields.line = ask;
-    let at = moment(&time)?;
+    let mut fields = Fields { line: ask, at: 0 };
+    let (started, at) = moment(&mut fields)?;
     let request = request(&mut fields)?;
-    let text = text(&ask[time.at..]).into_owned();
+    let (expected, text) = (expected.map(str::to_owned), ask[started..].to_owned());
     Ok(Some(Event { line: number, at, request, expected, text }))
 }
 
-/// What is asked, with the blanks after it, and the reply that must come back.
-fn split_at_arrow(line: &[u8]) -> Result<(&[u8], Option<String>), Found> {
-    let Some(arrow) = (Fields { line, at: 0 }).find(|field| field.bytes == b"=>") else {
-        return Ok((line, None));
-    };
-    let reply = line[arrow.at + 2..].trim_ascii();
-    if reply.is_empty() {
-        return Err((arrow.at, Problem::NoReply));
+fn printable(line: &[u8]) -> Result<&str, Found> {
+    match line.iter().position(|byte| !matches!(byte, b' '..=b'~' | b'\t')) {
+        Some(at) => Err((at, Problem::Byte { byte: line[at] })),
+        None => Ok(std::str::from_utf8(line).expect("every byte was just seen to be ASCII")),
     }
-    Ok((&line[..arrow.at], Some(text(reply).into_owned())))
 }
 
-fn moment(time: &Field<'_>) -> Result<Timestamp, Found> {
-    let text = text(time.bytes);
-    match text.parse::<Nanos>() {
-        Ok(since_epoch) => Ok(Timestamp::EPOCH + since_epoch),
-        Err(source) => Err((time.at, Problem::Time { text: text.into_owned(), source })),
+/// What is asked, with the blanks after it, and the reply that must come back.
+fn split_at_arrow(line: &str) -> Result<(&str, Option<&str>), Found> {
+    let mut fields = Fields { line, at: 0 };
+    let Some(arrow) = fields.find(|field| field.text == "=>") else { return Ok((line, None)) };
+    match line[fields.at..].trim_ascii() {
+        "" => Err((arrow.at, Problem::NoReply)),
+        reply => Ok((&line[..arrow.at], Some(reply))),
+    }
+}
+
+/// The first field, and where it starts.
+fn moment(fields: &mut Fields<'_>) -> Result<(usize, Timestamp), Found> {
+    let time = fields.next_or_nothing();
+    match time.text.parse::<Nanos>() {
+        Ok(since_epoch) => Ok((time.at, Timestamp::EPOCH + since_epoch)),
+        Err(source) => Err((time.at, Problem::Time { text: time.text.to_owned(), source })),
     }
 }
 
 fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
-    let end = fields.end();
-    let gate = fields.next().ok_or((end, Problem::NoGate))?;
-    match gate.bytes {
-        b"limit" => limit_request(fields).map(Request::Limit),
-        other => Err((gate.at, Problem::UnknownGate { gate: text(other).into_owned() })),
+    let gate = fields.next_or_nothing();
+    match gate.text {
+        "limit" => limit_request(fields).map(Request::Limit),
+        "" => Err((gate.at, Problem::NoGate)),
+        other => Err((gate.at, Problem::UnknownGate { gate: other.to_owned() })),
     }
 }
 
 fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, Found> {
-    let end = fields.end();
-    let word = fields.next().unwrap_or(Field { bytes: b"", at: end });
-    let named = |verb: &Verb| verb.name().as_bytes() == word.bytes;
-    let Some(verb) = Verb::ALL.into_iter().find(named) else {
-        return Err((word.at, Problem::UnknownVerb { verb: text(word.bytes).into_owned() }));
+    let word = fields.next_or_nothing();
+    let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.name() == word.text) else {
+        return Err((word.at, Problem::UnknownVerb { verb: word.text.to_owned() }));
     };
     let charges = charges(fields, verb)?;
     if charges.is_empty() {
-        return Err((end, Problem::NoCharge));
+        return Err((fields.at, Problem::NoCharge));
     }
     Ok(LimitRequest { verb, charges })
 }
@@ -177,10 +174,10 @@ fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found
     let mut cost_fits = false;
     for field in fields {
         // A colon makes it a charge, so that `Name:cost=2` is the id `cost=2`.
-        if let Some(colon) = field.bytes.iter().position(|byte| *byte == b':') {
-            charges.push(charge(&field, colon, verb)?);
+        if let Some((name, id)) = field.text.split_once(':') {
+            charges.push(charge(name, id, field.at, verb)?);
             cost_fits = true;
-        } else if let Some(digits) = field.bytes.strip_prefix(b"cost=") {
+        } else if let Some(digits) = field.text.strip_prefix("cost=") {
             match charges.last_mut() {
                 _ if verb == Verb::Reset => return Err((field.at, Problem::CostOfReset)),
                 Some(charge) if cost_fits => charge.cost = cost(digits, field.at + "cost=".len())?,
@@ -188,52 +185,46 @@ fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found
             }
             cost_fits = false;
         } else {
-            return Err((field.at, Problem::NotACharge { text: text(field.bytes).into_owned() }));
+            return Err((field.at, Problem::NotACharge { text: field.text.to_owned() }));
         }
     }
     Ok(charges)
 }
 
-fn charge(field: &Field<'_>, colon: usize, verb: Verb) -> Result<ChargeText, Found> {
-    let part = |from: usize, to: usize| {
-        unescape(&field.bytes[from..to]).map_err(|at| (field.at + from + at, Problem::Escape))
+fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, Found> {
+    let bytes = |text: &str, from: usize| {
+        let bytes = unescape(text.as_bytes()).map_err(|bad| (from + bad, Problem::Escape))?;
+        Ok(bytes.into_owned())
     };
-    let limit = String::from_utf8(part(0, colon)?.into_owned()).map_err(|_| (field.at, Problem::Name))?;
-    let id = part(colon + 1, field.bytes.len())?.into_owned();
-    Ok(ChargeText { limit, id, cost: verb.cost() })
+    let limit = String::from_utf8(bytes(name, at)?).map_err(|_| (at, Problem::Name))?;
+    Ok(ChargeText { limit, id: bytes(id, at + name.len() + 1)?, cost: verb.cost() })
 }
 
-fn cost(digits: &[u8], at: usize) -> Result<u64, Found> {
-    let text = text(digits);
-    let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse() {
+fn cost(digits: &str, at: usize) -> Result<u64, Found> {
+    match digits.parse() {
         // The parser would take a plus sign.
-        Ok(cost) if all_digits => Ok(cost),
-        _ => Err((at, Problem::Cost { text: text.into_owned() })),
+        Ok(cost) if !digits.starts_with('+') => Ok(cost),
+        _ => Err((at, Problem::Cost { text: digits.to_owned() })),
     }
-}
-
-/// Bytes as text for a reader to see: by then they are ASCII.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
 }
 
 /// What stands between two blanks, and where.
 struct Field<'a> {
-    bytes: &'a [u8],
+    text: &'a str,
     at: usize,
 }
 
-/// The fields of a line from `at` on.
+/// The fields of a line of ASCII from `at` on.
 struct Fields<'a> {
-    line: &'a [u8],
+    line: &'a str,
     at: usize,
 }
 
-impl Fields<'_> {
-    /// Where the line ends: the place of what is missing.
-    fn end(&self) -> usize {
-        self.line.trim_ascii_end().len()
+impl<'a> Fields<'a> {
+    /// The next field, or nothing at the place where it is missing.
+    fn next_or_nothing(&mut self) -> Field<'a> {
+        let end = self.at;
+        self.next().unwrap_or(Field { text: "", at: end })
     }
 }
 
@@ -242,12 +233,11 @@ impl<'a> Iterator for Fields<'a> {
 
     fn next(&mut self) -> Option<Field<'a>> {
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-        let rest = self.line.get(self.at..)?;
-        let at = self.at + rest.iter().position(|byte| !blank(byte))?;
-        let rest = &self.line[at..];
-        let bytes = &rest[..rest.iter().position(blank).unwrap_or(rest.len())];
-        self.at = at + bytes.len();
-        Some(Field { bytes, at })
+        let rest = &self.line.as_bytes()[self.at..];
+        let start = self.at + rest.iter().position(|byte| !blank(byte))?;
+        let rest = &self.line.as_bytes()[start..];
+        self.at = start + rest.iter().position(blank).unwrap_or(rest.len());
+        Some(Field { text: &self.line[start..self.at], at: start })
     }
 }
 

@@ -15,9 +15,11 @@ const COUNTERS: usize = 256;
 pub(super) struct Busiest {
     places: HashMap<Rc<[u8]>, usize>,
     ids: Vec<Rc<[u8]>>,
-    // Apart from the rest: looking for the lowest is then a walk over numbers in a row.
     counts: Vec<u64>,
     taken_over: Vec<u64>,
+    /// No count is lower, and none before the cursor is as low: counts only grow.
+    lowest: u64,
+    cursor: usize,
 }
 
 /// One of the busiest: it came at least and at most so often.
@@ -57,13 +59,24 @@ impl Busiest {
     }
 
     fn take_over(&mut self, id: &[u8]) {
-        let lowest = self.counts.iter().copied().min().unwrap_or_default();
-        let place = self.counts.iter().position(|count| *count == lowest).unwrap_or_default();
+        let place = self.lowest_place();
         self.places.remove(&self.ids[place]);
         self.ids[place] = id.into();
-        self.taken_over[place] = lowest;
-        self.counts[place] = lowest + 1;
+        self.taken_over[place] = self.lowest;
+        self.counts[place] = self.lowest + 1;
         self.settle(place);
+    }
+
+    fn lowest_place(&mut self) -> usize {
+        loop {
+            let rest = &self.counts[self.cursor..];
+            if let Some(further) = rest.iter().position(|count| *count == self.lowest) {
+                self.cursor += further;
+                return self.cursor;
+            }
+            self.lowest = self.counts.iter().copied().min().unwrap_or_default();
+            self.cursor = 0;
+        }
     }
 
     fn settle(&mut self, place: usize) {

@@ -121,9 +121,12 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[[String; 5]]) -> fmt::Result 
 impl Tally {
     fn row(&self, name: &str) -> [String; 5] {
         let share = self.denied as f64 * 100.0 / self.requests as f64;
-        let ids: Vec<_> = self.busiest.top(NAMED).iter().map(named).collect();
+        let ids = match &*self.busiest.top(NAMED).iter().filter(known).map(named).collect::<Vec<_>>() {
+            [] => "none stands out".to_owned(),
+            ids => ids.join(", "),
+        };
         let (requests, denied) = (self.requests.to_string(), self.denied.to_string());
-        [name.to_owned(), requests, denied, format!("{share:.1}%"), ids.join(", ")]
+        [name.to_owned(), requests, denied, format!("{share:.1}%"), ids]
     }
 }
 
@@ -131,6 +134,11 @@ impl Tally {
 fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
+}
+
+/// Is most of the count its own? What was taken over says little about an id.
+const fn known(busy: &&Busy<'_>) -> bool {
+    busy.at_least > busy.at_most / 2
 }
 
 /// `alice 12`, or `alice 10..12` where only the bounds are known.
