@@ -83,6 +83,12 @@ impl<'a> Locked<'a> {
                         .charge(hash, limit, cost, now, room)
                         .map(drop));
                 }
+                // Who only checks must not wait for an instant too far ahead either; cost 0 mends it and counts nothing.
+                (Verdict::Deny, Kind::CheckOnly) => {
+                    let _ = with_table!(tables, algorithm, |table, limit| table
+                        .charge(hash, limit, 0, now, room)
+                        .map(drop));
+                }
                 _ => continue,
             }
             shard.note_place(tables);
