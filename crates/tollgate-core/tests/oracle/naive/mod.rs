@@ -4,6 +4,7 @@
 //! adds what Tollgate promises on top: nobody waits longer than a bucket takes to be as new, and a bucket that has
 //! nothing more to say is forgotten.
 
+mod bill;
 mod quota;
 mod sliding_log;
 mod smoothed_rate;
@@ -11,6 +12,7 @@ mod token_bucket;
 
 use tollgate_core::{Decision, Nanos, Refund, Timestamp, Verdict};
 
+pub(crate) use bill::answer;
 pub(crate) use quota::Quota;
 pub(crate) use sliding_log::SlidingLog;
 pub(crate) use smoothed_rate::SmoothedRate;
