@@ -21,6 +21,7 @@ mod fields;
 mod gates;
 mod limits;
 mod numbers;
+mod overrides;
 mod suggest;
 mod watch;
 mod yaml;

@@ -62,7 +62,11 @@ fn lines_of(limit: &Limit) -> Vec<Line> {
     let mut lines = vec![Line::Note(String::new())];
     lines.push(match limit.default_algorithm() {
         Some(algorithm) => row(name, algorithm),
-        None => Line::Note(format!("{name}  unlimited, except for its overrides")),
+        None => {
+            let [algorithm, numbers, except] =
+                ["unlimited", "", "except for its overrides"].map(str::to_owned);
+            Line::Row([name, algorithm, numbers, except])
+        }
     });
     lines.push(Line::Note(format!("  {}", settings(limit))));
     let mut overrides: Vec<_> = limit.overrides().collect();

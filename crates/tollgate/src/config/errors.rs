@@ -72,6 +72,8 @@ pub(super) struct Position {
 }
 
 impl Position {
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+
     /// Where `text` ends.
     pub(super) fn after(text: &str) -> Self {
         let last_line = text.rsplit('\n').next().unwrap_or(text);

@@ -8,27 +8,34 @@ use super::errors::Errors;
 use super::suggest::{did_you_mean, nearest};
 use super::yaml::{Entry, Node, Value, shorten};
 
-/// The entries of a mapping by the names they may have, in the order of the names. Others are errors.
-///
-/// `whose` is what has these fields, as in "a limit".
-pub(super) fn fields<'a, const N: usize>(
-    entries: &'a [Entry],
-    whose: &str,
-    names: [&'static str; N],
-    errors: &mut Errors,
-) -> [Option<&'a Entry>; N] {
-    let mut found = [None; N];
-    for entry in entries {
-        if let Some(index) = names.iter().position(|name| *name == entry.key.text) {
-            found[index] = Some(entry);
-        } else if let Some(meant) = unknown_field(entry, whose, &names, errors)
-            && let Some(index) = names.iter().position(|name| *name == meant)
-        {
-            // Read as what was meant: one slip is one error, and what follows the name is checked as well.
-            found[index].get_or_insert(entry);
+/// The entries of a mapping by the names they may have.
+pub(super) struct Fields<'a>(Vec<(&'static str, &'a Entry)>);
+
+impl<'a> Fields<'a> {
+    /// Takes the names there are; others are errors. `whose` is what has these fields, as in "a limit".
+    pub(super) fn read(
+        entries: &'a [Entry],
+        whose: &str,
+        names: &[&'static str],
+        errors: &mut Errors,
+    ) -> Self {
+        let mut found = Self(Vec::with_capacity(entries.len()));
+        let mut misspelt = Vec::new();
+        for entry in entries {
+            if let Some(name) = names.iter().find(|name| **name == entry.key.text) {
+                found.0.push((name, entry));
+            } else if let Some(meant) = unknown_field(entry, whose, names, errors) {
+                misspelt.push((meant, entry));
+            }
         }
+        // Read as what was meant, after what was said: one slip is one error, and its value is checked as well.
+        found.0.extend(misspelt);
+        found
     }
-    found
+
+    pub(super) fn get(&self, name: &'static str) -> Option<&'a Entry> {
+        self.0.iter().find(|(found, _)| *found == name).map(|(_, entry)| *entry)
+    }
 }
 
 /// Reports a name that nothing has, and finds the one that was meant.
@@ -43,7 +50,7 @@ pub(super) fn unknown_field(
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("{whose} has {}", listed(names, "and")),
     };
-    errors.add(entry.key.at, format!("unknown field `{}`; {hint}", shorten(&entry.key.text)));
+    errors.add(entry.key.at, format!("unknown field `{}`; {hint}", entry.key.quoted()));
     meant
 }
 
@@ -57,9 +64,13 @@ pub(super) fn mapping<'a>(entry: &'a Entry, example: &str, errors: &mut Errors) 
 
 /// Reports that the value of `entry` is not what it must be.
 pub(super) fn refuse<T>(entry: &Entry, must_be: &str, errors: &mut Errors) -> Option<T> {
-    if !matches!(entry.value.value, Value::Refused) {
-        let message = format!("{} {must_be}, not {}", shorten(&entry.key.text), entry.value.quoted());
-        errors.add(entry.value_at(), message);
+    let name = entry.key.quoted();
+    match &entry.value.value {
+        Value::Refused => {}
+        _ if entry.value.is_absent() => {
+            errors.add(entry.key.at, format!("{name} {must_be}, and has no value"))
+        }
+        _ => errors.add(entry.value.at, format!("{name} {must_be}, not {}", entry.value.quoted())),
     }
     None
 }
@@ -85,7 +96,7 @@ pub(super) fn whole_number(entry: &Entry, range: RangeInclusive<u64>, errors: &m
     if let Value::Scalar { text, plain: false } = &entry.value.value
         && plain_digits(text).is_some_and(|number| range.contains(&number))
     {
-        errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.text));
+        errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
         return None;
     }
     refuse(entry, &must_be, errors)
@@ -115,13 +126,15 @@ pub(super) fn choice<T: Copy>(
 ) -> Option<T> {
     let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
     let must_be = format!("must be {}", listed(&words, "or"));
-    let Some(text) = literal(&entry.value) else { return refuse(entry, &must_be, errors) };
+    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
+        return refuse(entry, &must_be, errors);
+    };
     if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text) {
         return Some(*meaning);
     }
     let hint = did_you_mean(text, words);
-    let message = format!("{} {must_be}, not {}{hint}", entry.key.text, entry.value.quoted());
-    errors.add(entry.value_at(), message);
+    let message = format!("{} {must_be}, not {}{hint}", entry.key.quoted(), entry.value.quoted());
+    errors.add(entry.value.at, message);
     None
 }
 
@@ -129,21 +142,21 @@ pub(super) fn choice<T: Copy>(
 pub(super) fn duration(entry: &Entry, errors: &mut Errors) -> Option<Nanos> {
     let must_be = "must be a duration such as 1s, 180m, 1h30m or 500ms";
     let Some(text) = literal(&entry.value) else { return refuse(entry, must_be, errors) };
-    let problem = match text.parse::<Nanos>() {
-        Ok(Nanos::ZERO) => format!("must be longer than {}", shorten(text)),
-        Ok(span) => return Some(span),
-        Err(error) => match in_our_units(text) {
-            Some(meant) => match error {
-                ParseNanosError::Unit { unit } if unit.is_empty() => {
-                    format!("{} has no unit; did you mean {meant}?", shorten(text))
-                }
-                _ => format!("{must_be}, not {}; did you mean {meant}?", entry.value.quoted()),
-            },
-            None if error == ParseNanosError::Malformed => return refuse(entry, must_be, errors),
-            None => format!("{}: {error}", entry.value.quoted()),
-        },
+    let given = entry.value.quoted();
+    let problem = match (text.parse::<Nanos>(), in_our_units(text)) {
+        (Ok(Nanos::ZERO), _) => format!("must be longer than {given}"),
+        (Ok(span), _) => return Some(span),
+        (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
+            format!("{given} has no unit; did you mean {meant}?")
+        }
+        (Err(_), Some(meant)) => format!("{must_be}, not {given}; did you mean {meant}?"),
+        (Err(ParseNanosError::Malformed), None) => return refuse(entry, must_be, errors),
+        (Err(ParseNanosError::Unit { unit }), None) => {
+            format!("{given}: {}", ParseNanosError::Unit { unit: shorten(&unit) })
+        }
+        (Err(error), None) => format!("{given}: {error}"),
     };
-    errors.add(entry.value_at(), format!("{} {problem}", entry.key.text));
+    errors.add(entry.value.at, format!("{} {problem}", entry.key.quoted()));
     None
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use thiserror::Error;
 
 use super::errors::Errors;
-use super::fields::{fields, literal, mapping, refuse};
+use super::fields::{Fields, literal, mapping, refuse};
 use super::yaml::{Entry, shorten};
 
 /// Where each gate listens; `None` is nowhere.
@@ -48,8 +48,8 @@ impl Gates {
     pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Self> {
         let mut gates = Self::OFF;
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let [http] = fields(entries, "gates", ["http"], errors);
-        if let Some(entry) = http {
+        let fields = Fields::read(entries, "gates", &["http"], errors);
+        if let Some(entry) = fields.get("http") {
             gates.http = read_address(entry, errors)?;
         }
         Some(gates)
@@ -62,7 +62,7 @@ fn read_address(entry: &Entry, errors: &mut Errors) -> Option<Option<SocketAddr>
         return refuse(entry, "must be an address and a port, such as 127.0.0.1:8080, or off", errors);
     };
     Gates::address(text)
-        .map_err(|error| errors.add(entry.value.at, format!("{} {error}", entry.key.text)))
+        .map_err(|error| errors.add(entry.value.at, format!("{} {error}", entry.key.quoted())))
         .ok()
 }
 

@@ -6,8 +6,8 @@ use tollgate_core::algorithm::{
 use tollgate_core::{Algorithm, Nanos};
 
 use super::errors::Errors;
-use super::fields::{choice, duration, flag, listed, whole_number};
-use super::yaml::{Entry, Key, shorten};
+use super::fields::{Fields, choice, duration, flag, listed, whole_number};
+use super::yaml::{Entry, Key};
 
 /// Whole numbers above this are not all doubles, and a smoothed rate is a double.
 const RATE_MAX: u64 = 1 << 53;
@@ -58,13 +58,19 @@ impl Kind {
 /// The fields of a limit or an override that are its algorithm's.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers<'a> {
-    pub(super) burst: Option<&'a Entry>,
-    pub(super) count: Option<&'a Entry>,
-    pub(super) period: Option<&'a Entry>,
+    burst: Option<&'a Entry>,
+    count: Option<&'a Entry>,
+    period: Option<&'a Entry>,
     pub(super) strict: Option<&'a Entry>,
 }
 
 impl<'a> Numbers<'a> {
+    pub(super) fn of(fields: &Fields<'a>) -> Self {
+        let [burst, count, period, strict] =
+            ["burst", "count", "period", "strict"].map(|name| fields.get(name));
+        Self { burst, count, period, strict }
+    }
+
     /// Does it say how much? `strict` alone does not.
     pub(super) fn given(&self) -> bool {
         self.burst.is_some() || self.count.is_some() || self.period.is_some()
@@ -118,7 +124,7 @@ impl<'a> Numbers<'a> {
         let absent = |name: &&str| self.all().iter().any(|(field, entry)| field == name && entry.is_none());
         let missing: Vec<_> = kind.needs().iter().copied().filter(absent).collect();
         if !missing.is_empty() {
-            let (owner_name, missing) = (shorten(&owner.text), listed(&missing, "and"));
+            let (owner_name, missing) = (owner.quoted(), listed(&missing, "and"));
             let (kind, needs) = (kind.name(), listed(kind.needs(), "and"));
             let message = format!("`{owner_name}` has no {missing}: {kind} needs {needs}");
             errors.add(owner.at, message);

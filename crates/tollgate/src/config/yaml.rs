@@ -14,9 +14,11 @@ pub(super) const FILE_MAX: usize = 16 << 20;
 /// The deepest nesting. The deepest thing there is to say needs seven.
 const DEPTH_MAX: usize = 32;
 /// The most values in a file: what bounds the memory that a tree takes.
-const NODES_MAX: usize = 2_000_000;
+const NODES_MAX: usize = 4_000_000;
 /// How much of a value an error quotes.
 const QUOTE_MAX: usize = 60;
+
+const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
 
 /// A value and where it starts.
 #[derive(Debug)]
@@ -57,12 +59,16 @@ impl Node {
         matches!(&self.value, Value::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
     }
 
+    /// True if nothing was written.
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(&self.value, Value::Scalar { text, plain: true } if text.is_empty())
+    }
+
     /// The value as an error would name it.
     pub(super) fn quoted(&self) -> String {
         match &self.value {
-            Value::Scalar { text, plain: true } if text.is_empty() => "nothing".to_owned(),
             Value::Scalar { text, plain: true } => shorten(text),
-            Value::Scalar { text, plain: false } => format!("the text {:?}", shorten(text)),
+            Value::Scalar { text, plain: false } => format!("the text \"{}\"", shorten(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
             Value::Refused => "this".to_owned(),
@@ -70,29 +76,38 @@ impl Node {
     }
 }
 
-impl Entry {
-    /// Where the value stands, or its key if there is nothing after it.
-    pub(super) fn value_at(&self) -> Position {
-        match &self.value.value {
-            Value::Scalar { text, plain: true } if text.is_empty() => self.key.at,
-            _ => self.value.at,
-        }
+impl Key {
+    /// The key as an error would name it.
+    pub(super) fn quoted(&self) -> String {
+        shorten(&self.text)
     }
 }
 
-/// At most [`QUOTE_MAX`] characters of `text`.
-pub(super) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(QUOTE_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+impl Entry {
+    /// Where the value stands, or its key if there is nothing after it.
+    pub(super) fn value_at(&self) -> Position {
+        if self.value.is_absent() { self.key.at } else { self.value.at }
     }
+}
+
+/// At most [`QUOTE_MAX`] characters of `text`, on one line.
+pub(super) fn shorten(text: &str) -> String {
+    let mut short = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == QUOTE_MAX {
+            short.push('…');
+            break;
+        }
+        if character.is_control() { short.extend(character.escape_default()) } else { short.push(character) }
+    }
+    short
 }
 
 /// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
 pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<Node> {
     if text.len() > FILE_MAX {
         let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
-        errors.add(Position { line: 1, column: 1 }, message);
+        errors.add(Position::START, message);
         return None;
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -103,7 +118,11 @@ pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<Node> {
         errors.add(Position::after(&text[..index]), message);
         return None;
     }
-    Builder { events: Parser::new_from_str(text), nodes: 0, errors }.document().unwrap_or(None)
+    build(text, NODES_MAX, errors)
+}
+
+fn build(text: &str, nodes_max: usize, errors: &mut Errors) -> Option<Node> {
+    Builder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }.document().unwrap_or(None)
 }
 
 /// An error that ends the reading has been reported.
@@ -111,7 +130,7 @@ struct Stop;
 
 struct Builder<'a, 'e> {
     events: Parser<'a, StrInput<'a>>,
-    nodes: usize,
+    nodes_left: usize,
     errors: &'e mut Errors,
 }
 
@@ -136,8 +155,8 @@ impl<'a> Builder<'a, '_> {
     fn next(&mut self) -> Result<(Event<'a>, Position), Stop> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, position(span.start))),
-            Some(Err(error)) => self.stop(position(*error.marker()), format!("not YAML: {}", error.info())),
-            None => Ok((Event::StreamEnd, Position { line: 1, column: 1 })),
+            Some(Err(error)) => self.stop(position(*error.marker()), explain(error.info())),
+            None => Ok((Event::StreamEnd, Position::START)),
         }
     }
 
@@ -147,18 +166,18 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<Node, Stop> {
-        self.nodes += 1;
-        if self.nodes > NODES_MAX {
-            return self.stop(at, format!("a file may have at most {NODES_MAX} values"));
-        }
+        let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
+            return self.stop(at, format!("a file may have at most {NODES_MAX} keys and values"));
+        };
+        self.nodes_left = nodes_left;
         if depth > DEPTH_MAX {
             return self.stop(at, format!("values may be nested at most {DEPTH_MAX} deep"));
         }
-        if let Event::Scalar(_, _, _, Some(tag))
-        | Event::SequenceStart(_, Some(tag))
-        | Event::MappingStart(_, Some(tag)) = &event
+        if let Event::Scalar(_, _, _, Some(_))
+        | Event::SequenceStart(_, Some(_))
+        | Event::MappingStart(_, Some(_)) = event
         {
-            self.errors.add(at, format!("tags such as `{tag}` are not understood: write the value alone"));
+            self.errors.add(at, "tags (`!`) are not understood: leave it out, or put the value in quotes");
         }
         let value = match event {
             Event::Scalar(text, style, _, _) => {
@@ -167,7 +186,7 @@ impl<'a> Builder<'a, '_> {
             Event::SequenceStart(..) => Value::List(self.list(depth + 1)?),
             Event::MappingStart(..) => Value::Map(self.map(depth + 1)?),
             _ => {
-                self.errors.add(at, "aliases (`*`) are not understood: write the value out");
+                self.errors.add(at, ALIAS);
                 Value::Refused
             }
         };
@@ -224,7 +243,7 @@ impl<'a> Builder<'a, '_> {
             let earlier = *first.entry(&*key.text).or_insert(key.at);
             keep.push(earlier == key.at);
             if earlier != key.at {
-                self.errors.add(key.at, format!("`{}` is given already, at {earlier}", shorten(&key.text)));
+                self.errors.add(key.at, format!("`{}` is given already, at {earlier}", key.quoted()));
             }
         }
         let mut keep = keep.into_iter();
@@ -232,6 +251,48 @@ impl<'a> Builder<'a, '_> {
     }
 }
 
+/// What the parser says, in the words of somebody who only wants to limit requests.
+fn explain(info: &str) -> String {
+    let explanations = [
+        ("unknown anchor", ALIAS),
+        ("mapping values are not allowed", "a `:` does not fit here: does the line above lack one?"),
+        ("tabs disallowed", "a tab cannot indent: use spaces"),
+        ("did not find expected ',' or '}'", "expected `,` or `}`: is a `{` not closed?"),
+        ("did not find expected ',' or ']'", "expected `,` or `]`: is a `[` not closed?"),
+        ("did not find expected node content", "expected a value: is a `[` or `{` not closed?"),
+        ("found unexpected end of stream", "this quote is not closed"),
+        ("did not find expected key", "expected a key, indented like those above"),
+        ("did not find expected '-'", "expected a `-`, indented like those above"),
+        ("unexpected character", "a value cannot start like this: put it in quotes"),
+    ];
+    let ours = explanations.iter().find(|(theirs, _)| info.contains(theirs));
+    ours.map_or_else(|| format!("not YAML: {info}"), |(_, ours)| (*ours).to_owned())
+}
+
 fn position(marker: Marker) -> Position {
     Position { line: marker.line(), column: marker.col() + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_counted() {
+        for (text, nodes) in [("a", 1), ("[a, b]", 3), ("{a: b, c: d}", 5), ("a: [b, {c: d}]", 7)] {
+            for (nodes_max, fits) in [(nodes, true), (nodes - 1, false)] {
+                let mut errors = Errors::default();
+                assert_eq!(build(text, nodes_max, &mut errors).is_some(), fits, "{text} {nodes_max}");
+                assert_eq!(errors.finish("", Some(())).is_ok(), fits);
+            }
+        }
+    }
+
+    #[test]
+    fn a_scalar_is_its_text() {
+        let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
+        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut Errors::default());
+        let Some(Node { value: Value::List(items), .. }) = node else { panic!("{node:?}") };
+        assert_eq!(items.iter().map(Node::quoted).collect::<Vec<_>>(), texts);
+    }
 }
