@@ -61,6 +61,11 @@ impl Limiter {
         Ok(())
     }
 
+    /// Settles a bill of one charge.
+    pub fn charge(&self, charge: &Charge<'_>) -> Decision {
+        self.store.charge(charge, self.clock.now())
+    }
+
     /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
     pub fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(bills.len());
