@@ -1,0 +1,82 @@
+//! Stopping without dropping anything.
+//!
+//! A drain closes the door first, then lets everybody inside finish: what was read is answered, an idle connection is
+//! closed, and after [`Bounds::drain`](crate::Bounds::drain) whoever is left is cut off.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::server::Server;
+
+/// Starts one worker's drain.
+#[derive(Debug)]
+pub(crate) struct DrainSwitch(watch::Sender<bool>);
+
+/// Tells one worker and its connections when its drain starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Drain(watch::Receiver<bool>);
+
+/// A switch and what it switches.
+pub(crate) fn drain() -> (DrainSwitch, Drain) {
+    let (sender, receiver) = watch::channel(false);
+    (DrainSwitch(sender), Drain(receiver))
+}
+
+impl DrainSwitch {
+    pub(crate) fn start(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Drain {
+    /// Returns when the drain starts, or when nobody is left to start it.
+    pub(crate) async fn started(mut self) {
+        let _ = self.0.wait_for(|started| *started).await;
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then drains. SIGHUP reloads. A second SIGTERM or SIGINT ends the drain at once.
+pub fn run_until_signalled(server: Server) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut terminate, mut interrupt, mut hang_up) = runtime.block_on(async {
+        let on = |kind| signal(kind);
+        io::Result::Ok((
+            on(SignalKind::terminate())?,
+            on(SignalKind::interrupt())?,
+            on(SignalKind::hangup())?,
+        ))
+    })?;
+    runtime.block_on(async {
+        loop {
+            tokio::select! {
+                () = either(&mut terminate, &mut interrupt) => return,
+                _ = hang_up.recv() => server.reload(),
+            }
+        }
+    });
+    info!("draining: no new connections, what was read is answered");
+    server.drain();
+    let joined = runtime.spawn_blocking(move || server.join());
+    runtime.block_on(async {
+        tokio::select! {
+            _ = joined => info!("drained"),
+            () = either(&mut terminate, &mut interrupt) => info!("stopped before the drain was done"),
+        }
+    });
+    runtime.shutdown_background();
+    Ok(())
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

@@ -1,0 +1,30 @@
+//! LISTEN: a limiter that anybody can ask.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tollgate::Limiter;
+//! use tollgate_server::{Server, Settings};
+//!
+//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! let settings = Settings { http: Some("127.0.0.1:0".parse()?), ..Settings::new(Arc::new(limiter)) };
+//! let server = Server::start(settings)?;
+//! println!("POST http://{}/v1/spend", server.http_addr().expect("the gate is on"));
+//! server.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! One thread per core, each with its own runtime, its own listening socket and its own counters. A connection stays
+//! on the thread that accepted it, so nothing on the way of a request is shared but the buckets.
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod drain;
+mod gate;
+mod metrics;
+mod reload;
+mod server;
+mod service;
+
+pub use bounds::Bounds;
+pub use drain::run_until_signalled;
+pub use server::{Server, Settings};

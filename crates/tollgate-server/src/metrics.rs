@@ -1,0 +1,137 @@
+//! What has happened, counted without getting in its way.
+//!
+//! Each worker counts for itself, so that two cores never wait for one counter; a scrape adds them up. Counters belong
+//! to a limit's name and outlive the policy that named it, so a reload never sets one back. An id is never a label:
+//! there are as many ids as clients care to invent.
+
+mod histogram;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tollgate_core::Verdict;
+use tollgate_wire::http::Status;
+
+pub(crate) use histogram::Histogram;
+pub(crate) use text::{Gauges, encode};
+
+/// The counters of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) workers: Vec<Arc<WorkerMetrics>>,
+    pub(crate) reloads_ok: Counter,
+    pub(crate) reloads_failed: Counter,
+}
+
+/// The counters of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMetrics {
+    limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
+    /// From a whole request in hand to its answer written.
+    pub(crate) latency: Histogram,
+    /// By the first digit of the status.
+    pub(crate) responses: [Counter; 6],
+    pub(crate) connections: Counter,
+    pub(crate) connections_shed: Counter,
+    pub(crate) cut_idle: Counter,
+    pub(crate) cut_head: Counter,
+    pub(crate) cut_body: Counter,
+    pub(crate) cut_write: Counter,
+}
+
+/// The counters of one limit on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct LimitCounters {
+    spends: [Counter; OUTCOMES.len()],
+    checks: [Counter; OUTCOMES.len()],
+    refunds: Counter,
+    resets: Counter,
+}
+
+/// Every verdict, with its name as a label.
+const OUTCOMES: [(Verdict, &str); 5] = [
+    (Verdict::Allow, "allow"),
+    (Verdict::Deny, "deny"),
+    (Verdict::Unlimited, "unlimited"),
+    (Verdict::AllowFull, "allow_full"),
+    (Verdict::DenyFull, "deny_full"),
+];
+
+/// A number that goes up.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers: (0..workers).map(|_| Arc::default()).collect(), ..Self::default() }
+    }
+}
+
+impl WorkerMetrics {
+    /// The counters of the limit of this name, the same before and after a reload.
+    pub(crate) fn limit(&self, name: &str) -> Arc<LimitCounters> {
+        let mut limits = self.limits.lock().expect("nobody panics while counting");
+        Arc::clone(limits.entry(name.into()).or_default())
+    }
+
+    pub(crate) fn responded(&self, status: Status) {
+        self.responses[usize::from(status.code() / 100).min(self.responses.len() - 1)].one();
+    }
+}
+
+impl LimitCounters {
+    pub(crate) fn spent(&self, verdict: Verdict) {
+        self.spends[outcome(verdict)].one();
+    }
+
+    pub(crate) fn checked(&self, verdict: Verdict) {
+        self.checks[outcome(verdict)].one();
+    }
+
+    pub(crate) fn refunded(&self) {
+        self.refunds.one();
+    }
+
+    pub(crate) fn reset(&self) {
+        self.resets.one();
+    }
+}
+
+/// The place of a verdict in [`OUTCOMES`].
+const fn outcome(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Allow => 0,
+        Verdict::Deny => 1,
+        Verdict::Unlimited => 2,
+        Verdict::AllowFull => 3,
+        Verdict::DenyFull => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verdict_has_its_place() {
+        for (index, (verdict, _)) in OUTCOMES.into_iter().enumerate() {
+            assert_eq!(outcome(verdict), index);
+        }
+    }
+}

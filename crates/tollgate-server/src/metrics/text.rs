@@ -1,0 +1,211 @@
+//! The counters as Prometheus reads them.
+//!
+//! ```text
+//! # HELP tollgate_decisions_total Decisions, by the limit that decided and what it said.
+//! # TYPE tollgate_decisions_total counter
+//! tollgate_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
+//! ```
+//!
+//! Written by hand: the format is one line each, and the names of limits have no character that needs escaping.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::Arc;
+
+use tollgate::Limiter;
+use tollgate_core::{Algorithm, Nanos, Policy};
+
+use super::histogram::BOUNDS;
+use super::{Counter, LimitCounters, Metrics, OUTCOMES, WorkerMetrics};
+
+/// What a process can say beyond its counters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gauges {
+    pub(crate) connections: usize,
+    pub(crate) connections_max: usize,
+}
+
+/// All of it, as text.
+pub(crate) fn encode(metrics: &Metrics, limiter: &Limiter, gauges: Gauges) -> String {
+    let mut page = Page(String::with_capacity(8 << 10));
+    page.family("tollgate_build_info", "gauge", "The version that is running.");
+    page.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    decisions(&mut page, &by_limit(metrics));
+    limits(&mut page, &limiter.policy());
+    store(&mut page, limiter);
+    reloads(&mut page, metrics);
+    http(&mut page, metrics, gauges);
+    latency(&mut page, metrics);
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        if labels.is_empty() {
+            self.line(format_args!("{name} {value}"));
+        } else {
+            self.line(format_args!("{name}{{{}}} {value}", labels.join(",")));
+        }
+    }
+
+    /// A family of one sample.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn line(&mut self, line: impl Display) {
+        writeln!(self.0, "{line}").expect("writing to memory cannot fail");
+    }
+}
+
+type ByLimit = BTreeMap<Box<str>, Vec<Arc<LimitCounters>>>;
+
+fn by_limit(metrics: &Metrics) -> ByLimit {
+    let mut limits = ByLimit::new();
+    for worker in &metrics.workers {
+        for (name, counters) in worker.limits.lock().expect("nobody panics while counting").iter() {
+            limits.entry(name.clone()).or_default().push(Arc::clone(counters));
+        }
+    }
+    limits
+}
+
+fn total(counters: &[Arc<LimitCounters>], of: impl Fn(&LimitCounters) -> &Counter) -> u64 {
+    counters.iter().map(|counters| of(counters).get()).sum()
+}
+
+fn decisions(page: &mut Page, limits: &ByLimit) {
+    let name = "tollgate_decisions_total";
+    page.family(name, "counter", "Decisions, by the limit that decided and what it said.");
+    for (limit, counters) in limits {
+        for (index, (_, outcome)) in OUTCOMES.into_iter().enumerate() {
+            let spends = total(counters, |counters| &counters.spends[index]);
+            let checks = total(counters, |counters| &counters.checks[index]);
+            page.sample(name, &[("limit", limit), ("verb", "spend"), ("outcome", outcome)], spends);
+            page.sample(name, &[("limit", limit), ("verb", "check"), ("outcome", outcome)], checks);
+        }
+    }
+    page.family("tollgate_refunds_total", "counter", "Charges given back.");
+    for (limit, counters) in limits {
+        page.sample(
+            "tollgate_refunds_total",
+            &[("limit", limit)],
+            total(counters, |counters| &counters.refunds),
+        );
+    }
+    page.family("tollgate_resets_total", "counter", "Buckets reset on request.");
+    for (limit, counters) in limits {
+        page.sample(
+            "tollgate_resets_total",
+            &[("limit", limit)],
+            total(counters, |counters| &counters.resets),
+        );
+    }
+}
+
+/// The policy in force, so that a graph can show usage against what is allowed.
+fn limits(page: &mut Page, policy: &Policy) {
+    let (units, window) = ("tollgate_limit_units", "tollgate_limit_window_seconds");
+    let numbers =
+        policy.limits().iter().filter_map(|limit| limit.default_algorithm().map(|of| (limit.name(), of)));
+    page.family(units, "gauge", "Units that a limit grants at once, or within its window.");
+    for (name, algorithm) in numbers.clone() {
+        page.sample(units, &[("limit", name), ("algorithm", algorithm.name())], algorithm.cost_max());
+    }
+    page.family(window, "gauge", "Seconds within which a limit grants its units again.");
+    for (name, algorithm) in numbers {
+        let seconds = window_of(algorithm).as_secs_f64();
+        page.sample(window, &[("limit", name), ("algorithm", algorithm.name())], seconds);
+    }
+    page.family("tollgate_limit_overrides", "gauge", "Ids with numbers of their own.");
+    for limit in policy.limits() {
+        page.sample("tollgate_limit_overrides", &[("limit", limit.name())], limit.overrides().len());
+    }
+}
+
+const fn window_of(algorithm: &Algorithm) -> Nanos {
+    match algorithm {
+        Algorithm::TokenBucket(limit) => limit.fill_time(),
+        Algorithm::SlidingLog(limit) => limit.period(),
+        Algorithm::SmoothedRate(limit) => limit.period(),
+        Algorithm::Quota(limit) => limit.period(),
+    }
+}
+
+fn store(page: &mut Page, limiter: &Limiter) {
+    let census = limiter.census();
+    page.single("tollgate_buckets", "gauge", "Buckets held.", census.buckets);
+    page.single("tollgate_buckets_max", "gauge", "Buckets that may be held.", census.max_buckets);
+    let help = "Buckets dropped because they had nothing to say any more.";
+    page.single("tollgate_buckets_swept_total", "counter", help, census.swept);
+    let help = "New ids that found no room.";
+    page.single("tollgate_refused_full_total", "counter", help, census.refused_full);
+}
+
+fn reloads(page: &mut Page, metrics: &Metrics) {
+    page.family("tollgate_reloads_total", "counter", "Times that the configuration was read again.");
+    page.sample("tollgate_reloads_total", &[("outcome", "ok")], metrics.reloads_ok.get());
+    page.sample("tollgate_reloads_total", &[("outcome", "failed")], metrics.reloads_failed.get());
+}
+
+fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
+    let sum =
+        |of: &dyn Fn(&WorkerMetrics) -> u64| metrics.workers.iter().map(|worker| of(worker)).sum::<u64>();
+    page.family("tollgate_http_responses_total", "counter", "HTTP responses, by class of status.");
+    for class in 2..=5 {
+        let count = sum(&|worker| worker.responses[class].get());
+        page.sample("tollgate_http_responses_total", &[("status", &format!("{class}xx"))], count);
+    }
+    page.single("tollgate_connections", "gauge", "Connections open.", gauges.connections);
+    let help = "Connections that may be open.";
+    page.single("tollgate_connections_max", "gauge", help, gauges.connections_max);
+    let accepted = sum(&|worker| worker.connections.get());
+    page.single("tollgate_connections_total", "counter", "Connections accepted.", accepted);
+    let shed = sum(&|worker| worker.connections_shed.get());
+    page.single(
+        "tollgate_connections_shed_total",
+        "counter",
+        "Connections refused for being too many.",
+        shed,
+    );
+    page.family(
+        "tollgate_connections_cut_total",
+        "counter",
+        "Connections closed for being too slow, by when.",
+    );
+    for (when, count) in [
+        ("idle", sum(&|worker| worker.cut_idle.get())),
+        ("head", sum(&|worker| worker.cut_head.get())),
+        ("body", sum(&|worker| worker.cut_body.get())),
+        ("write", sum(&|worker| worker.cut_write.get())),
+    ] {
+        page.sample("tollgate_connections_cut_total", &[("when", when)], count);
+    }
+}
+
+fn latency(page: &mut Page, metrics: &Metrics) {
+    let name = "tollgate_request_seconds";
+    page.family(name, "histogram", "From a whole request in hand to its answer written.");
+    let mut counts = [0; BOUNDS.len() + 1];
+    let mut nanos = 0_u64;
+    for worker in &metrics.workers {
+        counts.iter_mut().zip(worker.latency.counts()).for_each(|(sum, count)| *sum += count);
+        nanos = nanos.wrapping_add(worker.latency.nanos());
+    }
+    let mut at_most = 0;
+    let bounds = BOUNDS.into_iter().map(|bound| Nanos::new(bound).as_secs_f64().to_string());
+    for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
+        at_most += count;
+        page.sample("tollgate_request_seconds_bucket", &[("le", &bound)], at_most);
+    }
+    page.sample("tollgate_request_seconds_sum", &[], Nanos::new(nanos).as_secs_f64());
+    page.sample("tollgate_request_seconds_count", &[], at_most);
+}

@@ -1,0 +1,164 @@
+//! From what is asked to what is answered, and counted on the way.
+//!
+//! The one place that turns commands into bills, whatever protocol they came by. It awaits nothing.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use thiserror::Error;
+use tollgate::Limiter;
+use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund};
+use tollgate_wire::http::{Ask, Command, Verb};
+
+use crate::metrics::{LimitCounters, WorkerMetrics};
+
+/// One worker's way to the limiter.
+pub(crate) struct Service {
+    limiter: Arc<Limiter>,
+    metrics: Arc<WorkerMetrics>,
+    in_force: ArcSwap<InForce>,
+}
+
+/// A policy and the counters of its limits.
+pub(crate) struct InForce {
+    policy: Arc<Policy>,
+    /// By the limits' fingerprints, in order.
+    counters: Vec<(u64, Arc<LimitCounters>)>,
+}
+
+/// What a command came to.
+pub(crate) enum Reply<'a> {
+    Decision(Charges<'a>, Decision),
+    Refund(Charges<'a>, Refund),
+    Reset,
+}
+
+/// One charge, as nearly always, or several. One needs no allocation.
+pub(crate) enum Charges<'a> {
+    One(Charge<'a>),
+    Many(Vec<Charge<'a>>),
+}
+
+/// Why a command came to nothing.
+#[derive(Debug, Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Charge(#[from] ChargeError),
+    #[error(transparent)]
+    Bill(#[from] BillError),
+}
+
+impl Service {
+    pub(crate) fn new(limiter: Arc<Limiter>, metrics: Arc<WorkerMetrics>) -> Self {
+        let in_force = ArcSwap::from_pointee(InForce::new(limiter.policy(), &metrics));
+        Self { limiter, metrics, in_force }
+    }
+
+    /// The policy for the requests in hand. Taken once for all that arrived together.
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        let policy = self.limiter.policy();
+        let known = self.in_force.load();
+        if Arc::ptr_eq(&known.policy, &policy) {
+            return Arc::clone(&known);
+        }
+        let fresh = Arc::new(InForce::new(policy, &self.metrics));
+        self.in_force.store(Arc::clone(&fresh));
+        fresh
+    }
+
+    /// Does what `command` says.
+    pub(crate) fn call<'a>(
+        &self,
+        in_force: &'a InForce,
+        command: &'a Command<'_>,
+    ) -> Result<Reply<'a>, CallError> {
+        match command.verb {
+            Verb::Spend => {
+                self.spend(in_force, command).map(|(charges, decision)| Reply::Decision(charges, decision))
+            }
+            Verb::Check => self.check(in_force, command),
+            Verb::Refund => self.refund(in_force, command),
+            Verb::Reset => self.reset(in_force, command),
+        }
+    }
+
+    /// Takes the charges of `command`, all of them or none.
+    pub(crate) fn spend<'a>(
+        &self,
+        in_force: &'a InForce,
+        command: &'a Command<'_>,
+    ) -> Result<(Charges<'a>, Decision), CallError> {
+        let charges = in_force.charges(command)?;
+        let decision = match &charges {
+            Charges::One(charge) => self.limiter.charge(charge),
+            Charges::Many(charges) => self.limiter.settle(&[Bill::new(charges)?])[0],
+        };
+        in_force.of(&charges[decision.charge]).spent(decision.verdict);
+        Ok((charges, decision))
+    }
+
+    fn check<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
+        let charges = in_force.charges(command)?;
+        let decision = self.limiter.check_bills(&[Bill::new(&charges)?])[0];
+        in_force.of(&charges[decision.charge]).checked(decision.verdict);
+        Ok(Reply::Decision(charges, decision))
+    }
+
+    fn refund<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
+        let charges = in_force.charges(command)?;
+        Bill::new(&charges)?; // The same bucket twice would be given back twice.
+        let refund = self.limiter.refund_charges(&charges);
+        charges.iter().for_each(|charge| in_force.of(charge).refunded());
+        Ok(Reply::Refund(charges, refund))
+    }
+
+    fn reset<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
+        let charges = in_force.charges(command)?;
+        self.limiter.reset_charges(&charges);
+        charges.iter().for_each(|charge| in_force.of(charge).reset());
+        Ok(Reply::Reset)
+    }
+}
+
+impl InForce {
+    fn new(policy: Arc<Policy>, metrics: &WorkerMetrics) -> Self {
+        let of_limit = |limit: &tollgate_core::Limit| (limit.fingerprint(), metrics.limit(limit.name()));
+        let mut counters: Vec<_> = policy.limits().iter().map(of_limit).collect();
+        counters.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
+        Self { policy, counters }
+    }
+
+    fn charges<'a>(&'a self, command: &'a Command<'_>) -> Result<Charges<'a>, ChargeError> {
+        match command.asks() {
+            [ask] => self.charge(command.verb, ask).map(Charges::One),
+            asks => asks
+                .iter()
+                .map(|ask| self.charge(command.verb, ask))
+                .collect::<Result<_, _>>()
+                .map(Charges::Many),
+        }
+    }
+
+    fn charge<'a>(&'a self, verb: Verb, ask: &'a Ask<'_>) -> Result<Charge<'a>, ChargeError> {
+        let charge = self.policy.charge(&ask.limit, &ask.id, ask.cost)?.with_kind(ask.kind);
+        if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
+    }
+
+    fn of(&self, charge: &Charge<'_>) -> &LimitCounters {
+        let fingerprint = charge.limit().fingerprint();
+        let index = self.counters.binary_search_by_key(&fingerprint, |(fingerprint, _)| *fingerprint);
+        &self.counters[index.expect("the charge is of this policy, and so are the counters")].1
+    }
+}
+
+impl<'a> Deref for Charges<'a> {
+    type Target = [Charge<'a>];
+
+    fn deref(&self) -> &[Charge<'a>] {
+        match self {
+            Self::One(charge) => std::slice::from_ref(charge),
+            Self::Many(charges) => charges,
+        }
+    }
+}

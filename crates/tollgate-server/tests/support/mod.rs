@@ -1,0 +1,135 @@
+//! A server on a free port, by a clock that stands still, and bytes to and from it.
+#![allow(dead_code, unreachable_pub)] // Each test uses its part.
+#![allow(clippy::unwrap_used)] // As in any test; the lint knows only functions marked as one.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::core::Timestamp;
+use tollgate::store::memory::Memory;
+use tollgate::{Clock, Config, Limiter};
+use tollgate_server::{Bounds, Server, Settings};
+
+/// Longer than anything here takes. A test that gets there fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const POLICY: &str = "
+limits:
+  Login: { burst: 5, count: 5, period: 1m }
+  Fast: { burst: 20, count: 20, period: 1s }
+  Account: { burst: 3, count: 3, period: 3s, id: regId }
+overrides:
+  Login:vip: { burst: 100, count: 100, period: 1m }
+";
+
+pub struct Harness {
+    pub server: Server,
+    pub clock: Clock,
+    pub limiter: Arc<Limiter>,
+}
+
+pub fn start() -> Harness {
+    start_with(POLICY, |_| {})
+}
+
+pub fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
+    let config = Config::parse(policy, "policy.yaml").expect("a good policy");
+    let clock = Clock::manual(Timestamp::EPOCH);
+    let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), clock.clone());
+    start_limiter(limiter, change)
+}
+
+pub fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Harness {
+    let (clock, limiter) = (limiter.clock().clone(), Arc::new(limiter));
+    let mut settings = Settings {
+        http: Some("127.0.0.1:0".parse().unwrap()),
+        workers: 2,
+        bounds: Bounds { drain_idle: Duration::from_millis(5), ..Bounds::default() },
+        ..Settings::new(Arc::clone(&limiter))
+    };
+    change(&mut settings);
+    Harness { server: Server::start(settings).expect("a free port"), clock, limiter }
+}
+
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Harness {
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.server.http_addr().unwrap())
+    }
+
+    /// A connection, for what no client library would send.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.server.http_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.request("GET", path, None)
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> Reply {
+        self.request("POST", path, Some(body))
+    }
+
+    pub fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(PATIENCE))
+            .build()
+            .into();
+        let request = ureq::http::Request::builder().method(method).uri(self.url(path));
+        let response = match body {
+            Some(body) => agent.run(request.body(body.to_owned()).unwrap()),
+            None => agent.run(request.body(()).unwrap()),
+        };
+        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let text = |value: &ureq::http::HeaderValue| value.to_str().unwrap().to_owned();
+        Reply {
+            status: response.status().as_u16(),
+            headers: response.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+            body: response.body_mut().read_to_string().unwrap(),
+        }
+    }
+
+    /// Sends raw bytes and reads until the server closes.
+    pub fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes).unwrap();
+        read_all(&mut stream)
+    }
+
+    /// Is the next request served?
+    pub fn assert_alive(&self) {
+        assert_eq!(self.get("/healthz").status, 200);
+    }
+}
+
+/// All that comes until the other side closes, or resets what it has told enough.
+pub fn read_all(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut bytes) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{}", String::from_utf8_lossy(&bytes));
+    }
+    String::from_utf8(bytes).unwrap()
+}
