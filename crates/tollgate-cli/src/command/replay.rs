@@ -106,12 +106,21 @@ impl<W: Write> Run<W> {
         Ok(())
     }
 
-    /// The line with the reply, and below it, where that differs, what it should have been.
     fn print(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
-        if self.quiet && !differs {
+        if !self.quiet {
+            return self.write(event, reply, differs);
+        }
+        if !differs {
             return Ok(());
         }
         self.progress.clear();
+        self.write(event, reply, differs)?;
+        // Before the progress is shown again, perhaps on the same terminal.
+        if self.progress.is_on() { self.out.flush() } else { Ok(()) }
+    }
+
+    /// The line with the reply, and below it, where that differs, what it should have been.
+    fn write(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
         writeln!(self.out, "{}", event.with_reply(reply))?;
         match &event.expected {
             Some(expected) if differs => writeln!(self.out, "#! line {} expected: {expected}", event.line),

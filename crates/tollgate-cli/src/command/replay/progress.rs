@@ -16,7 +16,8 @@ pub(super) struct Progress<W: Write> {
     size: Option<u64>,
     clock: Clock,
     started: Timestamp,
-    shown: Option<Timestamp>,
+    shown_at: Timestamp,
+    visible: bool,
     next_look: u64,
 }
 
@@ -31,7 +32,12 @@ impl Progress<io::Stderr> {
 impl<W: Write> Progress<W> {
     fn new(terminal: Option<W>, size: Option<u64>, clock: Clock) -> Self {
         let started = clock.now();
-        Self { terminal, size, clock, started, shown: None, next_look: LINES_A_LOOK }
+        Self { terminal, size, clock, started, shown_at: started, visible: false, next_look: LINES_A_LOOK }
+    }
+
+    /// Is there a terminal that has to be shared?
+    pub(super) const fn is_on(&self) -> bool {
+        self.terminal.is_some()
     }
 
     /// Shows how far it has come, if it is time to.
@@ -41,17 +47,18 @@ impl<W: Write> Progress<W> {
         }
         self.next_look = lines + LINES_A_LOOK;
         let now = self.clock.now();
-        if now.since(self.shown.unwrap_or(self.started)) >= SHOW_EVERY {
+        if now.since(self.shown_at) >= SHOW_EVERY {
             self.show(lines, bytes, now);
         }
     }
 
     /// Takes the line off the terminal, so that something else can be written.
     pub(super) fn clear(&mut self) {
-        if let (Some(terminal), Some(_)) = (&mut self.terminal, self.shown.take()) {
+        if let (Some(terminal), true) = (&mut self.terminal, self.visible) {
             // A terminal that went away takes nothing but the progress with it.
             let _ = write!(terminal, "\r\x1b[K").and_then(|()| terminal.flush());
         }
+        self.visible = false;
     }
 
     fn show(&mut self, lines: u64, bytes: u64, now: Timestamp) {
@@ -60,7 +67,7 @@ impl<W: Write> Progress<W> {
         let rate = lines as f64 / now.since(self.started).as_secs_f64();
         let _ = write!(terminal, "\r\x1b[K{lines} lines{share}, {rate:.0} lines/s")
             .and_then(|()| terminal.flush());
-        self.shown = Some(now);
+        (self.shown_at, self.visible) = (now, true);
     }
 }
 
@@ -86,10 +93,10 @@ mod tests {
         clock.set(at(500));
         progress.tick(5_001, 100_020);
         progress.tick(100_000, 500_000);
+        progress.clear();
+        progress.clear();
         clock.set(at(501));
         progress.tick(200_000, 600_000);
-        progress.clear();
-        progress.clear();
         let shown = String::from_utf8(progress.terminal.unwrap()).unwrap();
         assert_eq!(shown, "\r\x1b[K100000 lines  50%, 200000 lines/s\r\x1b[K");
     }
