@@ -1,0 +1,15 @@
+//! Whatever is in a configuration file, it is read or refused, and what was read can be told.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tollgate::config::{Config, describe};
+
+fuzz_target!(|text: &str| {
+    match Config::parse(text, "fuzz.yaml") {
+        Ok(config) => drop(describe(&config).to_string()),
+        Err(errors) => {
+            assert!(!errors.errors().is_empty() && errors.errors().is_sorted());
+            assert!(errors.errors().iter().all(|error| !error.message.contains(char::is_control)));
+        }
+    }
+});
