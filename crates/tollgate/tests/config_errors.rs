@@ -309,6 +309,15 @@ fn limits_have_names_and_fields() {
             "limits: { A: {} }\nA: { burst: 1, count: 1, period: 1s }",
             &["2:1: there is a limit `A` already, at 1:11"],
         ),
+        // A name that cannot be one is not suggested either.
+        (
+            "limits: { \"A\\tB\": { number: 1 }, C: { number: 1 } }\nAB:1: { burst: 1, count: 1, period: 1s }",
+            &[
+                &format!("1:11: `A\\tB` {name}"),
+                "1:47: number 1 is taken by `A\\tB`, at 1:11",
+                "2:1: there is no limit `AB`; it would be declared under `limits`",
+            ],
+        ),
         // Wrong as it is, it is the limit that the override means.
         (
             "limits: { A: 5 }\noverrides: { 'A:1': { burst: 1, count: 1, period: 1s } }",

@@ -14,7 +14,7 @@ use tollgate_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, OnStoreFailu
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, flag, mapping, whole_number};
 use super::numbers::{Kind, Numbers};
-use super::yaml::{Entry, Key};
+use super::yaml::{Entry, Key, shorten};
 
 /// What a limit or an override looks like, for those who wrote something else.
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
@@ -112,7 +112,7 @@ impl Limits {
         let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
         if let Some(earlier) = self.numbers.insert(number, index) {
             let Draft { name, at, .. } = &self.drafts[earlier];
-            errors.add(entry.value.at, format!("number {number} is taken by `{name}`, at {at}"));
+            errors.add(entry.value.at, format!("number {number} is taken by `{}`, at {at}", shorten(name)));
             return;
         }
         self.drafts[index].change(|limit| limit.with_number(number));

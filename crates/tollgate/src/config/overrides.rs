@@ -12,7 +12,7 @@
 //!   - NewOrdersPerAccount: { burst: 300, count: 600, period: 180m, ids: [12345678, { id: 87654321, comment: paid }] }
 //! ```
 
-use tollgate_core::{Algorithm, IdError};
+use tollgate_core::{Algorithm, IdError, Limit};
 
 use super::errors::{Errors, Position};
 use super::fields::{Fields, literal, mapping, refuse};
@@ -106,7 +106,8 @@ impl Limits {
         if found.is_none() {
             // Once errors are only counted, nobody would see a suggestion, and it takes its time.
             let candidates = if errors.is_full() { &[] } else { &*self.drafts };
-            let hint = match nearest(name, candidates.iter().map(|draft| &*draft.name)) {
+            let names = candidates.iter().filter_map(|draft| draft.limit.as_ref()).map(Limit::name);
+            let hint = match nearest(name, names) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "it would be declared under `limits`".to_owned(),
             };
