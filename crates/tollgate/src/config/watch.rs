@@ -45,8 +45,10 @@ pub struct Watch {
 struct Stamp {
     modified: SystemTime,
     len: u64,
-    #[cfg(unix)]
-    inode: (u64, u64, i64, i64),
+    /// The device and the file on it, where there is such a thing.
+    inode: (u64, u64),
+    /// When anything about the file last changed, which nobody can set back.
+    changed: SystemTime,
 }
 
 impl Watch {
@@ -80,18 +82,61 @@ impl Watch {
 
 impl Stamp {
     fn of(metadata: &Metadata) -> Option<Self> {
-        #[cfg(unix)]
-        use std::os::unix::fs::MetadataExt;
-        Some(Self {
-            modified: metadata.modified().ok()?,
-            len: metadata.len(),
-            #[cfg(unix)]
-            inode: (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()),
-        })
+        let modified = metadata.modified().ok()?;
+        let (inode, changed) = identity(metadata).unwrap_or(((0, 0), modified));
+        Some(Self { modified, len: metadata.len(), inode, changed })
     }
 
     /// Would another edit show?
     fn is_settled(&self) -> bool {
-        SystemTime::now().duration_since(self.modified).is_ok_and(|age| age > YOUNG)
+        let newest = self.modified.max(self.changed);
+        SystemTime::now().duration_since(newest).is_ok_and(|age| age > YOUNG)
+    }
+}
+
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> Option<((u64, u64), SystemTime)> {
+    use std::os::unix::fs::MetadataExt;
+    let since_epoch =
+        Duration::new(u64::try_from(metadata.ctime()).ok()?, u32::try_from(metadata.ctime_nsec()).ok()?);
+    Some(((metadata.dev(), metadata.ino()), SystemTime::UNIX_EPOCH + since_epoch))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<((u64, u64), SystemTime)> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_settled_when_nothing_about_it_is_young() {
+        let now = SystemTime::now();
+        let (old, young, future) = (now - YOUNG * 2, now, now + YOUNG * 2);
+        for (modified, changed, settled) in [
+            (old, old, true),
+            (young, old, false),
+            (old, young, false),
+            (future, old, false),
+            (old, future, false),
+        ] {
+            let stamp = Stamp { modified, len: 1, inode: (0, 0), changed };
+            assert_eq!(stamp.is_settled(), settled, "{stamp:?}");
+        }
+    }
+
+    #[test]
+    fn a_settled_file_is_not_read_again() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(&file, "one").expect("written");
+        let mut watch = Watch::new(&file);
+        // As though it had been read long after it was written.
+        watch.seen = fs::metadata(&file).ok().and_then(|metadata| Stamp::of(&metadata));
+        watch.content = None;
+        assert!(!watch.changed());
+        watch.seen = None;
+        assert!(watch.changed());
     }
 }
