@@ -86,13 +86,16 @@ impl IdFormat {
     }
 
     /// The one spelling of `id`, borrowed where it has it already.
+    #[inline]
     pub fn canonical<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
-        if id.is_empty() {
-            return Err(IdError::Empty);
+        match self {
+            _ if id.is_empty() => Err(IdError::Empty),
+            Self::Any => Ok(Cow::Borrowed(id)),
+            _ => self.respell(id),
         }
-        if self == Self::Any {
-            return Ok(Cow::Borrowed(id));
-        }
+    }
+
+    fn respell<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
         let spelled = std::str::from_utf8(id).ok().and_then(|text| self.spell(text));
         let Some(spelled) = spelled else {
             return Err(IdError::Format { id: id.escape_ascii().to_string(), format: self });

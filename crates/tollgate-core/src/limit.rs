@@ -180,6 +180,7 @@ impl Limit {
     }
 
     /// What holds for a canonical id; `None` is no limit at all.
+    #[inline]
     pub fn algorithm_for(&self, canonical: &[u8]) -> Option<&Algorithm> {
         if !self.overrides.is_empty()
             && let Some(algorithm) = self.overrides.get(canonical)

@@ -25,7 +25,7 @@ use crate::limit::Limit;
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     limits: Vec<Limit>,
-    by_name: HashMap<Box<str>, usize, NameHash>,
+    index: Index,
 }
 
 /// Why limits make no policy.
@@ -51,18 +51,15 @@ pub enum PolicyError {
 impl Policy {
     /// A policy of these limits, in this order.
     pub fn new(limits: Vec<Limit>) -> Result<Self, PolicyError> {
-        let mut by_name = HashMap::with_capacity_and_hasher(limits.len(), NameHash::default());
+        let index = Index::of(&limits).map_err(|name| PolicyError::SameName { name: name.to_owned() })?;
         let mut by_fingerprint: HashMap<u64, usize> = HashMap::with_capacity(limits.len());
         for (index, limit) in limits.iter().enumerate() {
-            if by_name.insert(limit.name().into(), index).is_some() {
-                return Err(PolicyError::SameName { name: limit.name().to_owned() });
-            }
             if let Some(earlier) = by_fingerprint.insert(limit.fingerprint(), index) {
                 let (one, other) = (limits[earlier].name().to_owned(), limit.name().to_owned());
                 return Err(PolicyError::SameBuckets { one, other });
             }
         }
-        Ok(Self { limits, by_name })
+        Ok(Self { limits, index })
     }
 
     /// The limits in the order they were configured.
@@ -71,11 +68,13 @@ impl Policy {
     }
 
     /// The limit of this name.
+    #[inline]
     pub fn limit(&self, name: &str) -> Option<&Limit> {
-        self.by_name.get(name).map(|index| &self.limits[*index])
+        self.index.place(&self.limits, name).ok()
     }
 
     /// What a request of `cost` would take from the bucket of `id` under the limit `name`.
+    #[inline]
     pub fn charge<'a>(&'a self, name: &str, id: &'a [u8], cost: u64) -> Result<Charge<'a>, ChargeError> {
         match self.limit(name) {
             Some(limit) => Charge::new(limit, id, cost),
@@ -88,6 +87,7 @@ impl Policy {
 pub(crate) type NameHash = BuildHasherDefault<NameHasher>;
 
 /// The same bytes give the same number in every process.
+#[inline]
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     let mut hasher = NameHasher::default();
     hasher.write(bytes);
@@ -100,24 +100,97 @@ pub(crate) struct NameHasher {
 }
 
 impl NameHasher {
+    #[inline]
     fn mix(&mut self, word: u64) {
         self.state = (self.state.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
 impl Hasher for NameHasher {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
+        self.state ^= bytes.len() as u64;
+        // The last word of each kind overlaps the one before it: cheaper than a loop over odd bytes.
+        if let Some(last) = bytes.last_chunk::<8>() {
+            for word in bytes.as_chunks::<8>().0 {
+                self.mix(u64::from_le_bytes(*word));
+            }
+            self.mix(u64::from_le_bytes(*last));
+        } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            self.mix((u64::from(u32::from_le_bytes(*first)) << 32) | u64::from(u32::from_le_bytes(*last)));
+        } else {
+            self.mix(bytes.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte)));
         }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.mix(u64::from_le_bytes(last) ^ ((bytes.len() as u64) << 56));
     }
 
+    #[inline]
     fn finish(&self) -> u64 {
         let mixed = (self.state ^ (self.state >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         mixed ^ (mixed >> 32)
+    }
+}
+
+/// Finds a limit by its name: a sparse table of their numbers, by fingerprint.
+#[derive(Clone, Debug)]
+struct Index {
+    /// At least four times as many as there are names, and a power of two; 0 is nobody, else the number plus one.
+    slots: Vec<u32>,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self { slots: vec![0] }
+    }
+}
+
+impl Index {
+    /// Fails with a name that two of them have.
+    fn of(limits: &[Limit]) -> Result<Self, &str> {
+        let slots = vec![0; (limits.len() * 4).next_power_of_two()];
+        let mut index = Self { slots };
+        for (number, limit) in (1..).zip(limits) {
+            match index.place(limits, limit.name()) {
+                Ok(_) => return Err(limit.name()),
+                Err(vacant) => index.slots[vacant] = number,
+            }
+        }
+        Ok(index)
+    }
+
+    /// The limit of this name, or the slot where it would be.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of slots")]
+    fn place<'a>(&self, limits: &'a [Limit], name: &str) -> Result<&'a Limit, usize> {
+        let mask = self.slots.len() - 1;
+        let mut at = fingerprint(name.as_bytes()) as usize & mask;
+        loop {
+            match self.slots[at] {
+                0 => return Err(at),
+                number => {
+                    let limit = &limits[number as usize - 1];
+                    if same(limit.name().as_bytes(), name.as_bytes()) {
+                        return Ok(limit);
+                    }
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+/// Equality of short texts, in words: a call to compare them would cost more than comparing them.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_last), Some(b_last)) => {
+            a_last == b_last && a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).all(|(a, b)| a == b)
+        }
+        _ => match (a.first_chunk::<4>(), a.last_chunk::<4>()) {
+            (Some(first), Some(last)) => b.first_chunk() == Some(first) && b.last_chunk() == Some(last),
+            _ => a == b,
+        },
     }
 }

@@ -1,17 +1,19 @@
 //! A policy, a store and a clock: ask, and it decides.
 
+mod in_force;
+
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
 
+use self::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors};
 use crate::store::memory::{self, Census, Memory};
 
 /// Decides for this process. Shared between threads by reference; every call is synchronous and short.
 pub struct Limiter {
-    policy: ArcSwap<Policy>,
+    policy: InForce,
     store: Memory,
     clock: Clock,
 }
@@ -30,33 +32,35 @@ impl Limiter {
 
     /// A limiter of these three parts.
     pub fn with(policy: Policy, store: Memory, clock: Clock) -> Self {
-        Self { policy: ArcSwap::from_pointee(policy), store, clock }
+        Self { policy: InForce::new(policy), store, clock }
     }
 
     /// Takes `cost` from the bucket of `id` under `limit`, if it fits.
+    #[inline]
     pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.policy.load();
-        let charge = policy.charge(limit, id.as_ref(), cost)?;
-        Ok(self.store.charge(&charge, self.clock.now()))
+        // First: what follows does not depend on it, and reading a clock takes a while.
+        let now = self.clock.now();
+        let id = id.as_ref();
+        self.policy.with(|policy| Ok(self.store.charge(&policy.charge(limit, id, cost)?, now)))
     }
 
     /// The decision [`spend`](Self::spend) would make, taking nothing.
     pub fn check(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.policy.load();
+        let policy = self.policy();
         let charge = policy.charge(limit, id.as_ref(), cost)?;
         Ok(self.check_bills(&[Bill::one(&charge)])[0])
     }
 
     /// Gives back `cost`, up to a full bucket.
     pub fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ChargeError> {
-        let policy = self.policy.load();
+        let policy = self.policy();
         let charge = policy.charge(limit, id.as_ref(), cost)?.refundable()?;
         Ok(self.refund_charges(std::slice::from_ref(&charge)))
     }
 
     /// Forgets the bucket of `id` under `limit`.
     pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
-        let policy = self.policy.load();
+        let policy = self.policy();
         self.reset_charges(&[policy.charge(limit, id.as_ref(), 0)?]);
         Ok(())
     }
@@ -100,12 +104,12 @@ impl Limiter {
 
     /// The policy in force. A reload does not change the one in hand.
     pub fn policy(&self) -> Arc<Policy> {
-        self.policy.load_full()
+        self.policy.policy()
     }
 
     /// Puts another policy in force from the next request on. Buckets stay.
     pub fn reload(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+        self.policy.replace(policy);
     }
 
     /// The clock it decides by.

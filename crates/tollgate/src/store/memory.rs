@@ -19,6 +19,7 @@ mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use tollgate_core::algorithm::Bucket;
 use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
@@ -183,29 +184,45 @@ impl Memory {
         &self.shards[hash.shard(self.shards.len())]
     }
 
-    /// The short way, for nearly every request there is: one charge, one lock.
+    /// The short way, for nearly every request there is: one charge, one lock, a bucket that is there.
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+        let mut tables = self.shard(hash).lock();
+        with_table!(tables, algorithm, |table, limit| if let Some(bucket) = table.get_mut(hash) {
+            return bucket.charge(limit, charge.cost(), now);
+        });
+        drop(tables);
+        self.settle_new(charge, algorithm, hash, now)
+    }
+
+    /// The first charge of a bucket, which has to be made if there is room.
+    #[cold]
+    fn settle_new(
+        &self,
+        charge: &Charge<'_>,
+        algorithm: &Algorithm,
+        hash: BucketHash,
+        now: Timestamp,
+    ) -> Decision {
         let shard = self.shard(hash);
         let mut place = None;
+        let room = || {
+            place = self.capacity.take();
+            place.is_some()
+        };
         let mut tables = shard.lock();
         let outcome = with_table!(tables, algorithm, |table, limit| {
-            table.charge(hash, limit, charge.cost(), now, || {
-                place = self.capacity.take();
-                place.is_some()
-            })
+            table.change(hash, now, room, |bucket| bucket.charge(limit, charge.cost(), now))
         });
+        shard.note_place(&tables);
+        drop(tables);
         if let Some(taken) = place {
-            shard.note_place(&tables);
-            drop(tables);
             self.pay_for_place(taken, now);
-        } else {
-            drop(tables);
         }
         match outcome {
             Ok(decision) => decision,
-            Err(NoRoom) if self.sweep(SWEEP_SLOTS, now) > 0 => self.settle_single(charge, hash, now),
+            Err(NoRoom) if self.sweep(SWEEP_SLOTS, now) > 0 => self.settle_new(charge, algorithm, hash, now),
             Err(NoRoom) => self.refuse_full(charge),
         }
     }

@@ -1,19 +1,18 @@
 //! All the buckets of one bill, held at once.
 
-use std::sync::MutexGuard;
-
+use tollgate_core::algorithm::Bucket;
 use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Timestamp, Verdict};
 
 use super::Memory;
 use super::hash::BucketHash;
-use super::shard::{Shard, Tables, with_table};
+use super::shard::{Guard, Shard, with_table};
 
 /// The locks of every shard a bill touches, taken in the order of the shards so that two bills never wait for each other.
 pub(super) struct Locked<'a> {
     charges: &'a [Charge<'a>],
     hashes: [BucketHash; CHARGES_MAX],
-    shards: Vec<(&'a Shard, MutexGuard<'a, Tables>)>,
+    shards: Vec<(&'a Shard, Guard<'a>)>,
     /// Which of `shards` each charge belongs to.
     places: [usize; CHARGES_MAX],
 }
@@ -62,35 +61,34 @@ impl<'a> Locked<'a> {
         for (index, (charge, answer)) in self.charges.iter().zip(answers).enumerate() {
             let Some(algorithm) = charge.algorithm() else { continue };
             let (hash, cost) = (self.hashes[index], charge.cost());
+            let takes = charge.kind() != Kind::CheckOnly;
+            let (shard, tables) = &mut self.shards[self.places[index]];
             let room = || {
                 made += 1;
                 true
             };
-            let (shard, tables) = &mut self.shards[self.places[index]];
-            match (answer.verdict, charge.kind()) {
-                (Verdict::Allow, Kind::Spend | Kind::SpendOnly) if allowed => {
-                    let _ = with_table!(tables, algorithm, |table, limit| table
-                        .charge(hash, limit, cost, now, room)
-                        .map(drop));
-                }
-                (Verdict::Deny, Kind::Spend | Kind::SpendOnly) if allowed => {
-                    let _ = with_table!(tables, algorithm, |table, limit| table
-                        .take(hash, limit, cost, now, room));
-                }
-                // Refused again, it takes nothing; it counts the knock where knocks count, and mends an instant too far ahead.
-                (Verdict::Deny, Kind::Spend) => {
-                    let _ = with_table!(tables, algorithm, |table, limit| table
-                        .charge(hash, limit, cost, now, room)
-                        .map(drop));
+            // Room was taken for whatever is missing, so none of these can fail.
+            let _ = match answer.verdict {
+                Verdict::Allow if takes && allowed => with_table!(tables, algorithm, |table, limit| {
+                    table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
+                }),
+                Verdict::Deny if takes && allowed => with_table!(tables, algorithm, |table, limit| {
+                    table.change(hash, now, room, |bucket| bucket.take(limit, cost, now))
+                }),
+                // Refused again, it takes nothing; but it counts the knock where knocks count, and mends an instant too far ahead.
+                Verdict::Deny if charge.kind() == Kind::Spend => {
+                    with_table!(tables, algorithm, |table, limit| {
+                        table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
+                    })
                 }
                 // Who only checks must not wait for an instant too far ahead either; cost 0 mends it and counts nothing.
-                (Verdict::Deny, Kind::CheckOnly) => {
-                    let _ = with_table!(tables, algorithm, |table, limit| table
-                        .charge(hash, limit, 0, now, room)
-                        .map(drop));
+                Verdict::Deny if charge.kind() == Kind::CheckOnly => {
+                    with_table!(tables, algorithm, |table, limit| {
+                        table.change(hash, now, room, |bucket| bucket.charge(limit, 0, now)).map(|_| ())
+                    })
                 }
                 _ => continue,
-            }
+            };
             shard.note_place(tables);
         }
         made

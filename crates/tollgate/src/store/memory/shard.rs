@@ -1,7 +1,10 @@
 //! A lock and what it guards: one table for each algorithm.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use spin::RelaxStrategy;
+use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use tollgate_core::Timestamp;
 use tollgate_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
@@ -14,7 +17,7 @@ use super::table::{Slot, Table};
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Shard {
-    tables: Mutex<Tables>,
+    tables: SpinMutex<Tables, Patience>,
     /// Where the token buckets are, for prefetching without the lock. Stale while they move, which costs a cache miss.
     slots: AtomicPtr<Slot<TokenBucket>>,
     homes: AtomicUsize,
@@ -37,6 +40,27 @@ struct Cursor {
 }
 
 const TABLES: usize = 4;
+
+pub(super) type Guard<'a> = SpinMutexGuard<'a, Tables>;
+
+/// How to wait for a lock that is held for some tens of nanoseconds: look again, and now and then let others run, in
+/// case it is the holder that has no core.
+#[derive(Debug)]
+struct Patience;
+
+impl RelaxStrategy for Patience {
+    fn relax() {
+        thread_local! {
+            static LOOKS: Cell<u32> = const { Cell::new(0) };
+        }
+        let looks = LOOKS.get().wrapping_add(1);
+        LOOKS.set(looks);
+        if looks.is_multiple_of(LOOKS_PER_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+/// A microsecond or so: many times as long as a lock is held by somebody who runs.
+const LOOKS_PER_YIELD: u32 = 64;
 
 /// Runs the same expression on the table and the numbers of whichever algorithm it is.
 macro_rules! with_table {
@@ -73,22 +97,12 @@ impl Shard {
             quotas: Table::new(reserve),
             sweep: Cursor::default(),
         };
-        Self { tables: Mutex::new(tables), slots: AtomicPtr::default(), homes: AtomicUsize::new(0) }
+        Self { tables: SpinMutex::new(tables), slots: AtomicPtr::default(), homes: AtomicUsize::new(0) }
     }
 
     #[inline]
-    pub(super) fn lock(&self) -> MutexGuard<'_, Tables> {
-        // Poison says a panic left a bucket half changed, which no algorithm can do: each writes its bucket last.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The lock if nobody has it: a sweep can wait, a decision cannot.
-    fn try_lock(&self) -> Option<MutexGuard<'_, Tables>> {
-        match self.tables.try_lock() {
-            Ok(tables) => Some(tables),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(super) fn lock(&self) -> Guard<'_> {
+        self.tables.lock()
     }
 
     /// Fetches the cache lines where the token bucket of `hash` is likely to be.
@@ -108,7 +122,8 @@ impl Shard {
 
     /// Drops what is silent among the next `slots` slots. Says how many went, and whether the end was reached.
     pub(super) fn sweep(&self, slots: usize, now: Timestamp) -> (usize, bool) {
-        let Some(mut tables) = self.try_lock() else { return (0, true) };
+        // A sweep can wait, a decision cannot.
+        let Some(mut tables) = self.tables.try_lock() else { return (0, true) };
         let swept = tables.sweep(slots, now);
         self.note_place(&tables);
         swept

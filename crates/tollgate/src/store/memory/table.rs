@@ -73,29 +73,37 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Charges the bucket. One not there yet is made if `room` can be had and there is something to remember.
+    /// The bucket, if there is one.
     #[inline]
-    pub(super) fn charge(
-        &mut self,
-        hash: BucketHash,
-        limit: &B::Limit,
-        cost: u64,
-        now: Timestamp,
-        room: impl FnOnce() -> bool,
-    ) -> Result<Decision, NoRoom> {
-        self.change(hash, now, room, |bucket| bucket.charge(limit, cost, now))
+    pub(super) fn get_mut(&mut self, hash: BucketHash) -> Option<&mut B> {
+        match self.find(hash) {
+            Ok(at) => Some(&mut self.slots[at].bucket),
+            Err(_) => None,
+        }
     }
 
-    /// Takes what fits, if there is, or can be made, a bucket to take it from.
-    pub(super) fn take(
+    /// Changes the bucket. One not there yet is made if there is something to remember and `room` can be had.
+    pub(super) fn change<T>(
         &mut self,
         hash: BucketHash,
-        limit: &B::Limit,
-        cost: u64,
         now: Timestamp,
         room: impl FnOnce() -> bool,
-    ) -> Result<(), NoRoom> {
-        self.change(hash, now, room, |bucket| bucket.take(limit, cost, now))
+        change: impl FnOnce(&mut B) -> T,
+    ) -> Result<T, NoRoom> {
+        match self.find(hash) {
+            Ok(at) => Ok(change(&mut self.slots[at].bucket)),
+            Err(at) => {
+                let mut bucket = B::default();
+                let outcome = change(&mut bucket);
+                if bucket.silent_at() > now {
+                    if !room() {
+                        return Err(NoRoom);
+                    }
+                    self.insert(at, Slot { hash, bucket });
+                }
+                Ok(outcome)
+            }
+        }
     }
 
     pub(super) fn refund(
@@ -138,30 +146,6 @@ impl<B: Bucket> Table<B> {
             }
         }
         (dropped, Some(at))
-    }
-
-    #[inline]
-    fn change<T>(
-        &mut self,
-        hash: BucketHash,
-        now: Timestamp,
-        room: impl FnOnce() -> bool,
-        change: impl FnOnce(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
-        match self.find(hash) {
-            Ok(at) => Ok(change(&mut self.slots[at].bucket)),
-            Err(at) => {
-                let mut bucket = B::default();
-                let outcome = change(&mut bucket);
-                if bucket.silent_at() > now {
-                    if !room() {
-                        return Err(NoRoom);
-                    }
-                    self.insert(at, Slot { hash, bucket });
-                }
-                Ok(outcome)
-            }
-        }
     }
 
     /// Where `hash` is, or where it would have to be put.
@@ -323,7 +307,8 @@ mod tests {
                         assert_eq!(dropped, before - model.len());
                     }
                     2 => {
-                        let full = table.charge(hash, &limit(), 1, now, || false);
+                        let full =
+                            table.change(hash, now, || false, |bucket| bucket.charge(&limit(), 1, now));
                         assert_eq!(full.is_err(), !model.contains_key(&hash));
                         if let Some(bucket) = model.get_mut(&hash) {
                             assert_eq!(full, Ok(bucket.charge(&limit(), 1, now)));
@@ -331,7 +316,9 @@ mod tests {
                     }
                     _ => {
                         let expected = model.entry(hash).or_default().charge(&limit(), 1, now);
-                        assert_eq!(table.charge(hash, &limit(), 1, now, || true), Ok(expected));
+                        let decision =
+                            table.change(hash, now, || true, |bucket| bucket.charge(&limit(), 1, now));
+                        assert_eq!(decision, Ok(expected));
                     }
                 }
                 assert_eq!(table.contains(hash), model.contains_key(&hash));
@@ -347,7 +334,8 @@ mod tests {
         for _ in 0..50_000 {
             let hash =
                 BucketHash::new(u128::from(dice.roll(u64::MAX)) << 97 | u128::from(dice.roll(u64::MAX)));
-            assert!(table.charge(hash, &limit(), 1, Timestamp::EPOCH, || true).is_ok());
+            let charge = |bucket: &mut TokenBucket| bucket.charge(&limit(), 1, Timestamp::EPOCH);
+            assert!(table.change(hash, Timestamp::EPOCH, || true, charge).is_ok());
         }
         assert_sound(&table);
         table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000));

@@ -1,0 +1,4 @@
+//! Measures us and a peer alternately in one run, and says the ratio: these figures mean something on a noisy machine.
+
+pub mod requests;
+pub mod rounds;
