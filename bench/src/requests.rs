@@ -1,4 +1,7 @@
-//! Streams of ids, as they would arrive from a socket: text, one after the other in memory.
+//! Who asks: a stream of ids, written as text into a buffer the way a socket would deliver them.
+//!
+//! Only the numbers of the ids are laid out beforehand, four bytes each, so that reading the stream does not push the
+//! buckets of either contestant out of the cache.
 
 /// A small generator, the same in every run.
 pub struct Dice(u64);
@@ -35,36 +38,52 @@ pub enum Popularity {
 }
 
 /// `count` requests by some of `ids` ids.
-pub fn stream(popularity: Popularity, ids: usize, count: usize, seed: u64) -> Vec<String> {
+pub fn stream(popularity: Popularity, ids: u32, count: usize, seed: u64) -> Vec<u32> {
     let mut dice = Dice::new(seed);
     let ladder = match popularity {
         Popularity::Zipf(exponent) => zipf_ladder(ids, exponent),
-        _ => Vec::new(),
+        Popularity::Uniform | Popularity::One => Vec::new(),
     };
-    let pick = |dice: &mut Dice| match popularity {
-        Popularity::Uniform => (dice.roll() % ids as u64) as usize,
+    let mut pick = || match popularity {
+        Popularity::Uniform => (dice.roll() % u64::from(ids)).try_into().unwrap_or(ids),
         Popularity::Zipf(_) => {
             let share = dice.share();
-            ladder.partition_point(|step| *step < share).min(ids - 1)
+            ladder.partition_point(|step| *step < share).try_into().unwrap_or(ids)
         }
         Popularity::One => 0,
     };
-    (0..count).map(|_| id(pick(&mut dice))).collect()
-}
-
-/// The text of an id, with popular ones not next to each other.
-pub fn id(number: usize) -> String {
-    format!("user-{:010}", (number as u64).wrapping_mul(0x9e37_79b1) % 10_000_000_000)
+    (0..count).map(|_| pick()).collect()
 }
 
 /// For each id, the share of requests that it and the more popular ones make.
-fn zipf_ladder(ids: usize, exponent: f64) -> Vec<f64> {
-    let weights = (1..=ids).map(|rank| (rank as f64).powf(-exponent));
+fn zipf_ladder(ids: u32, exponent: f64) -> Vec<f64> {
+    let weights = (1..=ids).map(|rank| f64::from(rank).powf(-exponent));
     let total: f64 = weights.clone().sum();
-    weights
-        .scan(0.0, |sum, weight| {
-            *sum += weight / total;
-            Some(*sum)
-        })
-        .collect()
+    let step = |sum: &mut f64, weight: f64| {
+        *sum += weight / total;
+        Some(*sum)
+    };
+    weights.scan(0.0, step).collect()
+}
+
+const PREFIX: &str = "user-";
+
+/// A buffer to write ids into.
+pub fn buffer() -> String {
+    let mut buffer = String::with_capacity(32);
+    buffer.push_str(PREFIX);
+    buffer
+}
+
+/// Writes the text of an id over the one before it: `user-` and ten digits.
+#[inline]
+pub fn write_id(buffer: &mut String, number: u32) {
+    buffer.truncate(PREFIX.len());
+    let mut rest = number;
+    let mut digits = [b'0'; 10];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10).to_le_bytes()[0];
+        rest /= 10;
+    }
+    buffer.push_str(std::str::from_utf8(&digits).unwrap_or_default());
 }
