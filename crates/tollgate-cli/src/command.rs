@@ -1,7 +1,9 @@
 //! The subcommands.
 
+mod ask;
 mod completions;
 mod replay;
+mod serve;
 mod validate;
 
 use std::path::Path;
@@ -23,6 +25,11 @@ Exit status: 0 yes, 1 no (denied, invalid, or not as expected), 2 the question c
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Serve(serve::Serve),
+    Spend(ask::Spend),
+    Check(ask::Check),
+    Refund(ask::Refund),
+    Reset(ask::Reset),
     Replay(replay::Replay),
     Validate(validate::Validate),
     Completions(completions::Completions),
@@ -31,6 +38,11 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
+            Self::Serve(serve) => serve.run(),
+            Self::Spend(spend) => spend.run(),
+            Self::Check(check) => check.run(),
+            Self::Refund(refund) => refund.run(),
+            Self::Reset(reset) => reset.run(),
             Self::Replay(replay) => replay.run(),
             Self::Validate(validate) => validate.run(),
             Self::Completions(completions) => completions.run(),

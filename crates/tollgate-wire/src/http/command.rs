@@ -141,7 +141,12 @@ impl<'a> Command<'a> {
     }
 }
 
-impl Ask<'_> {
+impl<'a> Ask<'a> {
+    /// An ask with a vote that takes its cost.
+    pub fn new(limit: &'a str, id: &'a str, cost: u64) -> Self {
+        Self { limit: limit.into(), id: id.as_bytes().into(), cost, kind: Kind::Spend }
+    }
+
     fn put_json(&self, verb: Verb, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"limit":"#);
         put_string(out, &self.limit);

@@ -1,0 +1,131 @@
+//! `tollgate serve`: the limiter, for whoever asks.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tollgate::config::{GateAddressError, Gates, StoreUrl, Watch};
+use tollgate::core::{IdFormat, Limit, Policy};
+use tollgate::store::memory::Memory;
+use tollgate::{Clock, Limiter};
+use tollgate_server::{Server, Settings, run_until_signalled};
+use tracing_subscriber::EnvFilter;
+
+use super::{Outcome, configured};
+use crate::output::OutputError;
+
+/// Serve the limits of a configuration over the network
+///
+/// Without a configuration, a small built-in policy is served on loopback, to try things with. The file is read again
+/// when it changes and on SIGHUP: a good one takes effect between two requests, a bad one is explained in the log and
+/// changes nothing. SIGTERM and SIGINT drain: no new connections, what was read is answered, then exit 0.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollgate serve
+  tollgate serve --config tollgate.yaml --http 0.0.0.0:8080
+  TOLLGATE_CONFIG=/etc/tollgate/tollgate.yaml RUST_LOG=debug tollgate serve
+
+A flag comes before its environment variable, and both before the file. Logs go to standard error.")]
+pub(crate) struct Serve {
+    /// The configuration; the built-in one if not given
+    #[arg(short, long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where the buckets live: `memory`
+    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE")]
+    store: Option<StoreUrl>,
+    /// How many buckets are kept at most
+    #[arg(long, value_name = "N", env = "TOLLGATE_MAX_BUCKETS", value_parser = buckets)]
+    max_buckets: Option<usize>,
+    /// Where the HTTP gate listens: an address and a port, or `off`
+    #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_HTTP", value_parser = gate)]
+    http: Option<Gate>,
+    /// How many threads serve; one for each core if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+/// Where a gate listens; `None` is nowhere.
+#[derive(Clone, Copy)]
+struct Gate(Option<SocketAddr>);
+
+fn gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text).map(Gate)
+}
+
+fn buckets(text: &str) -> Result<usize, String> {
+    let buckets = text.parse().ok().filter(|buckets| *buckets > 0);
+    buckets.ok_or_else(|| "must be a whole number above zero".to_owned())
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        log_to_stderr();
+        // Before the file is read, so that no change falls between.
+        let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
+        let config = configured(self.config.as_deref())?;
+        let (http, max_buckets) = (
+            self.http.map_or(config.gates.http, |gate| gate.0),
+            self.max_buckets.unwrap_or(config.max_buckets),
+        );
+        let StoreUrl::Memory = self.store.unwrap_or(config.store) else {
+            bail!("there is no such store yet")
+        };
+        if http.is_none() {
+            bail!("every gate is off: there is nowhere to ask; try --http {}", Gates::HTTP);
+        }
+        let workers = self.workers.map_or_else(cores, usize::from);
+        let limiter = Arc::new(Limiter::with(config.policy, Memory::new(max_buckets), Clock::monotonic()));
+        let settings = Settings { http, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
+        let server = Server::start(settings).context("the server cannot start")?;
+        let from =
+            self.config.map_or_else(|| "the built-in policy".to_owned(), |path| path.display().to_string());
+        announce(&limiter.policy(), &from, max_buckets, server.http_addr()).map_err(OutputError::from)?;
+        run_until_signalled(server)?;
+        Ok(Outcome::Yes)
+    }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, Into::into)
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    builder.with_ansi(io::stderr().is_terminal()).init();
+}
+
+/// What listens where, and one line to try it.
+fn announce(policy: &Policy, from: &str, max_buckets: usize, http: Option<SocketAddr>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let limits = policy.limits();
+    let plural = if limits.len() == 1 { "" } else { "s" };
+    writeln!(out, "tollgate {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "  {} limit{plural} from {from}", limits.len())?;
+    writeln!(out, "  at most {max_buckets} buckets in memory")?;
+    if let Some(address) = http {
+        writeln!(out, "  http   http://{address}")?;
+        if let Some(limit) = limits.first() {
+            let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
+            writeln!(out, "try:\n  curl -d '{body}' http://{address}/v1/spend")?;
+        }
+    }
+    out.flush()
+}
+
+/// An id that the limit takes.
+fn example_id(limit: &Limit) -> &'static str {
+    match limit.ids() {
+        IdFormat::Any => "alice",
+        IdFormat::IpAddress => "192.0.2.1",
+        IdFormat::Ipv6Range => "2001:db8:1::/48",
+        IdFormat::RegId => "12345678",
+        IdFormat::RegIdDomain => "12345678:example.com",
+        IdFormat::RegIdFqdnSet => "12345678:example.com,example.org",
+    }
+}

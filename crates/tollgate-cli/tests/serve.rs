@@ -1,0 +1,179 @@
+//! A server in a process of its own, asked by the commands that ask.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+mod run;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use run::{run, tollgate};
+
+/// `tollgate serve`, killed with the test if that did not stop it.
+struct Serving {
+    child: Child,
+    /// Held open: a server whose output nobody takes would be another test.
+    _stdout: BufReader<ChildStdout>,
+    printed: String,
+    addr: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = tollgate(&["serve"]);
+        command.args(arguments).envs(environment.iter().copied()).env_remove("RUST_LOG");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut printed = String::new();
+        while !printed.contains("curl") {
+            assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "ended after: {printed}");
+        }
+        let addr = printed.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
+        Self { child, _stdout: stdout, printed, addr }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// The exit code, and what was logged.
+    fn wait(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let log = BufReader::new(self.child.stderr.take().unwrap());
+        (code, log.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn ask(&self, arguments: &[&str]) -> (i32, String) {
+        let ran = run(&[arguments, &["--addr", &self.addr]].concat());
+        (ran.code, ran.stdout + &ran.stderr)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn file(name: &str, text: &str) -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn it_serves_without_a_configuration_and_says_how_to_try_it() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    assert!(serving.printed.contains("3 limits from the built-in policy"), "{}", serving.printed);
+    let curl = format!("curl -d '{{\"limit\":\"demo\",\"id\":\"alice\"}}' http://{}/v1/spend", serving.addr);
+    assert!(serving.printed.contains(&curl), "{}", serving.printed);
+    serving.signal("TERM");
+    let (code, log) = serving.wait();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("draining"), "{log}");
+}
+
+#[test]
+fn the_commands_answer_with_words_and_exit_codes() {
+    let config = file(
+        "ask.yaml",
+        "limits: { L: { burst: 2, count: 2, period: 2160h }, M: { burst: 1, count: 1, period: 2160h } }",
+    );
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    for (arguments, code, answer) in [
+        (&["spend", "L:a", "--cost", "2"][..], 0, "allow remaining=0 "),
+        (&["spend", "L:a"], 1, "deny remaining=0 "),
+        (&["spend", "L:b", "M:b"], 0, "allow remaining=0 "),
+        (&["check", "L:b", "M:b", "--cost", "1"], 1, "deny remaining=0 "),
+        (&["check", "L:a"], 0, "allow remaining=0 "),
+        (&["check", "L:a", "--cost", "1"], 1, "deny "),
+        (&["refund", "L:a"], 0, "ok remaining=1 "),
+        (&["refund", "L:nobody"], 1, "full remaining=2 reset_after=0s"),
+        (&["reset", "L:a"], 0, "ok\n"),
+        (&["spend", "L:a", "--json"], 0, "{\"allowed\":true,\"remaining\":1,"),
+        (&["spend", "Nobody:a"], 2, "tollgate: There is no such limit: there is no limit `Nobody`"),
+        (&["spend", "L:a", "--cost", "3"], 2, "tollgate: No bucket ever holds that much"),
+        (&["spend", "L"], 2, "error: invalid value 'L'"),
+    ] {
+        let (got, words) = serving.ask(arguments);
+        assert_eq!(got, code, "{arguments:?}: {words}");
+        assert!(words.starts_with(answer), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn nobody_there_is_exit_2() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let ran = run(&["spend", "L:a", "--addr", &free]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains(&format!("no answer from http://{free}")), "{}", ran.stderr);
+}
+
+#[test]
+fn a_flag_comes_before_the_environment_and_both_before_the_file() {
+    let config = file(
+        "precedence.yaml",
+        "gates: { http: 203.0.113.1:1 }\nmax_buckets: 1\nlimits: { L: { burst: 2, count: 2, period: 1s } }",
+    );
+    let environment =
+        [("TOLLGATE_CONFIG", &*config), ("TOLLGATE_HTTP", "127.0.0.1:0"), ("TOLLGATE_MAX_BUCKETS", "70")];
+    let serving = Serving::start(&["--max-buckets", "80"], &environment);
+    assert!(
+        serving.printed.contains("1 limit from") && serving.printed.contains("at most 80 buckets"),
+        "{}",
+        serving.printed
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_exit_2() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_addr = taken.local_addr().unwrap().to_string();
+    let wrong = file("wrong.yaml", "limits: { L: { burst: 0, count: 2, period: 1s } }");
+    for (arguments, reason) in [
+        (&["serve", "--http", &taken_addr][..], "something listens there already"),
+        (&["serve", "--http", "off"], "every gate is off"),
+        (&["serve", "--http", "8080"], "did you mean 127.0.0.1:8080"),
+        (&["serve", "--config", &wrong], "wrong.yaml:1:23: burst must be"),
+        (&["serve", "--workers", "0"], "0 is not in 1..=1024"),
+        (&["serve", "--max-buckets", "0"], "must be a whole number above zero"),
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(ran.stderr.contains(reason), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_port_is_not_shared_with_another_server() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let ran = run(&["serve", "--http", &serving.addr]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("something listens there already"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
+    let config = file("reload.yaml", "limits: { Old: { burst: 2, count: 2, period: 1h } }");
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
+    file("reload.yaml", "limits: { New: { burst: 2, count: 2, period: 1h } }");
+    serving.signal("HUP");
+    while serving.ask(&["check", "New:a"]).0 != 0 {}
+    assert_eq!(serving.ask(&["check", "Old:a"]).0, 2);
+    file("reload.yaml", "limits:\n  New: { brust: 2 }");
+    serving.signal("HUP");
+    let metrics = || {
+        let addr = serving.addr.clone();
+        let client = Command::new("curl").args(["-s", &format!("http://{addr}/metrics")]).output().unwrap();
+        String::from_utf8(client.stdout).unwrap()
+    };
+    while !metrics().contains("tollgate_reloads_total{outcome=\"failed\"} 1") {}
+    assert_eq!(serving.ask(&["check", "New:a"]).0, 0);
+    serving.signal("INT");
+    let (code, log) = serving.wait();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
+}

@@ -1,0 +1,75 @@
+//! Over HTTP, one question at a time.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tollgate_wire::http::{Answer, AnswerError, Ask, Asks, Command, Verb};
+use ureq::Agent;
+
+/// How long an answer may take unless told otherwise. A limiter that takes longer is worse than none.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest answer that is read. Ours are a few hundred bytes.
+const ANSWER_MAX: u64 = 64 << 10;
+
+/// Asks one server. Keeps its connection open, and may be shared between threads.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: Agent,
+    origin: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The server cannot be reached, or hung up.
+    #[error("no answer from {origin}")]
+    Unreachable {
+        /// Where it should be.
+        origin: String,
+        /// What happened.
+        source: Box<ureq::Error>,
+    },
+    /// The server answered that it has no answer, or something else answered.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+}
+
+impl Client {
+    /// A client of the server at `address`: a host and a port, or a URL.
+    pub fn new(address: &str) -> Self {
+        Self::with_timeout(address, TIMEOUT)
+    }
+
+    /// A client that waits this long for an answer.
+    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+        let config =
+            Agent::config_builder().http_status_as_error(false).timeout_global(Some(timeout)).build();
+        let origin = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+        Self { agent: config.into(), origin: origin.trim_end_matches('/').to_owned() }
+    }
+
+    /// Asks for all of `charges` together.
+    pub fn ask(&self, verb: Verb, charges: &[Ask<'_>]) -> Result<Answer, AskError> {
+        let (status, body) = self.ask_raw(verb, charges)?;
+        Ok(Answer::from_json(status, &body)?)
+    }
+
+    /// Asks, and returns the status and the body as they came.
+    pub fn ask_raw(&self, verb: Verb, charges: &[Ask<'_>]) -> Result<(u16, Vec<u8>), AskError> {
+        let asks = match charges {
+            [ask] => Asks::One(ask.clone()),
+            charges => Asks::Many(charges.to_vec()),
+        };
+        let mut body = Vec::new();
+        Command::new(verb, asks).put_json(&mut body);
+        self.post(&format!("{}/v1/{}", self.origin, verb.name()), &body)
+            .map_err(|error| AskError::Unreachable { origin: self.origin.clone(), source: Box::new(error) })
+    }
+
+    fn post(&self, url: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ureq::Error> {
+        let mut response = self.agent.post(url).content_type("application/json").send(body)?;
+        let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec()?;
+        Ok((response.status().as_u16(), body))
+    }
+}
