@@ -1,0 +1,43 @@
+//! Whatever is in a trace, it is answered or refused, and the answers make a trace that is as expected.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tollgate::config::Config;
+use tollgate::core::{Policy, Timestamp};
+use tollgate::store::memory::Memory;
+use tollgate::trace::{Reader, Target, matches, parse_line};
+use tollgate::{Clock, Limiter};
+
+/// Every algorithm and some formats, under names that the project's own traces use.
+const LIMITS: &str = "limits:
+  A: { burst: 9, count: 1, period: 1s }
+  Orders: { burst: 3, count: 1, period: 100ms, on_full: allow }
+  Log: { algorithm: sliding_log, count: 3, period: 1s }
+  Leaky: { algorithm: smoothed_rate, count: 3, period: 1s }
+  Strict: { algorithm: smoothed_rate, count: 3, period: 1s, strict: true }
+  Daily: { algorithm: quota, count: 5, period: 10s }
+  Address: { burst: 9, count: 1, period: 1s, id: ipAddress }
+  Names: { burst: 9, count: 1, period: 1s, id: 'regId:fqdnSet' }
+  Unlimited: {}";
+
+static POLICY: LazyLock<Policy> = LazyLock::new(|| Config::parse(LIMITS, "fuzz.yaml").expect("valid").policy);
+
+/// Few enough that a trace runs out of room.
+const MAX_BUCKETS: usize = 8;
+
+fuzz_target!(|trace: &[u8]| {
+    let mut limiter =
+        Limiter::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
+    for event in Reader::new(trace).map_while(Result::ok) {
+        let reply = limiter.answer(event.at, &event.request);
+        let line = event.with_reply(&reply).to_string();
+        let again = parse_line(line.as_bytes(), event.line).expect("a line we wrote").expect("an event");
+        assert_eq!(
+            (again.at, &again.request, &again.text.trim_end()),
+            (event.at, &event.request, &event.text.trim_end())
+        );
+        assert!(matches(&again.expected.expect("a reply we wrote"), &reply), "{line}");
+    }
+});
