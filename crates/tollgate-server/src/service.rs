@@ -115,6 +115,7 @@ impl Service {
 
     fn reset<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
+        Bill::new(&charges)?;
         self.limiter.reset_charges(&charges);
         charges.iter().for_each(|charge| in_force.of(charge).reset());
         Ok(Reply::Reset)
