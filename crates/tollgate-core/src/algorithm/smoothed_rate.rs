@@ -138,9 +138,10 @@ impl SmoothedRate {
         if !over_after(0) {
             return Nanos::ZERO;
         }
-        let (mut over, mut fits) = (0, limit.period.get());
-        while over_after(fits) {
-            (over, fits) = (fits, fits.saturating_mul(2));
+        let latest = self.silent_at.since(now).get();
+        let (mut over, mut fits) = (0, limit.period.get().min(latest));
+        while fits < latest && over_after(fits) {
+            (over, fits) = (fits, fits.saturating_mul(2).min(latest));
         }
         while fits - over > 1 {
             let middle = over + (fits - over) / 2;
