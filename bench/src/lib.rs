@@ -1,4 +1,5 @@
 //! Measures us and a peer alternately in one run, and says the ratio: these figures mean something on a noisy machine.
 
+pub mod peers;
 pub mod requests;
 pub mod rounds;

@@ -1,0 +1,95 @@
+//! The HTTP gate beside the same server answering a constant, and beside peers.
+//!
+//! `cargo xtask bench http`, which passes the paths of the programs: Tollgate's and throttlecrab's.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use tollgate_bench::peers::{Load, Peer, Scratch, free_address};
+use tollgate_bench::rounds::{Contestant, alternate};
+
+const ROUNDS: usize = 7;
+const SECONDS: u32 = 2;
+
+fn main() -> io::Result<()> {
+    let programs: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let [tollgate, throttlecrab] = programs.as_slice() else {
+        return Err(io::Error::other("pass the paths of tollgate and of throttlecrab-server"));
+    };
+    let scratch = Scratch::new()?;
+    let ours = start_tollgate(tollgate, scratch.path())?;
+    let crab = start_throttlecrab(throttlecrab)?;
+    let nginx = start_nginx(scratch.path())?;
+    let loads = [
+        ("throttlecrab, POST /throttle", load(crab.address, "/throttle", Some(CRAB_BODY))),
+        ("nginx, GET, limit_req", load(nginx.address, "/", None)),
+        ("tollgate, constant", load(ours.address, "/healthz", None)),
+        ("tollgate, GET /v1/gate", load(ours.address, "/v1/gate?limit=PerUser&id=alice", None)),
+        ("tollgate, POST /v1/spend", load(ours.address, "/v1/spend", Some(OUR_BODY))),
+    ];
+    let mut contestants: Vec<_> = loads
+        .iter()
+        .map(|(name, load)| Contestant {
+            name,
+            work: Box::new(|| 1e9 / load.run(scratch.path(), SECONDS).expect("wrk answers as it did before")),
+        })
+        .collect();
+    println!(
+        "50 kept connections, server on one core, wrk on the other: thousands of requests a second, and the"
+    );
+    println!(
+        "ratio to throttlecrab; median (lowest to highest) of {ROUNDS} turns of {SECONDS} s, taken alternately"
+    );
+    for result in alternate(ROUNDS, &mut contestants) {
+        println!("  {:30} {:>8.1}k   {:.2}x", result.name, 1e6 / result.nanos.median, result.ratio);
+    }
+    Ok(())
+}
+
+const OUR_BODY: &str = r#"{"limit":"PerUser","id":"alice","cost":1}"#;
+const CRAB_BODY: &str =
+    r#"{"key":"alice","max_burst":1000000000,"count_per_period":1000000000,"period":1,"quantity":1}"#;
+
+fn load(address: SocketAddr, path: &str, body: Option<&'static str>) -> Load {
+    Load { url: format!("http://{address}{path}"), body }
+}
+
+fn start_tollgate(program: &str, scratch: &Path) -> io::Result<Peer> {
+    let (address, config) = (free_address()?, scratch.join("tollgate.yaml"));
+    fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000000000, period: 1s } }")?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--workers", "1", "--http"]).arg(address.to_string()).arg("--config").arg(config);
+    Peer::start(command, address)
+}
+
+fn start_throttlecrab(program: &str) -> io::Result<Peer> {
+    let address = free_address()?;
+    let mut command = Command::new(program);
+    command.args(["--http", "--http-host", "127.0.0.1", "--http-port"]).arg(address.port().to_string());
+    Peer::start(command, address)
+}
+
+fn start_nginx(scratch: &Path) -> io::Result<Peer> {
+    let (address, config) = (free_address()?, scratch.join("nginx.conf"));
+    let place = scratch.display();
+    fs::write(
+        &config,
+        format!(
+            "daemon off; master_process off; worker_processes 1; pid {place}/nginx.pid; error_log /dev/null;
+             events {{ worker_connections 1024; }}
+             http {{
+                 access_log off; keepalive_requests 1000000000;
+                 client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;
+                 uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
+                 limit_req_zone $arg_id zone=per_user:10m rate=1000000r/s;
+                 server {{ listen {address}; location / {{ limit_req zone=per_user burst=1000000 nodelay; return 204; }} }}
+             }}"
+        ),
+    )?;
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(scratch).arg("-c").arg(config);
+    Peer::start(command, address)
+}

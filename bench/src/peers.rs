@@ -1,0 +1,112 @@
+//! Servers to measure: started on a free port and one core, stopped when dropped.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The core that servers run on; whoever asks them runs on the next.
+const SERVER_CORE: &str = "0";
+const GENERATOR_CORE: &str = "1";
+
+/// How long a server may take to listen.
+const START_TIME: Duration = Duration::from_secs(10);
+
+/// A server that somebody else wrote, or we did.
+pub struct Peer {
+    process: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Peer {
+    /// Starts `command` on the servers' core. It must listen at `address`, which [`free_address`] gave.
+    pub fn start(mut command: Command, address: SocketAddr) -> io::Result<Self> {
+        let mut pinned = on_core(SERVER_CORE, &mut command);
+        let process = pinned.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let peer = Self { process, address };
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if started.elapsed() > START_TIME {
+                return Err(io::Error::other(format!("{command:?} does not listen at {address}")));
+            }
+            std::thread::yield_now();
+        }
+        Ok(peer)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An address on this machine where nobody listens.
+pub fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+fn on_core(core: &str, command: &mut Command) -> Command {
+    let mut pinned = Command::new("taskset");
+    pinned.args(["--cpu-list", core]).arg(command.get_program()).args(command.get_args());
+    pinned
+}
+
+/// What `wrk` sends, over and over.
+pub struct Load {
+    /// Where to, with the path.
+    pub url: String,
+    /// Nothing for a GET.
+    pub body: Option<&'static str>,
+}
+
+impl Load {
+    /// Requests a second over 50 connections that are kept, for `seconds`.
+    pub fn run(&self, scratch: &Path, seconds: u32) -> io::Result<f64> {
+        let script = scratch.join("load.lua");
+        fs::write(&script, self.script())?;
+        let mut wrk = Command::new("wrk");
+        wrk.args(["--threads", "1", "--connections", "50", "--duration"]).arg(format!("{seconds}s"));
+        wrk.arg("--script").arg(&script).arg(&self.url);
+        let output = on_core(GENERATOR_CORE, &mut wrk).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rate = text.lines().find_map(|line| line.strip_prefix("Requests/sec:"));
+        rate.and_then(|rate| rate.trim().parse().ok()).ok_or_else(|| {
+            io::Error::other(format!("wrk said: {text}{}", String::from_utf8_lossy(&output.stderr)))
+        })
+    }
+
+    fn script(&self) -> String {
+        self.body.map_or_else(String::new, |body| {
+            let body = body.replace('"', "\\\"");
+            format!("wrk.method = \"POST\"\nwrk.body = \"{body}\"\nwrk.headers[\"Content-Type\"] = \"application/json\"\n")
+        })
+    }
+}
+
+/// A directory for one run, removed when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new directory of its own.
+    pub fn new() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("tollgate-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
