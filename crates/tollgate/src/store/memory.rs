@@ -44,6 +44,10 @@ const BATCH: usize = 64;
 /// of it is swept once.
 const SWEEP_SLOTS: usize = 256;
 const INSERTS_PER_SWEEP: usize = 32;
+/// How many slots are swept for a new id that finds no room, before it is told so.
+const FULL_SWEEP_SLOTS: usize = 1_024;
+/// The most slots that are swept under one lock: a microsecond's worth.
+const SWEEP_STRETCH: usize = 256;
 
 /// What a new id is told to wait when there is no room: by then a sweep may have made some.
 const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -156,11 +160,18 @@ impl Memory {
     /// Drops what is silent among the next `slots` slots; called again and again, it goes round the whole store. Returns
     /// how many buckets it dropped.
     pub fn sweep(&self, slots: usize, now: Timestamp) -> usize {
-        let at = self.sweeping.load(Ordering::Relaxed);
-        let (dropped, finished) = self.shards[at & (self.shards.len() - 1)].sweep(slots, now);
-        if finished {
-            // Two sweeps at once may both move on; the shard left out has its turn in the next round.
-            self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
+        let (mut looked_at, mut dropped) = (0, 0);
+        while looked_at < slots {
+            let at = self.sweeping.load(Ordering::Relaxed);
+            let shard = &self.shards[at & (self.shards.len() - 1)];
+            let (swept, finished) = shard.sweep((slots - looked_at).min(SWEEP_STRETCH), now);
+            if finished {
+                // Two sweeps at once may both move on; the shard left out has its turn in the next round.
+                self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
+            }
+            // At least one: an empty table is a look as well.
+            looked_at += swept.looked_at.max(1);
+            dropped += swept.dropped;
         }
         if dropped > 0 {
             self.capacity.give_back(dropped);
@@ -222,9 +233,17 @@ impl Memory {
         }
         match outcome {
             Ok(decision) => decision,
-            Err(NoRoom) if self.sweep(SWEEP_SLOTS, now) > 0 => self.settle_new(charge, algorithm, hash, now),
+            Err(NoRoom) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => {
+                self.settle_new(charge, algorithm, hash, now)
+            }
             Err(NoRoom) => self.refuse_full(charge),
         }
+    }
+
+    /// A place for one more bucket, swept free if need be.
+    fn take_place(&self, now: Timestamp) -> bool {
+        self.capacity.take().is_some()
+            || (self.sweep(FULL_SWEEP_SLOTS, now) > 0 && self.capacity.take().is_some())
     }
 
     /// Whoever takes a place sweeps a little: the store never grows faster than it is swept.
@@ -247,7 +266,7 @@ impl Memory {
         for (index, charge) in bill.charges().iter().enumerate() {
             answers[index] = if !locked.needs_room(index) {
                 locked.check(index, now)
-            } else if self.capacity.take().is_some() {
+            } else if self.take_place(now) {
                 places += 1;
                 locked.check(index, now)
             } else {

@@ -11,7 +11,7 @@ use tollgate_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 
 use super::hash::BucketHash;
 use super::prefetch::prefetch;
-use super::table::{Slot, Table};
+use super::table::{Slot, Swept, Table};
 
 /// One part of the store. Aligned so that two shards never share a cache line.
 #[derive(Debug)]
@@ -120,29 +120,32 @@ impl Shard {
         self.homes.store(homes, Ordering::Relaxed);
     }
 
-    /// Drops what is silent among the next `slots` slots. Says how many went, and whether the end was reached.
-    pub(super) fn sweep(&self, slots: usize, now: Timestamp) -> (usize, bool) {
-        // A sweep can wait, a decision cannot.
-        let Some(mut tables) = self.tables.try_lock() else { return (0, true) };
+    /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One in use is
+    /// passed over: a sweep can wait, a decision cannot.
+    pub(super) fn sweep(&self, slots: usize, now: Timestamp) -> (Swept, bool) {
+        let Some(mut tables) = self.tables.try_lock() else {
+            return (Swept { looked_at: 0, dropped: 0, next: None }, true);
+        };
         let swept = tables.sweep(slots, now);
         self.note_place(&tables);
-        swept
+        let finished = swept.next.is_none() && tables.sweep.table == 0;
+        (swept, finished)
     }
 }
 
 impl Tables {
-    fn sweep(&mut self, slots: usize, now: Timestamp) -> (usize, bool) {
+    fn sweep(&mut self, slots: usize, now: Timestamp) -> Swept {
         let start = self.sweep.slot;
-        let (dropped, next) = match self.sweep.table {
+        let swept = match self.sweep.table {
             0 => self.token_buckets.sweep(start, slots, now),
             1 => self.sliding_logs.sweep(start, slots, now),
             2 => self.smoothed_rates.sweep(start, slots, now),
             _ => self.quotas.sweep(start, slots, now),
         };
-        self.sweep = match next {
+        self.sweep = match swept.next {
             Some(slot) => Cursor { table: self.sweep.table, slot },
             None => Cursor { table: (self.sweep.table + 1) % TABLES, slot: 0 },
         };
-        (dropped, next.is_none() && self.sweep.table == 0)
+        swept
     }
 }

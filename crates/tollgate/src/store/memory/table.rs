@@ -47,6 +47,17 @@ pub(super) struct Table<B> {
     reserve: usize,
 }
 
+/// What a sweep came to.
+#[derive(Debug)]
+pub(super) struct Swept {
+    /// How many slots it looked at.
+    pub(super) looked_at: usize,
+    /// How many buckets it dropped.
+    pub(super) dropped: usize,
+    /// Where to go on; `None` at the end of the table.
+    pub(super) next: Option<usize>,
+}
+
 /// Why there is no bucket to charge: there was none, and no room for one more.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoRoom;
@@ -128,14 +139,14 @@ impl<B: Bucket> Table<B> {
         found.is_ok()
     }
 
-    /// Drops what is silent among the next `slots` slots from `start`. Says how many went, and where to go on.
-    pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> (usize, Option<usize>) {
+    /// Drops what is silent among the next `slots` slots from `start`.
+    pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> Swept {
         let (mut at, mut dropped) = (start, 0);
-        for _ in 0..slots {
+        for looked_at in 0..slots {
             match self.slots.get(at) {
                 None => {
                     self.shrink();
-                    return (dropped, None);
+                    return Swept { looked_at, dropped, next: None };
                 }
                 Some(slot) if !slot.is_empty() && slot.is_silent(now) => {
                     // What follows moves up into this slot: look at it again.
@@ -145,7 +156,7 @@ impl<B: Bucket> Table<B> {
                 Some(_) => at += 1,
             }
         }
-        (dropped, Some(at))
+        Swept { looked_at: slots, dropped, next: Some(at) }
     }
 
     /// Where `hash` is, or where it would have to be put.
@@ -301,7 +312,7 @@ mod tests {
                 match dice.roll(10) {
                     0 => assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
                     1 => {
-                        let (dropped, _) = table.sweep(0, usize::MAX, now);
+                        let dropped = table.sweep(0, usize::MAX, now).dropped;
                         let before = model.len();
                         model.retain(|_, bucket| bucket.silent_at() > now);
                         assert_eq!(dropped, before - model.len());
