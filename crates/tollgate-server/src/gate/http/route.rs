@@ -9,6 +9,47 @@ use crate::service::{CallError, InForce, Reply};
 /// The interface, as a document.
 const OPENAPI: &str = include_str!("openapi.json");
 
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Command(Verb),
+    Gate,
+    Health,
+    Ready,
+    Metrics,
+    OpenApi,
+}
+
+/// Every path there is. The one that nearly every request asks for is first.
+const ROUTES: [(&str, Route); 9] = [
+    ("/v1/spend", Route::Command(Verb::Spend)),
+    ("/v1/check", Route::Command(Verb::Check)),
+    ("/v1/gate", Route::Gate),
+    ("/v1/refund", Route::Command(Verb::Refund)),
+    ("/v1/reset", Route::Command(Verb::Reset)),
+    ("/metrics", Route::Metrics),
+    ("/healthz", Route::Health),
+    ("/readyz", Route::Ready),
+    ("/openapi.json", Route::OpenApi),
+];
+
+impl Route {
+    fn at(path: &str) -> Option<Self> {
+        ROUTES.iter().find(|(at, _)| *at == path).map(|(_, route)| *route)
+    }
+
+    fn takes(self, method: Method) -> bool {
+        match self {
+            Self::Command(_) => method == Method::Post,
+            _ => matches!(method, Method::Get | Method::Head),
+        }
+    }
+
+    const fn methods(self) -> &'static str {
+        if matches!(self, Self::Command(_)) { "POST" } else { "GET, HEAD" }
+    }
+}
+
 /// Answers one request, and says whether something was decided, given back or reset.
 pub(super) fn answer(
     request: &Request<'_>,
@@ -16,13 +57,23 @@ pub(super) fn answer(
     in_force: &InForce,
     response: Response<'_>,
 ) -> bool {
-    let (status, decided) = match request.path {
-        "/v1/spend" => command(Verb::Spend, request, worker, in_force, response),
-        "/v1/check" => command(Verb::Check, request, worker, in_force, response),
-        "/v1/refund" => command(Verb::Refund, request, worker, in_force, response),
-        "/v1/reset" => command(Verb::Reset, request, worker, in_force, response),
-        "/v1/gate" => gate(request, worker, in_force, response),
-        path => (document(path, request.method, worker, response), false),
+    let (status, decided) = match Route::at(request.path) {
+        None => (response.problem(&Problem::not_found(request.path)), false),
+        Some(route) if !route.takes(request.method) => {
+            (response.problem(&Problem::method_not_allowed(route.methods())), false)
+        }
+        Some(Route::Command(verb)) => command(verb, request, worker, in_force, response),
+        Some(Route::Gate) => gate(request, worker, in_force, response),
+        Some(Route::Metrics) => (metrics(worker, response), false),
+        Some(Route::OpenApi) => {
+            (response.document(Status::Ok, "application/json", OPENAPI.as_bytes()), false)
+        }
+        Some(Route::Ready) if worker.drain.has_started() => {
+            (response.problem(&Problem::not_ready("draining: no new connections are accepted")), false)
+        }
+        Some(Route::Health | Route::Ready) => {
+            (response.document(Status::Ok, "text/plain; charset=utf-8", b"ok\n"), false)
+        }
     };
     worker.metrics.responded(status);
     decided
@@ -35,9 +86,6 @@ fn command(
     in_force: &InForce,
     response: Response<'_>,
 ) -> (Status, bool) {
-    if request.method != Method::Post {
-        return (response.problem(&Problem::method_not_allowed("POST")), false);
-    }
     let command = match Command::from_json(verb, request.body) {
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
@@ -57,9 +105,6 @@ fn gate(
     in_force: &InForce,
     response: Response<'_>,
 ) -> (Status, bool) {
-    if !reads(request.method) {
-        return (response.problem(&Problem::method_not_allowed("GET, HEAD")), false);
-    }
     let gate = match Gate::from_query(request.query) {
         Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
@@ -70,33 +115,38 @@ fn gate(
     }
 }
 
-fn document(path: &str, method: Method, worker: &Worker, response: Response<'_>) -> Status {
-    if !matches!(path, "/healthz" | "/readyz" | "/metrics" | "/openapi.json") {
-        return response.problem(&Problem::not_found(path));
-    }
-    if !reads(method) {
-        return response.problem(&Problem::method_not_allowed("GET, HEAD"));
-    }
-    match path {
-        "/metrics" => {
-            let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
-            response.document(Status::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
-        }
-        "/openapi.json" => response.document(Status::Ok, "application/json", OPENAPI.as_bytes()),
-        "/readyz" if worker.drain.has_started() => {
-            response.problem(&Problem::not_ready("draining: no new connections are accepted"))
-        }
-        _ => response.document(Status::Ok, "text/plain; charset=utf-8", b"ok\n"),
-    }
-}
-
-const fn reads(method: Method) -> bool {
-    matches!(method, Method::Get | Method::Head)
+fn metrics(worker: &Worker, response: Response<'_>) -> Status {
+    let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
+    response.document(Status::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
 }
 
 fn problem(error: CallError) -> Problem {
     match error {
         CallError::Charge(error) => error.into(),
         CallError::Bill(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_path_and_method() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        assert_eq!(paths.len(), ROUTES.len());
+        for (path, route) in ROUTES {
+            let mut methods: Vec<_> =
+                paths[path].as_object().unwrap().keys().map(|key| key.to_uppercase()).collect();
+            methods.sort_unstable();
+            assert_eq!(methods.join(", "), route.methods(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_document_is_of_this_version() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 }
