@@ -13,9 +13,12 @@ use crate::test;
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     let before = changes()?;
     steps.run("format", &mut cargo("fmt --all --check"))?;
+    steps.run("format fuzz", &mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
     steps.run("lint", &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"))?;
+    let mut fuzz = cargo("clippy --manifest-path fuzz/Cargo.toml --locked --target-dir");
+    steps.run("lint fuzz", fuzz.arg(target().join("fuzz")).args(["--", "-D", "warnings"]))?;
     test::run(steps, &[])?;
-    // Apart, so that the flag does not rebuild everything else: whatever is lock-free, in every order there is.
+    // Whatever is lock-free, in every order there is. Apart, because the flag would rebuild everything else.
     let mut interleave = cargo("test --package tollgate --lib --locked interleaving --target-dir");
     steps.run("interleave", interleave.arg(target().join("loom")).env("RUSTFLAGS", "--cfg loom"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
@@ -26,6 +29,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     })
 }
 
+/// Where cargo builds, here and in the workspaces of their own.
 fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()).into()
 }
