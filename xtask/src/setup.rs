@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use crate::step::Steps;
 
 /// Every program that a test starts: its name, and the Debian package it comes in.
-const PROGRAMS: &[(&str, &str)] = &[("nginx", "nginx")];
+const PROGRAMS: &[(&str, &str)] = &[("curl", "curl"), ("nginx", "nginx")];
 
 /// Installs what is missing, and starts nothing.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use run::{run, tollgate};
+use run::{root, run, tollgate};
 
 /// `tollgate serve`, killed with the test if that did not stop it.
 struct Serving {
@@ -176,4 +176,35 @@ fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     let (code, log) = serving.wait();
     assert_eq!(code, Some(0));
     assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
+}
+
+#[test]
+fn the_example_policy_is_served() {
+    let policy = root().join("examples/policy.yaml");
+    let serving = Serving::start(&["--config", policy.to_str().unwrap(), "--http", "127.0.0.1:0"], &[]);
+    let (code, words) = serving.ask(&["spend", "LoginsPerAccount:alice", "RequestsPerIPAddress:192.0.2.7"]);
+    assert!(code == 0 && words.starts_with("allow remaining=4 "), "{words}");
+}
+
+#[test]
+fn the_session_on_the_first_page_happens_as_shown() {
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = page.split("```console\n").nth(2).unwrap().split("```").next().unwrap();
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
+    let happened: String = commands
+        .map(|command| {
+            let here = command.replace("127.0.0.1:8080", &serving.addr);
+            let output = Command::new("sh").args(["-c", &here]).output().unwrap();
+            format!("$ {command}\n{}", String::from_utf8(output.stdout).unwrap())
+        })
+        .collect();
+    assert_eq!(without_spans(&happened), without_spans(shown));
+}
+
+/// The text without its spans of time: how long after the first request the second came is not for a page to know.
+fn without_spans(text: &str) -> String {
+    let number = |byte: char| byte.is_ascii_digit() || byte == '.';
+    let parts = text.split("_after\":").map(|part| part.trim_start_matches(number));
+    parts.collect::<Vec<_>>().join("_after\":")
 }

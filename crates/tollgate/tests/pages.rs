@@ -9,7 +9,7 @@ use tollgate::store::memory::Memory;
 use tollgate::{Clock, Config, Limiter};
 
 /// Pages with snippets, seen from this crate.
-const PAGES: &[&str] = &["../../docs/library.md"];
+const PAGES: &[&str] = &["../../README.md", "../../docs/library.md"];
 
 /// What they may quote: files whose code, or whose documentation's code, runs with the tests.
 const SOURCES: &[&str] = &["src/lib.rs", "../../examples/embed.rs"];
