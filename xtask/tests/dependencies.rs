@@ -62,6 +62,16 @@ fn codecs_know_no_runtime() {
 }
 
 #[test]
+fn every_dependency_is_explained_on_the_map() {
+    let map = std::fs::read_to_string("../ARCHITECTURE.md").unwrap();
+    for package in workspace() {
+        for used in package["dependencies"].as_array().unwrap().iter().map(name) {
+            assert!(map.contains(&format!("`{used}`")), "{} uses {used}: say why", name(&package));
+        }
+    }
+}
+
+#[test]
 fn every_licence_is_one_that_deny_toml_allows() {
     let policy: toml::Table = std::fs::read_to_string("../deny.toml").unwrap().parse().unwrap();
     let allowed: Vec<_> = policy["licenses"]["allow"].as_array().unwrap().iter().map(licensee).collect();
