@@ -1,0 +1,46 @@
+//! Whatever a client sends, it is a command or a refusal, and the framing agrees with itself however it is cut.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tollgate_wire::http::{Answer, Command, Framer, Gate, Step, Verb};
+
+const HEAD_MAX: usize = 1024;
+const BODY_MAX: usize = 1024;
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (cut, bytes) = input;
+    for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
+        if let Ok(command) = Command::from_json(verb, bytes) {
+            let mut again = Vec::new();
+            command.put_json(&mut again);
+            assert_eq!(Command::from_json(verb, &again).as_ref(), Ok(&command));
+        }
+    }
+    let _ = Answer::from_json(200, bytes);
+    if let Ok(query) = std::str::from_utf8(bytes) {
+        let _ = Gate::from_query(query);
+    }
+    let at_once = frame(bytes, bytes.len());
+    let in_pieces = frame(bytes, usize::from(cut).max(1));
+    // A line is looked at when it ends, so pieces may find a fault later, and then fewer or another.
+    assert!(at_once.starts_with(&in_pieces) || in_pieces.starts_with(&at_once));
+});
+
+/// The requests found in `bytes`, arriving `piece` at a time.
+fn frame(bytes: &[u8], piece: usize) -> Vec<(String, String, Vec<u8>)> {
+    let (mut framer, mut found, mut start) = (Framer::new(HEAD_MAX, BODY_MAX), Vec::new(), 0);
+    for end in (0..bytes.len()).step_by(piece.max(1)).skip(1).chain([bytes.len()]) {
+        loop {
+            match framer.next(&bytes[start..end.max(start)]) {
+                Ok(Step::Request(request)) => {
+                    found.push((request.path.to_owned(), request.query.to_owned(), request.body.to_vec()));
+                    start += request.len;
+                }
+                Ok(Step::Continue) => {}
+                Ok(Step::Await(_)) => break,
+                Err(_) => return found,
+            }
+        }
+    }
+    found
+}
