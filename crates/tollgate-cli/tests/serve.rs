@@ -2,61 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod run;
+mod serving;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use run::{root, run, tollgate};
-
-/// `tollgate serve`, killed with the test if that did not stop it.
-struct Serving {
-    child: Child,
-    /// Held open: a server whose output nobody takes would be another test.
-    _stdout: BufReader<ChildStdout>,
-    printed: String,
-    addr: String,
-}
-
-impl Serving {
-    fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut command = tollgate(&["serve"]);
-        command.args(arguments).envs(environment.iter().copied()).env_remove("RUST_LOG");
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut printed = String::new();
-        while !printed.contains("curl") {
-            assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "ended after: {printed}");
-        }
-        let addr = printed.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
-        Self { child, _stdout: stdout, printed, addr }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
-    }
-
-    /// The exit code, and what was logged.
-    fn wait(mut self) -> (Option<i32>, String) {
-        let code = self.child.wait().unwrap().code();
-        let log = BufReader::new(self.child.stderr.take().unwrap());
-        (code, log.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"))
-    }
-
-    fn ask(&self, arguments: &[&str]) -> (i32, String) {
-        let ran = run(&[arguments, &["--addr", &self.addr]].concat());
-        (ran.code, ran.stdout + &ran.stderr)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use run::{root, run};
+use serving::Serving;
 
 fn file(name: &str, text: &str) -> String {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

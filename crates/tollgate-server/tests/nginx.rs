@@ -83,7 +83,7 @@ impl Nginx {
             .unwrap_or_else(|error| {
                 panic!("this test needs nginx; `cargo xtask setup` installs it: {error}")
             });
-        let mut nginx = Self { process, address, directory: directory };
+        let mut nginx = Self { process, address, directory };
         nginx.wait_until_it_listens();
         nginx
     }
