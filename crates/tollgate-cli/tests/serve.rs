@@ -111,19 +111,19 @@ fn a_port_is_not_shared_with_another_server() {
 #[test]
 fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     let config = file("reload.yaml", "limits: { Old: { burst: 2, count: 2, period: 1h } }");
-    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
+    let mut serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
     file("reload.yaml", "limits: { New: { burst: 2, count: 2, period: 1h } }");
     serving.signal("HUP");
-    while serving.ask(&["check", "New:a"]).0 != 0 {}
+    serving.wait_for(|serving| serving.ask(&["check", "New:a"]).0 == 0);
     assert_eq!(serving.ask(&["check", "Old:a"]).0, 2);
     file("reload.yaml", "limits:\n  New: { brust: 2 }");
     serving.signal("HUP");
-    let metrics = || {
-        let addr = serving.addr.clone();
-        let client = Command::new("curl").args(["-s", &format!("http://{addr}/metrics")]).output().unwrap();
-        String::from_utf8(client.stdout).unwrap()
-    };
-    while !metrics().contains("tollgate_reloads_total{outcome=\"failed\"} 1") {}
+    serving.wait_for(|serving| {
+        let curl = Command::new("curl").args(["-s", &format!("http://{}/metrics", serving.addr)]).output();
+        let page = String::from_utf8(curl.unwrap().stdout).unwrap();
+        page.contains("tollgate_reloads_total{outcome=\"failed\"}")
+            && !page.contains("{outcome=\"failed\"} 0")
+    });
     assert_eq!(serving.ask(&["check", "New:a"]).0, 0);
     serving.signal("INT");
     let (code, log) = serving.wait();

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
@@ -42,36 +43,48 @@ impl Drain {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains. SIGHUP reloads. A second SIGTERM or SIGINT ends the drain at once.
-pub fn run_until_signalled(server: Server) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut terminate, mut interrupt, mut hang_up) = runtime.block_on(async {
-        let on = |kind| signal(kind);
-        io::Result::Ok((
-            on(SignalKind::terminate())?,
-            on(SignalKind::interrupt())?,
-            on(SignalKind::hangup())?,
-        ))
-    })?;
-    runtime.block_on(async {
-        loop {
-            tokio::select! {
-                () = either(&mut terminate, &mut interrupt) => return,
-                _ = hang_up.recv() => server.reload(),
+/// SIGTERM, SIGINT and SIGHUP, caught from the moment this is made: until then they end the process, so it comes before
+/// anybody is told that there is a server to signal.
+pub struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Catches them.
+    pub fn catch() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let hang_up = signal(SignalKind::hangup())?;
+        drop(entered);
+        Ok(Self { runtime, terminate, interrupt, hang_up })
+    }
+
+    /// Serves until SIGTERM or SIGINT, then drains. SIGHUP reloads. A second SIGTERM or SIGINT ends the drain at once.
+    pub fn run(self, server: Server) {
+        let Self { runtime, mut terminate, mut interrupt, mut hang_up } = self;
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    () = either(&mut terminate, &mut interrupt) => return,
+                    _ = hang_up.recv() => server.reload(),
+                }
             }
-        }
-    });
-    info!("draining: no new connections, what was read is answered");
-    server.drain();
-    let joined = runtime.spawn_blocking(move || server.join());
-    runtime.block_on(async {
-        tokio::select! {
-            _ = joined => info!("drained"),
-            () = either(&mut terminate, &mut interrupt) => info!("stopped before the drain was done"),
-        }
-    });
-    runtime.shutdown_background();
-    Ok(())
+        });
+        info!("draining: no new connections, what was read is answered");
+        server.drain();
+        let joined = runtime.spawn_blocking(move || server.join());
+        runtime.block_on(async {
+            tokio::select! {
+                _ = joined => info!("drained"),
+                () = either(&mut terminate, &mut interrupt) => info!("stopped before the drain was done"),
+            }
+        });
+        runtime.shutdown_background();
+    }
 }
 
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {

@@ -26,5 +26,5 @@ mod server;
 mod service;
 
 pub use bounds::Bounds;
-pub use drain::run_until_signalled;
+pub use drain::Signals;
 pub use server::{Server, Settings};

@@ -12,7 +12,7 @@ use tollgate::config::{GateAddressError, Gates, StoreUrl, Watch};
 use tollgate::core::{IdFormat, Limit, Policy};
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
-use tollgate_server::{Server, Settings, run_until_signalled};
+use tollgate_server::{Server, Settings, Signals};
 use tracing_subscriber::EnvFilter;
 
 use super::{Outcome, configured};
@@ -81,11 +81,12 @@ impl Serve {
         let workers = self.workers.map_or_else(cores, usize::from);
         let limiter = Arc::new(Limiter::with(config.policy, Memory::new(max_buckets), Clock::monotonic()));
         let settings = Settings { http, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
+        let signals = Signals::catch().context("signals cannot be caught")?;
         let server = Server::start(settings).context("the server cannot start")?;
         let from =
             self.config.map_or_else(|| "the built-in policy".to_owned(), |path| path.display().to_string());
         announce(&limiter.policy(), &from, max_buckets, server.http_addr()).map_err(OutputError::from)?;
-        run_until_signalled(server)?;
+        signals.run(server);
         Ok(Outcome::Yes)
     }
 }

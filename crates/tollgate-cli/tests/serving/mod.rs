@@ -41,6 +41,13 @@ impl Serving {
         (code, log.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"))
     }
 
+    /// Asks again until the answer is as wanted. A server that is gone will never give it.
+    pub(crate) fn wait_for(&mut self, as_wanted: impl Fn(&Self) -> bool) {
+        while !as_wanted(self) {
+            assert_eq!(self.child.try_wait().unwrap(), None, "the server is gone");
+        }
+    }
+
     pub(crate) fn ask(&self, arguments: &[&str]) -> (i32, String) {
         let ran = run(&[arguments, &["--addr", &self.addr]].concat());
         (ran.code, ran.stdout + &ran.stderr)
