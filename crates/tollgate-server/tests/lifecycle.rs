@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -91,6 +92,7 @@ fn limits_change_while_requests_go_on() {
     fs::write(&path, policy(1)).unwrap();
     let gate = start_with(&policy(1), |settings| settings.config = Some((path.clone(), Watch::new(&path))));
     let (done, body) = (AtomicBool::new(false), r#"{"limit":"L","id":"a"}"#);
+    assert_eq!([gate.post("/v1/spend", body).status, gate.post("/v1/spend", body).status], [200, 429]);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -101,14 +103,14 @@ fn limits_change_while_requests_go_on() {
             });
         }
         for burst in [5, 2, 9] {
-            fs::write(&path, policy(burst)).unwrap();
+            replace(&path, &policy(burst));
             gate.server.reload();
             let units = format!("tollgate_limit_units{{limit=\"L\",algorithm=\"token_bucket\"}} {burst}\n");
             while !gate.get("/metrics").body.contains(&units) {}
         }
-        fs::write(&path, "limits: { L: { burst: none } }").unwrap();
+        replace(&path, "limits: { L: { burst: none } }");
         gate.server.reload();
-        while !gate.get("/metrics").body.contains("tollgate_reloads_total{outcome=\"failed\"} 1\n") {}
+        while reloads(&gate.get("/metrics").body, "failed") == 0 {}
         done.store(true, Ordering::Relaxed);
     });
     let page = gate.get("/metrics").body;
@@ -116,11 +118,24 @@ fn limits_change_while_requests_go_on() {
         page.contains("tollgate_limit_units{limit=\"L\",algorithm=\"token_bucket\"} 9\n"),
         "the old policy stays"
     );
-    assert!(page.contains("tollgate_reloads_total{outcome=\"ok\"} 3\n"), "{page}");
+    // One more for each change that the watch saw before it was asked to reload.
+    assert!(reloads(&page, "ok") >= 3, "{page}");
     let denied = page.lines().find_map(|line| {
         line.strip_prefix("tollgate_decisions_total{limit=\"L\",verb=\"spend\",outcome=\"deny\"} ")
     });
     assert!(denied.unwrap().parse::<u64>().unwrap() > 0, "counters outlive the policy that named the limit");
+}
+
+/// Puts a whole file in the place of another: nobody reads half of it.
+fn replace(path: &Path, text: &str) {
+    let next = path.with_extension("next");
+    fs::write(&next, text).unwrap();
+    fs::rename(&next, path).unwrap();
+}
+
+fn reloads(page: &str, outcome: &str) -> u64 {
+    let counter = format!("tollgate_reloads_total{{outcome=\"{outcome}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&counter)).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -131,8 +146,7 @@ fn a_file_that_changes_is_noticed() {
     let watch = Watch::new(&path);
     let old = fs::read_to_string(&path).unwrap();
     let gate = start_with(&old, |settings| settings.config = Some((path.clone(), watch)));
-    fs::write(directory.path().join("next"), "limits: { New: { burst: 1, count: 1, period: 1s } }").unwrap();
-    fs::rename(directory.path().join("next"), &path).unwrap();
+    replace(&path, "limits: { New: { burst: 1, count: 1, period: 1s } }");
     while gate.post("/v1/check", r#"{"limit":"New","id":"a"}"#).status != 200 {}
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Old","id":"a"}"#).status, 404);
 }
