@@ -64,6 +64,16 @@ enum End {
     Stalled,
 }
 
+/// Of a write that came to nothing.
+impl From<OutOfPatience> for End {
+    fn from(error: OutOfPatience) -> Self {
+        match error {
+            OutOfPatience::TooSlow => Self::Stalled,
+            OutOfPatience::Failed => Self::Closed,
+        }
+    }
+}
+
 /// What to do after answering what had arrived.
 enum Next {
     Read(Awaiting),
@@ -81,6 +91,8 @@ struct Conversation<'w> {
     scratch: Vec<u8>,
     date: Date,
     patience: Patience,
+    /// When the last request was answered: asking what time it is costs as much as deciding.
+    answered_at: Instant,
 }
 
 impl<'w> Conversation<'w> {
@@ -94,6 +106,7 @@ impl<'w> Conversation<'w> {
             scratch: Vec::new(),
             date: Date::default(),
             patience: Patience::new(bounds.idle),
+            answered_at: Instant::now(),
         }
     }
 
@@ -101,7 +114,7 @@ impl<'w> Conversation<'w> {
         let mut drain = pin!(self.worker.drain.clone().started());
         let mut draining = false;
         let mut awaited = Awaiting::Request;
-        let mut until = self.deadline(Awaiting::Request, Instant::now());
+        let mut until = self.deadline(Awaiting::Request);
         loop {
             self.make_room();
             let read = stream.read_buf(&mut self.inbox);
@@ -123,8 +136,8 @@ impl<'w> Conversation<'w> {
             }
             let next = loop {
                 let next = self.answer_all();
-                if self.flush(stream).await.is_err() {
-                    return End::Stalled;
+                if let Err(error) = self.flush(stream).await {
+                    return error.into();
                 }
                 match next {
                     Next::AnswerOn => {}
@@ -135,13 +148,13 @@ impl<'w> Conversation<'w> {
                 Next::Read(awaiting) => {
                     // A part that is still awaited has the deadline it had: every byte would else earn another.
                     if awaiting != awaited || awaiting == Awaiting::Request {
-                        until = self.deadline(awaiting, Instant::now());
+                        until = self.deadline(awaiting);
                         awaited = awaiting;
                     }
                 }
                 Next::Refuse(error) => {
                     self.refuse(&Problem::from(error));
-                    return if self.flush(stream).await.is_ok() { End::Refused } else { End::Stalled };
+                    return self.flush(stream).await.map_or_else(End::from, |()| End::Refused);
                 }
                 Next::Close | Next::AnswerOn => {
                     let _ = stream.shutdown().await;
@@ -184,15 +197,17 @@ impl<'w> Conversation<'w> {
             }
         };
         inbox.drain(..start);
+        self.answered_at = started;
         next
     }
 
     async fn flush(&mut self, stream: &mut TcpStream) -> Result<(), OutOfPatience> {
-        if self.outbox.is_empty() {
-            return Ok(());
+        // Nearly always all of it fits at once, and nobody has to wait.
+        let written = if self.outbox.is_empty() { 0 } else { stream.try_write(&self.outbox).unwrap_or(0) };
+        if written < self.outbox.len() {
+            let until = Instant::now() + self.worker.shared.bounds.write_time;
+            self.patience.write(until, stream.write_all(&self.outbox[written..])).await?;
         }
-        let until = Instant::now() + self.worker.shared.bounds.write_time;
-        self.patience.write(until, stream.write_all(&self.outbox)).await?;
         self.outbox.clear();
         self.outbox.shrink_to(KEEP_SIZE);
         Ok(())
@@ -212,16 +227,17 @@ impl<'w> Conversation<'w> {
             Awaiting::Body => "rest of the body",
         };
         self.refuse(&Problem::too_slow(part));
-        if self.flush(stream).await.is_ok() { End::TooSlow(awaited) } else { End::Stalled }
+        self.flush(stream).await.map_or_else(End::from, |()| End::TooSlow(awaited))
     }
 
-    fn deadline(&self, awaiting: Awaiting, now: Instant) -> Instant {
+    fn deadline(&self, awaiting: Awaiting) -> Instant {
         let bounds = &self.worker.shared.bounds;
-        now + match awaiting {
-            Awaiting::Request => bounds.idle,
-            Awaiting::Head => bounds.head_time,
-            Awaiting::Body => bounds.body_time,
-        }
+        self.answered_at
+            + match awaiting {
+                Awaiting::Request => bounds.idle,
+                Awaiting::Head => bounds.head_time,
+                Awaiting::Body => bounds.body_time,
+            }
     }
 
     fn make_room(&mut self) {

@@ -12,17 +12,18 @@ pub(super) fn put_u64(out: &mut Vec<u8>, number: u64) {
 /// Appends a span as decimal seconds, `0.05`: what a double would print as 0.05000000000000001 stays what it is.
 pub(super) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
     put_u64(out, span.get() / NANOS_PER_SECOND);
-    let mut fraction = span.get() % NANOS_PER_SECOND;
+    let fraction = span.get() % NANOS_PER_SECOND;
     if fraction == 0 {
         return;
     }
-    out.push(b'.');
-    let mut place = NANOS_PER_SECOND / 10;
-    while fraction > 0 {
-        let digit = u8::try_from(fraction / place).unwrap_or(0); // below 10: the fraction is below ten places
-        out.push(b'0' + digit);
-        fraction %= place;
-        place /= 10;
+    // A one in front keeps the zeros that follow it; it stands where the point belongs.
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(NANOS_PER_SECOND + fraction).as_bytes();
+    let point = out.len();
+    out.extend_from_slice(digits);
+    out[point] = b'.';
+    while out.last() == Some(&b'0') {
+        out.pop();
     }
 }
 
