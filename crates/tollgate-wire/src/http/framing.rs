@@ -16,18 +16,17 @@
 //! rather than guessed: a proxy in front of us may have guessed the other way. Nothing is looked at more often than
 //! it has lines, so a client that sends byte by byte gains no work from us.
 
-use std::mem::MaybeUninit;
+mod head;
 
 use thiserror::Error;
 
+use self::head::{Body, Head};
 use super::response::Status;
 
 /// The most header lines of one request. Proxies add a dozen to what a browser sends.
 pub const HEADERS_MAX: usize = 64;
 /// The longest line that announces a chunk: a size, and extensions that nobody sends.
 const CHUNK_LINE_MAX: usize = 256;
-/// Bytes of empty lines skipped before a request; some clients end a body with one too many.
-const BLANK_MAX: usize = 4;
 
 /// Finds whole requests at the front of what has arrived on one connection.
 #[derive(Debug)]
@@ -273,137 +272,6 @@ fn chunk_line(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, Framing
     let digits = std::str::from_utf8(size).map_err(|_| FramingError::Chunk)?;
     let size = usize::from_str_radix(digits, 16).map_err(|_| FramingError::Chunk)?;
     Ok(Some((size, at + end + 1)))
-}
-
-/// What a head says about its request, and nothing else of it.
-struct Head<'a> {
-    method: Method,
-    target: &'a str,
-    body: Body,
-    close: bool,
-    expects_continue: bool,
-    len: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Body {
-    Length(u64),
-    Chunks,
-}
-
-impl<'a> Head<'a> {
-    fn parse(inbox: &'a [u8]) -> Result<Option<Self>, FramingError> {
-        let blank = inbox.iter().take(BLANK_MAX).take_while(|byte| b"\r\n".contains(byte)).count();
-        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-        let mut request = httparse::Request::new(&mut []);
-        let config = httparse::ParserConfig::default();
-        let parsed = config.parse_request_with_uninit_headers(&mut request, &inbox[blank..], &mut headers);
-        let len = match parsed {
-            Ok(httparse::Status::Complete(len)) => blank + len,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(httparse::Error::TooManyHeaders) => return Err(FramingError::TooManyHeaders),
-            Err(error) => return Err(FramingError::Syntax(error)),
-        };
-        let http_1_0 = request.version == Some(0);
-        let fields = Fields::read(request.headers, http_1_0)?;
-        Ok(Some(Self {
-            method: method(request.method.unwrap_or_default()),
-            target: request.path.unwrap_or_default(),
-            body: fields.body()?,
-            // HTTP/1.0 keeps a connection on request only, and nobody who requests that still speaks it.
-            close: fields.close || http_1_0,
-            expects_continue: fields.expects_continue && !http_1_0,
-            len,
-        }))
-    }
-
-    fn request(&self, body: &'a [u8], len: usize) -> Request<'a> {
-        let (path, query) =
-            origin_form(self.target).split_once('?').unwrap_or((origin_form(self.target), ""));
-        Request { method: self.method, path, query, body, close: self.close, len }
-    }
-}
-
-/// The headers that frame a request.
-#[derive(Default)]
-struct Fields {
-    length: Option<u64>,
-    chunked: bool,
-    close: bool,
-    expects_continue: bool,
-}
-
-impl Fields {
-    fn read(headers: &[httparse::Header<'_>], http_1_0: bool) -> Result<Self, FramingError> {
-        let mut fields = Self::default();
-        let mut hosts = 0;
-        for header in headers {
-            // The length first: most headers are none of these, and that is the quickest way to know.
-            match header.name.len() {
-                4 if header.name.eq_ignore_ascii_case("host") => hosts += 1,
-                6 if header.name.eq_ignore_ascii_case("expect") => {
-                    fields.expects_continue = header.value.eq_ignore_ascii_case(b"100-continue");
-                }
-                10 if header.name.eq_ignore_ascii_case("connection") => {
-                    fields.close |= tokens(header.value).any(|token| token.eq_ignore_ascii_case(b"close"));
-                }
-                14 if header.name.eq_ignore_ascii_case("content-length") => {
-                    fields.take_length(header.value)?;
-                }
-                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if fields.chunked || http_1_0 || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(FramingError::TransferCoding);
-                    }
-                    fields.chunked = true;
-                }
-                _ => {}
-            }
-        }
-        if hosts > 1 || (hosts == 0 && !http_1_0) { Err(FramingError::Host) } else { Ok(fields) }
-    }
-
-    fn take_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
-        let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let length = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(FramingError::Length)?;
-        // Longer than 64 bits is longer than anything we take.
-        let length = length.parse().unwrap_or(u64::MAX);
-        match self.length.replace(length) {
-            Some(other) if other != length => Err(FramingError::Length),
-            _ => Ok(()),
-        }
-    }
-
-    fn body(&self) -> Result<Body, FramingError> {
-        match (self.length, self.chunked) {
-            (Some(_), true) => Err(FramingError::Length),
-            (None, true) => Ok(Body::Chunks),
-            (length, false) => Ok(Body::Length(length.unwrap_or(0))),
-        }
-    }
-}
-
-fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
-}
-
-fn method(name: &str) -> Method {
-    match name {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "POST" => Method::Post,
-        _ => Method::Other,
-    }
-}
-
-/// A target as proxies may send it, `http://host/path`, without its origin.
-fn origin_form(target: &str) -> &str {
-    if target.starts_with('/') {
-        return target;
-    }
-    match target.split_once("://") {
-        Some((_, rest)) => rest.find(['/', '?']).map_or("/", |start| &rest[start..]),
-        None => target,
-    }
 }
 
 #[cfg(test)]
