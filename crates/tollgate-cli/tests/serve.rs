@@ -101,6 +101,24 @@ fn what_cannot_be_served_is_exit_2() {
 }
 
 #[test]
+fn more_connections_than_the_shell_allows_files_are_served() {
+    use std::io::{Read, Write};
+    let limited = format!("ulimit -Sn 100; exec {} serve --http 127.0.0.1:0", env!("CARGO_BIN_EXE_tollgate"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &limited]);
+    let serving = Serving::start_command(shell);
+    let mut clients: Vec<_> =
+        (0..300).map(|_| std::net::TcpStream::connect(&serving.addr).unwrap()).collect();
+    for client in &mut clients {
+        client.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 15];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+}
+
+#[test]
 fn a_port_is_not_shared_with_another_server() {
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
     let ran = run(&["serve", "--http", &serving.addr]);

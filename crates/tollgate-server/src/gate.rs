@@ -6,8 +6,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -21,6 +22,8 @@ use crate::service::Service;
 
 /// Connections that wait to be accepted, per worker. The kernel has a bound of its own, usually higher.
 const BACKLOG: i32 = 1024;
+/// Files that are not connections: sockets that listen, what the runtimes wait with, the configuration.
+const OTHER_FILES: u64 = 64;
 /// How long accepting pauses when the process is out of file descriptors.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
 /// How many refused connections are waited for, per worker, until they have read the refusal.
@@ -41,6 +44,22 @@ pub(crate) fn listen(address: SocketAddr, workers: usize) -> io::Result<Vec<StdL
     let address = first.local_addr()?;
     let rest = (1..workers).map(|_| bind(address, true).map_err(explain));
     std::iter::once(Ok(first)).chain(rest).collect()
+}
+
+/// Makes room for so many connections, as far as the system lets us: many give a process 1024 files and let it ask for more.
+pub(crate) fn allow_connections(connections: usize) {
+    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    let limits = getrlimit(Resource::Nofile);
+    let Some(current) = limits.current.filter(|current| *current < wanted) else { return };
+    let current = limits.maximum.map_or(wanted, |maximum| maximum.min(wanted)).max(current);
+    // What cannot be raised stays, and is said.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limits });
+    if current < wanted {
+        warn!(
+            files = current,
+            wanted, "the system allows fewer open files than connections; raise its limit (ulimit -n)"
+        );
+    }
 }
 
 fn bind(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
@@ -112,11 +131,12 @@ pub(crate) async fn serve(
     let worker = Arc::new(Worker { shared, service, metrics, drain: drain.clone() });
     let (mut inside, mut lingering) = (JoinSet::new(), JoinSet::new());
     let mut draining = std::pin::pin!(drain.started());
+    let mut complaint = Complaint::default();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => admit(stream, &worker, &mut inside, &mut lingering),
-                Err(error) => pause(&error).await,
+                Err(error) => complaint.pause(&error).await,
             },
             Some(ended) = inside.join_next() => report(ended),
             Some(_) = lingering.join_next() => {}
@@ -175,12 +195,24 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// Out of descriptors or memory: those inside may be about to give some back. Others are the client's own failures.
-async fn pause(error: &io::Error) {
-    let kinds =
-        [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
-    if !kinds.contains(&error.kind()) {
-        warn!(%error, "cannot accept");
+/// What is said when connections cannot be accepted, at most once a second.
+#[derive(Default)]
+struct Complaint {
+    said: Option<Instant>,
+}
+
+impl Complaint {
+    /// Out of files or memory: those inside may be about to give some back. Other errors are the client's own.
+    async fn pause(&mut self, error: &io::Error) {
+        let own =
+            [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
+        if own.contains(&error.kind()) {
+            return;
+        }
+        if self.said.is_none_or(|said| said.elapsed() >= Duration::from_secs(1)) {
+            warn!(%error, "cannot accept connections");
+            self.said = Some(Instant::now());
+        }
         sleep(OUT_OF_FILES).await;
     }
 }

@@ -65,6 +65,7 @@ impl Server {
         let Settings { limiter, http, workers, bounds, config } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
+        gate::allow_connections(bounds.connections);
         let listeners = http.map_or(Ok(Vec::new()), |address| gate::listen(address, workers))?;
         let http_addr = listeners.first().map(std::net::TcpListener::local_addr).transpose()?;
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;

@@ -18,7 +18,13 @@ pub(crate) struct Serving {
 impl Serving {
     pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = tollgate(&["serve"]);
-        command.args(arguments).envs(environment.iter().copied()).env_remove("RUST_LOG");
+        command.args(arguments).envs(environment.iter().copied());
+        Self::start_command(command)
+    }
+
+    /// Starts what ends up as a server.
+    pub(crate) fn start_command(mut command: Command) -> Self {
+        command.env_remove("RUST_LOG");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut printed = String::new();
