@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, QuantaClock, QuantaInstant, QuantaUpkeepClock};
 use governor::state::keyed::KeyedStateStore;
@@ -12,7 +12,7 @@ use governor::{Quota, RateLimiter};
 use tollgate::Limiter;
 use tollgate::core::algorithm::{Algorithm, TokenBucketLimit};
 use tollgate::core::{Bill, Limit, Nanos, Policy};
-use tollgate_bench::requests::{Popularity, buffer, stream, write_id};
+use tollgate_bench::requests::{Arrivals, Popularity, stream};
 use tollgate_bench::rounds::{Contestant, alternate, time_threads};
 
 const IDS: u32 = 1_000_000;
@@ -42,15 +42,16 @@ fn fill() {
     const IDS: u32 = 5_000_000;
     let limiter = limiter(1_000, Nanos::from_secs(3_600));
     let clock = quanta::Clock::new();
-    let mut id = buffer();
-    let mut took: Vec<u32> = Vec::with_capacity(IDS as usize);
-    took.resize(IDS as usize, 1); // Not 0, which would not be in memory yet.
+    let numbers: Vec<u32> = (0..IDS).collect();
+    let mut arrivals = Arrivals::new();
+    let mut took: Vec<u32> = vec![1; IDS as usize]; // Not 0, which would not be in memory yet.
     let before = resident();
-    for (number, took) in (0..IDS).zip(&mut took) {
-        write_id(&mut id, number);
-        let started = clock.raw();
-        black_box(limiter.spend("PerUser", &id, 1).is_ok_and(|decision| decision.allowed()));
-        *took = clock.delta_as_nanos(started, clock.raw()).try_into().unwrap_or(u32::MAX);
+    for (numbers, took) in numbers.chunks(Arrivals::SIZE).zip(took.chunks_mut(Arrivals::SIZE)) {
+        for (id, took) in arrivals.fill(numbers).iter().zip(took) {
+            let started = clock.raw();
+            black_box(limiter.spend("PerUser", id, 1).is_ok_and(|decision| decision.allowed()));
+            *took = clock.delta_as_nanos(started, clock.raw()).try_into().unwrap_or(u32::MAX);
+        }
     }
     let bytes = (resident() - before) as f64 / f64::from(IDS);
     took.sort_unstable();
@@ -133,39 +134,44 @@ where
     S: KeyedStateStore<String> + Sync,
     C: Clock<Instant = QuantaInstant> + Sync,
 {
-    time_threads(streams.len(), REQUESTS, |thread| {
-        let mut id = buffer();
-        for number in &streams[thread] {
-            write_id(&mut id, *number);
-            black_box(limiter.check_key(&id).is_ok());
+    time_arrivals(streams, |ids| {
+        for id in ids {
+            black_box(limiter.check_key(id).is_ok());
         }
     })
 }
 
 fn one_by_one(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
-    time_threads(streams.len(), REQUESTS, |thread| {
-        let mut id = buffer();
-        for number in &streams[thread] {
-            write_id(&mut id, *number);
-            black_box(limiter.spend("PerUser", &id, 1).is_ok_and(|decision| decision.allowed()));
+    time_arrivals(streams, |ids| {
+        for id in ids {
+            black_box(limiter.spend("PerUser", id, 1).is_ok_and(|decision| decision.allowed()));
         }
     })
 }
 
 fn in_batches(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
-    time_threads(streams.len(), REQUESTS, |thread| {
-        let mut ids = vec![buffer(); BATCH];
-        for numbers in streams[thread].chunks(BATCH) {
-            for (id, number) in ids.iter_mut().zip(numbers) {
-                write_id(id, *number);
-            }
+    time_arrivals(streams, |ids| {
+        for ids in ids.chunks(BATCH) {
             let policy = limiter.policy();
-            let charges: Vec<_> = ids[..numbers.len()]
-                .iter()
-                .filter_map(|id| policy.charge("PerUser", id.as_bytes(), 1).ok())
-                .collect();
+            let charges: Vec<_> =
+                ids.iter().filter_map(|id| policy.charge("PerUser", id.as_bytes(), 1).ok()).collect();
             let bills: Vec<_> = charges.iter().map(Bill::one).collect();
             black_box(limiter.settle(&bills));
         }
+    })
+}
+
+/// One thread for each stream. Only `ask` is timed, not the writing of the ids.
+fn time_arrivals(streams: &[Vec<u32>], ask: impl Fn(&[String]) + Sync) -> f64 {
+    time_threads(streams.len(), |thread| {
+        let mut arrivals = Arrivals::new();
+        let mut took = Duration::ZERO;
+        for numbers in streams[thread].chunks(Arrivals::SIZE) {
+            let ids = arrivals.fill(numbers);
+            let started = Instant::now();
+            ask(ids);
+            took += started.elapsed();
+        }
+        (took, REQUESTS)
     })
 }

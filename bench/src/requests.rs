@@ -1,7 +1,9 @@
-//! Who asks: a stream of ids, written as text into a buffer the way a socket would deliver them.
+//! Who asks: a stream of ids, written as text into a small buffer the way a socket would deliver them.
 //!
 //! Only the numbers of the ids are laid out beforehand, four bytes each, so that reading the stream does not push the
 //! buckets of either contestant out of the cache.
+
+use std::fmt::Write;
 
 /// A small generator, the same in every run.
 pub struct Dice(u64);
@@ -66,24 +68,32 @@ fn zipf_ladder(ids: u32, exponent: f64) -> Vec<f64> {
     weights.scan(0.0, step).collect()
 }
 
-const PREFIX: &str = "user-";
-
-/// A buffer to write ids into.
-pub fn buffer() -> String {
-    let mut buffer = String::with_capacity(32);
-    buffer.push_str(PREFIX);
-    buffer
+/// A buffer of ids as text, as many as one read from a socket might bring. Filling it is not part of what is measured.
+pub struct Arrivals {
+    ids: Vec<String>,
 }
 
-/// Writes the text of an id over the one before it: `user-` and ten digits.
-#[inline]
-pub fn write_id(buffer: &mut String, number: u32) {
-    buffer.truncate(PREFIX.len());
-    let mut rest = number;
-    let mut digits = [b'0'; 10];
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10).to_le_bytes()[0];
-        rest /= 10;
+impl Arrivals {
+    /// How many ids arrive at once: few enough to stay in the cache until they are asked about.
+    pub const SIZE: usize = 2_048;
+
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self { ids: vec![String::with_capacity(16); Self::SIZE] }
     }
-    buffer.push_str(std::str::from_utf8(&digits).unwrap_or_default());
+
+    /// Writes the ids over those before them.
+    pub fn fill(&mut self, numbers: &[u32]) -> &[String] {
+        for (id, number) in self.ids.iter_mut().zip(numbers) {
+            id.clear();
+            write!(id, "user-{number:010}").unwrap_or_default();
+        }
+        &self.ids[..numbers.len()]
+    }
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self::new()
+    }
 }

@@ -1,7 +1,7 @@
 //! Several contestants take turns, and each is compared with the first in the same turn.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::Duration;
 
 /// The middle of some figures, and how far they spread.
 #[derive(Clone, Copy, Debug)]
@@ -63,18 +63,17 @@ pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Resul
     contestants.iter().enumerate().map(result).collect()
 }
 
-/// Nanoseconds a piece, with `pieces` done by each of `threads` at the same time. Each is told its number.
-pub fn time_threads(threads: usize, pieces: usize, work: impl Fn(usize) + Sync) -> f64 {
-    let started = Instant::now();
+/// Nanoseconds a piece, by the threads' own watches, with `work` done by each of `threads` at the same time. `work` is
+/// told which thread it is, and says how long it took and how many pieces it did.
+pub fn time_threads(threads: usize, work: impl Fn(usize) -> (Duration, usize) + Sync) -> f64 {
+    let per_piece = |(took, pieces): (Duration, usize)| took.as_nanos() as f64 / pieces as f64;
     if threads == 1 {
-        work(0);
-    } else {
-        std::thread::scope(|scope| {
-            for number in 0..threads {
-                let work = &work;
-                scope.spawn(move || work(number));
-            }
-        });
+        return per_piece(work(0));
     }
-    started.elapsed().as_nanos() as f64 / pieces as f64
+    std::thread::scope(|scope| {
+        let work = &work;
+        let started: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let times = started.into_iter().filter_map(|thread| thread.join().ok()).map(per_piece);
+        times.sum::<f64>() / threads as f64
+    })
 }

@@ -38,10 +38,8 @@ impl Limiter {
     /// Takes `cost` from the bucket of `id` under `limit`, if it fits.
     #[inline]
     pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        // First: what follows does not depend on it, and reading a clock takes a while.
-        let now = self.clock.now();
         let id = id.as_ref();
-        self.policy.with(|policy| Ok(self.store.charge(&policy.charge(limit, id, cost)?, now)))
+        self.policy.with(|policy| Ok(self.charge(&policy.charge(limit, id, cost)?)))
     }
 
     /// The decision [`spend`](Self::spend) would make, taking nothing.
@@ -66,8 +64,9 @@ impl Limiter {
     }
 
     /// Settles a bill of one charge.
+    #[inline]
     pub fn charge(&self, charge: &Charge<'_>) -> Decision {
-        self.store.charge(charge, self.clock.now())
+        self.store.charge(charge, || self.clock.now())
     }
 
     /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.

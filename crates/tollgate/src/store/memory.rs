@@ -26,7 +26,7 @@ use tollgate_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Ti
 use self::capacity::Capacity;
 use self::hash::{BucketHash, HashKey};
 use self::locked::Locked;
-use self::shard::{Shard, with_table};
+use self::shard::{Shards, with_table};
 use self::table::NoRoom;
 
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
@@ -55,11 +55,12 @@ const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
 /// The memory store.
 #[derive(Debug)]
 pub struct Memory {
-    shards: Box<[Shard]>,
+    shards: Shards,
     key: HashKey,
     capacity: Capacity,
     /// The shard the sweep is in, counted on without end.
     sweeping: AtomicUsize,
+    sweeps: AtomicU64,
     swept: AtomicU64,
     refused_full: AtomicU64,
 }
@@ -71,6 +72,8 @@ pub struct Census {
     pub buckets: usize,
     /// The most that may be held.
     pub max_buckets: usize,
+    /// How often a stretch of the store was swept.
+    pub sweeps: u64,
     /// Buckets dropped because they had nothing to say any more.
     pub swept: u64,
     /// New ids that found no room.
@@ -85,21 +88,26 @@ impl Memory {
         // Eight standard deviations above the mean, at two thirds full.
         let reserve = (mean + 8 * mean.isqrt() + 16).saturating_mul(3) / 2;
         Self {
-            shards: (0..shards).map(|_| Shard::new(reserve)).collect(),
+            shards: Shards::new(shards, reserve),
             key: HashKey::random(),
             capacity: Capacity::new(max_buckets),
             sweeping: AtomicUsize::new(0),
+            sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
         }
     }
 
-    /// Settles a bill of one charge.
+    /// Settles a bill of one charge. The time is asked for while the bucket is on its way from memory.
     #[inline]
-    pub fn charge(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+    pub fn charge(&self, charge: &Charge<'_>, now: impl FnOnce() -> Timestamp) -> Decision {
         match Bill::one(charge).single() {
-            Some(charge) => self.settle_single(charge, self.key.hash(charge), now),
-            None => self.settle_whole(&Bill::one(charge), now),
+            Some(charge) => {
+                let hash = self.key.hash(charge);
+                self.shards.prefetch(hash);
+                self.settle_single(charge, hash, now())
+            }
+            None => self.settle_whole(&Bill::one(charge), now()),
         }
     }
 
@@ -110,7 +118,7 @@ impl Memory {
         for bills in bills.chunks(BATCH) {
             for (hash, bill) in hashes.iter_mut().zip(bills) {
                 *hash = self.key.hash(&bill.charges()[0]);
-                self.shard(*hash).prefetch(*hash);
+                self.shards.prefetch(*hash);
             }
             for (hash, bill) in hashes.iter().zip(bills) {
                 decisions.push(match bill.single() {
@@ -142,7 +150,7 @@ impl Memory {
     pub fn refund(&self, charge: &Charge<'_>, now: Timestamp) -> Refund {
         let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
         let hash = self.key.hash(charge);
-        let mut tables = self.shard(hash).lock();
+        let mut tables = self.shards.lock(self.shards.number(hash));
         with_table!(tables, algorithm, |table, limit| table.refund(hash, limit, charge.cost(), now))
             .unwrap_or(Refund::UNLIMITED)
     }
@@ -151,7 +159,7 @@ impl Memory {
     pub fn reset(&self, charge: &Charge<'_>) {
         let Some(algorithm) = charge.algorithm() else { return };
         let hash = self.key.hash(charge);
-        let mut tables = self.shard(hash).lock();
+        let mut tables = self.shards.lock(self.shards.number(hash));
         if with_table!(tables, algorithm, |table, _limit| table.remove(hash)) {
             self.capacity.give_back(1);
         }
@@ -163,8 +171,8 @@ impl Memory {
         let (mut looked_at, mut dropped) = (0, 0);
         while looked_at < slots {
             let at = self.sweeping.load(Ordering::Relaxed);
-            let shard = &self.shards[at & (self.shards.len() - 1)];
-            let (swept, finished) = shard.sweep((slots - looked_at).min(SWEEP_STRETCH), now);
+            let number = at & (self.shards.len() - 1);
+            let (swept, finished) = self.shards.sweep(number, (slots - looked_at).min(SWEEP_STRETCH), now);
             if finished {
                 // Two sweeps at once may both move on; the shard left out has its turn in the next round.
                 self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
@@ -173,6 +181,7 @@ impl Memory {
             looked_at += swept.looked_at.max(1);
             dropped += swept.dropped;
         }
+        self.sweeps.fetch_add(1, Ordering::Relaxed);
         if dropped > 0 {
             self.capacity.give_back(dropped);
             self.swept.fetch_add(dropped as u64, Ordering::Relaxed);
@@ -185,21 +194,17 @@ impl Memory {
         Census {
             buckets: self.capacity.taken(),
             max_buckets: self.capacity.max(),
+            sweeps: self.sweeps.load(Ordering::Relaxed),
             swept: self.swept.load(Ordering::Relaxed),
             refused_full: self.refused_full.load(Ordering::Relaxed),
         }
-    }
-
-    #[inline]
-    fn shard(&self, hash: BucketHash) -> &Shard {
-        &self.shards[hash.shard(self.shards.len())]
     }
 
     /// The short way, for nearly every request there is: one charge, one lock, a bucket that is there.
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-        let mut tables = self.shard(hash).lock();
+        let mut tables = self.shards.lock(self.shards.number(hash));
         with_table!(tables, algorithm, |table, limit| if let Some(bucket) = table.get_mut(hash) {
             return bucket.charge(limit, charge.cost(), now);
         });
@@ -216,17 +221,17 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
     ) -> Decision {
-        let shard = self.shard(hash);
+        let number = self.shards.number(hash);
         let mut place = None;
         let room = || {
             place = self.capacity.take();
             place.is_some()
         };
-        let mut tables = shard.lock();
+        let mut tables = self.shards.lock(number);
         let outcome = with_table!(tables, algorithm, |table, limit| {
             table.change(hash, now, room, |bucket| bucket.charge(limit, charge.cost(), now))
         });
-        shard.note_place(&tables);
+        self.shards.note_place(number, &tables);
         drop(tables);
         if let Some(taken) = place {
             self.pay_for_place(taken, now);

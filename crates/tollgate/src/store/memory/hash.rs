@@ -44,6 +44,12 @@ impl BucketHash {
         Self { high, low: low.max(1) }
     }
 
+    /// Equality without a branch.
+    #[inline]
+    pub(super) fn is(self, other: Self) -> bool {
+        (self.high ^ other.high) | (self.low ^ other.low) == 0
+    }
+
     /// Which of `shards` (a power of two) it belongs to.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "masked to the number of shards")]

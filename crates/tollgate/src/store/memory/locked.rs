@@ -6,14 +6,15 @@ use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Timestamp, Verdict}
 
 use super::Memory;
 use super::hash::BucketHash;
-use super::shard::{Guard, Shard, with_table};
+use super::shard::{Guard, Shards, with_table};
 
 /// The locks of every shard a bill touches, taken in the order of the shards so that two bills never wait for each other.
 pub(super) struct Locked<'a> {
     charges: &'a [Charge<'a>],
     hashes: [BucketHash; CHARGES_MAX],
-    shards: Vec<(&'a Shard, Guard<'a>)>,
-    /// Which of `shards` each charge belongs to.
+    shards: &'a Shards,
+    guards: Vec<(usize, Guard<'a>)>,
+    /// Which of `guards` each charge belongs to.
     places: [usize; CHARGES_MAX],
 }
 
@@ -24,7 +25,7 @@ impl<'a> Locked<'a> {
         for (hash, charge) in hashes.iter_mut().zip(charges) {
             *hash = store.key.hash(charge);
         }
-        let shard_of = |hash: &BucketHash| hash.shard(store.shards.len());
+        let shard_of = |hash: &BucketHash| store.shards.number(*hash);
         let mut numbers: Vec<usize> = hashes[..charges.len()].iter().map(shard_of).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -32,15 +33,16 @@ impl<'a> Locked<'a> {
         for (place, hash) in places.iter_mut().zip(&hashes[..charges.len()]) {
             *place = numbers.partition_point(|number| *number < shard_of(hash));
         }
-        let lock = |number: usize| (&store.shards[number], store.shards[number].lock());
-        Self { charges, hashes, shards: numbers.into_iter().map(lock).collect(), places }
+        let lock = |number: usize| (number, store.shards.lock(number));
+        let guards = numbers.into_iter().map(lock).collect();
+        Self { charges, hashes, shards: &store.shards, guards, places }
     }
 
     /// Would charging this one have to make a bucket?
     pub(super) fn needs_room(&mut self, index: usize) -> bool {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return false };
-        let tables = &mut self.shards[self.places[index]].1;
+        let tables = &mut self.guards[self.places[index]].1;
         charge.cost() > 0
             && charge.kind() != Kind::CheckOnly
             && !with_table!(tables, algorithm, |table, _limit| table.contains(hash))
@@ -50,7 +52,7 @@ impl<'a> Locked<'a> {
     pub(super) fn check(&mut self, index: usize, now: Timestamp) -> Decision {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-        let tables = &mut self.shards[self.places[index]].1;
+        let tables = &mut self.guards[self.places[index]].1;
         with_table!(tables, algorithm, |table, limit| table.check(hash, limit, charge.cost(), now))
     }
 
@@ -62,7 +64,7 @@ impl<'a> Locked<'a> {
             let Some(algorithm) = charge.algorithm() else { continue };
             let (hash, cost) = (self.hashes[index], charge.cost());
             let takes = charge.kind() != Kind::CheckOnly;
-            let (shard, tables) = &mut self.shards[self.places[index]];
+            let (number, tables) = &mut self.guards[self.places[index]];
             let room = || {
                 made += 1;
                 true
@@ -89,7 +91,7 @@ impl<'a> Locked<'a> {
                 }
                 _ => continue,
             };
-            shard.note_place(tables);
+            self.shards.note_place(*number, tables);
         }
         made
     }

@@ -1,4 +1,4 @@
-//! A lock and what it guards: one table for each algorithm.
+//! Shards: each a lock and what it guards, one table for each algorithm.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -11,14 +11,24 @@ use tollgate_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 
 use super::hash::BucketHash;
 use super::prefetch::prefetch;
-use super::table::{Slot, Swept, Table};
+use super::table::{NEAR, Slot, Swept, Table};
 
-/// One part of the store. Aligned so that two shards never share a cache line.
+/// All of them, a power of two.
+#[derive(Debug)]
+pub(super) struct Shards {
+    shards: Box<[Shard]>,
+    /// Where each shard's token buckets are, side by side so that knowing it costs no cache miss of its own.
+    places: Box<[Place]>,
+}
+
+/// Aligned so that two shards never share a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Shard {
-    tables: SpinMutex<Tables, Patience>,
-    /// Where the token buckets are, for prefetching without the lock. Stale while they move, which costs a cache miss.
+struct Shard(SpinMutex<Tables, Patience>);
+
+/// For prefetching without the lock. Stale while the buckets move, which costs a cache miss and nothing else.
+#[derive(Debug, Default)]
+struct Place {
     slots: AtomicPtr<Slot<TokenBucket>>,
     homes: AtomicUsize,
 }
@@ -87,53 +97,80 @@ macro_rules! with_table {
 }
 pub(super) use with_table;
 
-impl Shard {
-    /// A shard whose tables are meant to hold up to `reserve` buckets.
-    pub(super) fn new(reserve: usize) -> Self {
-        let tables = Tables {
-            token_buckets: Table::new(reserve),
-            sliding_logs: Table::new(reserve),
-            smoothed_rates: Table::new(reserve),
-            quotas: Table::new(reserve),
-            sweep: Cursor::default(),
-        };
-        Self { tables: SpinMutex::new(tables), slots: AtomicPtr::default(), homes: AtomicUsize::new(0) }
+impl Shards {
+    /// So many shards, whose tables are meant to hold up to `reserve` buckets each.
+    pub(super) fn new(shards: usize, reserve: usize) -> Self {
+        let shard = |_| Shard(SpinMutex::new(Tables::new(reserve)));
+        Self {
+            shards: (0..shards).map(shard).collect(),
+            places: (0..shards).map(|_| Place::default()).collect(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The number of the shard that `hash` belongs to.
+    #[inline]
+    pub(super) fn number(&self, hash: BucketHash) -> usize {
+        hash.shard(self.shards.len())
     }
 
     #[inline]
-    pub(super) fn lock(&self) -> Guard<'_> {
-        self.tables.lock()
+    pub(super) fn lock(&self, number: usize) -> Guard<'_> {
+        self.shards[number].0.lock()
     }
 
-    /// Fetches the cache lines where the token bucket of `hash` is likely to be.
+    /// Fetches the lock, and the cache lines where the token bucket of `hash` is likely to be.
     #[inline]
     pub(super) fn prefetch(&self, hash: BucketHash) {
-        let slots = self.slots.load(Ordering::Relaxed);
-        prefetch(slots.wrapping_add(hash.home(self.homes.load(Ordering::Relaxed))));
+        let number = self.number(hash);
+        let place = &self.places[number];
+        let home = hash.home(place.homes.load(Ordering::Relaxed));
+        let slot = place.slots.load(Ordering::Relaxed).wrapping_add(home);
+        prefetch(slot);
+        prefetch(slot.wrapping_add(NEAR - 1));
+        prefetch(&raw const self.shards[number]);
     }
 
-    /// Says anew where the token buckets are, after some were added or dropped.
-    #[inline]
-    pub(super) fn note_place(&self, tables: &Tables) {
+    /// Says where the token buckets of a shard are now, after some were added or dropped.
+    pub(super) fn note_place(&self, number: usize, tables: &Tables) {
         let (slots, homes) = tables.token_buckets.place();
-        self.slots.store(slots.cast_mut(), Ordering::Relaxed);
-        self.homes.store(homes, Ordering::Relaxed);
+        let place = &self.places[number];
+        // Only if it changed: other shards' places are on the same cache line.
+        if place.homes.load(Ordering::Relaxed) != homes
+            || !std::ptr::eq(place.slots.load(Ordering::Relaxed), slots)
+        {
+            place.slots.store(slots.cast_mut(), Ordering::Relaxed);
+            place.homes.store(homes, Ordering::Relaxed);
+        }
     }
 
     /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One in use is
     /// passed over: a sweep can wait, a decision cannot.
-    pub(super) fn sweep(&self, slots: usize, now: Timestamp) -> (Swept, bool) {
-        let Some(mut tables) = self.tables.try_lock() else {
+    pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (Swept, bool) {
+        let Some(mut tables) = self.shards[number].0.try_lock() else {
             return (Swept { looked_at: 0, dropped: 0, next: None }, true);
         };
         let swept = tables.sweep(slots, now);
-        self.note_place(&tables);
+        self.note_place(number, &tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
     }
 }
 
 impl Tables {
+    fn new(reserve: usize) -> Self {
+        Self {
+            token_buckets: Table::new(reserve),
+            sliding_logs: Table::new(reserve),
+            smoothed_rates: Table::new(reserve),
+            quotas: Table::new(reserve),
+            sweep: Cursor::default(),
+        }
+    }
+
     fn sweep(&mut self, slots: usize, now: Timestamp) -> Swept {
         let start = self.sweep.slot;
         let swept = match self.sweep.table {

@@ -7,7 +7,8 @@
 //!
 //! Because a greater hash never has an earlier home, keeping a run sorted costs nothing and pays three times: a missing
 //! hash is known to be missing at the first greater one, growing is two straight passes over the same memory, and a
-//! table may grow by any factor rather than by two. It grows by a quarter, so that slots are at least two thirds full.
+//! table may grow by any factor rather than by two. It grows by an eighth, so that it is always two thirds to three
+//! quarters full: 32 to 36 bytes a token bucket.
 
 use tollgate_core::algorithm::Bucket;
 use tollgate_core::{Decision, Refund, Timestamp};
@@ -18,6 +19,8 @@ use super::hash::BucketHash;
 const HOMES_MIN: usize = 4;
 /// Slots behind the last home to begin with; more are added when a run needs them.
 const OVERFLOW: usize = 8;
+/// How many slots from its home on nineteen in twenty hashes are found in.
+pub(super) const NEAR: usize = 4;
 /// From this many homes on, a table takes the address space for all it may ever hold, and grows in place.
 const RESERVE_FROM: usize = 64;
 
@@ -163,12 +166,26 @@ impl<B: Bucket> Table<B> {
     #[inline]
     fn find(&self, hash: BucketHash) -> Result<usize, usize> {
         let home = hash.home(self.homes);
-        for (distance, slot) in self.slots[home.min(self.slots.len())..].iter().enumerate() {
+        if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR>) {
+            // All compared, and one branch that is nearly always taken: guessing where in a run the hash is would go wrong
+            // half of the time, and every wrong guess waits for memory before the next request can be begun.
+            let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.is(hash)) << place;
+            let found = first.iter().enumerate().map(same).fold(0, |found, place| found | place);
+            if found != 0 {
+                return Ok(home + found.trailing_zeros() as usize);
+            }
+        }
+        self.find_far(home, hash)
+    }
+
+    #[cold]
+    fn find_far(&self, home: usize, hash: BucketHash) -> Result<usize, usize> {
+        for (at, slot) in self.slots.iter().enumerate().skip(home) {
             if slot.hash == hash {
-                return Ok(home + distance);
+                return Ok(at);
             }
             if slot.is_empty() || slot.hash > hash {
-                return Err(home + distance);
+                return Err(at);
             }
         }
         Err(home)
@@ -200,13 +217,13 @@ impl<B: Bucket> Table<B> {
         self.len -= 1;
     }
 
-    /// Five sixths full: beyond it runs grow long. A quarter more homes leave it two thirds full.
+    /// Three quarters full: beyond it runs grow long. An eighth more homes leave it two thirds full.
     fn is_crowded(&self) -> bool {
-        self.len >= self.homes - self.homes / 6
+        self.len >= self.homes - self.homes / 4
     }
 
     fn grow(&mut self) {
-        self.homes = (self.homes + self.homes / 4).max(self.homes + HOMES_MIN);
+        self.homes = (self.homes + self.homes / 8).max(self.homes + HOMES_MIN);
         if self.homes >= RESERVE_FROM && self.slots.capacity() < self.reserve {
             self.slots.reserve_exact(self.reserve - self.slots.len());
         }
