@@ -59,7 +59,7 @@ fn load(address: SocketAddr, path: &str, body: Option<&'static str>) -> Load {
 
 fn start_tollgate(program: &str, scratch: &Path) -> io::Result<Peer> {
     let (address, config) = (free_address()?, scratch.join("tollgate.yaml"));
-    fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000000000, period: 1s } }")?;
+    fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000, period: 1s } }")?;
     let mut command = Command::new(program);
     command.args(["serve", "--workers", "1", "--http"]).arg(address.to_string()).arg("--config").arg(config);
     Peer::start(command, address)
