@@ -5,7 +5,7 @@ mod support;
 use serde_json::json;
 use support::{Harness, start};
 use tollgate::Limiter;
-use tollgate::core::{Limit, Policy, Timestamp};
+use tollgate::core::{Limit, Nanos, Policy, Timestamp};
 
 #[test]
 fn a_burst_is_allowed_and_the_next_request_denied() {
@@ -307,4 +307,19 @@ fn metrics_count_by_limit_and_never_by_id() {
     }
     let page = gate.get("/metrics").body;
     assert!(!page.contains("mallory") && !page.contains("NotOurs"));
+}
+
+#[test]
+fn an_idle_server_forgets_what_says_nothing_any_more() {
+    let gate = start();
+    for id in 0..100 {
+        gate.post("/v1/spend", &format!(r#"{{"limit":"Login","id":"{id}"}}"#));
+    }
+    assert_eq!(metric(&gate, "tollgate_buckets"), Some(100.0));
+    gate.clock.set(gate.clock.now() + Nanos::from_secs(3_600));
+    // Nobody asks for anything but this page, for some seconds at most.
+    let looks = std::iter::repeat_with(|| metric(&gate, "tollgate_buckets")).take(100_000);
+    assert!(looks.into_iter().any(|buckets| buckets == Some(0.0)), "the buckets stay");
+    assert!(metric(&gate, "tollgate_sweeps_total") > Some(0.0));
+    assert_eq!(metric(&gate, "tollgate_buckets_swept_total"), Some(100.0));
 }

@@ -144,6 +144,7 @@ fn store(page: &mut Page, limiter: &Limiter) {
     let census = limiter.census();
     page.single("tollgate_buckets", "gauge", "Buckets held.", census.buckets);
     page.single("tollgate_buckets_max", "gauge", "Buckets that may be held.", census.max_buckets);
+    page.single("tollgate_sweeps_total", "counter", "Stretches of the store swept.", census.sweeps);
     let help = "Buckets dropped because they had nothing to say any more.";
     page.single("tollgate_buckets_swept_total", "counter", help, census.swept);
     let help = "New ids that found no room.";
