@@ -14,20 +14,25 @@ use anyhow::{Context, Result, bail};
 
 use crate::step::Steps;
 
-/// Every program that a test starts: its name, and the Debian package it comes in.
-const PROGRAMS: &[(&str, &str)] = &[("curl", "curl"), ("nginx", "nginx")];
+/// A program's name, and the Debian package it comes in.
+pub(crate) type Program = (&'static str, &'static str);
+
+/// Every program that a test starts.
+const TEST_PROGRAMS: &[Program] = &[("curl", "curl"), ("nginx", "nginx")];
+
+/// Installs what the tests need.
+pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+    install(steps, TEST_PROGRAMS)
+}
 
 /// Installs what is missing, and starts nothing.
-pub(crate) fn run(steps: &mut Steps) -> Result<()> {
-    let packages = missing();
+pub(crate) fn install(steps: &mut Steps, programs: &[Program]) -> Result<()> {
+    let packages = missing(programs);
     if packages.is_empty() {
         return Ok(());
     }
     if !is_root() || find("apt-get").is_none() {
-        bail!(
-            "the tests need {0}: install it, on Debian with `apt-get install {0}` as root",
-            packages.join(" ")
-        );
+        bail!("this needs {0}: install it, on Debian with `apt-get install {0}` as root", packages.join(" "));
     }
     let _quiet = QuietServices::begin().context("cannot keep services from starting")?;
     steps.run("package lists", &mut apt_get("update"))?;
@@ -37,7 +42,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
         steps.run("mend packages", &mut apt_get("--fix-broken install"))?;
         steps.run("install again", &mut apt_get(&install))?;
     }
-    let packages = missing();
+    let packages = missing(programs);
     if !packages.is_empty() {
         bail!("{} was installed and is still not found", packages.join(" "));
     }
@@ -45,8 +50,8 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
 }
 
 /// The packages of the programs that are not found.
-fn missing() -> Vec<&'static str> {
-    PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect()
+fn missing(programs: &[Program]) -> Vec<&'static str> {
+    programs.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect()
 }
 
 /// Where a program is. Servers live in `/usr/sbin`, which is not on everybody's path.
