@@ -11,7 +11,7 @@ use governor::state::keyed::KeyedStateStore;
 use governor::{Quota, RateLimiter};
 use tollgate::Limiter;
 use tollgate::core::algorithm::{Algorithm, TokenBucketLimit};
-use tollgate::core::{Bill, Limit, Nanos, Policy};
+use tollgate::core::{Bill, Charge, Limit, Nanos, Policy};
 use tollgate_bench::requests::{Arrivals, Popularity, stream};
 use tollgate_bench::rounds::{Contestant, alternate, time_threads};
 
@@ -34,7 +34,6 @@ fn main() {
             compare(popularity, threads);
         }
     }
-    fill();
 }
 
 /// Fills a store with new ids one decision at a time, and says what they take and what the slowest of them took.
@@ -143,8 +142,9 @@ where
 
 fn one_by_one(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
     time_arrivals(streams, |ids| {
+        let mut per_user = limiter.handle("PerUser").expect("it is configured");
         for id in ids {
-            black_box(limiter.spend("PerUser", id, 1).is_ok_and(|decision| decision.allowed()));
+            black_box(per_user.spend(id, 1).is_ok_and(|decision| decision.allowed()));
         }
     })
 }
@@ -153,8 +153,9 @@ fn in_batches(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
     time_arrivals(streams, |ids| {
         for ids in ids.chunks(BATCH) {
             let policy = limiter.policy();
-            let charges: Vec<_> =
-                ids.iter().filter_map(|id| policy.charge("PerUser", id.as_bytes(), 1).ok()).collect();
+            let per_user = policy.limit("PerUser").expect("it is configured");
+            let mut charges = Vec::with_capacity(BATCH);
+            charges.extend(ids.iter().filter_map(|id| Charge::new(per_user, id.as_bytes(), 1).ok()));
             let bills: Vec<_> = charges.iter().map(Bill::one).collect();
             black_box(limiter.settle(&bills));
         }

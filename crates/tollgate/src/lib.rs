@@ -21,5 +21,5 @@ pub mod trace;
 
 pub use clock::Clock;
 pub use config::Config;
-pub use limiter::Limiter;
+pub use limiter::{Handle, Limiter};
 pub use tollgate_core as core;

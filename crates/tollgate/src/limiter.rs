@@ -1,11 +1,13 @@
 //! A policy, a store and a clock: ask, and it decides.
 
+mod handle;
 mod in_force;
 
 use std::sync::Arc;
 
 use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
 
+pub use self::handle::Handle;
 use self::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors};
@@ -38,29 +40,33 @@ impl Limiter {
     /// Takes `cost` from the bucket of `id` under `limit`, if it fits.
     #[inline]
     pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let id = id.as_ref();
-        self.policy.with(|policy| Ok(self.charge(&policy.charge(limit, id, cost)?)))
+        Ok(self.charge(&self.policy.look().charge(limit, id.as_ref(), cost)?))
     }
 
     /// The decision [`spend`](Self::spend) would make, taking nothing.
     pub fn check(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.policy();
+        let policy = self.policy.look();
         let charge = policy.charge(limit, id.as_ref(), cost)?;
         Ok(self.check_bills(&[Bill::one(&charge)])[0])
     }
 
     /// Gives back `cost`, up to a full bucket.
     pub fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ChargeError> {
-        let policy = self.policy();
+        let policy = self.policy.look();
         let charge = policy.charge(limit, id.as_ref(), cost)?.refundable()?;
         Ok(self.refund_charges(std::slice::from_ref(&charge)))
     }
 
     /// Forgets the bucket of `id` under `limit`.
     pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
-        let policy = self.policy();
+        let policy = self.policy.look();
         self.reset_charges(&[policy.charge(limit, id.as_ref(), 0)?]);
         Ok(())
+    }
+
+    /// The limit of this name, looked up once: for code that always asks under the same limit.
+    pub fn handle(&self, limit: &str) -> Result<Handle<'_>, ChargeError> {
+        Handle::new(self, limit)
     }
 
     /// Settles a bill of one charge.
@@ -103,7 +109,7 @@ impl Limiter {
 
     /// The policy in force. A reload does not change the one in hand.
     pub fn policy(&self) -> Arc<Policy> {
-        self.policy.policy()
+        self.policy.keep()
     }
 
     /// Puts another policy in force from the next request on. Buckets stay.

@@ -104,7 +104,7 @@ impl Memory {
         match Bill::one(charge).single() {
             Some(charge) => {
                 let hash = self.key.hash(charge);
-                self.shards.prefetch(hash);
+                self.shards.prefetch_bucket(hash);
                 self.settle_single(charge, hash, now())
             }
             None => self.settle_whole(&Bill::one(charge), now()),
@@ -118,7 +118,8 @@ impl Memory {
         for bills in bills.chunks(BATCH) {
             for (hash, bill) in hashes.iter_mut().zip(bills) {
                 *hash = self.key.hash(&bill.charges()[0]);
-                self.shards.prefetch(*hash);
+                self.shards.prefetch_bucket(*hash);
+                self.shards.prefetch_lock(*hash);
             }
             for (hash, bill) in hashes.iter().zip(bills) {
                 decisions.push(match bill.single() {

@@ -1,17 +1,18 @@
 //! Finds a bucket by what it is about: 128 bits stand for the limit and the id, and neither is stored.
 //!
-//! The hash is keyed with a number drawn at start. Nobody outside can tell which ids meet in a shard, so nobody can aim
-//! at one; and two ids of one limit share a bucket with a chance of about n²/2^129, once in 10^24 years at a million new ids a second.
+//! The hash is keyed with numbers drawn at start. Nobody outside can tell which ids meet in a shard, so nobody can aim
+//! at one; and that any two of ten million ids should ever share a bucket has a chance of one in 10^24.
 
 use std::hash::{BuildHasher, RandomState};
 
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 use tollgate_core::Charge;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// The key of one process.
+/// The key of one process: two independent ones, each for half of the hash.
 #[derive(Clone, Debug)]
 pub(super) struct HashKey {
-    secret: u64,
+    high: RapidSecrets,
+    low: RapidSecrets,
 }
 
 /// What stands for one bucket. Ordered by its high half first: a table keeps its slots in this order.
@@ -23,26 +24,22 @@ pub(super) struct BucketHash {
 
 impl HashKey {
     pub(super) fn random() -> Self {
-        Self { secret: RandomState::new().hash_one("tollgate") }
+        let random = RandomState::new();
+        let secrets = |half: &str| RapidSecrets::seed(random.hash_one(half));
+        Self { high: secrets("high"), low: secrets("low") }
     }
 
+    /// The low half, and so the shard, depends on the id alone: the buckets of one id under several limits share a lock.
     #[inline]
     pub(super) fn hash(&self, charge: &Charge<'_>) -> BucketHash {
-        // One multiplication, so that the seeds of two limits are not a known difference apart.
-        let seed = (self.secret ^ charge.limit().fingerprint()).wrapping_mul(0xa076_1d64_78bd_642f);
-        BucketHash::new(xxh3_128_with_seed(charge.id(), seed))
+        let half = |key| rapidhash_v3_nano_inline::<true, true>(charge.id(), key);
+        BucketHash { high: half(&self.high) ^ charge.limit().fingerprint(), low: half(&self.low).max(1) }
     }
 }
 
 impl BucketHash {
     /// Stands for no bucket: it marks an empty slot.
     pub(super) const NONE: Self = Self { high: 0, low: 0 };
-
-    pub(super) fn new(hash: u128) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
-        let (high, low) = ((hash >> 64) as u64, hash as u64);
-        Self { high, low: low.max(1) }
-    }
 
     /// Equality without a branch.
     #[inline]
@@ -62,5 +59,11 @@ impl BucketHash {
     #[expect(clippy::cast_possible_truncation, reason = "less than `homes`")]
     pub(super) fn home(self, homes: usize) -> usize {
         ((u128::from(self.high) * homes as u128) >> 64) as usize
+    }
+
+    /// A hash of the test's choosing.
+    #[cfg(test)]
+    pub(super) fn of(high: u64, low: u64) -> Self {
+        Self { high, low: low.max(1) }
     }
 }

@@ -122,16 +122,20 @@ impl Shards {
         self.shards[number].0.lock()
     }
 
-    /// Fetches the lock, and the cache lines where the token bucket of `hash` is likely to be.
+    /// Fetches the cache lines where the token bucket of `hash` is likely to be.
     #[inline]
-    pub(super) fn prefetch(&self, hash: BucketHash) {
-        let number = self.number(hash);
-        let place = &self.places[number];
+    pub(super) fn prefetch_bucket(&self, hash: BucketHash) {
+        let place = &self.places[self.number(hash)];
         let home = hash.home(place.homes.load(Ordering::Relaxed));
         let slot = place.slots.load(Ordering::Relaxed).wrapping_add(home);
         prefetch(slot);
         prefetch(slot.wrapping_add(NEAR - 1));
-        prefetch(&raw const self.shards[number]);
+    }
+
+    /// Fetches the lock of the shard of `hash`. Not for one that is taken next: another thread may be using it.
+    #[inline]
+    pub(super) fn prefetch_lock(&self, hash: BucketHash) {
+        prefetch(&raw const self.shards[self.number(hash)]);
     }
 
     /// Says where the token buckets of a shard are now, after some were added or dropped.

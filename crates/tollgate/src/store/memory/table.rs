@@ -299,8 +299,7 @@ mod tests {
 
     /// Hashes that crowd into few homes, some of them equal in their high half.
     fn hash(dice: &mut Dice, spread: u32) -> BucketHash {
-        let high = u128::from(dice.roll(400)) << spread;
-        BucketHash::new((high << 64) | u128::from(dice.roll(3)))
+        BucketHash::of(dice.roll(400) << spread, dice.roll(3))
     }
 
     fn assert_sound(table: &Table<TokenBucket>) {
@@ -360,8 +359,7 @@ mod tests {
         let mut dice = Dice(7);
         let mut table = Table::<TokenBucket>::new(100_000);
         for _ in 0..50_000 {
-            let hash =
-                BucketHash::new(u128::from(dice.roll(u64::MAX)) << 97 | u128::from(dice.roll(u64::MAX)));
+            let hash = BucketHash::of(dice.roll(u64::MAX) << 33, dice.roll(u64::MAX));
             let charge = |bucket: &mut TokenBucket| bucket.charge(&limit(), 1, Timestamp::EPOCH);
             assert!(table.change(hash, Timestamp::EPOCH, || true, charge).is_ok());
         }
