@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_wire::http::{Answer, Command, Framer, Gate, Step, Verb};
+use tollgate_core::Verb;
+use tollgate_wire::http::{Answer, Command, Framer, Gate, Step};
 
 const HEAD_MAX: usize = 1024;
 const BODY_MAX: usize = 1024;

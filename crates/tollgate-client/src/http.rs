@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use tollgate_wire::http::{Answer, AnswerError, Ask, Asks, Command, Verb};
+use tollgate_core::Verb;
+use tollgate_wire::http::{Answer, AnswerError, Ask, Asks, Command};
 use ureq::Agent;
 
 /// How long an answer may take unless told otherwise. A limiter that takes longer is worse than none.

@@ -23,7 +23,7 @@ pub use smoothed_rate::{FORGET_AFTER_PERIODS, Measure, SmoothedRate, SmoothedRat
 pub use token_bucket::{TokenBucket, TokenBucketLimit};
 
 use crate::decision::{Decision, Refund};
-use crate::time::Timestamp;
+use crate::time::{Nanos, Timestamp};
 
 /// What one limit remembers about one id, and how it moves.
 pub trait Bucket: Default {
@@ -84,6 +84,15 @@ impl Algorithm {
     pub const fn refunds(&self) -> bool {
         !matches!(self, Self::SmoothedRate(_))
     }
+}
+
+/// Passes numbers of which none is zero, and a period that can be waited for.
+fn sensible(numbers: &[(&'static str, u64)], period: Nanos) -> Result<(), NumbersError> {
+    let zero = |(_, number): &&(&'static str, u64)| *number == 0;
+    if let Some((field, _)) = numbers.iter().chain([&("period", period.get())]).find(zero) {
+        return Err(NumbersError::Zero { field });
+    }
+    if period > Nanos::MAX { Err(NumbersError::PeriodTooLong) } else { Ok(()) }
 }
 
 /// Why numbers make no limit.

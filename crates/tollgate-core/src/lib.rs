@@ -24,6 +24,7 @@ pub mod id;
 pub mod limit;
 pub mod policy;
 pub mod time;
+pub mod verb;
 
 pub use algorithm::Algorithm;
 pub use bill::{Bill, BillError, Expression};
@@ -33,3 +34,4 @@ pub use id::{IdError, IdFormat};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
 pub use policy::{Policy, PolicyError};
 pub use time::{Nanos, ParseNanosError, Timestamp};
+pub use verb::Verb;

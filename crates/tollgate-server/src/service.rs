@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use thiserror::Error;
 use tollgate::Limiter;
-use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund};
-use tollgate_wire::http::{Ask, Command, Verb};
+use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund, Verb};
+use tollgate_wire::http::{Ask, Command};
 
 use crate::metrics::{LimitCounters, WorkerMetrics};
 

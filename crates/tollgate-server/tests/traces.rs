@@ -7,10 +7,11 @@ use std::fs;
 use std::path::Path;
 
 use support::{Harness, start_with};
+use tollgate::core::Verb;
 use tollgate::core::{Decision, Kind, Nanos, Refund, Timestamp, Verdict};
-use tollgate::trace::{ChargeText, LimitRequest, Reader, Reply, Request, Target, Verb, matches};
+use tollgate::trace::{ChargeText, LimitRequest, Reader, Reply, Request, Target, matches};
 use tollgate_client::http::{AskError, Client};
-use tollgate_client::wire::{self, Answer, AnswerError, Ask};
+use tollgate_client::wire::{Answer, AnswerError, Ask};
 
 #[test]
 fn the_http_gate_answers_the_traces() {
@@ -83,12 +84,6 @@ impl Target for OverHttp {
 
 impl OverHttp {
     fn by_command(&self, request: &LimitRequest) -> Reply {
-        let verb = match request.verb {
-            Verb::Spend => wire::Verb::Spend,
-            Verb::Check => wire::Verb::Check,
-            Verb::Refund => wire::Verb::Refund,
-            Verb::Reset => wire::Verb::Reset,
-        };
         let ask = |charge: &ChargeText| Ask {
             limit: charge.limit.clone().into(),
             id: charge.id.clone().into(),
@@ -96,7 +91,7 @@ impl OverHttp {
             kind: Kind::Spend,
         };
         let asks: Vec<_> = request.charges.iter().map(ask).collect();
-        match self.client.ask(verb, &asks) {
+        match self.client.ask(request.verb, &asks) {
             Ok(answer) => reply(answer, asks.len()),
             Err(AskError::Answer(AnswerError::Problem { detail, .. })) => Reply::Error(detail),
             Err(error) => panic!("{error}"),

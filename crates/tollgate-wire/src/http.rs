@@ -20,7 +20,7 @@ mod query;
 mod response;
 
 pub use answer::{Answer, AnswerError};
-pub use command::{Ask, Asks, Command, Malformed, Verb};
+pub use command::{Ask, Asks, Command, Malformed};
 pub use framing::{Awaiting, Framer, FramingError, HEADERS_MAX, Method, Request, Step};
 pub use problem::Problem;
 pub use query::{DenyStatus, Gate};

@@ -1,7 +1,8 @@
 //! SPEAK: bytes to commands, and replies to bytes.
 //!
 //! ```
-//! use tollgate_wire::http::{Command, Verb};
+//! use tollgate_core::Verb;
+//! use tollgate_wire::http::Command;
 //!
 //! let command = Command::from_json(Verb::Spend, br#"{"limit":"Login","id":"alice"}"#)?;
 //! assert_eq!(command.asks()[0].cost, 1);

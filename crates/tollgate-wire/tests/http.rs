@@ -1,7 +1,8 @@
 //! Whatever arrives, however it is cut into pieces.
 
 use proptest::prelude::*;
-use tollgate_wire::http::{Answer, Command, Framer, Gate, Step, Verb};
+use tollgate_core::Verb;
+use tollgate_wire::http::{Answer, Command, Framer, Gate, Step};
 
 const HEAD_MAX: usize = 512;
 const BODY_MAX: usize = 256;

@@ -34,7 +34,7 @@ mod target;
 
 use std::fmt;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Timestamp, Verb};
 
 pub use parse::{Problem, TraceError, parse_line};
 pub use reader::{LINE_MAX, ReadError, Reader};
@@ -98,47 +98,11 @@ impl fmt::Display for LimitRequest {
         f.write_str(self.verb.name())?;
         for charge in &self.charges {
             write!(f, " {charge}")?;
-            if charge.cost != self.verb.cost() {
+            if charge.cost != self.verb.default_cost() {
                 write!(f, " cost={}", charge.cost)?;
             }
         }
         Ok(())
-    }
-}
-
-/// What can be done with a bill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
-    /// Take it, all or nothing.
-    Spend,
-    /// Say what a spend would be answered, taking nothing.
-    Check,
-    /// Give it back.
-    Refund,
-    /// Forget its buckets.
-    Reset,
-}
-
-impl Verb {
-    /// Every verb.
-    pub const ALL: [Self; 4] = [Self::Spend, Self::Check, Self::Refund, Self::Reset];
-
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spend => "spend",
-            Self::Check => "check",
-            Self::Refund => "refund",
-            Self::Reset => "reset",
-        }
-    }
-
-    /// The cost of a charge that names none.
-    pub const fn cost(self) -> u64 {
-        match self {
-            Self::Spend | Self::Refund => 1,
-            Self::Check | Self::Reset => 0,
-        }
     }
 }
 

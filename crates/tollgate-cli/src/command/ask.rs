@@ -6,8 +6,9 @@ use std::str::FromStr;
 use clap::Args;
 use tollgate::core::{Decision, Nanos, Verdict};
 use tollgate::trace::Reply;
+use tollgate_client::core::Verb;
 use tollgate_client::http::Client;
-use tollgate_client::wire::{Answer, Ask, Verb};
+use tollgate_client::wire::{Answer, Ask};
 
 use super::Outcome;
 use crate::output::OutputError;

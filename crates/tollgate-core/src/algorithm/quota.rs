@@ -3,7 +3,7 @@
 //! Two users share it. A named limit opens a window with the first request and counts down in it ([`Bucket`]);
 //! the Throttr protocol sets, changes and reads the two numbers directly.
 
-use crate::algorithm::{Bucket, NumbersError};
+use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
@@ -17,14 +17,7 @@ pub struct QuotaLimit {
 impl QuotaLimit {
     /// Refuses zeros.
     pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
-        for (field, number) in [("count", count), ("period", period.get())] {
-            if number == 0 {
-                return Err(NumbersError::Zero { field });
-            }
-        }
-        if period > Nanos::MAX {
-            return Err(NumbersError::PeriodTooLong);
-        }
+        sensible(&[("count", count)], period)?;
         Ok(Self { count, period })
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::algorithm::{Bucket, NumbersError, TokenBucketLimit};
+use crate::algorithm::{Bucket, NumbersError, TokenBucketLimit, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
@@ -23,16 +23,9 @@ pub struct SlidingLogLimit {
 impl SlidingLogLimit {
     /// Refuses zeros, and logs longer than [`LOG_MAX`].
     pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
-        for (field, number) in [("count", count), ("period", period.get())] {
-            if number == 0 {
-                return Err(NumbersError::Zero { field });
-            }
-        }
+        sensible(&[("count", count)], period)?;
         if count > LOG_MAX {
             return Err(NumbersError::LogTooLong);
-        }
-        if period > Nanos::MAX {
-            return Err(NumbersError::PeriodTooLong);
         }
         Ok(Self { count, period })
     }

@@ -8,7 +8,7 @@
 //!
 //! Tokens are never counted: what is owed is a span of time, and it is paid by time passing.
 
-use crate::algorithm::{Bucket, NumbersError};
+use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
@@ -25,14 +25,7 @@ pub struct TokenBucketLimit {
 impl TokenBucketLimit {
     /// Refuses what could never work or would not fit: zeros, more than one per nanosecond, centuries to fill.
     pub fn new(burst: u64, count: u64, period: Nanos) -> Result<Self, NumbersError> {
-        for (field, number) in [("burst", burst), ("count", count), ("period", period.get())] {
-            if number == 0 {
-                return Err(NumbersError::Zero { field });
-            }
-        }
-        if period > Nanos::MAX {
-            return Err(NumbersError::PeriodTooLong);
-        }
+        sensible(&[("burst", burst), ("count", count)], period)?;
         let interval = period.get() / count;
         if interval == 0 {
             return Err(NumbersError::TooFast { count_max: period.get() });

@@ -12,50 +12,9 @@ mod json;
 use std::borrow::Cow;
 
 use thiserror::Error;
-use tollgate_core::Kind;
+use tollgate_core::{Kind, Verb};
 
 use super::decimal::put_u64;
-
-/// What to do with the charges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
-    /// Take them if they fit.
-    Spend,
-    /// Say what a spend would answer, and take nothing.
-    Check,
-    /// Give them back.
-    Refund,
-    /// Forget their buckets.
-    Reset,
-}
-
-impl Verb {
-    /// The word for it, in paths, commands and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spend => "spend",
-            Self::Check => "check",
-            Self::Refund => "refund",
-            Self::Reset => "reset",
-        }
-    }
-
-    /// What a charge costs that does not say so.
-    pub const fn default_cost(self) -> u64 {
-        match self {
-            Self::Spend | Self::Refund => 1,
-            Self::Check | Self::Reset => 0,
-        }
-    }
-
-    const fn has_cost(self) -> bool {
-        !matches!(self, Self::Reset)
-    }
-
-    const fn has_kind(self) -> bool {
-        matches!(self, Self::Spend | Self::Check)
-    }
-}
 
 /// One request, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 
 use tollgate_core::Kind;
 
-use super::command::{Ask, Asks, Command, Malformed, Verb, missing};
+use tollgate_core::Verb;
+
+use super::command::{Ask, Asks, Command, Malformed, missing};
 use super::response::Status;
 
 /// A spend on behalf of a proxy.

@@ -1,10 +1,10 @@
 //! One line of a trace, from bytes to an event.
 
 use thiserror::Error;
-use tollgate_core::{Nanos, ParseNanosError, Timestamp};
+use tollgate_core::{Nanos, ParseNanosError, Timestamp, Verb};
 
 use super::escape::unescape;
-use super::{ChargeText, Event, LimitRequest, Request, Verb};
+use super::{ChargeText, Event, LimitRequest, Request};
 
 /// Why a line is not part of a trace, and where it stops being one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -197,7 +197,7 @@ fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, Fou
         Ok(bytes.into_owned())
     };
     let limit = String::from_utf8(bytes(name, at)?).map_err(|_| (at, Problem::Name))?;
-    Ok(ChargeText { limit, id: bytes(id, at + name.len() + 1)?, cost: verb.cost() })
+    Ok(ChargeText { limit, id: bytes(id, at + name.len() + 1)?, cost: verb.default_cost() })
 }
 
 fn cost(digits: &str, at: usize) -> Result<u64, Found> {

@@ -1,8 +1,8 @@
 //! What can be asked by a trace.
 
-use tollgate_core::{Bill, Charge, ChargeError, Policy, Timestamp};
+use tollgate_core::{Bill, Charge, ChargeError, Policy, Timestamp, Verb};
 
-use super::{LimitRequest, Reply, Request, Verb};
+use super::{LimitRequest, Reply, Request};
 use crate::limiter::Limiter;
 
 /// Whatever answers requests when told what time it is: a limiter, or a gate at the other end of a socket.

@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::core::Timestamp;
-use tollgate::trace::{ChargeText, Event, LimitRequest, Reader, Reply, Request, Verb, matches, parse_line};
+use tollgate::core::Verb;
+use tollgate::trace::{ChargeText, Event, LimitRequest, Reader, Reply, Request, matches, parse_line};
 
 fn verb() -> impl Strategy<Value = Verb> {
     proptest::sample::select(&Verb::ALL[..])

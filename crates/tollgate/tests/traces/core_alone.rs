@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use tollgate::core::Verb;
 use tollgate::core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollgate::core::{Algorithm, Bill, Charge, Decision, Policy, Refund, Timestamp};
-use tollgate::trace::{LimitRequest, Reply, Request, Target, Verb};
+use tollgate::trace::{LimitRequest, Reply, Request, Target};
 
 pub(crate) struct CoreAlone {
     policy: Policy,

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use tollgate::core::Policy;
-use tollgate::trace::{LimitRequest, Reply, Request, Verb, escaped};
+use tollgate::core::Verb;
+use tollgate::trace::{LimitRequest, Reply, Request, escaped};
 
 use super::busiest::{Busiest, Busy};
 

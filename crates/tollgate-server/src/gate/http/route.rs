@@ -1,6 +1,7 @@
 //! Which path is for what.
 
-use tollgate_wire::http::{Command, Gate, Method, Problem, Request, Response, Status, Verb};
+use tollgate_core::Verb;
+use tollgate_wire::http::{Command, Gate, Method, Problem, Request, Response, Status};
 
 use crate::gate::Worker;
 use crate::metrics;

@@ -8,7 +8,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use tollgate_core::Kind;
 use tollgate_core::bill::CHARGES_MAX;
 
-use super::{Ask, Asks, Malformed, Verb, kind_name, missing};
+use tollgate_core::Verb;
+
+use super::{Ask, Asks, Malformed, kind_name, missing};
 
 /// Reads a whole body.
 pub(super) fn read(verb: Verb, body: &[u8]) -> Result<Asks<'_>, Malformed> {
