@@ -166,17 +166,19 @@ impl Memory {
         }
     }
 
-    /// Drops what is silent among the next `slots` slots; called again and again, it goes round the whole store. Returns
-    /// how many buckets it dropped.
+    /// Drops what is silent among the next `slots` slots, or once round the whole store if it has fewer. Returns how many
+    /// buckets it dropped.
     pub fn sweep(&self, slots: usize, now: Timestamp) -> usize {
-        let (mut looked_at, mut dropped) = (0, 0);
-        while looked_at < slots {
+        // One more than there are: the first may be taken up in its middle.
+        let (mut looked_at, mut dropped, mut shards_left) = (0, 0, self.shards.len() + 1);
+        while looked_at < slots && shards_left > 0 {
             let at = self.sweeping.load(Ordering::Relaxed);
             let number = at & (self.shards.len() - 1);
             let (swept, finished) = self.shards.sweep(number, (slots - looked_at).min(SWEEP_STRETCH), now);
             if finished {
                 // Two sweeps at once may both move on; the shard left out has its turn in the next round.
                 self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
+                shards_left -= 1;
             }
             // At least one: an empty table is a look as well.
             looked_at += swept.looked_at.max(1);

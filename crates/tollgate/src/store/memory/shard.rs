@@ -151,12 +151,15 @@ impl Shards {
         }
     }
 
-    /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One in use is
-    /// passed over: a sweep can wait, a decision cannot.
+    /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One with nothing
+    /// in it, or in use, is passed over: a sweep can wait, a decision cannot.
     pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (Swept, bool) {
-        let Some(mut tables) = self.shards[number].0.try_lock() else {
-            return (Swept { looked_at: 0, dropped: 0, next: None }, true);
-        };
+        let in_use_or_empty = (Swept { looked_at: 0, dropped: 0, next: None }, true);
+        let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
+        if tables.are_empty() {
+            tables.sweep = Cursor::default();
+            return in_use_or_empty;
+        }
         let swept = tables.sweep(slots, now);
         self.note_place(number, &tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
@@ -173,6 +176,13 @@ impl Tables {
             quotas: Table::new(reserve),
             sweep: Cursor::default(),
         }
+    }
+
+    fn are_empty(&self) -> bool {
+        self.token_buckets.is_empty()
+            && self.sliding_logs.is_empty()
+            && self.smoothed_rates.is_empty()
+            && self.quotas.is_empty()
     }
 
     fn sweep(&mut self, slots: usize, now: Timestamp) -> Swept {

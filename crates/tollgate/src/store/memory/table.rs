@@ -71,6 +71,10 @@ impl<B: Bucket> Table<B> {
         Self { slots: Vec::new(), homes: 0, len: 0, reserve }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Where the slots are, and among how many homes: what a prefetch needs to know.
     pub(super) fn place(&self) -> (*const Slot<B>, usize) {
         (self.slots.as_ptr(), self.homes)
