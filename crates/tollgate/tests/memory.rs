@@ -113,3 +113,12 @@ fn a_million_ids_come_and_go_and_only_the_live_ones_stay() {
     while limiter.sweep(1_000_000) > 0 {}
     assert!(limiter.census().buckets <= 1_000, "{} after sweeping", limiter.census().buckets);
 }
+
+#[test]
+fn no_bound_at_all_takes_no_more_memory_than_its_buckets() {
+    let limiter = limiter(usize::MAX);
+    for id in 0..600_000_u32 {
+        assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
+    }
+    assert_eq!(limiter.census().buckets, 600_000);
+}

@@ -85,8 +85,9 @@ impl Memory {
     pub fn new(max_buckets: usize) -> Self {
         let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         let mean = max_buckets / shards;
-        // Eight standard deviations above the mean, at two thirds full.
-        let reserve = (mean + 8 * mean.isqrt() + 16).saturating_mul(3) / 2;
+        // Eight standard deviations above the mean, at two thirds full. No more than a few shards' worth, whatever the
+        // bound: address space is not free either, and a table that outgrows it moves once.
+        let reserve = (mean + 8 * mean.isqrt() + 16).min(2 * SHARD_BUCKETS) * 3 / 2;
         Self {
             shards: Shards::new(shards, reserve),
             key: HashKey::random(),
