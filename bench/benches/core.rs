@@ -109,8 +109,8 @@ fn compare(popularity: Popularity, threads: u64) {
         Contestant { name: "tollgate", work: Box::new(|| one_by_one(&ours, &streams)) },
         Contestant { name: "tollgate, 64 at a time", work: Box::new(|| in_batches(&batched, &streams)) },
     ];
-    for result in alternate(ROUNDS, &mut contestants) {
-        println!("  {:26} {:>26}   {:.2}x", result.name, format!("{:.1}", result.nanos), result.ratio);
+    for standing in alternate(ROUNDS, &mut contestants) {
+        println!("  {:26} {:>26}   {:.2}x", standing.name, format!("{:.1}", standing.nanos), standing.ratio);
     }
 }
 

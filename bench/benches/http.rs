@@ -43,8 +43,8 @@ fn main() -> io::Result<()> {
     println!(
         "ratio to throttlecrab; median (lowest to highest) of {ROUNDS} turns of {SECONDS} s, taken alternately"
     );
-    for result in alternate(ROUNDS, &mut contestants) {
-        println!("  {:30} {:>8.1}k   {:.2}x", result.name, 1e6 / result.nanos.median, result.ratio);
+    for standing in alternate(ROUNDS, &mut contestants) {
+        println!("  {:30} {:>8.1}k   {:.2}x", standing.name, 1e6 / standing.nanos.median, standing.ratio);
     }
     Ok(())
 }

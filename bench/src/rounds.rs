@@ -39,7 +39,7 @@ pub struct Contestant<'a> {
 }
 
 /// What one contestant came to.
-pub struct Result {
+pub struct Standing {
     /// Who.
     pub name: String,
     /// Nanoseconds a piece of work.
@@ -49,18 +49,18 @@ pub struct Result {
 }
 
 /// Lets everybody work once to warm up, and then `rounds` times in turn.
-pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Result> {
+pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Standing> {
     for contestant in contestants.iter_mut() {
         (contestant.work)();
     }
     let turns: Vec<Vec<f64>> =
         (0..rounds).map(|_| contestants.iter_mut().map(|contestant| (contestant.work)()).collect()).collect();
-    let result = |(index, contestant): (usize, &Contestant<'_>)| Result {
+    let standing = |(index, contestant): (usize, &Contestant<'_>)| Standing {
         name: contestant.name.to_owned(),
         nanos: Spread::of(turns.iter().map(|turn| turn[index]).collect()),
         ratio: Spread::of(turns.iter().map(|turn| turn[0] / turn[index]).collect()),
     };
-    contestants.iter().enumerate().map(result).collect()
+    contestants.iter().enumerate().map(standing).collect()
 }
 
 /// Nanoseconds a piece, by the threads' own watches, with `work` done by each of `threads` at the same time. `work` is
