@@ -118,7 +118,7 @@ impl Limit {
         self
     }
 
-    /// With the names of its ids kept for statistics, or not.
+    /// With the wish that the names of its ids be kept for statistics, or without.
     pub fn with_stats(mut self, stats: bool) -> Self {
         self.stats = stats;
         self
@@ -169,7 +169,7 @@ impl Limit {
         self.on_store_failure
     }
 
-    /// Are the names of its ids kept for statistics?
+    /// Are the names of its ids wanted for statistics?
     pub const fn stats(&self) -> bool {
         self.stats
     }
