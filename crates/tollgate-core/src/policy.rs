@@ -19,13 +19,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use thiserror::Error;
 
 use crate::charge::{Charge, ChargeError};
+use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
 
-/// The limits by name.
+/// The limits by name, and what holds for keys.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     limits: Vec<Limit>,
     index: Index,
+    keys: Keys,
 }
 
 /// Why limits make no policy.
@@ -46,6 +48,12 @@ pub enum PolicyError {
         /// The other.
         other: String,
     },
+    /// A rule for keys that uses a limit there is not.
+    #[error("rule {rule} for keys uses a limit that there is not")]
+    UnknownUse {
+        /// The rule's place, counted from 0.
+        rule: usize,
+    },
 }
 
 impl Policy {
@@ -59,7 +67,26 @@ impl Policy {
                 return Err(PolicyError::SameBuckets { one, other });
             }
         }
-        Ok(Self { limits, index })
+        Ok(Self { limits, index, keys: Keys::default() })
+    }
+
+    /// With these rules for keys. A rule that uses a limit this policy has not is an error.
+    pub fn with_keys(mut self, keys: Keys) -> Result<Self, PolicyError> {
+        let missing = |limit: usize| limit >= self.limits.len();
+        let unknown = keys
+            .rules()
+            .iter()
+            .position(|rule| matches!(rule.limit, KeyLimit::Use { limit } if missing(limit)));
+        if let Some(rule) = unknown {
+            return Err(PolicyError::UnknownUse { rule });
+        }
+        self.keys = keys;
+        Ok(self)
+    }
+
+    /// What holds for keys.
+    pub const fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// The limits in the order they were configured.

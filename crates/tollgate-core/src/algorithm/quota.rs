@@ -3,9 +3,13 @@
 //! Two users share it. A named limit opens a window with the first request and counts down in it ([`Bucket`]);
 //! the Throttr protocol sets, changes and reads the two numbers directly.
 
+mod operation;
+
 use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
+
+pub use operation::{Change, Lifetime, Operation, Outcome, Unit};
 
 /// `count` requests in a window of `period` that the first one opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,47 +36,6 @@ impl QuotaLimit {
     }
 }
 
-/// The unit a lifetime was given in, kept as the byte that said so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unit(pub u8);
-
-impl Unit {
-    /// Whatever is not nanoseconds (0) or milliseconds (1) counts as seconds.
-    const fn nanos(self) -> u64 {
-        match self.0 {
-            0 => 1,
-            1 => 1_000_000,
-            _ => 1_000_000_000,
-        }
-    }
-}
-
-/// A span in the unit its owner uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
-    /// How many of the unit.
-    pub value: u64,
-    /// Which unit.
-    pub unit: Unit,
-}
-
-impl Lifetime {
-    const fn nanos(self) -> Nanos {
-        Nanos::new(self.value.saturating_mul(self.unit.nanos()))
-    }
-}
-
-/// How an update changes a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Makes it the value.
-    Patch,
-    /// Adds the value, up to the most there is.
-    Increase,
-    /// Takes the value away, down to zero.
-    Decrease,
-}
-
 /// A counter, until when it counts, and the unit its owner counts the time in.
 ///
 /// To Throttr the counter is what is left. To a named limit it is what was used: the limit may change in the middle
@@ -85,51 +48,6 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A quota that lives from now. A lifetime of zero has expired already.
-    pub fn new(left: u64, lifetime: Lifetime, now: Timestamp) -> Self {
-        Self { counter: left, expires_at: now + lifetime.nanos(), unit: lifetime.unit }
-    }
-
-    /// What is left, if it has not expired.
-    pub fn left(&self, now: Timestamp) -> Option<u64> {
-        self.is_live(now).then_some(self.counter)
-    }
-
-    /// The time it has still to live, cut to whole units, if it has not expired.
-    pub fn lifetime(&self, now: Timestamp) -> Option<Lifetime> {
-        let value = self.expires_at.since(now).get() / self.unit.nanos();
-        self.is_live(now).then_some(Lifetime { value, unit: self.unit })
-    }
-
-    /// Changes what is left. False, and unchanged, if it has expired.
-    pub fn change_left(&mut self, change: Change, value: u64, now: Timestamp) -> bool {
-        let left = match change {
-            Change::Patch => value,
-            Change::Increase => self.counter.saturating_add(value),
-            Change::Decrease => self.counter.saturating_sub(value),
-        };
-        let live = self.is_live(now);
-        if live {
-            self.counter = left;
-        }
-        live
-    }
-
-    /// Changes when it expires, by a value in its own unit. False, and unchanged, if it has expired already.
-    pub fn change_lifetime(&mut self, change: Change, value: u64, now: Timestamp) -> bool {
-        let span = Lifetime { value, unit: self.unit }.nanos();
-        let expires_at = match change {
-            Change::Patch => now + span,
-            Change::Increase => self.expires_at + span,
-            Change::Decrease => self.expires_at - span,
-        };
-        let live = self.is_live(now);
-        if live {
-            self.expires_at = expires_at;
-        }
-        live
-    }
-
     fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }

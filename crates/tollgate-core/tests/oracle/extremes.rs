@@ -1,8 +1,8 @@
 //! Numbers at the edges of their types: an error, or a limit that works at every moment there is.
 
 use tollgate_core::algorithm::{
-    Bucket, Change, LOG_MAX, Lifetime, Quota, QuotaLimit, SlidingLog, SlidingLogLimit, SmoothedRate,
-    SmoothedRateLimit, TokenBucket, TokenBucketLimit, Unit,
+    Bucket, Change, LOG_MAX, Lifetime, Operation, Outcome, Quota, QuotaLimit, SlidingLog, SlidingLogLimit,
+    SmoothedRate, SmoothedRateLimit, TokenBucket, TokenBucketLimit, Unit,
 };
 use tollgate_core::{Nanos, Timestamp};
 
@@ -81,13 +81,18 @@ fn throttr_pairs_work_with_any_number_at_any_moment() {
         for unit in [0, 1, 2, 255] {
             let any_moment = |random: &mut Random| Timestamp::from_nanos(random.pick(&EDGES));
             let now = any_moment(&mut random);
-            let mut quota = Quota::new(left, Lifetime { value: lifetime, unit: Unit(unit) }, now);
-            assert_eq!(quota.left(now), (lifetime > 0 && now.as_nanos() < u64::MAX).then_some(left));
+            let mut quota = Quota::default();
+            let lifetime = Lifetime { value: lifetime, unit: Unit(unit) };
+            assert_eq!(
+                quota.apply(Operation::Insert { left, lifetime, over_live: false }, now),
+                Outcome::Done
+            );
+            let live = matches!(quota.apply(Operation::Query, now), Outcome::Found { left: found, .. } if found == left);
+            assert_eq!(live, lifetime.value > 0 && now.as_nanos() < u64::MAX);
             for change in [Change::Patch, Change::Increase, Change::Decrease] {
                 let (value, now) = (random.pick(&EDGES), any_moment(&mut random));
-                quota.change_left(change, value, now);
-                quota.change_lifetime(change, value, now);
-                assert_eq!(quota.left(now).is_some(), quota.lifetime(now).is_some());
+                let changed = quota.apply(Operation::ChangeLeft { change, value }, now);
+                assert_eq!(quota.apply(Operation::ChangeLifetime { change, value }, now), changed);
             }
         }
     }

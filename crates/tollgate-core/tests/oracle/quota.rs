@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::algorithm::{Change, Lifetime, Quota, QuotaLimit, Unit};
+use tollgate_core::algorithm::{Change, Lifetime, Operation, Outcome, Quota, QuotaLimit, Unit};
 use tollgate_core::{Decision, Nanos, Refund, Timestamp};
 
 use crate::history::{self, Model, Step};
@@ -59,7 +59,7 @@ fn a_changed_count_holds_in_the_middle_of_a_window() {
 /// What a Throttr client may ask of one of two pairs.
 #[derive(Clone, Debug)]
 enum Ask {
-    Insert { quota: u64, ttl_type: u8, ttl: u64 },
+    Insert { quota: u64, ttl_type: u8, ttl: u64, over_live: bool },
     Query,
     UpdateQuota { change: Change, value: u64 },
     UpdateTtl { change: Change, value: u64 },
@@ -83,7 +83,8 @@ fn requests(random: &mut Random) -> Vec<Request> {
         let ask = match random.between(0, 9) {
             0..=2 => {
                 let ttl_type = random.pick(&[0, 1, 2, 3, 255]);
-                Ask::Insert { quota: random.pick(&[0, 1, 7, u64::MAX]), ttl_type, ttl: value }
+                let (quota, over_live) = (random.pick(&[0, 1, 7, u64::MAX]), random.one_in(4));
+                Ask::Insert { quota, ttl_type, ttl: value, over_live }
             }
             3..=5 => Ask::Query,
             6..=7 => Ask::UpdateQuota { change, value },
@@ -113,33 +114,24 @@ fn run_requests(requests: &[Request]) -> Result<u64, String> {
     Ok(requests.len() as u64)
 }
 
-/// The requests as a gate would put them to the quota.
+/// The requests as a gate would put them to the quota. One that was never there is the type's default.
 fn answer(pairs: &mut HashMap<u8, Quota>, request: &Request) -> Reply {
-    let now = Timestamp::from_nanos(request.now);
-    let live = pairs.get(&request.pair).is_some_and(|quota| quota.left(now).is_some());
-    match request.ask {
-        Ask::Insert { quota, ttl_type, ttl } => {
-            if !live {
-                let lifetime = Lifetime { value: ttl, unit: Unit(ttl_type) };
-                pairs.insert(request.pair, Quota::new(quota, lifetime, now));
-            }
-            (!live, None)
-        }
-        Ask::Query => {
-            let found = pairs.get(&request.pair).and_then(|quota| {
-                let lifetime = quota.lifetime(now)?;
-                Some((quota.left(now)?, lifetime.unit.0, lifetime.value))
-            });
-            (found.is_some(), found)
-        }
-        Ask::UpdateQuota { change, value } => {
-            (pairs.get_mut(&request.pair).is_some_and(|quota| quota.change_left(change, value, now)), None)
-        }
-        Ask::UpdateTtl { change, value } => (
-            pairs.get_mut(&request.pair).is_some_and(|quota| quota.change_lifetime(change, value, now)),
-            None,
-        ),
-        Ask::Purge => (pairs.remove(&request.pair).is_some_and(|quota| quota.left(now).is_some()), None),
+    let operation = match request.ask {
+        Ask::Insert { quota, ttl_type, ttl, over_live } => Operation::Insert {
+            left: quota,
+            lifetime: Lifetime { value: ttl, unit: Unit(ttl_type) },
+            over_live,
+        },
+        Ask::Query => Operation::Query,
+        Ask::UpdateQuota { change, value } => Operation::ChangeLeft { change, value },
+        Ask::UpdateTtl { change, value } => Operation::ChangeLifetime { change, value },
+        Ask::Purge => Operation::Purge,
+    };
+    let pair = pairs.entry(request.pair).or_default();
+    match pair.apply(operation, Timestamp::from_nanos(request.now)) {
+        Outcome::Done => (true, None),
+        Outcome::Failed => (false, None),
+        Outcome::Found { left, lifetime } => (true, Some((left, lifetime.unit.0, lifetime.value))),
     }
 }
 
@@ -157,9 +149,12 @@ impl Throttr {
     fn answer(&mut self, request: &Request) -> Reply {
         let now = i128::from(request.now);
         self.pairs.retain(|_, (_, _, expiry)| *expiry > now);
+        if let Ask::Insert { over_live: true, .. } = request.ask {
+            self.pairs.remove(&request.pair);
+        }
         let pair = self.pairs.get_mut(&request.pair);
         match (&request.ask, pair) {
-            (Ask::Insert { quota, ttl_type, ttl }, None) => {
+            (Ask::Insert { quota, ttl_type, ttl, .. }, None) => {
                 let expiry = (now + i128::from(*ttl) * unit(*ttl_type)).min(LAST_MOMENT);
                 self.pairs.insert(request.pair, (i128::from(*quota), *ttl_type, expiry));
                 (true, None)

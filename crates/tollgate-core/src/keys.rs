@@ -1,0 +1,105 @@
+//! Keys: names that a caller makes up, and the rules that say what holds for each.
+//!
+//! ```text
+//! ws ip=132.185.0.7  ── rewritten ──>  ws cust=bbc  ── first rule that matches ──>  200 in 10s
+//! ```
+//!
+//! A key has no limit's name in front: it is matched. Matching takes regular expressions, which the core has none of, so
+//! whoever has them lends a [`KeyMatcher`].
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::algorithm::SmoothedRateLimit;
+use crate::limit::OnFull;
+
+/// Rewrites keys, and finds the first rule that matches.
+pub trait KeyMatcher: fmt::Debug + Send + Sync {
+    /// The key that stands for `key` in rules, buckets, statistics and replies.
+    fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]>;
+
+    /// The place of the first rule that matches a rewritten key.
+    fn first_match(&self, rewritten: &[u8]) -> Option<usize>;
+}
+
+/// The rules of a policy for keys, in order.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    matcher: Arc<dyn KeyMatcher>,
+    rules: Vec<KeyRule>,
+}
+
+/// What holds for the keys that one rule matches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyRule {
+    /// What they are held to.
+    pub limit: KeyLimit,
+    /// Are statistics of them wanted?
+    pub stats: bool,
+}
+
+/// What a key is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum KeyLimit {
+    /// A smoothed rate of its own.
+    Rate {
+        /// Its numbers.
+        limit: SmoothedRateLimit,
+        /// The answer to a new key when there is no room for it.
+        on_full: OnFull,
+    },
+    /// Nothing: it is never over.
+    Never,
+    /// A named limit, under which the key is the id.
+    Use {
+        /// The limit's place in [`Policy::limits`](crate::Policy::limits).
+        limit: usize,
+    },
+}
+
+/// A key that was looked up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundKey<'k> {
+    /// The key as rewritten.
+    pub key: Cow<'k, [u8]>,
+    /// The place of its rule; `None` if none matches.
+    pub rule: Option<usize>,
+}
+
+impl Keys {
+    /// These rules, found by this matcher.
+    pub fn new(matcher: Arc<dyn KeyMatcher>, rules: Vec<KeyRule>) -> Self {
+        Self { matcher, rules }
+    }
+
+    /// The rules in the order they are tried.
+    pub fn rules(&self) -> &[KeyRule] {
+        &self.rules
+    }
+
+    /// Rewrites a key and finds its rule.
+    pub fn find<'k>(&self, key: &'k [u8]) -> FoundKey<'k> {
+        let key = self.matcher.rewrite(key);
+        let rule = self.matcher.first_match(&key).filter(|rule| *rule < self.rules.len());
+        FoundKey { key, rule }
+    }
+}
+
+/// No rules: every key goes unmatched.
+impl Default for Keys {
+    fn default() -> Self {
+        #[derive(Debug)]
+        struct NoRules;
+        impl KeyMatcher for NoRules {
+            fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+                Cow::Borrowed(key)
+            }
+
+            fn first_match(&self, _: &[u8]) -> Option<usize> {
+                None
+            }
+        }
+        Self::new(Arc::new(NoRules), Vec::new())
+    }
+}
