@@ -58,6 +58,17 @@ pub enum KeyLimit {
     },
 }
 
+/// One request for a key that has a rate of its own: what a charge is to a named limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Knock<'a> {
+    /// The key as rewritten.
+    pub key: &'a [u8],
+    /// What it is held to.
+    pub limit: &'a SmoothedRateLimit,
+    /// The answer if it is new and there is no room for it.
+    pub on_full: OnFull,
+}
+
 /// A key that was looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundKey<'k> {

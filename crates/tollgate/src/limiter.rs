@@ -5,7 +5,8 @@ mod in_force;
 
 use std::sync::Arc;
 
-use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
+use tollgate_core::algorithm::{Measure, Order, Outcome};
+use tollgate_core::{Bill, Charge, ChargeError, Decision, Knock, Policy, Refund};
 
 pub use self::handle::Handle;
 use self::in_force::InForce;
@@ -87,6 +88,16 @@ impl Limiter {
         let mut decisions = Vec::with_capacity(bills.len());
         self.store.check(bills, self.clock.now(), &mut decisions);
         decisions
+    }
+
+    /// Measures the rate of each key with one more request in it, in order. Appends a measure each.
+    pub fn knock(&self, knocks: &[Knock<'_>], measures: &mut Vec<Measure>) {
+        self.store.knock(knocks, self.clock.now(), measures);
+    }
+
+    /// Does what each order says, one after another. Appends an outcome each.
+    pub fn execute(&self, orders: &[Order<'_>], outcomes: &mut Vec<Outcome>) {
+        self.store.execute(orders, self.clock.now(), outcomes);
     }
 
     /// Gives back each of the charges, and says what it came to in all.

@@ -9,7 +9,7 @@ use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
-pub use operation::{Change, Lifetime, Operation, Outcome, Unit};
+pub use operation::{Change, Lifetime, Operation, Order, Outcome, Unit};
 
 /// `count` requests in a window of `period` that the first one opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,14 +19,16 @@ mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tollgate_core::algorithm::Bucket;
+use tollgate_core::algorithm::{
+    Bucket, Measure, Order, Outcome, Quota, SlidingLog, SmoothedRate, TokenBucket,
+};
 use tollgate_core::bill::CHARGES_MAX;
-use tollgate_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Bill, Charge, Decision, Knock, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::Capacity;
 use self::hash::{BucketHash, HashKey};
 use self::locked::Locked;
-use self::shard::{Shards, with_table};
+use self::shard::{Shards, Shelved, with_table};
 use self::table::NoRoom;
 
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
@@ -48,6 +50,11 @@ const INSERTS_PER_SWEEP: usize = 32;
 const FULL_SWEEP_SLOTS: usize = 1_024;
 /// The most slots that are swept under one lock: a microsecond's worth.
 const SWEEP_STRETCH: usize = 256;
+
+/// What keys and Throttr's pairs have for the fingerprint of a limit. A name that came out as one of these would share their
+/// buckets: the chance is that of two names sharing theirs.
+const KEYS: u64 = u64::from_le_bytes(*b"text key");
+const PAIRS: u64 = u64::from_le_bytes(*b"the pair");
 
 /// What a new id is told to wait when there is no room: by then a sweep may have made some.
 const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -105,7 +112,7 @@ impl Memory {
         match Bill::one(charge).single() {
             Some(charge) => {
                 let hash = self.key.hash(charge);
-                self.shards.prefetch_bucket(hash);
+                self.shards.prefetch_bucket::<TokenBucket>(hash);
                 self.settle_single(charge, hash, now())
             }
             None => self.settle_whole(&Bill::one(charge), now()),
@@ -115,20 +122,17 @@ impl Memory {
     /// Settles each bill on its own: all its charges or none, in one step no other caller can split. Appends a decision each.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.reserve(bills.len());
-        let mut hashes = [BucketHash::NONE; BATCH];
-        for bills in bills.chunks(BATCH) {
-            for (hash, bill) in hashes.iter_mut().zip(bills) {
-                *hash = self.key.hash(&bill.charges()[0]);
-                self.shards.prefetch_bucket(*hash);
-                self.shards.prefetch_lock(*hash);
-            }
-            for (hash, bill) in hashes.iter().zip(bills) {
+        self.each_of(
+            bills,
+            |bill| self.key.hash(&bill.charges()[0]),
+            |bill, hash| {
                 decisions.push(match bill.single() {
-                    Some(charge) => self.settle_single(charge, *hash, now),
+                    Some(charge) => self.settle_single(charge, hash, now),
                     None => self.settle_whole(bill, now),
                 });
-            }
-        }
+            },
+            Shards::prefetch_bucket::<TokenBucket>,
+        );
     }
 
     /// The decisions that [`settle`](Self::settle) would make, remembering nothing.
@@ -146,6 +150,39 @@ impl Memory {
                 .collect();
             bill.answer(&answers)
         }));
+    }
+
+    /// Measures the rate of each key with one more request in it. Appends a measure each.
+    pub fn knock(&self, knocks: &[Knock<'_>], now: Timestamp, measures: &mut Vec<Measure>) {
+        self.each_of(
+            knocks,
+            |knock| self.key.hash_of(KEYS, knock.key),
+            |knock, hash| {
+                let measured =
+                    self.change(hash, now, |bucket: &mut SmoothedRate| bucket.knock(knock.limit, 1, now));
+                measures.push(measured.unwrap_or_else(|NoRoom| {
+                    self.refused_full.fetch_add(1, Ordering::Relaxed);
+                    Measure { rate: 0.0, over: knock.on_full == OnFull::Deny }
+                }));
+            },
+            Shards::prefetch_bucket::<SmoothedRate>,
+        );
+    }
+
+    /// Does what each order says, one after another. Appends an outcome each.
+    pub fn execute(&self, orders: &[Order<'_>], now: Timestamp, outcomes: &mut Vec<Outcome>) {
+        self.each_of(
+            orders,
+            |order| self.key.hash_of(PAIRS, order.pair),
+            |order, hash| {
+                let done = self.change(hash, now, |quota: &mut Quota| quota.apply(order.operation, now));
+                outcomes.push(done.unwrap_or_else(|NoRoom| {
+                    self.refused_full.fetch_add(1, Ordering::Relaxed);
+                    Outcome::Failed
+                }));
+            },
+            Shards::prefetch_bucket::<Quota>,
+        );
     }
 
     /// Gives back what a charge took.
@@ -204,27 +241,73 @@ impl Memory {
         }
     }
 
+    /// Hashes and prefetches a batch, then does the work on each.
+    #[inline]
+    fn each_of<T>(
+        &self,
+        batch: &[T],
+        hash_of: impl Fn(&T) -> BucketHash,
+        mut work: impl FnMut(&T, BucketHash),
+        prefetch: impl Fn(&Shards, BucketHash),
+    ) {
+        let mut hashes = [BucketHash::NONE; BATCH];
+        for batch in batch.chunks(BATCH) {
+            for (hash, one) in hashes.iter_mut().zip(batch) {
+                *hash = hash_of(one);
+                prefetch(&self.shards, *hash);
+                self.shards.prefetch_lock(*hash);
+            }
+            for (hash, one) in hashes.iter().zip(batch) {
+                work(one, *hash);
+            }
+        }
+    }
+
     /// The short way, for nearly every request there is: one charge, one lock, a bucket that is there.
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-        let mut tables = self.shards.lock(self.shards.number(hash));
-        with_table!(tables, algorithm, |table, limit| if let Some(bucket) = table.get_mut(hash) {
-            return bucket.charge(limit, charge.cost(), now);
-        });
-        drop(tables);
-        self.settle_new(charge, algorithm, hash, now)
+        let cost = charge.cost();
+        let settled = match algorithm {
+            Algorithm::TokenBucket(limit) => {
+                self.change(hash, now, |bucket: &mut TokenBucket| bucket.charge(limit, cost, now))
+            }
+            Algorithm::SlidingLog(limit) => {
+                self.change(hash, now, |bucket: &mut SlidingLog| bucket.charge(limit, cost, now))
+            }
+            Algorithm::SmoothedRate(limit) => {
+                self.change(hash, now, |bucket: &mut SmoothedRate| bucket.charge(limit, cost, now))
+            }
+            Algorithm::Quota(limit) => {
+                self.change(hash, now, |bucket: &mut Quota| bucket.charge(limit, cost, now))
+            }
+        };
+        settled.unwrap_or_else(|NoRoom| self.refuse_full(charge))
     }
 
-    /// The first charge of a bucket, which has to be made if there is room.
-    #[cold]
-    fn settle_new(
+    /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
+    #[inline]
+    fn change<B: Shelved, T>(
         &self,
-        charge: &Charge<'_>,
-        algorithm: &Algorithm,
         hash: BucketHash,
         now: Timestamp,
-    ) -> Decision {
+        change: impl Fn(&mut B) -> T,
+    ) -> Result<T, NoRoom> {
+        let mut tables = self.shards.lock(self.shards.number(hash));
+        if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
+            return Ok(change(bucket));
+        }
+        drop(tables);
+        self.change_new(hash, now, change)
+    }
+
+    #[cold]
+    fn change_new<B: Shelved, T>(
+        &self,
+        hash: BucketHash,
+        now: Timestamp,
+        change: impl Fn(&mut B) -> T,
+    ) -> Result<T, NoRoom> {
         let number = self.shards.number(hash);
         let mut place = None;
         let room = || {
@@ -232,20 +315,15 @@ impl Memory {
             place.is_some()
         };
         let mut tables = self.shards.lock(number);
-        let outcome = with_table!(tables, algorithm, |table, limit| {
-            table.change(hash, now, room, |bucket| bucket.charge(limit, charge.cost(), now))
-        });
-        self.shards.note_place(number, &tables);
+        let outcome = B::table(&mut tables).change(hash, now, room, &change);
+        self.shards.note_place::<B>(number, &mut tables);
         drop(tables);
         if let Some(taken) = place {
             self.pay_for_place(taken, now);
         }
         match outcome {
-            Ok(decision) => decision,
-            Err(NoRoom) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => {
-                self.settle_new(charge, algorithm, hash, now)
-            }
-            Err(NoRoom) => self.refuse_full(charge),
+            Err(NoRoom) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => self.change_new(hash, now, change),
+            outcome => outcome,
         }
     }
 

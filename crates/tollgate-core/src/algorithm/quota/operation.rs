@@ -35,6 +35,15 @@ pub enum Operation {
     Purge,
 }
 
+/// An operation, and the quota it is meant for.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// Stands for consumer and resource, and for no other two.
+    pub pair: &'a [u8],
+    /// What to do.
+    pub operation: Operation,
+}
+
 /// What an operation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

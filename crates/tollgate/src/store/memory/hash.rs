@@ -29,11 +29,16 @@ impl HashKey {
         Self { high: secrets("high"), low: secrets("low") }
     }
 
-    /// The low half, and so the shard, depends on the id alone: the buckets of one id under several limits share a lock.
     #[inline]
     pub(super) fn hash(&self, charge: &Charge<'_>) -> BucketHash {
-        let half = |key| rapidhash_v3_nano_inline::<true, true>(charge.id(), key);
-        BucketHash { high: half(&self.high) ^ charge.limit().fingerprint(), low: half(&self.low).max(1) }
+        self.hash_of(charge.limit().fingerprint(), charge.id())
+    }
+
+    /// The low half, and so the shard, depends on the id alone: the buckets of one id under several limits share a lock.
+    #[inline]
+    pub(super) fn hash_of(&self, fingerprint: u64, id: &[u8]) -> BucketHash {
+        let half = |key| rapidhash_v3_nano_inline::<true, true>(id, key);
+        BucketHash { high: half(&self.high) ^ fingerprint, low: half(&self.low).max(1) }
     }
 }
 

@@ -91,7 +91,7 @@ impl<'a> Locked<'a> {
                 }
                 _ => continue,
             };
-            self.shards.note_place(*number, tables);
+            self.shards.note_places(*number, tables);
         }
         made
     }

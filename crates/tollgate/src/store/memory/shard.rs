@@ -7,7 +7,7 @@ use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use tollgate_core::Timestamp;
-use tollgate_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollgate_core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
 
 use super::hash::BucketHash;
 use super::prefetch::prefetch;
@@ -17,8 +17,8 @@ use super::table::{NEAR, Slot, Swept, Table};
 #[derive(Debug)]
 pub(super) struct Shards {
     shards: Box<[Shard]>,
-    /// Where each shard's token buckets are, side by side so that knowing it costs no cache miss of its own.
-    places: Box<[Place]>,
+    /// Where each shard's buckets are, for each algorithm, side by side so that knowing it costs no cache miss of its own.
+    places: [Box<[Place]>; TABLES],
 }
 
 /// Aligned so that two shards never share a cache line.
@@ -29,7 +29,7 @@ struct Shard(SpinMutex<Tables, Patience>);
 /// For prefetching without the lock. Stale while the buckets move, which costs a cache miss and nothing else.
 #[derive(Debug, Default)]
 struct Place {
-    slots: AtomicPtr<Slot<TokenBucket>>,
+    slots: AtomicPtr<u8>,
     homes: AtomicUsize,
 }
 
@@ -51,6 +51,33 @@ struct Cursor {
 
 const TABLES: usize = 4;
 
+/// A bucket that has a table in every shard.
+pub(super) trait Shelved: Bucket {
+    /// The place of its table among them.
+    const SHELF: usize;
+
+    fn table(tables: &mut Tables) -> &mut Table<Self>;
+}
+
+macro_rules! shelve {
+    ($($shelf:literal $bucket:ty: $table:ident;)*) => {$(
+        impl Shelved for $bucket {
+            const SHELF: usize = $shelf;
+
+            #[inline]
+            fn table(tables: &mut Tables) -> &mut Table<Self> {
+                &mut tables.$table
+            }
+        }
+    )*};
+}
+shelve! {
+    0 TokenBucket: token_buckets;
+    1 SlidingLog: sliding_logs;
+    2 SmoothedRate: smoothed_rates;
+    3 Quota: quotas;
+}
+
 pub(super) type Guard<'a> = SpinMutexGuard<'a, Tables>;
 
 /// How to wait for a lock that is held for some tens of nanoseconds: look again, and now and then let others run, in
@@ -68,6 +95,9 @@ impl RelaxStrategy for Patience {
         if looks.is_multiple_of(LOOKS_PER_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
+
+/// What a processor fetches at a time.
+const CACHE_LINE: usize = 64;
 
 /// A microsecond or so: many times as long as a lock is held by somebody who runs.
 const LOOKS_PER_YIELD: u32 = 64;
@@ -103,7 +133,7 @@ impl Shards {
         let shard = |_| Shard(SpinMutex::new(Tables::new(reserve)));
         Self {
             shards: (0..shards).map(shard).collect(),
-            places: (0..shards).map(|_| Place::default()).collect(),
+            places: std::array::from_fn(|_| (0..shards).map(|_| Place::default()).collect()),
         }
     }
 
@@ -122,14 +152,17 @@ impl Shards {
         self.shards[number].0.lock()
     }
 
-    /// Fetches the cache lines where the token bucket of `hash` is likely to be.
+    /// Fetches the cache lines where the bucket of `hash` is likely to be.
     #[inline]
-    pub(super) fn prefetch_bucket(&self, hash: BucketHash) {
-        let place = &self.places[self.number(hash)];
+    pub(super) fn prefetch_bucket<B: Shelved>(&self, hash: BucketHash) {
+        let place = &self.places[B::SHELF][self.number(hash)];
         let home = hash.home(place.homes.load(Ordering::Relaxed));
-        let slot = place.slots.load(Ordering::Relaxed).wrapping_add(home);
-        prefetch(slot);
-        prefetch(slot.wrapping_add(NEAR - 1));
+        let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
+        let near = NEAR * size_of::<Slot<B>>();
+        for offset in (0..near).step_by(CACHE_LINE) {
+            prefetch(first.wrapping_add(offset));
+        }
+        prefetch(first.wrapping_add(near - 1));
     }
 
     /// Fetches the lock of the shard of `hash`. Not for one that is taken next: another thread may be using it.
@@ -138,10 +171,17 @@ impl Shards {
         prefetch(&raw const self.shards[self.number(hash)]);
     }
 
-    /// Says where the token buckets of a shard are now, after some were added or dropped.
-    pub(super) fn note_place(&self, number: usize, tables: &Tables) {
-        let (slots, homes) = tables.token_buckets.place();
-        let place = &self.places[number];
+    /// Says where the buckets of a shard are now, after some were added or dropped.
+    pub(super) fn note_places(&self, number: usize, tables: &mut Tables) {
+        self.note_place::<TokenBucket>(number, tables);
+        self.note_place::<SlidingLog>(number, tables);
+        self.note_place::<SmoothedRate>(number, tables);
+        self.note_place::<Quota>(number, tables);
+    }
+
+    pub(super) fn note_place<B: Shelved>(&self, number: usize, tables: &mut Tables) {
+        let (slots, homes) = B::table(tables).place();
+        let (slots, place) = (slots.cast::<u8>(), &self.places[B::SHELF][number]);
         // Only if it changed: other shards' places are on the same cache line.
         if place.homes.load(Ordering::Relaxed) != homes
             || !std::ptr::eq(place.slots.load(Ordering::Relaxed), slots)
@@ -161,7 +201,7 @@ impl Shards {
             return in_use_or_empty;
         }
         let swept = tables.sweep(slots, now);
-        self.note_place(number, &tables);
+        self.note_places(number, &mut tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
     }
