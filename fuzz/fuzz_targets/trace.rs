@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tollgate::config::Config;
 use tollgate::core::{Policy, Timestamp};
 use tollgate::store::memory::Memory;
-use tollgate::trace::{Reader, Target, matches, parse_line};
+use tollgate::trace::{Reader, Reply, Request, Target, matches, parse_line};
 use tollgate::{Clock, Limiter};
 
 /// Every algorithm and some formats, under names that the project's own traces use.
@@ -31,7 +31,12 @@ fuzz_target!(|trace: &[u8]| {
     let mut limiter =
         Limiter::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
     for event in Reader::new(trace).map_while(Result::ok) {
-        let reply = limiter.answer(event.at, &event.request);
+        let reply = match &event.request {
+            Request::Limit(_) => limiter.answer(event.at, &event.request),
+            // What can be asked in bytes can be answered in bytes: an echo.
+            Request::Text(text) => Reply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
+            Request::Throttr(bytes) => Reply::Throttr(bytes.clone()),
+        };
         let line = event.with_reply(&reply).to_string();
         let again = parse_line(line.as_bytes(), event.line).expect("a line we wrote").expect("an event");
         assert_eq!(

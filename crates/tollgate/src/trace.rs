@@ -27,6 +27,7 @@
 //! text drives the core, a store, a gate on a socket, or a million recorded requests.
 
 mod escape;
+mod hex;
 mod parse;
 mod reader;
 mod reply;
@@ -74,12 +75,30 @@ impl Event {
 pub enum Request {
     /// At the gate `limit`, which speaks of limits by name.
     Limit(LimitRequest),
+    /// At the gate `text`: one datagram.
+    Text(Vec<u8>),
+    /// At the gate `throttr`: what the client of the trace's one connection writes, whole requests or parts of them.
+    Throttr(Vec<u8>),
+}
+
+impl Request {
+    /// The gate's name.
+    pub const fn gate(&self) -> &'static str {
+        match self {
+            Self::Limit(_) => "limit",
+            Self::Text(_) => "text",
+            Self::Throttr(_) => "throttr",
+        }
+    }
 }
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  ", self.gate())?;
         match self {
-            Self::Limit(request) => write!(f, "limit  {request}"),
+            Self::Limit(request) => request.fmt(f),
+            Self::Text(text) => escape::write_text(f, text),
+            Self::Throttr(bytes) => hex::write(f, bytes),
         }
     }
 }

@@ -30,7 +30,8 @@ fn escaped(text: &[u8]) -> Option<(u8, usize)> {
     })
 }
 
-fn hex(digit: u8) -> Option<u8> {
+/// What a hexadecimal digit stands for.
+pub(super) const fn hex(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
@@ -41,29 +42,36 @@ fn hex(digit: u8) -> Option<u8> {
 
 /// Writes what a reader takes for one field: blanks are escaped too.
 pub(super) fn write_token(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    write_escaped(f, bytes, |byte| byte.is_ascii_graphic())
+    write_escaped(f, bytes, |_, byte| byte.is_ascii_graphic())
 }
 
 /// Writes the name of a limit, which ends at the first colon.
 pub(super) fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
-    write_escaped(f, name.as_bytes(), |byte| byte.is_ascii_graphic() && byte != b':')
+    write_escaped(f, name.as_bytes(), |_, byte| byte.is_ascii_graphic() && byte != b':')
 }
 
-/// Writes several fields: blanks between them stay.
-pub(super) fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    write_escaped(f, text.as_bytes(), |byte| byte.is_ascii_graphic() || byte == b' ')
+/// Writes what stands between blanks: those inside stay, those at its ends are escaped, and so is an arrow, which
+/// would end it.
+pub(super) fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
+    let inside = 1..text.len().saturating_sub(1);
+    write_escaped(f, text, |at, byte| match byte {
+        b' ' => inside.contains(&at),
+        b'>' => !matches!(text[..at], [b'='] | [.., b' ', b'=']),
+        _ => byte.is_ascii_graphic(),
+    })
 }
 
-fn write_escaped(f: &mut fmt::Formatter<'_>, bytes: &[u8], plain: impl Fn(u8) -> bool) -> fmt::Result {
-    let plain = |byte| plain(byte) && byte != b'\\';
+/// Writes each byte as it is where it is `plain`, by its place and value.
+fn write_escaped(f: &mut fmt::Formatter<'_>, bytes: &[u8], plain: impl Fn(usize, u8) -> bool) -> fmt::Result {
+    let plain = |at, byte| plain(at, byte) && byte != b'\\';
     if let Ok(text) = std::str::from_utf8(bytes)
-        && bytes.iter().all(|byte| plain(*byte))
+        && bytes.iter().enumerate().all(|(at, byte)| plain(at, *byte))
     {
         return f.write_str(text);
     }
-    for &byte in bytes {
+    for (at, &byte) in bytes.iter().enumerate() {
         match byte {
-            _ if plain(byte) => f.write_char(char::from(byte))?,
+            _ if plain(at, byte) => f.write_char(char::from(byte))?,
             b'\n' => f.write_str("\\n")?,
             b'\r' => f.write_str("\\r")?,
             b'\t' => f.write_str("\\t")?,
@@ -88,6 +96,23 @@ mod tests {
             (b"\\\\x20", b"\\x20"),
         ] {
             assert_eq!(unescape(token).as_deref(), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn text_keeps_its_blanks_and_never_ends_early() {
+        for (text, written) in [
+            (&b"over_limit a  b"[..], "over_limit a  b"),
+            (b" a b ", "\\x20a b\\x20"),
+            (b" ", "\\x20"),
+            (b"", ""),
+            (b"a\tb\n", "a\\tb\\n"),
+            (b"a => b", "a =\\x3e b"),
+            (b"=>", "=\\x3e"),
+            (b"a=> b", "a=> b"),
+        ] {
+            assert_eq!(fmt::from_fn(|f| write_text(f, text)).to_string(), written);
+            assert_eq!(unescape(written.as_bytes()).as_deref(), Ok(text));
         }
     }
 

@@ -4,6 +4,8 @@ use thiserror::Error;
 use tollgate_core::{Nanos, ParseNanosError, Timestamp, Verb};
 
 use super::escape::unescape;
+use super::hex;
+use super::reply::SILENCE;
 use super::{ChargeText, Event, LimitRequest, Request};
 
 /// Why a line is not part of a trace, and where it stops being one.
@@ -54,7 +56,7 @@ pub enum Problem {
     #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
     NoGate,
     /// A gate we do not know.
-    #[error("there is no gate `{gate}`: the gates known here are `limit`")]
+    #[error("there is no gate `{gate}`: the gates known here are `limit`, `text` and `throttr`")]
     UnknownGate {
         /// What stands there.
         gate: String,
@@ -95,12 +97,24 @@ pub enum Problem {
     /// A name that is no text.
     #[error("the name of a limit is UTF-8")]
     Name,
+    /// The gate `throttr` with nothing to say to it.
+    #[error("a request in hexadecimal must follow, such as 020100000001016372")]
+    NoBytes,
+    /// What is not one of the sixteen.
+    #[error("`{digit}` is no hexadecimal digit")]
+    Digit {
+        /// What stands there.
+        digit: char,
+    },
+    /// A digit without its other half.
+    #[error("a byte is two hexadecimal digits, and here one stands alone")]
+    HalfByte,
 }
 
 /// Reads one line. `None` is a line without an event: a blank one or a comment.
 ///
-/// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: no field
-/// of a request is `=>`, and blanks in an id are written `\x20`.
+/// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: blanks in
+/// an id are written `\x20`, and an arrow in a text is written `=\x3e`.
 pub fn parse_line(line: &[u8], number: u64) -> Result<Option<Event>, TraceError> {
     event(line, number).map_err(|(column, problem)| TraceError { line: number, column: column + 1, problem })
 }
@@ -118,8 +132,8 @@ fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
     let mut fields = Fields { line: ask, at: 0 };
     let (started, at) = moment(&mut fields)?;
     let request = request(&mut fields)?;
-    let (expected, text) = (expected.map(str::to_owned), ask[started..].to_owned());
-    Ok(Some(Event { line: number, at, request, expected, text }))
+    let expected = expected.map(|reply| reply_to(&request, reply)).transpose()?;
+    Ok(Some(Event { line: number, at, request, expected, text: ask[started..].to_owned() }))
 }
 
 fn printable(line: &[u8]) -> Result<&str, Found> {
@@ -130,11 +144,11 @@ fn printable(line: &[u8]) -> Result<&str, Found> {
 }
 
 /// What is asked, with the blanks after it, and the reply that must come back.
-fn split_at_arrow(line: &str) -> Result<(&str, Option<&str>), Found> {
+fn split_at_arrow(line: &str) -> Result<(&str, Option<Field<'_>>), Found> {
     let mut fields = Fields { line, at: 0 };
     let Some(arrow) = fields.find(|field| field.text == "=>") else { return Ok((line, None)) };
-    match line[fields.at..].trim_ascii() {
-        "" => Err((arrow.at, Problem::NoReply)),
+    match fields.rest() {
+        Field { text: "", .. } => Err((arrow.at, Problem::NoReply)),
         reply => Ok((&line[..arrow.at], Some(reply))),
     }
 }
@@ -152,6 +166,8 @@ fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
     let gate = fields.next_or_nothing();
     match gate.text {
         "limit" => limit_request(fields).map(Request::Limit),
+        "text" => unescaped(&fields.rest()).map(Request::Text),
+        "throttr" => throttr_request(&fields.rest()).map(Request::Throttr),
         "" => Err((gate.at, Problem::NoGate)),
         other => Err((gate.at, Problem::UnknownGate { gate: other.to_owned() })),
     }
@@ -192,12 +208,15 @@ fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found
 }
 
 fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, Found> {
-    let bytes = |text: &str, from: usize| {
-        let bytes = unescape(text.as_bytes()).map_err(|bad| (from + bad, Problem::Escape))?;
-        Ok(bytes.into_owned())
-    };
-    let limit = String::from_utf8(bytes(name, at)?).map_err(|_| (at, Problem::Name))?;
-    Ok(ChargeText { limit, id: bytes(id, at + name.len() + 1)?, cost: verb.default_cost() })
+    let limit = unescaped(&Field { text: name, at })?;
+    let limit = String::from_utf8(limit).map_err(|_| (at, Problem::Name))?;
+    let id = unescaped(&Field { text: id, at: at + name.len() + 1 })?;
+    Ok(ChargeText { limit, id, cost: verb.default_cost() })
+}
+
+fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+    let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, Problem::Escape))?;
+    Ok(bytes.into_owned())
 }
 
 fn cost(digits: &str, at: usize) -> Result<u64, Found> {
@@ -206,6 +225,28 @@ fn cost(digits: &str, at: usize) -> Result<u64, Found> {
         Ok(cost) if !digits.starts_with('+') => Ok(cost),
         _ => Err((at, Problem::Cost { text: digits.to_owned() })),
     }
+}
+
+fn throttr_request(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+    if field.text.is_empty() {
+        return Err((field.at, Problem::NoBytes));
+    }
+    hexadecimal(field)
+}
+
+fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+    hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
+}
+
+/// The expected reply as it was written, if the gate could ever send it.
+fn reply_to(request: &Request, reply: Field<'_>) -> Result<String, Found> {
+    let is_error = Fields { line: reply.text, at: 0 }.next_or_nothing().text == "error";
+    match request {
+        Request::Text(_) => drop(unescaped(&reply)?),
+        Request::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
+        Request::Throttr(_) | Request::Limit(_) => {}
+    }
+    Ok(reply.text.to_owned())
 }
 
 /// What stands between two blanks, and where.
@@ -225,6 +266,13 @@ impl<'a> Fields<'a> {
     fn next_or_nothing(&mut self) -> Field<'a> {
         let end = self.at;
         self.next().unwrap_or(Field { text: "", at: end })
+    }
+
+    /// All that is left, without the blanks around it.
+    fn rest(&self) -> Field<'a> {
+        let rest = self.line[self.at..].trim_ascii_end();
+        let text = rest.trim_ascii_start();
+        Field { text, at: self.at + rest.len() - text.len() }
     }
 }
 
@@ -292,9 +340,47 @@ mod tests {
             ("spend A:\\x00\\xff\\\\\\n", vec![charge("A", b"\x00\xff\\\n", 1)]),
             ("spend \\x3a:x", vec![charge(":", b"x", 1)]),
         ] {
-            let Request::Limit(request) = parsed(&format!("0s limit {text}")).request;
+            let Request::Limit(request) = parsed(&format!("0s limit {text}")).request else {
+                panic!("{text} is asked of the gate `limit`");
+            };
             assert_eq!(request.charges, expected, "{text}");
             assert_eq!(request.to_string().replace('\\', ""), text.replace('\\', ""));
+        }
+    }
+
+    #[test]
+    fn a_text_is_whatever_stands_between_the_blanks() {
+        for (line, text, expected) in [
+            ("0s text  7 over_limit ws global   => 7 ok N", &b"7 over_limit ws global"[..], Some("7 ok N")),
+            ("0s\ttext\tping\t=>\tpong\t", b"ping", Some("pong")),
+            ("0s text over_limit a  b\tc", b"over_limit a  b\tc", None),
+            ("0s text \\x20ping\\x20 => (none)", b" ping ", Some("(none)")),
+            ("0s text ping\\n => (none)", b"ping\n", Some("(none)")),
+            ("0s text a =\\x3e b=> c => d => e", b"a => b=> c", Some("d => e")),
+            ("0s text # => (none)", b"#", Some("(none)")),
+            ("0s text => (none)", b"", Some("(none)")),
+            ("0s text", b"", None),
+        ] {
+            let event = parsed(line);
+            assert_eq!(event.request, Request::Text(text.to_vec()), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+            let again = parsed(&format!("0s {}", event.request));
+            assert_eq!(again.request, event.request, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_throttr_request_is_bytes_in_hexadecimal() {
+        for (line, bytes, expected) in [
+            ("2s throttr 0202 => 0200000000", &b"\x02\x02"[..], Some("0200000000")),
+            ("2s throttr 02fF  01 => 02 00", b"\x02\xff\x01", Some("02 00")),
+            ("2s throttr 02 => (none)", b"\x02", Some("(none)")),
+            ("2s throttr 02 => error", b"\x02", Some("error")),
+            ("2s throttr 02", b"\x02", None),
+        ] {
+            let event = parsed(line);
+            assert_eq!(event.request, Request::Throttr(bytes.to_vec()), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
         }
     }
 
@@ -317,7 +403,10 @@ mod tests {
             ),
             ("0s", "7:3: a gate and a request must follow"),
             ("0s => ok", "7:3: a gate and a request must follow"),
-            ("0s  soap  over_limit x", "7:5: there is no gate `soap`: the gates known here are `limit`"),
+            (
+                "0s  soap  over_limit x",
+                "7:5: there is no gate `soap`: the gates known here are `limit`, `text` and",
+            ),
             ("0s limit", "7:9: `` is no verb: use spend, check, refund or reset"),
             ("0s limit Spend A:1", "7:10: `Spend` is no verb"),
             ("0s limit spend", "7:15: at least one charge must follow"),
@@ -336,6 +425,16 @@ mod tests {
             ("0s limit spend A:1 =>", "7:20: a reply must follow `=>`"),
             ("0s limit spend A:a\\q", "7:19: a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff"),
             ("0s limit spend \\xff:a", "7:16: the name of a limit is UTF-8"),
+            ("0s text  a\\q", "7:11: a backslash starts one of"),
+            ("0s text ping => po\\ng\\", "7:22: a backslash starts one of"),
+            ("0s text ping =>", "7:14: a reply must follow `=>`"),
+            ("0s text \u{e9}", "7:9: byte 0xc3 is not printable ASCII"),
+            ("0s throttr", "7:11: a request in hexadecimal must follow"),
+            ("0s throttr => 00", "7:11: a request in hexadecimal must follow"),
+            ("0s throttr 0x01", "7:13: `x` is no hexadecimal digit"),
+            ("0s throttr 01 020", "7:17: a byte is two hexadecimal digits"),
+            ("0s throttr 01 => 0", "7:18: a byte is two hexadecimal digits"),
+            ("0s throttr 01 => ok", "7:18: `o` is no hexadecimal digit"),
             ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII: write it \\xc3"),
             ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII: write it \\x0d"),
         ] {

@@ -6,13 +6,18 @@
 //! allow full remaining=0 retry_after=0s reset_after=0s    deny full remaining=0 retry_after=1s reset_after=0s
 //! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
 //! ok                                       (of a reset)   error there is no limit `X`
+//! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
+//! (none)                                   (silence)
 //! ```
 
 use std::fmt::{self, Write};
 
 use tollgate_core::{Decision, Refund, Verdict};
 
-use super::escape;
+use super::{escape, hex};
+
+/// How a trace writes that nothing comes back.
+pub(super) const SILENCE: &str = "(none)";
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,10 @@ pub enum Reply {
     UnlimitedRefund,
     /// To a reset.
     Reset,
+    /// One datagram of the gate `text`, or silence.
+    Text(Option<Vec<u8>>),
+    /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
+    Throttr(Vec<u8>),
     /// To what cannot be decided: a limit nobody configured, an id of the wrong format, a cost that never fits.
     Error(String),
 }
@@ -44,9 +53,13 @@ impl fmt::Display for Reply {
             }
             Self::UnlimitedRefund => f.write_str("full unlimited"),
             Self::Reset => f.write_str("ok"),
+            Self::Text(None) => f.write_str(SILENCE),
+            Self::Text(Some(text)) => write_text(f, text),
+            Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
+            Self::Throttr(bytes) => hex::write(f, bytes),
             Self::Error(message) => {
                 f.write_str("error ")?;
-                escape::write_text(f, message)
+                escape::write_text(f, message.as_bytes())
             }
         }
     }
@@ -73,15 +86,33 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
     Ok(())
 }
 
-/// Is this the reply that a trace expects? They agree field by field, and `error` alone stands for any error.
+/// Writes a datagram so that it is not taken for silence, nor for the end of the line.
+fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
+    match text {
+        // No gate sends an empty datagram, and no trace could tell it from one.
+        b"" => f.write_str(SILENCE),
+        b"(none)" => f.write_str("\\x28none)"),
+        _ => escape::write_text(f, text),
+    }
+}
+
+/// Is this the reply that a trace expects?
+///
+/// Bytes agree byte by byte, whichever way they are written. All else agrees field by field, and `error` alone stands
+/// for any error.
 pub fn matches(expected: &str, reply: &Reply) -> bool {
     let expected = expected.trim_ascii();
-    if expected == "error" {
-        return matches!(reply, Reply::Error(_));
+    if is_exactly(expected, reply) {
+        return true;
     }
-    is_exactly(expected, reply) || {
-        let got = reply.to_string();
-        expected.split_ascii_whitespace().eq(got.split_ascii_whitespace())
+    match reply {
+        Reply::Text(Some(text)) => {
+            expected != SILENCE && escape::unescape(expected.as_bytes()).is_ok_and(|bytes| *bytes == **text)
+        }
+        Reply::Text(None) => false,
+        Reply::Throttr(bytes) => hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes),
+        Reply::Error(_) if expected == "error" => true,
+        _ => expected.split_ascii_whitespace().eq(reply.to_string().split_ascii_whitespace()),
     }
 }
 
@@ -146,6 +177,36 @@ mod tests {
         ] {
             assert_eq!(reply.to_string(), text);
             assert!(matches(text, &reply));
+        }
+    }
+
+    #[test]
+    fn bytes_are_compared_exactly_whichever_way_they_are_written() {
+        let text = |text: &str| Reply::Text(Some(text.into()));
+        for (reply, written, others) in [
+            (text("7 ok N"), "7 ok N", &["7\\x20ok N", "\\x37 ok N"][..]),
+            (text("key= a => \\\n "), "key= a =\\x3e \\\\\\n\\x20", &["key= a => \\\\\\n\\x20"]),
+            (text("(none)"), "\\x28none)", &[]),
+            (text("error"), "error", &[]),
+            (Reply::Text(None), "(none)", &[]),
+            (Reply::Throttr(vec![0x02, 0xfa]), "02fa", &["02FA", "02 fa"]),
+            (Reply::Throttr(vec![]), "(none)", &[]),
+        ] {
+            assert_eq!(reply.to_string(), written);
+            for expected in [written].iter().chain(others) {
+                assert!(matches(expected, &reply), "{expected}");
+            }
+        }
+        for (expected, reply) in [
+            ("7  ok N", text("7 ok N")),
+            ("(none)", text("(none)")),
+            ("error", text("7 ok N")),
+            ("7 ok N", Reply::Text(None)),
+            ("02fa00", Reply::Throttr(vec![0x02, 0xfa])),
+            ("error", Reply::Throttr(vec![])),
+            ("(none)", Reply::Reset),
+        ] {
+            assert!(!matches(expected, &reply), "{expected} is not {reply}");
         }
     }
 

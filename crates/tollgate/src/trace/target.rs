@@ -17,6 +17,9 @@ impl Target for Limiter {
         self.clock().set(at);
         match request {
             Request::Limit(request) => answer(self, request).unwrap_or_else(Reply::Error),
+            Request::Text(_) | Request::Throttr(_) => {
+                Reply::Error(format!("a limiter alone does not speak `{}`", request.gate()))
+            }
         }
     }
 }

@@ -10,14 +10,37 @@ fn verb() -> impl Strategy<Value = Verb> {
     proptest::sample::select(&Verb::ALL[..])
 }
 
-/// Ids of any bytes, most of them such that could be taken for something else.
-fn id() -> impl Strategy<Value = Vec<u8>> {
+/// Any bytes, most of them such that could be taken for something else.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let tricky = proptest::sample::select(&b" =>:#\\x20cost=1\n\t\r\x00\x7f\xff"[..]);
-    prop_oneof![vec(tricky, 0..12), vec(any::<u8>(), 0..12)]
+    let whole = proptest::sample::select(vec!["(none)", "error", "=>", " => ", "a => b"]);
+    let whole = whole.prop_map(|text| text.as_bytes().to_vec());
+    prop_oneof![4 => vec(tricky, 0..12), 4 => vec(any::<u8>(), 0..12), 1 => whole]
 }
 
-fn request() -> impl Strategy<Value = LimitRequest> {
-    let charge = (any::<String>(), id(), any::<u64>());
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        limit_request().prop_map(Request::Limit),
+        bytes().prop_map(Request::Text),
+        vec(any::<u8>(), 1..40).prop_map(Request::Throttr),
+    ]
+}
+
+/// What may come back at the gate of `request`.
+fn reply(request: &Request) -> BoxedStrategy<Reply> {
+    let error = any::<String>().prop_map(Reply::Error);
+    match request {
+        Request::Limit(_) => error.boxed(),
+        Request::Text(_) => {
+            let text = bytes().prop_map(|bytes| Reply::Text(Some(bytes).filter(|bytes| !bytes.is_empty())));
+            prop_oneof![error, text].boxed()
+        }
+        Request::Throttr(_) => prop_oneof![error, vec(any::<u8>(), 0..40).prop_map(Reply::Throttr)].boxed(),
+    }
+}
+
+fn limit_request() -> impl Strategy<Value = LimitRequest> {
+    let charge = (any::<String>(), bytes(), any::<u64>());
     (verb(), vec(charge, 1..5)).prop_map(|(verb, charges)| {
         let cost = |cost| if verb == Verb::Reset { 0 } else { cost };
         let charge = |(limit, id, any_cost)| ChargeText { limit, id, cost: cost(any_cost) };
@@ -31,12 +54,14 @@ fn read(line: &[u8]) -> Event {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(at in 0..=Timestamp::MAX.as_nanos(), request in request(), message in any::<String>()) {
-        let (at, request) = (Timestamp::from_nanos(at), Request::Limit(request));
+    fn what_is_written_is_read_back(
+        at in 0..=Timestamp::MAX.as_nanos(),
+        (request, reply) in request().prop_flat_map(|request| (Just(request.clone()), reply(&request))),
+    ) {
+        let at = Timestamp::from_nanos(at);
         let asked = read(format!("{at}  {request}").as_bytes());
         prop_assert_eq!((asked.at, &asked.request, &asked.expected), (at, &request, &None));
 
-        let reply = Reply::Error(message);
         let answered = read(asked.with_reply(&reply).to_string().as_bytes());
         prop_assert_eq!((answered.at, &answered.request), (at, &request));
         prop_assert!(matches(answered.expected.as_deref().unwrap(), &reply));
@@ -52,7 +77,7 @@ proptest! {
 
     #[test]
     fn almost_an_event_is_an_event_or_an_error_within_the_line(
-        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|text|) {0,2}(spend|check|refund|reset|)( [Ab:]{0,3}[ -~]{0,4}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
+        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|text|throttr|) {0,2}([0-9a-f]{2}|spend|check|refund|reset|)( [Ab:]{0,3}[ -~]{0,4}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
     ) {
         match parse_line(line.as_bytes(), 1) {
             Ok(event) => {

@@ -73,8 +73,10 @@ impl CoreAlone {
 
 impl Target for CoreAlone {
     fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
-        let Request::Limit(request) = request;
-        self.limit(at, request).unwrap_or_else(Reply::Error)
+        match request {
+            Request::Limit(request) => self.limit(at, request).unwrap_or_else(Reply::Error),
+            _ => Reply::Error(format!("the core does not speak `{}`", request.gate())),
+        }
     }
 }
 

@@ -4,11 +4,12 @@
 //! # limit  requests  denied  share  busiest ids
 //! # A             4       1  25.0%  alice 3, bob 1
 //! #
+//! # text: 7 requests, 2 without a reply
 //! # 1 request could not be decided
 //! # 5 events: 3 as expected, 1 differed, 1 without an expectation
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use tollgate::core::Policy;
@@ -26,6 +27,7 @@ const ID_SHOWN: usize = 48;
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     limits: HashMap<String, Tally>,
+    gates: BTreeMap<&'static str, Asked>,
     as_expected: u64,
     differed: u64,
     unexpecting: u64,
@@ -38,6 +40,13 @@ struct Tally {
     requests: u64,
     denied: u64,
     busiest: Busiest,
+}
+
+/// What a gate that answers in bytes saw.
+#[derive(Debug, Default)]
+struct Asked {
+    requests: u64,
+    silences: u64,
 }
 
 impl Summary {
@@ -53,6 +62,8 @@ impl Summary {
             (Request::Limit(request), Reply::Decision { decision, .. }) if request.verb == Verb::Spend => {
                 self.spend(policy, request, (!decision.allowed()).then_some(decision.charge));
             }
+            (_, Reply::Text(text)) => self.asked(request, text.is_none()),
+            (_, Reply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
             _ => {}
         }
     }
@@ -77,6 +88,12 @@ impl Summary {
         }
     }
 
+    fn asked(&mut self, request: &Request, silence: bool) {
+        let asked = self.gates.entry(request.gate()).or_default();
+        asked.requests += 1;
+        asked.silences += u64::from(silence);
+    }
+
     fn events(&self) -> u64 {
         self.as_expected + self.differed + self.unexpecting
     }
@@ -96,6 +113,9 @@ impl fmt::Display for Summary {
         if !self.limits.is_empty() {
             write_table(f, &self.table())?;
             writeln!(f, "#")?;
+        }
+        for (gate, Asked { requests, silences }) in &self.gates {
+            writeln!(f, "# {gate}: {}, {silences} without a reply", counted(*requests, "request"))?;
         }
         if self.errors > 0 {
             writeln!(f, "# {} could not be decided", counted(self.errors, "request"))?;
@@ -152,4 +172,30 @@ fn named(busy: &Busy<'_>) -> String {
         format!("{}..{}", busy.at_least, busy.at_most)
     };
     format!("{}{dots} {count}", escaped(cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_that_answer_in_bytes_have_a_line_of_their_own() {
+        let mut summary = Summary::default();
+        let policy = Policy::default();
+        for (request, reply) in [
+            (Request::Throttr(vec![2]), Reply::Throttr(vec![])),
+            (Request::Text(b"ping".into()), Reply::Text(Some(b"pong".into()))),
+            (Request::Text(b"PING".into()), Reply::Text(None)),
+            (Request::Text(b"ping".into()), Reply::Error("not spoken here".into())),
+        ] {
+            summary.count(&policy, &request, &reply, None);
+        }
+        assert_eq!(
+            summary.to_string(),
+            "# text: 2 requests, 1 without a reply\n\
+             # throttr: 1 request, 1 without a reply\n\
+             # 1 request could not be decided\n\
+             # 4 events: 0 as expected, 0 differed, 4 without an expectation\n"
+        );
+    }
 }
