@@ -13,7 +13,6 @@
 
 mod answer;
 mod command;
-mod decimal;
 mod framing;
 mod problem;
 mod query;

@@ -14,3 +14,6 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+
+mod decimal;
+mod json;

@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use thiserror::Error;
 use tollgate_core::{Kind, Verb};
 
-use super::decimal::put_u64;
+use crate::decimal::put_u64;
+use crate::json::put_string;
 
 /// One request, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,18 +114,6 @@ impl<'a> Ask<'a> {
             put_string(out, kind_name(self.kind));
         }
         out.push(b'}');
-    }
-}
-
-/// Appends a JSON string.
-pub(super) fn put_string(out: &mut Vec<u8>, text: &str) {
-    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    if text.bytes().all(plain) {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
-        serde_json::to_writer(out, text).expect("a string has JSON, and writing to memory cannot fail");
     }
 }
 

@@ -9,10 +9,11 @@
 
 use tollgate_core::{BillError, ChargeError};
 
-use super::command::{Malformed, put_string};
-use super::decimal::put_u64;
+use super::command::Malformed;
 use super::framing::FramingError;
 use super::response::Status;
+use crate::decimal::put_u64;
+use crate::json::put_string;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,9 @@
 
 use tollgate_core::{Algorithm, Charge, Decision, Nanos, Refund, Verdict};
 
-use super::command::put_string;
-use super::decimal::{put_seconds, put_u64};
 use super::problem::Problem;
+use crate::decimal::{put_seconds, put_u64};
+use crate::json::put_string;
 
 /// The greatest integer a structured field can carry: fifteen digits.
 const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;

@@ -5,12 +5,11 @@ use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use tollgate_core::Kind;
 use tollgate_core::bill::CHARGES_MAX;
-
-use tollgate_core::Verb;
+use tollgate_core::{Kind, Verb};
 
 use super::{Ask, Asks, Malformed, kind_name, missing};
+use crate::json::Text;
 
 /// Reads a whole body.
 pub(super) fn read(verb: Verb, body: &[u8]) -> Result<Asks<'_>, Malformed> {
@@ -154,33 +153,6 @@ impl Form<'_> {
         };
         let name: String = name.chars().take(64).collect();
         E::custom(format_args!("unknown field `{name}`: a {} has {known}", self.verb.name()))
-    }
-}
-
-/// A string, borrowed unless it has escapes.
-struct Text;
-
-impl<'de> DeserializeSeed<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
     }
 }
 

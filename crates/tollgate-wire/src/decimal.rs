@@ -5,12 +5,13 @@ use tollgate_core::Nanos;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Appends a whole number.
-pub(super) fn put_u64(out: &mut Vec<u8>, number: u64) {
+#[inline]
+pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends a span as decimal seconds, `0.05`: what a double would print as 0.05000000000000001 stays what it is.
-pub(super) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
+pub(crate) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
     put_u64(out, span.get() / NANOS_PER_SECOND);
     let fraction = span.get() % NANOS_PER_SECOND;
     if fraction == 0 {
