@@ -1,0 +1,156 @@
+//! What came back, as its asker reads it.
+
+use super::{OverLimit, split_id};
+
+/// One reply, understood.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer<'a> {
+    /// To `over_limit`.
+    OverLimit(OverLimit),
+    /// To `get_stats`.
+    Stats {
+        /// Uses since the server started.
+        n_req: u64,
+        /// How many of them were over the limit.
+        n_over: u64,
+        /// The whole part of the highest rate in the last full window of five minutes.
+        last_max_rate: u64,
+        /// The key, cut if it was long.
+        key: &'a [u8],
+    },
+    /// To `check_limit`.
+    CheckLimit {
+        /// What was said of the last key that was tried: whether any was over.
+        last: OverLimit,
+        /// The two arrays of JSON as they came, cut if they were long.
+        keys: &'a [u8],
+    },
+    /// To `get_size`.
+    Size {
+        /// How many keys are remembered.
+        keys: u64,
+    },
+    /// To `ping`.
+    Pong,
+}
+
+/// The id and the answer of a datagram, or `None` if it is no reply.
+pub fn decode_reply(datagram: &[u8]) -> Option<(Option<&[u8]>, Answer<'_>)> {
+    let (id, body) = split_id(datagram);
+    Some((id, Answer::decode(body)?))
+}
+
+impl<'a> Answer<'a> {
+    fn decode(body: &'a [u8]) -> Option<Self> {
+        if body == b"pong" {
+            Some(Self::Pong)
+        } else if let Some(rest) = body.strip_prefix(b"ok ") {
+            Self::decode_ok(rest)
+        } else if let Some(rest) = body.strip_prefix(b"n_req=") {
+            Self::decode_stats(rest)
+        } else {
+            let (_, keys) = split_at(body.strip_prefix(b"size=")?, b" keys=")?;
+            Some(Self::Size { keys: whole(keys)? })
+        }
+    }
+
+    fn decode_ok(rest: &'a [u8]) -> Option<Self> {
+        let (over, rest) = split_at(rest, b" ")?;
+        let over = match over {
+            b"Y" => true,
+            b"N" => false,
+            _ => return None,
+        };
+        let (rate, rest) = split_at(rest, b" ")?;
+        let (limit, rest) = split_at(rest, b" ")?;
+        let (period, keys) =
+            split_at(rest, b", ").map_or((rest, None), |(period, keys)| (period, Some(keys)));
+        let last = OverLimit { over, rate: decimal(rate)?, limit: decimal(limit)?, period: whole(period)? };
+        Some(keys.map_or(Self::OverLimit(last), |keys| Self::CheckLimit { last, keys }))
+    }
+
+    fn decode_stats(rest: &'a [u8]) -> Option<Self> {
+        let (n_req, rest) = split_at(rest, b" n_over=")?;
+        let (n_over, rest) = split_at(rest, b" last_max_rate=")?;
+        let (last_max_rate, key) = split_at(rest, b" key=")?;
+        Some(Self::Stats {
+            n_req: whole(n_req)?,
+            n_over: whole(n_over)?,
+            last_max_rate: whole(last_max_rate)?,
+            key,
+        })
+    }
+}
+
+/// What stands before and after the first `mark`.
+fn split_at<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = bytes.windows(mark.len()).position(|window| window == mark)?;
+    Some((&bytes[..at], &bytes[at + mark.len()..]))
+}
+
+fn whole(digits: &[u8]) -> Option<u64> {
+    // `parse` would take a plus.
+    digits.iter().all(u8::is_ascii_digit).then_some(())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn decimal(digits: &[u8]) -> Option<f64> {
+    // `parse` would take an exponent, and infinity.
+    digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read() {
+        let over = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
+        for (datagram, id, answer) in [
+            (&b"1332 ok Y 28.1 22.0 20"[..], Some(&b"1332"[..]), Answer::OverLimit(over)),
+            (
+                b"n_req=2 n_over=1 last_max_rate=9 key=a key=b",
+                None,
+                Answer::Stats { n_req: 2, n_over: 1, last_max_rate: 9, key: b"a key=b" },
+            ),
+            (b"1 size=4.5M keys=3", Some(b"1"), Answer::Size { keys: 3 }),
+            (b"01 pong", Some(b"01"), Answer::Pong),
+            (
+                b"ok Y 28.1 22.0 20, [\"a\",\"b\",\"c\"], [{\"ke",
+                None,
+                Answer::CheckLimit { last: over, keys: b"[\"a\",\"b\",\"c\"], [{\"ke" },
+            ),
+        ] {
+            assert_eq!(decode_reply(datagram), Some((id, answer)), "{}", datagram.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_not_taken_for_one() {
+        for datagram in [
+            &b""[..],
+            b"7",
+            b"7  pong",
+            b"pong\n",
+            b"ok",
+            b"ok N",
+            b"ok X 1.0 2.0 3",
+            b"ok N 1.0 2.0",
+            b"ok N 1.0 2.0 ",
+            b"ok N 1.0 2.0 -3",
+            b"ok N 1.0 2.0 3.5",
+            b"ok N -1.0 2.0 3",
+            b"ok N inf 2.0 3",
+            b"ok N 1e9 2.0 3",
+            b"ok N . 2.0 3",
+            b"ok N 1.0 2.0 99999999999999999999",
+            b"n_req=1",
+            b"n_req=1 n_over=x last_max_rate=0 key=",
+            b"size=1",
+            b"size=1 keys=",
+        ] {
+            assert_eq!(decode_reply(datagram), None, "{}", datagram.escape_ascii());
+        }
+    }
+}

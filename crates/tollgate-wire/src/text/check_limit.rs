@@ -1,0 +1,192 @@
+//! `check_limit {"origin":"ws","ua":"Mozilla","ip":"192.0.2.1"}`: a browser, an address and everybody in one question.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::json::{Text, put_string};
+
+/// Whose keys are tried, one after the other until one is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckLimit<'a> {
+    /// What they have in common. `unspecified` unless given.
+    pub origin: Cow<'a, str>,
+    /// The user agent. Empty unless given.
+    pub ua: Cow<'a, str>,
+    /// The address. Empty unless given.
+    pub ip: Cow<'a, str>,
+}
+
+/// One of the keys that a `check_limit` tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckKey {
+    /// `ORIGIN ua=UA`.
+    Ua,
+    /// `ORIGIN ip=IP`.
+    Ip,
+    /// `ORIGIN global`.
+    Global,
+}
+
+impl CheckKey {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::Ua, Self::Ip, Self::Global];
+}
+
+const ORIGIN_UNLESS_GIVEN: &str = "unspecified";
+
+impl<'a> CheckLimit<'a> {
+    /// Reads the argument of the command. A field we do not know may be one that other servers do.
+    pub(super) fn from_json(json: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    pub(super) fn put_json(&self, out: &mut Vec<u8>) {
+        for (open, value) in
+            [(r#"{"origin":"#, &self.origin), (r#","ua":"#, &self.ua), (r#","ip":"#, &self.ip)]
+        {
+            out.extend_from_slice(open.as_bytes());
+            put_string(out, value);
+        }
+        out.push(b'}');
+    }
+
+    /// Appends one of the keys.
+    pub fn put_key(&self, which: CheckKey, out: &mut Vec<u8>) {
+        let (kind, value) = match which {
+            CheckKey::Ua => (" ua=", &*self.ua),
+            CheckKey::Ip => (" ip=", &*self.ip),
+            CheckKey::Global => (" global", ""),
+        };
+        for part in [&*self.origin, kind, value] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for CheckLimit<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = CheckLimit<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"an object such as {"origin":"ws","ua":"Mozilla","ip":"192.0.2.1"}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CheckLimit<'de>, A::Error> {
+        let (mut origin, mut ua, mut ip) = (None, None, None);
+        while let Some(name) = map.next_key_seed(Text)? {
+            match &*name {
+                "origin" => origin = map.next_value::<Given<'de>>()?.0,
+                "ua" => ua = map.next_value::<Given<'de>>()?.0,
+                "ip" => ip = map.next_value::<Given<'de>>()?.0,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(CheckLimit {
+            origin: origin.unwrap_or(Cow::Borrowed(ORIGIN_UNLESS_GIVEN)),
+            ua: ua.unwrap_or_default(),
+            ip: ip.unwrap_or_default(),
+        })
+    }
+}
+
+/// A string, or null, which gives nothing.
+struct Given<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(MayBeText).map(Self)
+    }
+}
+
+struct MayBeText;
+
+impl<'de> Visitor<'de> for MayBeText {
+    type Value = Option<Cow<'de, str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or null")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(Text).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(json: &str) -> Option<[String; 3]> {
+        let check = CheckLimit::from_json(json.as_bytes())?;
+        Some(CheckKey::ALL.map(|which| {
+            let mut key = Vec::new();
+            check.put_key(which, &mut key);
+            String::from_utf8(key).unwrap()
+        }))
+    }
+
+    #[test]
+    fn three_keys_are_made_of_what_is_given() {
+        for (json, expected) in [
+            (
+                r#"{"origin":"ws","ua":"Mozilla/5.0 (X11)","ip":"192.0.2.1"}"#,
+                ["ws ua=Mozilla/5.0 (X11)", "ws ip=192.0.2.1", "ws global"],
+            ),
+            ("{}", ["unspecified ua=", "unspecified ip=", "unspecified global"]),
+            (" { } ", ["unspecified ua=", "unspecified ip=", "unspecified global"]),
+            (r#"{"origin":null,"ua":null}"#, ["unspecified ua=", "unspecified ip=", "unspecified global"]),
+            (r#"{"origin":""}"#, [" ua=", " ip=", " global"]),
+            (
+                r#"{"ip":"a","other":[{"ip":7}],"ip":"b"}"#,
+                ["unspecified ua=", "unspecified ip=b", "unspecified global"],
+            ),
+            (r#"{"ip":"a","ip":null}"#, ["unspecified ua=", "unspecified ip=", "unspecified global"]),
+            (
+                r#"{"u\u0061":"\"\n\u00e9"}"#,
+                ["unspecified ua=\"\né", "unspecified ip=", "unspecified global"],
+            ),
+        ] {
+            assert_eq!(keys(json), Some(expected.map(str::to_owned)), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_of_strings_is_silence() {
+        for json in [
+            "",
+            "x",
+            "null",
+            "[]",
+            r#"["ws","ua","ip"]"#,
+            r#""ws""#,
+            "{",
+            "{}}",
+            "{} {}",
+            r#"{"ip":7}"#,
+            r#"{"ip":true}"#,
+            r#"{"ip":["a"]}"#,
+            r#"{"ip":{}}"#,
+            r#"{"ip":"a}"#,
+            r#"{"ip":"\ud800"}"#,
+            r#"{"ip":"a",}"#,
+            r#"{ip:"a"}"#,
+            r#"{"other":}"#,
+        ] {
+            assert_eq!(keys(json), None, "{json}");
+        }
+        assert_eq!(CheckLimit::from_json(b"{\"ip\":\"\xff\"}"), None);
+    }
+}

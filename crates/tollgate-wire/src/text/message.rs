@@ -1,0 +1,198 @@
+//! What is asked.
+
+use super::{CheckLimit, DATAGRAM_MAX, split_id};
+
+/// One datagram, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The caller's digits, to be echoed: `000867465` is not `867465`.
+    pub id: Option<&'a [u8]>,
+    /// What is asked.
+    pub command: Command<'a>,
+}
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Makes one use of a key, and asks whether that was one too many.
+    OverLimit {
+        /// Any bytes but newlines, none at all included.
+        key: &'a [u8],
+    },
+    /// What is known about a key.
+    GetStats {
+        /// Any bytes but newlines, none at all included.
+        key: &'a [u8],
+    },
+    /// Makes one use of up to three keys.
+    CheckLimit(CheckLimit<'a>),
+    /// How many keys are remembered.
+    GetSize,
+    /// Is anybody there?
+    Ping,
+}
+
+/// What a datagram asks, or `None` for what gets no answer. Bytes beyond [`DATAGRAM_MAX`] are not looked at.
+#[inline]
+pub fn decode(datagram: &[u8]) -> Option<Message<'_>> {
+    let datagram = &datagram[..datagram.len().min(DATAGRAM_MAX)];
+    let (id, body) = split_id(datagram);
+    Some(Message { id, command: Command::decode(body)? })
+}
+
+impl Message<'_> {
+    /// Appends the datagram that asks this.
+    ///
+    /// A key with a newline in it, an id that is not digits, or more than [`DATAGRAM_MAX`] bytes are written as they
+    /// are, and understood as something else: whoever takes any from a stranger compares with what [`decode`] says.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(id) = self.id {
+            out.extend_from_slice(id);
+            out.push(b' ');
+        }
+        self.command.encode(out);
+    }
+}
+
+const OVER_LIMIT: &[u8] = b"over_limit ";
+const GET_STATS: &[u8] = b"get_stats ";
+const CHECK_LIMIT: &[u8] = b"check_limit ";
+const GET_SIZE: &[u8] = b"get_size";
+const PING: &[u8] = b"ping";
+
+impl<'a> Command<'a> {
+    #[inline]
+    fn decode(body: &'a [u8]) -> Option<Self> {
+        if let Some(rest) = body.strip_prefix(OVER_LIMIT) {
+            Some(Self::OverLimit { key: one_line(rest)? })
+        } else if let Some(rest) = body.strip_prefix(GET_STATS) {
+            Some(Self::GetStats { key: one_line(rest)? })
+        } else if let Some(rest) = body.strip_prefix(CHECK_LIMIT) {
+            CheckLimit::from_json(one_line(rest)?).map(Self::CheckLimit)
+        } else if body == PING {
+            Some(Self::Ping)
+        } else {
+            (body == GET_SIZE).then_some(Self::GetSize)
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::OverLimit { key } => put(out, OVER_LIMIT, key),
+            Self::GetStats { key } => put(out, GET_STATS, key),
+            Self::CheckLimit(check) => {
+                out.extend_from_slice(CHECK_LIMIT);
+                check.put_json(out);
+            }
+            Self::GetSize => out.extend_from_slice(GET_SIZE),
+            Self::Ping => out.extend_from_slice(PING),
+        }
+    }
+}
+
+/// The argument of a command: it may end with a newline, and has no other.
+#[inline]
+fn one_line(rest: &[u8]) -> Option<&[u8]> {
+    let line = rest.strip_suffix(b"\n").unwrap_or(rest);
+    (!line.contains(&b'\n')).then_some(line)
+}
+
+fn put(out: &mut Vec<u8>, command: &[u8], key: &[u8]) {
+    out.extend_from_slice(command);
+    out.extend_from_slice(key);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id_of(datagram: &[u8]) -> Option<Option<&[u8]>> {
+        decode(datagram).map(|message| message.id)
+    }
+
+    #[test]
+    fn an_id_is_digits_and_one_space_and_kept_as_text() {
+        for (datagram, id) in [
+            (&b"ping"[..], None),
+            (b"0 ping", Some(&b"0"[..])),
+            (b"000867465 ping", Some(b"000867465")),
+            (b"123456789012345678901 get_size", Some(b"123456789012345678901")),
+            (b"1173 over_limit 7 8", Some(b"1173")),
+        ] {
+            assert_eq!(id_of(datagram), Some(id), "{}", datagram.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_silence() {
+        for datagram in [
+            &b""[..],
+            b" ",
+            b"1",
+            b"1 ",
+            b"1  ping",
+            b"-1 ping",
+            b"+1 ping",
+            b"1 2 ping",
+            b" ping",
+            b"1\tping",
+            b"1ping",
+            b"\xd9\xa1 ping", // Digits of other scripts are none here.
+            b"ping ",
+            b"ping\n",
+            b"ping\0",
+            b"PING",
+            b"pin",
+            b"get_size\n",
+            b"get_size x",
+            b"over_limit",
+            b"over_limit\n",
+            b"Over_limit x",
+            b"over_limits x",
+            b"over_limit a\nb",
+            b"over_limit a\n\n",
+            b"over_limit \n\n",
+            b"get_stats",
+            b"get_stats \na",
+            b"check_limit",
+            b"check_limit ",
+            b"check_limit {\n}",
+            b"get_keys",
+        ] {
+            assert_eq!(decode(datagram), None, "{}", datagram.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn keys_are_the_rest_of_the_line() {
+        for (rest, key) in [
+            (&b""[..], &b""[..]),
+            (b"\n", b""),
+            (b" ", b" "),
+            (b"ws global", b"ws global"),
+            (b" two  spaces ", b" two  spaces "),
+            (b"with a newline behind\n", b"with a newline behind"),
+            (b"a return\r\n", b"a return\r"),
+            (b"\0\xff\x80", b"\0\xff\x80"),
+        ] {
+            let over_limit = [b"over_limit ", rest].concat();
+            assert_eq!(decode(&over_limit), Some(Message { id: None, command: Command::OverLimit { key } }));
+            let get_stats = [b"5 get_stats ", rest].concat();
+            let command = Command::GetStats { key };
+            assert_eq!(decode(&get_stats), Some(Message { id: Some(b"5"), command }));
+        }
+    }
+
+    #[test]
+    fn a_long_datagram_is_cut_and_then_understood() {
+        let datagram = [b"over_limit ".to_vec(), vec![b'x'; 2000]].concat();
+        let key = &vec![b'x'; DATAGRAM_MAX - b"over_limit ".len()][..];
+        assert_eq!(decode(&datagram).unwrap().command, Command::OverLimit { key });
+        // A newline that stands last after the cut is the trailing one; one that was cut off never came.
+        let mut datagram = [b"over_limit ".to_vec(), vec![b'x'; 988], b"\n\n\n".to_vec()].concat();
+        assert_eq!(decode(&datagram).unwrap().command, Command::OverLimit { key: &key[1..] });
+        datagram[990] = b'\n';
+        assert_eq!(decode(&datagram), None);
+    }
+}

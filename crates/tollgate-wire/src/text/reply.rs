@@ -1,0 +1,174 @@
+//! What is answered.
+
+use super::DATAGRAM_MAX;
+use crate::decimal::{put_tenths, put_u64};
+use crate::json::put_string;
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply<'a> {
+    /// To `over_limit`.
+    OverLimit(OverLimit),
+    /// To `get_stats`.
+    Stats {
+        /// Uses since the server started.
+        n_req: u64,
+        /// How many of them were over the limit.
+        n_over: u64,
+        /// The whole part of the highest rate in the last full window of five minutes.
+        last_max_rate: u64,
+        /// The key, as it is after rewriting.
+        key: &'a [u8],
+    },
+    /// To `check_limit`.
+    CheckLimit {
+        /// All three, as they are after rewriting.
+        keys: [&'a [u8]; 3],
+        /// What was said of each that was tried, in the same order: at least the first, and up to the first that is
+        /// over.
+        tried: &'a [OverLimit],
+    },
+    /// To `get_size`.
+    Size {
+        /// How many keys are remembered.
+        keys: u64,
+    },
+    /// To `ping`.
+    Pong,
+}
+
+/// What is said of one use of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OverLimit {
+    /// Was it one too many?
+    pub over: bool,
+    /// The rate after this use, in uses per period.
+    pub rate: f64,
+    /// The rate from which on a use is over.
+    pub limit: f64,
+    /// In seconds.
+    pub period: u64,
+}
+
+/// Appends the datagram that answers: no more than [`DATAGRAM_MAX`] bytes, what is longer is cut.
+#[inline]
+pub fn encode(id: Option<&[u8]>, reply: &Reply<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    if let Some(id) = id {
+        out.extend_from_slice(id);
+        out.push(b' ');
+    }
+    match reply {
+        Reply::OverLimit(over_limit) => over_limit.put(out),
+        Reply::Stats { n_req, n_over, last_max_rate, key } => {
+            put_stats(&[("n_req=", *n_req), (" n_over=", *n_over), (" last_max_rate=", *last_max_rate)], out);
+            out.extend_from_slice(b" key=");
+            out.extend_from_slice(key);
+        }
+        Reply::CheckLimit { keys, tried } => put_check_limit(keys, tried, out),
+        Reply::Size { keys } => put_stats(&[("size=", *keys), (" keys=", *keys)], out),
+        Reply::Pong => out.extend_from_slice(b"pong"),
+    }
+    out.truncate(start + DATAGRAM_MAX);
+}
+
+impl OverLimit {
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.over { b"ok Y " } else { b"ok N " });
+        put_tenths(out, self.rate);
+        out.push(b' ');
+        put_tenths(out, self.limit);
+        out.push(b' ');
+        put_u64(out, self.period);
+    }
+}
+
+fn put_stats(numbers: &[(&str, u64)], out: &mut Vec<u8>) {
+    for (name, number) in numbers {
+        out.extend_from_slice(name.as_bytes());
+        put_u64(out, *number);
+    }
+}
+
+fn put_check_limit(keys: &[&[u8]; 3], tried: &[OverLimit], out: &mut Vec<u8>) {
+    if let Some(last) = tried.last() {
+        last.put(out);
+    }
+    out.extend_from_slice(b", [");
+    for (index, key) in keys.iter().enumerate() {
+        put_comma(index, out);
+        put_json_key(key, out);
+    }
+    out.extend_from_slice(b"], [");
+    for (index, (key, over_limit)) in keys.iter().zip(tried).enumerate() {
+        put_comma(index, out);
+        out.extend_from_slice(br#"{"key":"#);
+        put_json_key(key, out);
+        out.extend_from_slice(br#","over_limit":""#);
+        over_limit.put(out);
+        out.extend_from_slice(br#""}"#);
+    }
+    out.push(b']');
+}
+
+fn put_comma(index: usize, out: &mut Vec<u8>) {
+    if index > 0 {
+        out.push(b',');
+    }
+}
+
+/// A rewritten key may be any bytes, and JSON has none but characters.
+fn put_json_key(key: &[u8], out: &mut Vec<u8>) {
+    put_string(out, &String::from_utf8_lossy(key));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNDER: OverLimit = OverLimit { over: false, rate: 1.4, limit: 22.0, period: 20 };
+    const OVER: OverLimit = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
+
+    fn encoded(id: Option<&[u8]>, reply: &Reply<'_>) -> String {
+        let mut out = b"before it".to_vec();
+        encode(id, reply, &mut out);
+        String::from_utf8(out).unwrap().strip_prefix("before it").unwrap().to_owned()
+    }
+
+    #[test]
+    fn replies_are_those_of_the_protocol() {
+        let global = OverLimit { over: false, rate: 2034.3, limit: 2500.0, period: 10 };
+        let stats = Reply::Stats { n_req: 2, n_over: 1, last_max_rate: 1, key: b"some-key" };
+        let keys: [&[u8]; 3] = [b"ws ua=\"x\"", b"ws ip=\xff", b"ws global"];
+        for (id, reply, text) in [
+            (Some(&b"1173"[..]), Reply::OverLimit(global), "1173 ok N 2034.3 2500.0 10"),
+            (Some(b"472"), Reply::OverLimit(UNDER), "472 ok N 1.4 22.0 20"),
+            (Some(b"001332"), Reply::OverLimit(OVER), "001332 ok Y 28.1 22.0 20"),
+            (None, stats.clone(), "n_req=2 n_over=1 last_max_rate=1 key=some-key"),
+            (Some(b"78229"), stats, "78229 n_req=2 n_over=1 last_max_rate=1 key=some-key"),
+            (None, Reply::Size { keys: 12 }, "size=12 keys=12"),
+            (Some(b"7"), Reply::Pong, "7 pong"),
+            (
+                Some(b"7"),
+                Reply::CheckLimit { keys, tried: &[UNDER, OVER] },
+                "7 ok Y 28.1 22.0 20, [\"ws ua=\\\"x\\\"\",\"ws ip=\u{fffd}\",\"ws global\"], \
+                 [{\"key\":\"ws ua=\\\"x\\\"\",\"over_limit\":\"ok N 1.4 22.0 20\"},\
+                 {\"key\":\"ws ip=\u{fffd}\",\"over_limit\":\"ok Y 28.1 22.0 20\"}]",
+            ),
+        ] {
+            assert_eq!(encoded(id, &reply), text);
+        }
+    }
+
+    #[test]
+    fn a_reply_too_long_is_cut() {
+        let key = vec![b'k'; DATAGRAM_MAX];
+        let stats = Reply::Stats { n_req: 0, n_over: 0, last_max_rate: 0, key: &key };
+        let cut = encoded(Some(b"1"), &stats);
+        assert_eq!(cut.len(), DATAGRAM_MAX);
+        assert!(cut.starts_with("1 n_req=0 n_over=0 last_max_rate=0 key=kkk"));
+        let id = vec![b'7'; DATAGRAM_MAX - 5];
+        assert!(encoded(Some(&id), &Reply::OverLimit(UNDER)).ends_with("7 ok N"));
+    }
+}
