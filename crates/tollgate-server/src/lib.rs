@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
+pub mod datagrams;
 mod drain;
 mod gate;
 mod metrics;

@@ -1,0 +1,268 @@
+//! What is to be sent, put into as few calls as it takes.
+
+use std::cmp::Reverse;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use quinn_udp::Transmit;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
+
+use super::{Datagrams, Peer};
+
+/// How many datagrams to different peers go out in one call.
+const TOGETHER_MAX: usize = 64;
+/// The most bytes that one datagram of any kind can have, and so the most that are handed over for GSO.
+const BYTES_MAX: usize = 65_000;
+
+/// Datagrams to be sent.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+    /// The datagrams of one peer in the order of their sizes, where they did not stand in one already.
+    sorted: Vec<u8>,
+    parcels: Vec<Parcel>,
+    sent: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    peer: Peer,
+    start: usize,
+    len: usize,
+}
+
+/// What one peer gets in one call: datagrams of `size` bytes each, of which the last may have fewer.
+#[derive(Clone, Debug)]
+struct Parcel {
+    peer: Peer,
+    place: Place,
+    range: Range<usize>,
+    size: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    AsWritten,
+    Sorted,
+}
+
+impl Outbox {
+    /// Nothing to send.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the datagram that `write` appends. Nothing appended is nothing sent.
+    pub fn push(&mut self, peer: Peer, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let len = self.bytes.len() - start;
+        // Nobody can be at port 0, and trying would make the kernel's refusal look like one of GSO.
+        if len > 0 && peer.address.port() != 0 {
+            self.items.push(Item { peer, start, len });
+        }
+    }
+
+    /// How many datagrams there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        let Self { bytes, items, sorted, parcels, sent } = self;
+        bytes.clear();
+        items.clear();
+        sorted.clear();
+        parcels.clear();
+        *sent = 0;
+    }
+
+    /// Makes parcels of up to `segments_max` datagrams each.
+    pub(super) fn arrange(&mut self, segments_max: usize) {
+        let Self { bytes, items, sorted, parcels, .. } = self;
+        for run in items.chunk_by_mut(|one, next| one.peer == next.peer) {
+            let place = if segments_max == 1 || stands_in_order(run) {
+                Place::AsWritten
+            } else {
+                run.sort_unstable_by_key(|item| Reverse(item.len));
+                for item in run.iter_mut() {
+                    let start = sorted.len();
+                    sorted.extend_from_slice(&bytes[item.start..item.start + item.len]);
+                    item.start = start;
+                }
+                Place::Sorted
+            };
+            split(run, place, segments_max, parcels);
+        }
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.sent == self.parcels.len()
+    }
+
+    /// Sends on until all is sent or the socket has no room. What cannot be sent at all is passed over and counted.
+    pub(super) fn send_some(&mut self, datagrams: &Datagrams, failed: &mut usize) -> io::Result<()> {
+        while let Some(parcel) = self.parcels.get(self.sent) {
+            let alone =
+                self.parcels[self.sent..].iter().take(TOGETHER_MAX).take_while(|parcel| parcel.is_one());
+            let (count, result) = match alone.count() {
+                // Several at once cannot say which of our addresses they come from.
+                0 => (1, self.send_parcel(datagrams, parcel)),
+                _ if datagrams.any_address => (1, self.send_parcel(datagrams, parcel)),
+                together => self.send_together(datagrams, self.sent..self.sent + together),
+            };
+            match result {
+                Ok(()) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                Err(_) if parcel.is_one() => {
+                    *failed += 1;
+                    self.sent += 1;
+                }
+                Err(_) => self.unpack(),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_parcel(&self, datagrams: &Datagrams, parcel: &Parcel) -> io::Result<()> {
+        let transmit = Transmit {
+            destination: parcel.peer.address,
+            ecn: None,
+            contents: self.contents(parcel),
+            segment_size: (!parcel.is_one()).then_some(parcel.size),
+            src_ip: parcel.peer.local.filter(|_| datagrams.any_address),
+        };
+        datagrams.state.try_send((&datagrams.socket).into(), &transmit)
+    }
+
+    /// Sends datagrams to different peers in one call, and says how many went out. An error is that of the first.
+    fn send_together(&self, datagrams: &Datagrams, range: Range<usize>) -> (usize, io::Result<()>) {
+        let parcels = &self.parcels[range];
+        let addresses: ArrayVec<SocketAddrAny, TOGETHER_MAX> =
+            parcels.iter().map(|parcel| any(parcel.peer.address)).collect();
+        let contents: ArrayVec<[IoSlice<'_>; 1], TOGETHER_MAX> =
+            parcels.iter().map(|parcel| [IoSlice::new(self.contents(parcel))]).collect();
+        let mut controls: [SendAncillaryBuffer<'_, '_, '_>; TOGETHER_MAX] =
+            std::array::from_fn(|_| SendAncillaryBuffer::default());
+        let mut messages: ArrayVec<MMsgHdr<'_>, TOGETHER_MAX> = addresses
+            .iter()
+            .zip(&contents)
+            .zip(&mut controls)
+            .map(|((address, contents), control)| MMsgHdr::new_with_addr(address, contents, control))
+            .collect();
+        match sendmmsg(&datagrams.socket, &mut messages, SendFlags::empty()) {
+            Ok(count) => (count, Ok(())),
+            Err(error) => (0, Err(error.into())),
+        }
+    }
+
+    /// The parcel in hand as single datagrams: where GSO is refused, each may still go by itself.
+    #[cold]
+    fn unpack(&mut self) {
+        let Parcel { peer, place, range, size } = self.parcels[self.sent].clone();
+        let end = range.end;
+        let single = |start: usize| Parcel { peer, place, range: start..(start + size).min(end), size };
+        self.parcels.splice(self.sent..=self.sent, range.step_by(size).map(single));
+    }
+
+    fn contents(&self, parcel: &Parcel) -> &[u8] {
+        match parcel.place {
+            Place::AsWritten => &self.bytes[parcel.range.clone()],
+            Place::Sorted => &self.sorted[parcel.range.clone()],
+        }
+    }
+}
+
+impl Parcel {
+    /// Is it one datagram?
+    fn is_one(&self) -> bool {
+        self.range.len() <= self.size
+    }
+}
+
+/// One after another without a gap, none longer than the one before.
+fn stands_in_order(run: &[Item]) -> bool {
+    run.is_sorted_by(|one, next| next.len <= one.len && next.start == one.start + one.len)
+}
+
+/// Puts datagrams of one size, and one shorter at the end, into one parcel.
+fn split(run: &[Item], place: Place, segments_max: usize, parcels: &mut Vec<Parcel>) {
+    let mut rest = run;
+    while let [first, ..] = rest {
+        let segments = segments_max.min(BYTES_MAX / first.len).max(1);
+        let same = rest.iter().take(segments).take_while(|item| item.len == first.len).count();
+        let taken = if same < segments && same < rest.len() { same + 1 } else { same };
+        // A parcel is contiguous, which only datagrams in order are.
+        let taken = if segments_max == 1 { 1 } else { taken };
+        let last = &rest[taken - 1];
+        let range = first.start..last.start + last.len;
+        parcels.push(Parcel { peer: first.peer, place, range, size: first.len });
+        rest = &rest[taken..];
+    }
+}
+
+fn any(address: SocketAddr) -> SocketAddrAny {
+    address.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(port: u16) -> Peer {
+        SocketAddr::from(([127, 0, 0, 1], port)).into()
+    }
+
+    /// What each peer gets, as the kernel would take it apart.
+    fn arranged(datagrams: &[(u16, usize)], segments_max: usize) -> Vec<(u16, Vec<usize>)> {
+        let mut outbox = Outbox::new();
+        for (number, (port, len)) in datagrams.iter().enumerate() {
+            outbox.push(peer(*port), |out| {
+                out.extend(std::iter::repeat_n(u8::try_from(number).unwrap_or(0), *len))
+            });
+        }
+        outbox.arrange(segments_max);
+        let sizes = |parcel: &Parcel| outbox.contents(parcel).chunks(parcel.size).map(<[u8]>::len).collect();
+        for parcel in &outbox.parcels {
+            for datagram in outbox.contents(parcel).chunks(parcel.size) {
+                assert!(datagram.iter().all(|byte| *byte == datagram[0]), "datagrams were mixed");
+            }
+        }
+        outbox.parcels.iter().map(|parcel| (parcel.peer.address.port(), sizes(parcel))).collect()
+    }
+
+    #[test]
+    fn datagrams_of_one_peer_go_out_together_by_size() {
+        for (datagrams, parcels) in [
+            (vec![(1, 5), (1, 5), (1, 5)], vec![(1, vec![5, 5, 5])]),
+            (vec![(1, 5), (1, 5), (1, 3)], vec![(1, vec![5, 5, 3])]),
+            (vec![(1, 3), (1, 5), (1, 5)], vec![(1, vec![5, 5, 3])]),
+            (vec![(1, 3), (1, 5), (1, 4), (1, 5), (1, 4)], vec![(1, vec![5, 5, 4]), (1, vec![4, 3])]),
+            (vec![(1, 5), (2, 5), (2, 5), (1, 5)], vec![(1, vec![5]), (2, vec![5, 5]), (1, vec![5])]),
+            (vec![(0, 5), (1, 0), (2, 1)], vec![(2, vec![1])]),
+        ] {
+            assert_eq!(arranged(&datagrams, 64), parcels);
+        }
+    }
+
+    #[test]
+    fn no_parcel_has_more_than_the_kernel_takes() {
+        assert_eq!(arranged(&[(1, 2); 5], 2), [(1, vec![2, 2]), (1, vec![2, 2]), (1, vec![2])]);
+        assert!(arranged(&[(1, 1000); 70], 64).iter().all(|(_, sizes)| sizes.len() <= 64));
+        assert_eq!(arranged(&[(1, 40_000), (1, 40_000)], 64).len(), 2);
+    }
+
+    #[test]
+    fn without_offload_every_datagram_is_a_parcel() {
+        assert_eq!(arranged(&[(1, 3), (1, 5), (1, 5)], 1), [(1, vec![3]), (1, vec![5]), (1, vec![5])]);
+    }
+}
