@@ -1,6 +1,7 @@
 //! The subcommands.
 
 mod ask;
+mod bench;
 mod completions;
 mod replay;
 mod serve;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Refund(ask::Refund),
     Reset(ask::Reset),
     Replay(replay::Replay),
+    Bench(bench::Bench),
     Validate(validate::Validate),
     Completions(completions::Completions),
 }
@@ -44,6 +46,7 @@ impl Command {
             Self::Refund(refund) => refund.run(),
             Self::Reset(reset) => reset.run(),
             Self::Replay(replay) => replay.run(),
+            Self::Bench(bench) => bench.run(),
             Self::Validate(validate) => validate.run(),
             Self::Completions(completions) => completions.run(),
         }
