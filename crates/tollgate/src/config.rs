@@ -19,6 +19,7 @@ mod describe;
 mod errors;
 mod fields;
 mod gates;
+mod keys;
 mod limits;
 mod numbers;
 mod overrides;
@@ -31,10 +32,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use thiserror::Error;
 use tollgate_core::Policy;
 
+use crate::patterns::Patterns;
 use crate::store::memory::MAX_BUCKETS;
 use errors::{Errors, Position};
 use fields::{literal, refuse, unknown_field, whole_number};
@@ -43,11 +46,11 @@ use yaml::{Entry, Node, Value, shorten};
 
 pub use describe::describe;
 pub use errors::{ConfigError, ConfigErrors};
-pub use gates::{GateAddressError, Gates};
+pub use gates::{GateAddressError, Gates, OnInsert};
 pub use watch::Watch;
 
 /// The parts of a file.
-const SECTIONS: [&str; 5] = ["limits", "overrides", "store", "max_buckets", "gates"];
+const SECTIONS: [&str; 7] = ["limits", "overrides", "keys", "rewrite", "store", "max_buckets", "gates"];
 /// What marks a mapping at the top of a file as a limit or an override.
 const NUMBERS: [&str; 3] = ["burst", "count", "period"];
 
@@ -56,6 +59,8 @@ const NUMBERS: [&str; 3] = ["burst", "count", "period"];
 pub struct Config {
     /// What is limited, and to what.
     pub policy: Policy,
+    /// The patterns of the policy's keys, as they were written.
+    pub patterns: Arc<Patterns>,
     /// Where buckets live.
     pub store: StoreUrl,
     /// How many buckets a store in memory keeps at most.
@@ -157,24 +162,26 @@ fn read(document: Option<&Node>, errors: &mut Errors) -> Option<Config> {
     let store = section("store").map(|entry| read_store(entry, errors));
     let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
-    let policy = read_policy(entries, errors);
+    let (policy, patterns) = read_policy(entries, errors)?;
     Some(Config {
-        policy: policy?,
+        policy,
+        patterns,
         store: store.unwrap_or(Some(StoreUrl::default()))?,
         max_buckets: max_buckets.unwrap_or(Some(MAX_BUCKETS))?,
         gates: gates.unwrap_or(Some(Gates::default()))?,
     })
 }
 
-/// The limits of the file, those of its sections and those at the top; the built-in ones if it has nothing to say.
-fn read_policy(entries: &[Entry], errors: &mut Errors) -> Option<Policy> {
+/// The limits of the file, those of its sections and those at the top, and its rules for keys; the built-in ones if it
+/// has nothing to say.
+fn read_policy(entries: &[Entry], errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
     let mut limits = Limits::default();
     let mut overrides = Vec::new();
     let mut silent = true;
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
-            "overrides" => {}
+            "overrides" | "keys" | "rewrite" => {}
             name if SECTIONS.contains(&name) => continue,
             name if name.contains(':') && matches!(entry.value.value, Value::Map(_)) => overrides.push(entry),
             _ if has_numbers(&entry.value) => limits.limit(entry, errors),
@@ -187,10 +194,19 @@ fn read_policy(entries: &[Entry], errors: &mut Errors) -> Option<Policy> {
     }
     let implied = limits.is_empty();
     overrides.into_iter().for_each(|entry| limits.bare_override(entry, implied, errors));
-    if let Some(entry) = entries.iter().find(|entry| entry.key.text == "overrides") {
+    let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
+    if let Some(entry) = section("overrides") {
         limits.overrides(entry, errors);
     }
-    if silent { Some(Config::default().policy) } else { limits.policy(errors) }
+    if silent {
+        let Config { policy, patterns, .. } = Config::default();
+        return Some((policy, patterns));
+    }
+    let keys = keys::read(section("keys"), section("rewrite"), &limits, errors);
+    let policy = limits.policy(errors);
+    let (keys, patterns) = keys?;
+    let policy = policy?.with_keys(keys);
+    Some((policy.map_err(|error| errors.add(Position::START, error.to_string())).ok()?, patterns))
 }
 
 fn has_numbers(node: &Node) -> bool {

@@ -16,6 +16,7 @@
 pub mod clock;
 pub mod config;
 pub mod limiter;
+pub mod patterns;
 pub mod store;
 pub mod trace;
 

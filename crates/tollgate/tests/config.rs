@@ -156,8 +156,8 @@ fn gates_are_those_that_are_named() {
     ] {
         assert_eq!(read(text).gates.http, http, "{text}");
     }
-    assert_eq!(Gates::address("off"), Ok(None));
-    assert!(Gates::address("").is_err());
+    assert_eq!(Gates::address("off", Gates::TEXT), Ok(None));
+    assert!(Gates::address("", Gates::TEXT).is_err());
     assert_eq!("memory".parse(), Ok(StoreUrl::Memory));
     assert!("redis://localhost".parse::<StoreUrl>().is_err());
 }
@@ -194,8 +194,9 @@ fn what_was_understood_is_told() {
     );
     let expected = "\
 store   memory, at most 5000 buckets
-gates   http off
+gates   http off, text off, throttr off
 limits  5
+keys    0 rules
 
 NewOrdersPerAccount  token_bucket   burst 300, 300 per 3h  one per 36s, full after 3h
   id regId, bucket 3:ID, on_full deny, on_store_failure allow, stats

@@ -45,18 +45,17 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
             &["1:1: unknown field `limts`; did you mean `limits`?"],
         ),
         (
-            "keys: []\ndomains: {}\nrules: {}",
+            "domains: {}\nrules: {}",
             &[
-                "1:1: unknown field `keys`; a file has limits, overrides, store, max_buckets and gates",
-                "2:1: unknown field `domains`; a file has limits, overrides, store, max_buckets and gates",
-                "3:1: unknown field `rules`; a file has limits, overrides, store, max_buckets and gates",
+                "1:1: unknown field `domains`; a file has limits, overrides, keys, rewrite, store, max_buckets and gates",
+                "2:1: unknown field `rules`; a file has limits, overrides, keys, rewrite, store, max_buckets and gates",
             ],
         ),
         (
-            "gates: { htpp: off, text: off }",
+            "gates: { htpp: off, soap: off }",
             &[
                 "1:10: unknown field `htpp`; did you mean `http`?",
-                "1:21: unknown field `text`; gates has http",
+                "1:21: unknown field `soap`; gates has http, text and throttr",
             ],
         ),
         (
@@ -408,7 +407,12 @@ fn yaml_that_is_none_is_explained() {
         ("A:\n    burst: 1\n   count: 2", &["3:4: expected a key, indented like those above"]),
         ("- a\nb: c", &["2:1: expected a `-`, indented like those above"]),
         ("store: @here", &["1:8: a value cannot start like this: put it in quotes"]),
-        ("5", &["1:1: a file is a mapping with limits, overrides, store, max_buckets and gates, not 5"]),
+        (
+            "5",
+            &[
+                "1:1: a file is a mapping with limits, overrides, keys, rewrite, store, max_buckets and gates, not 5",
+            ],
+        ),
         ("store: memory\n---\nstore: memory", &["2:1: a second document starts here: a file has one"]),
         ("store: memory\n# \0", &["2:3: the character U+0000 has no place here"]),
     ]);

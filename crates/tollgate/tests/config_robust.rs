@@ -8,7 +8,12 @@ const VALID: &str = "\
 # A comment, to be cut in two.
 store: memory
 max_buckets: 1000
-gates: { http: 127.0.0.1:8080 }
+keys:
+  - rewrite: [{ match: 'ip=10\\.0\\.(\\d+)', replace: 'net=$1' }]
+  - { match: '^ws ip=', limit: 22.5, period: 20s, strict: true, stats: true, on_full: allow }
+  - { match: '^login ', use: Trial }
+  - { match: '.*', answer: never }
+gates: { http: 127.0.0.1:8080, text: 127.0.0.1:2000, throttr: { listen: off, on_insert: reset } }
 limits:
   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3 }
   Uploads: { algorithm: sliding_log, count: 10, period: 1s, on_full: allow }
@@ -147,6 +152,8 @@ proptest! {
             check(&format!("limits: {{ A: {{ algorithm: smoothed_rate, {field}: {value:?} }} }}"));
         }
         check(&format!("limits: {{ A: {{}} }}\nA:{value}: {{ burst: 1, count: 1, period: {value} }}"));
-        check(&format!("gates: {{ http: {value} }}\nstore: {value}\nmax_buckets: {value}"));
+        check(&format!("keys: [{{ match: {value:?}, limit: {value} }}, {{ match: {value}, use: {value} }}]"));
+        check(&format!("rewrite: [{{ match: {value:?}, replace: {value:?} }}, {{ match: '(a)', replace: {value:?} }}]"));
+        check(&format!("gates: {{ http: {value}, text: {value}, throttr: {{ listen: {value} }} }}\nstore: {value}\nmax_buckets: {value}"));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Serve {
 struct Gate(Option<SocketAddr>);
 
 fn gate(text: &str) -> Result<Gate, GateAddressError> {
-    Gates::address(text).map(Gate)
+    Gates::address(text, Gates::HTTP).map(Gate)
 }
 
 fn buckets(text: &str) -> Result<usize, String> {

@@ -2,19 +2,25 @@
 //!
 //! ```text
 //! store   memory, at most 10000000 buckets
-//! gates   http 127.0.0.1:8080
+//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off
 //! limits  1
+//! keys    2 rules, 1 rewrite
 //!
 //! NewOrdersPerAccount             token_bucket  burst 300, 300 per 3h  one per 36s, full after 3h
 //!   id regId, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
 //!   NewOrdersPerAccount:12345678  token_bucket  burst 300, 600 per 3h  one per 18s, full after 1h30m
+//!
+//! rewrite 1  ip=10\.0\..*$  to cust=office
+//! rule 1     ^ws global$    2500 per 10s, stats, on_full deny
+//! rule 2     .*             never over
 //! ```
 
 use std::fmt::{self, Display};
+use std::net::SocketAddr;
 
-use tollgate_core::{Algorithm, Limit, Nanos, OnFull, OnStoreFailure};
+use tollgate_core::{Algorithm, KeyLimit, KeyRule, Limit, Nanos, OnFull, OnStoreFailure, Policy};
 
-use super::Config;
+use super::{Config, Gates, OnInsert};
 
 /// Longer names stand out rather than push everything to the right.
 const COLUMN_MAX: usize = 60;
@@ -22,15 +28,79 @@ const COLUMN_MAX: usize = 60;
 /// The policy with what follows from its numbers, the store and the gates.
 pub fn describe(config: &Config) -> impl Display {
     fmt::from_fn(move |f| {
-        let http = config.gates.http.map_or("off".to_owned(), |address| address.to_string());
         let limits = config.policy.limits();
         writeln!(f, "store   {}, at most {} buckets", config.store, config.max_buckets)?;
-        writeln!(f, "gates   http {http}")?;
+        writeln!(f, "gates   {}", gates(&config.gates))?;
         writeln!(f, "limits  {}", limits.len())?;
+        write!(f, "keys    {}", counted(config.patterns.rules().len(), "rule"))?;
+        match config.patterns.rewrites().len() {
+            0 => writeln!(f)?,
+            rewrites => writeln!(f, ", {}", counted(rewrites, "rewrite"))?,
+        }
         let lines: Vec<_> = limits.iter().flat_map(lines_of).collect();
         let widths = [0, 1, 2].map(|column| width(&lines, column));
-        lines.iter().try_for_each(|line| line.write(widths, f))
+        lines.iter().try_for_each(|line| line.write(widths, f))?;
+        write_keys(config, f)
     })
+}
+
+fn gates(gates: &Gates) -> String {
+    let all = [("http", gates.http), ("text", gates.text), ("throttr", gates.throttr)];
+    let listens =
+        |address: Option<SocketAddr>| address.map_or("off".to_owned(), |address| address.to_string());
+    let all: Vec<_> = all.iter().map(|(name, address)| format!("{name} {}", listens(*address))).collect();
+    let on_insert = match gates.on_insert {
+        OnInsert::Fail => "",
+        OnInsert::Reset => " (on_insert reset)",
+    };
+    all.join(", ") + on_insert
+}
+
+/// `1 rule`, `2 rules`.
+fn counted(n: usize, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {noun}{plural}")
+}
+
+/// The rewrites and the rules, each with its number and its pattern.
+fn write_keys(config: &Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut rows = Vec::new();
+    for (index, rewrite) in config.patterns.rewrites().iter().enumerate() {
+        let replaces = format!("to {}", shown(rewrite.replacement()));
+        rows.push([format!("rewrite {}", index + 1), shown(rewrite.pattern().as_str()), replaces]);
+    }
+    let rules = config.policy.keys().rules();
+    for (index, (rule, pattern)) in rules.iter().zip(config.patterns.rules()).enumerate() {
+        rows.push([format!("rule {}", index + 1), shown(pattern.as_str()), what_holds(rule, &config.policy)]);
+    }
+    if !rows.is_empty() {
+        writeln!(f)?;
+    }
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default()
+    };
+    let (number, pattern) = (width(0), width(1));
+    rows.iter().try_for_each(|[a, b, c]| writeln!(f, "{a:number$}  {b:pattern$}  {c}"))
+}
+
+/// A text on one line.
+fn shown(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
+fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
+    let stats = if rule.stats { ", stats" } else { "" };
+    match rule.limit {
+        KeyLimit::Never => format!("never over{stats}"),
+        KeyLimit::Use { limit } => format!("uses {}{stats}", policy.limits()[limit].name()),
+        KeyLimit::Rate { limit, on_full } => {
+            let strict = if limit.strict() { ", strict" } else { "" };
+            let per = per(limit.limit(), limit.period());
+            format!("{per}{strict}{stats}, on_full {}", on_full_name(on_full))
+        }
+    }
 }
 
 enum Line {
@@ -107,10 +177,7 @@ fn per(count: impl Display, period: Nanos) -> String {
 }
 
 fn settings(limit: &Limit) -> String {
-    let on_full = match limit.on_full() {
-        OnFull::Deny => "deny",
-        OnFull::Allow => "allow",
-    };
+    let on_full = on_full_name(limit.on_full());
     let on_store_failure = match limit.on_store_failure() {
         OnStoreFailure::Allow => "allow",
         OnStoreFailure::Deny => "deny",
@@ -119,6 +186,13 @@ fn settings(limit: &Limit) -> String {
     let stats = if limit.stats() { ", stats" } else { "" };
     let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));
     format!("id {id}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
+}
+
+const fn on_full_name(on_full: OnFull) -> &'static str {
+    match on_full {
+        OnFull::Deny => "deny",
+        OnFull::Allow => "allow",
+    }
 }
 
 /// A span as a person would write it, to the nanosecond: `1h30m`, `50ms`, `333.333333ms`.

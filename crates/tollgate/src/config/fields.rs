@@ -102,6 +102,28 @@ pub(super) fn whole_number(entry: &Entry, range: RangeInclusive<u64>, errors: &m
     refuse(entry, &must_be, errors)
 }
 
+/// A number above zero that may have decimals, such as `22` or `22.5`.
+pub(super) fn decimal_number(entry: &Entry, most: u64, errors: &mut Errors) -> Option<f64> {
+    let in_range = |text: &str| plain_decimal(text).filter(|number| *number > 0.0 && *number <= most as f64);
+    let must_be = format!("must be a number above 0 and at most {most}, such as 22 or 22.5");
+    match &entry.value.value {
+        Value::Scalar { text, plain: true } if in_range(text).is_some() => in_range(text),
+        Value::Scalar { text, plain: false } if in_range(text).is_some() => {
+            errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
+            None
+        }
+        _ => refuse(entry, &must_be, errors),
+    }
+}
+
+/// Digits, and perhaps a point and more digits.
+fn plain_decimal(text: &str) -> Option<f64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ambiguous = whole.len() > 1 && whole.starts_with('0');
+    if digits(whole) && digits(decimals) && !ambiguous { text.parse().ok() } else { None }
+}
+
 fn plain_digits(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     // A zero in front makes a number octal for some readers.

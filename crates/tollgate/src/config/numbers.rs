@@ -10,7 +10,7 @@ use super::fields::{Fields, choice, duration, flag, listed, whole_number};
 use super::yaml::{Entry, Key};
 
 /// Whole numbers above this are not all doubles, and a smoothed rate is a double.
-const RATE_MAX: u64 = 1 << 53;
+pub(super) const RATE_MAX: u64 = 1 << 53;
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,12 +139,17 @@ impl<'a> Numbers<'a> {
             }
             NumbersError::Zero { field: "period" } => (self.period, error.to_string()),
             NumbersError::PeriodTooLong if kind == Kind::SmoothedRate => {
-                let longest = Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000;
-                (self.period, format!("period must be at most {longest}d for {}", kind.name()))
+                (self.period, smoothed_period_too_long())
             }
             NumbersError::PeriodTooLong => (self.period, error.to_string()),
             _ => (self.count, error.to_string()),
         };
         errors.add(field.map_or(owner.at, |entry| entry.value.at), message);
     }
+}
+
+/// What is wrong with a period that a smoothed rate cannot have.
+pub(super) fn smoothed_period_too_long() -> String {
+    let longest = Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000;
+    format!("period must be at most {longest}d for {}", Kind::SmoothedRate.name())
 }

@@ -101,7 +101,8 @@ impl Limits {
         }
     }
 
-    fn find(&self, name: &str, at: Position, errors: &mut Errors) -> Option<usize> {
+    /// The place of the limit of this name, or an error at `at`.
+    pub(super) fn find(&self, name: &str, at: Position, errors: &mut Errors) -> Option<usize> {
         let found = self.by_name.get(name).copied();
         if found.is_none() {
             // Once errors are only counted, nobody would see a suggestion, and it takes its time.

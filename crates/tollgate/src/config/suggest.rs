@@ -6,7 +6,7 @@ const WORD_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 1_000;
 
 /// What other limiters call it, and what it is called here.
-const SYNONYMS: [(&str, &str); 10] = [
+const SYNONYMS: [(&str, &str); 14] = [
     ("capacity", "burst"),
     ("max_burst", "burst"),
     ("limit", "count"),
@@ -17,6 +17,10 @@ const SYNONYMS: [(&str, &str); 10] = [
     ("interval", "period"),
     ("window", "period"),
     ("unit", "period"),
+    ("count", "limit"),
+    ("regex", "match"),
+    ("pattern", "match"),
+    ("replacement", "replace"),
 ];
 
 /// `; did you mean `burst`?`, or nothing if no candidate is near.
