@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Answer, AnswerError, Ask, Asks, Command};
+pub use tollgate_wire::http::{Answer, AnswerError, Ask};
+use tollgate_wire::http::{Asks, Command};
 use ureq::Agent;
 
 /// How long an answer may take unless told otherwise. A limiter that takes longer is worse than none.

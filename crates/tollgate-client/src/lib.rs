@@ -1,18 +1,27 @@
 //! ASK: a server, from another process.
 //!
+//! | module | protocol | |
+//! |---|---|---|
+//! | [`http`] | JSON over HTTP | every limit of the policy, bills, refunds |
+//! | [`text`] | lines of text in UDP datagrams | keys; answers within 0.1 s or goes on |
+//! | [`throttr`] | binary frames over TCP | quotas that their owner makes; many requests in one write |
+//!
 //! ```no_run
-//! use tollgate_client::http::Client;
 //! use tollgate_client::core::Verb;
-//! use tollgate_client::wire::{Answer, Ask};
+//! use tollgate_client::http::{Answer, Ask, Client};
 //!
 //! let client = Client::new("127.0.0.1:8080");
 //! let answer = client.ask(Verb::Spend, &[Ask::new("Login", "alice", 1)])?;
 //! let may_log_in = matches!(answer, Answer::Decision { allowed: true, .. });
 //! # Ok::<(), tollgate_client::http::AskError>(())
 //! ```
+//!
+//! Every call ends: it has a deadline, and what waits for answers is bounded.
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod text;
+pub mod throttr;
 
 pub use tollgate_core as core;
-pub use tollgate_wire::http as wire;
+pub use tollgate_wire as wire;

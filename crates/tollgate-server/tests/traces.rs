@@ -10,8 +10,7 @@ use support::{Harness, start_with};
 use tollgate::core::Verb;
 use tollgate::core::{Decision, Kind, Nanos, Refund, Timestamp, Verdict};
 use tollgate::trace::{ChargeText, LimitRequest, Reader, Reply, Request, Target, matches};
-use tollgate_client::http::{AskError, Client};
-use tollgate_client::wire::{Answer, AnswerError, Ask};
+use tollgate_client::http::{Answer, AnswerError, Ask, AskError, Client};
 
 #[test]
 fn the_http_gate_answers_the_traces() {

@@ -44,9 +44,9 @@ pub use reply::{OverLimit, Reply, encode};
 /// The longest datagram. What is longer is cut here, in both directions, and then taken for what it is.
 pub const DATAGRAM_MAX: usize = 1000;
 
-/// The id in front, if there is one: digits and exactly one space.
+/// The id in front, if there is one, and the rest: an id is digits and exactly one space.
 #[inline]
-fn split_id(datagram: &[u8]) -> (Option<&[u8]>, &[u8]) {
+pub fn split_id(datagram: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let digits = datagram.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match datagram.split_at(digits) {
         (id @ [_, ..], [b' ', rest @ ..]) => (Some(id), rest),

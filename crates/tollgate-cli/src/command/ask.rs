@@ -7,8 +7,7 @@ use clap::Args;
 use tollgate::core::{Decision, Nanos, Verdict};
 use tollgate::trace::Reply;
 use tollgate_client::core::Verb;
-use tollgate_client::http::Client;
-use tollgate_client::wire::{Answer, Ask};
+use tollgate_client::http::{Answer, Ask, Client};
 
 use super::Outcome;
 use crate::output::OutputError;
