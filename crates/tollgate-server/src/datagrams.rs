@@ -89,6 +89,11 @@ impl Datagrams {
         self.socket.async_io(Interest::READABLE, || inbox.fill(state, &self.socket)).await
     }
 
+    /// Waits until something may have arrived, for [`try_receive`](Self::try_receive) to take.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.socket.readable().await
+    }
+
     /// Takes what has arrived; an error of the kind `WouldBlock` if nothing has.
     pub fn try_receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.received = 0;
