@@ -10,10 +10,13 @@ mod progress;
 mod protocol;
 mod redis;
 mod report;
+mod sockets;
 mod stream;
 mod tally;
 mod template;
+mod text;
 mod throttr;
+mod waiting;
 mod zipf;
 
 use clap::{Args, Subcommand};
@@ -41,6 +44,7 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand)]
 enum What {
+    Text(text::Text),
     Throttr(throttr::Throttr),
     Http(http::Http),
     Redis(redis::Redis),
@@ -49,6 +53,7 @@ enum What {
 impl Bench {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self.what {
+            What::Text(text) => text.run(),
             What::Throttr(throttr) => throttr.run(),
             What::Http(http) => http.run(),
             What::Redis(redis) => redis.run(),

@@ -27,6 +27,8 @@ pub(super) struct Course {
     /// How many replies had come, and how long that took, when time was up.
     measured: Option<(u64, Nanos)>,
     unanswered: u64,
+    /// How long the last answers are waited for.
+    last_within: Nanos,
     stopped: Option<Stop>,
 }
 
@@ -75,8 +77,15 @@ impl Course {
             heard_at: now,
             measured: None,
             unanswered: 0,
+            last_within: PATIENCE,
             stopped: None,
         }
+    }
+
+    /// Waits no longer than this for answers after the last request has left.
+    pub(super) fn with_last_answers_within(mut self, span: Nanos) -> Self {
+        self.last_within = span;
+        self
     }
 
     /// What there is to do at `now`.
@@ -99,7 +108,7 @@ impl Course {
         }
         match self.in_flight {
             0 => self.finish(now, tally),
-            _ if silent < PATIENCE => Stage::Draining,
+            _ if silent < self.last_within => Stage::Draining,
             _ if tally.replies == 0 => self.stop(now, tally, Stop::Silent(silent)),
             _ => self.finish(now, tally),
         }
@@ -116,7 +125,9 @@ impl Course {
     }
 
     fn finish(&mut self, now: Timestamp, tally: &Tally) -> Stage {
-        self.measured.get_or_insert((tally.replies, now.since(self.begins)));
+        // All that was wanted is answered: it was when the last answer came.
+        let end = if self.left == 0 { self.heard_at } else { now };
+        self.measured.get_or_insert((tally.replies, end.since(self.begins)));
         self.unanswered += self.in_flight;
         self.in_flight = 0;
         Stage::Over
@@ -139,6 +150,12 @@ impl Course {
     pub(super) fn heard(&mut self, replies: u64, now: Timestamp) {
         self.in_flight -= replies;
         self.heard_at = now;
+    }
+
+    /// So many will not come any more.
+    pub(super) fn lost(&mut self, requests: u64) {
+        self.in_flight -= requests;
+        self.unanswered += requests;
     }
 
     /// Requests that were answered in the time measured, and that time.
@@ -204,12 +221,14 @@ mod tests {
         course.heard(10, at(20));
         tally.replies = 10;
         assert_eq!(course.stage(at(30), &mut tally), Stage::Over);
-        assert_eq!(course.measured(), (10, Nanos::from_millis(30)));
+        assert_eq!(course.measured(), (10, Nanos::from_millis(20)));
     }
 
     #[test]
     fn the_warm_up_is_forgotten() {
         let (mut course, mut tally) = course("--duration 1s --warmup 2s");
+        course.take(5, at(0));
+        course.lost(5);
         tally.replies = 7;
         assert_eq!(course.stage(at(1_999), &mut tally), Stage::Sending);
         assert_eq!((tally.replies, course.stage(at(2_000), &mut tally)), (7, Stage::Sending));
