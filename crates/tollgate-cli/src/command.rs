@@ -5,6 +5,8 @@ mod bench;
 mod completions;
 mod replay;
 mod serve;
+mod text;
+mod throttr;
 mod validate;
 
 use std::path::Path;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Check(ask::Check),
     Refund(ask::Refund),
     Reset(ask::Reset),
+    Text(text::Text),
+    Throttr(throttr::Throttr),
     Replay(replay::Replay),
     Bench(bench::Bench),
     Validate(validate::Validate),
@@ -45,6 +49,8 @@ impl Command {
             Self::Check(check) => check.run(),
             Self::Refund(refund) => refund.run(),
             Self::Reset(reset) => reset.run(),
+            Self::Text(text) => text.run(),
+            Self::Throttr(throttr) => throttr.run(),
             Self::Replay(replay) => replay.run(),
             Self::Bench(bench) => bench.run(),
             Self::Validate(validate) => validate.run(),

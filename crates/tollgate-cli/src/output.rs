@@ -1,6 +1,6 @@
 //! Standard output, and what it means that it cannot be written.
 
-use std::io;
+use std::io::{self, Write};
 
 use thiserror::Error;
 
@@ -14,4 +14,10 @@ impl OutputError {
     pub(crate) fn reader_left(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
+}
+
+/// Prints bytes that came from elsewhere as they are, and ends the line.
+pub(crate) fn print_line(line: &[u8]) -> Result<(), OutputError> {
+    let mut out = io::stdout().lock();
+    Ok(out.write_all(line).and_then(|()| out.write_all(b"\n"))?)
 }

@@ -84,7 +84,7 @@ fn shown(over_limit: OverLimit) -> OverLimit {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
     #[test]
     fn whatever_is_understood_is_understood_again(datagram in datagram()) {

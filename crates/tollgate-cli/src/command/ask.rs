@@ -1,6 +1,5 @@
 //! `tollgate spend`, `check`, `refund` and `reset`: ask a running server.
 
-use std::io::{self, Write};
 use std::str::FromStr;
 
 use clap::Args;
@@ -10,7 +9,7 @@ use tollgate_client::core::Verb;
 use tollgate_client::http::{Answer, Ask, Client};
 
 use super::Outcome;
-use crate::output::OutputError;
+use crate::output::print_line;
 
 /// Take from one or more buckets, if all of them allow it
 #[derive(Args)]
@@ -132,19 +131,15 @@ impl Question {
         let (status, body) = Client::new(&self.addr).ask_raw(verb, &charges)?;
         let answer = Answer::from_json(status, &body);
         if self.json {
-            println(&String::from_utf8_lossy(&body))?;
+            print_line(&body)?;
         }
         let answer = answer?;
         let outcome = if is_yes(&answer) { Outcome::Yes } else { Outcome::No };
         if !self.json {
-            println(&in_words(answer, charges.len()).to_string())?;
+            print_line(in_words(answer, charges.len()).to_string().as_bytes())?;
         }
         Ok(outcome)
     }
-}
-
-fn println(line: &str) -> Result<(), OutputError> {
-    writeln!(io::stdout(), "{line}").map_err(OutputError::from)
 }
 
 const fn is_yes(answer: &Answer) -> bool {
