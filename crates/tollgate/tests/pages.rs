@@ -1,5 +1,5 @@
 //! The pages quote code that is run elsewhere: every Rust snippet stands, line for line, in something tested. And the
-//! example policy is one.
+//! example policies are such.
 #![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;
@@ -42,6 +42,30 @@ fn the_example_policy_knows_its_office_and_its_customer() {
         ("MessagesPerNumber", "+1 555 0100", 2),
     ] {
         assert_eq!(limiter.spend(limit, id, 1).unwrap().remaining, remaining, "{limit}:{id}");
+    }
+}
+
+#[test]
+fn the_example_for_a_web_service_knows_its_customers() {
+    let config = Config::from_file(Path::new("../../examples/musicbrainz.yaml")).unwrap();
+    let keys = config.policy.keys();
+    for (key, rewritten, rule) in [
+        ("ws ip=192.0.2.1", "ws ip=192.0.2.1", Some(1)),
+        ("ws global", "ws global", Some(2)),
+        ("search global", "search global", Some(3)),
+        ("ws ip=::ffff:203.0.113.9", "ws cust=broadcaster", Some(4)),
+        ("ws ip=198.51.100.99", "ws cust=label", Some(5)),
+        ("ws ip=2001:db8:cafe::1", "ws cust=label", Some(5)),
+        ("ws ua=BigSCRAPER", "ws ua=scrapers", Some(6)),
+        ("ws ua=Java/1.8", "ws ua=Java", Some(7)),
+        ("ws ua=-", "ws ua=anonymous", Some(7)),
+        ("ws ua=Picard/2.11", "ws ua=Picard/2.11", Some(8)),
+        ("ws ip=198.51.100.128", "ws ip=198.51.100.128", Some(9)),
+        ("search ip=192.0.2.55", "search ip=192.0.2.55", Some(10)),
+        ("wx global", "wx global", None),
+    ] {
+        let found = keys.find(key.as_bytes());
+        assert_eq!((&*found.key, found.rule.map(|rule| rule + 1)), (rewritten.as_bytes(), rule), "{key}");
     }
 }
 
