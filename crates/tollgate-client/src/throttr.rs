@@ -36,6 +36,9 @@ use std::time::Duration;
 /// How long a call may take unless told otherwise, connecting included.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The longest that a call can be told to wait, so that every deadline is an instant within reach.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How many requests may wait for their replies at a time on one connection. Enough to fill any pipe, and few enough that
 /// their replies fit into a socket's buffer.
 pub const IN_FLIGHT_MAX: usize = 1024;

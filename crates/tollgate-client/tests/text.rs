@@ -165,6 +165,13 @@ async fn a_late_answer_is_not_taken_for_the_next() {
 }
 
 #[tokio::test]
+async fn patience_may_be_endless() {
+    let peer = Peer::answering(plain);
+    blocking::Client::with_timeout(peer.addr, Duration::MAX).unwrap().ping().unwrap();
+    Client::with_timeout(peer.addr, Duration::MAX).await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
 async fn nobody_there_is_known_at_once() {
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let began = Instant::now();

@@ -279,6 +279,16 @@ async fn whoever_speaks_something_else_is_told_apart() {
 }
 
 #[tokio::test]
+async fn patience_may_be_endless() {
+    let peer = Peer::start(vec![serving(), serving()]);
+    let mut blocking = blocking::Client::with_timeout(peer.addr.to_string(), Duration::MAX);
+    assert!(blocking.purge("1", "r").unwrap());
+    drop(blocking);
+    let client = Client::with_timeout(peer.addr.to_string(), Duration::MAX);
+    assert!(client.purge("1", "r").await.unwrap());
+}
+
+#[tokio::test]
 async fn nobody_there_is_said_at_once() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let began = Instant::now();

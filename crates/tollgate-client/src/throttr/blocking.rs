@@ -20,7 +20,7 @@ use tollgate_core::algorithm::Change;
 use tollgate_wire::throttr::Reply;
 
 use super::call::{Due, Misunderstanding, done, found};
-use super::{Attribute, CallError, IN_FLIGHT_MAX, Quota, Request, TIMEOUT};
+use super::{Attribute, CallError, IN_FLIGHT_MAX, Quota, Request, TIMEOUT, TIMEOUT_MAX};
 
 /// How long a connection may lie idle and still be trusted without a look: servers close those that do.
 const TRUSTED_FOR: Duration = Duration::from_secs(1);
@@ -48,9 +48,9 @@ impl Client {
         Self::with_timeout(address, TIMEOUT)
     }
 
-    /// A client whose calls take this long at most, connecting included.
+    /// A client whose calls take this long at most, connecting included, and a day at the very most.
     pub fn with_timeout(address: impl Into<String>, timeout: Duration) -> Self {
-        Self { address: address.into(), timeout, next_id: 0, open: None }
+        Self { address: address.into(), timeout: timeout.min(TIMEOUT_MAX), next_id: 0, open: None }
     }
 
     /// Makes a quota. False, and nothing changed, if there is a live one (and the server is not told to start over).

@@ -11,7 +11,7 @@ use tollgate_wire::throttr::Reply;
 
 use super::call::{done, found};
 use super::connection::{Asked, Connection, End};
-use super::{Attribute, CallError, IN_FLIGHT_MAX, Quota, Request, TIMEOUT};
+use super::{Attribute, CallError, IN_FLIGHT_MAX, Quota, Request, TIMEOUT, TIMEOUT_MAX};
 
 /// Asks one server, over a connection that is opened when it is needed. Clones share it, and any number of tasks may ask
 /// at a time: what they ask together is sent together.
@@ -35,10 +35,15 @@ impl Client {
         Self::with_timeout(address, TIMEOUT)
     }
 
-    /// A client whose calls take this long at most, connecting included.
+    /// A client whose calls take this long at most, connecting included, and a day at the very most.
     pub fn with_timeout(address: impl Into<String>, timeout: Duration) -> Self {
-        let turns = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
-        Self { shared: Arc::new(Shared { address: address.into(), timeout, turns, open: Mutex::default() }) }
+        let shared = Shared {
+            address: address.into(),
+            timeout: timeout.min(TIMEOUT_MAX),
+            turns: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            open: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Makes a quota. False, and nothing changed, if there is a live one (and the server is not told to start over).
