@@ -34,7 +34,7 @@ pub(crate) struct Text {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2000", env = "TOLLGATE_TEXT_ADDR")]
     addr: String,
     /// How long to wait for an answer
-    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    #[arg(long, value_name = "TIME", default_value = "100ms", env = "TOLLGATE_TEXT_TIMEOUT")]
     timeout: Nanos,
 }
 

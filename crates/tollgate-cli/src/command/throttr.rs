@@ -133,7 +133,7 @@ struct Pair {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000", env = "TOLLGATE_THROTTR_ADDR")]
     addr: String,
     /// How long to wait for the reply
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", env = "TOLLGATE_THROTTR_TIMEOUT")]
     timeout: Nanos,
 }
 
