@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ pub struct Peer {
 
 impl Peer {
     /// Starts `command` on the servers' core. It must listen at `address`, which [`free_address`] gave.
-    pub fn start(mut command: Command, address: SocketAddr) -> io::Result<Self> {
-        let mut pinned = on_core(SERVER_CORE, &mut command);
+    pub fn start(command: Command, address: SocketAddr) -> io::Result<Self> {
+        let mut pinned = on_core(SERVER_CORE, &command);
         let process = pinned.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let peer = Self { process, address };
         let started = Instant::now();
@@ -35,6 +35,16 @@ impl Peer {
             std::thread::yield_now();
         }
         Ok(peer)
+    }
+}
+
+impl Peer {
+    /// How many bytes of memory it has.
+    pub fn resident(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("nobody knows its memory"))
     }
 }
 
@@ -50,7 +60,17 @@ pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-fn on_core(core: &str, command: &mut Command) -> Command {
+/// An address on this machine where nobody receives datagrams.
+pub fn free_udp_address() -> io::Result<SocketAddr> {
+    UdpSocket::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// The same command, on the core of whoever asks.
+pub fn beside_the_servers(command: &Command) -> Command {
+    on_core(GENERATOR_CORE, command)
+}
+
+fn on_core(core: &str, command: &Command) -> Command {
     let mut pinned = Command::new("taskset");
     pinned.args(["--cpu-list", core]).arg(command.get_program()).args(command.get_args());
     pinned
@@ -72,7 +92,7 @@ impl Load {
         let mut wrk = Command::new("wrk");
         wrk.args(["--threads", "1", "--connections", "50", "--duration"]).arg(format!("{seconds}s"));
         wrk.arg("--script").arg(&script).arg(&self.url);
-        let output = on_core(GENERATOR_CORE, &mut wrk).output()?;
+        let output = on_core(GENERATOR_CORE, &wrk).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let rate = text.lines().find_map(|line| line.strip_prefix("Requests/sec:"));
         rate.and_then(|rate| rate.trim().parse().ok()).ok_or_else(|| {

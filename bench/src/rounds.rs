@@ -46,6 +46,14 @@ pub struct Standing {
     pub nanos: Spread,
     /// How many times as fast as the first contestant, turn by turn.
     pub ratio: Spread,
+    turns: Vec<f64>,
+}
+
+impl Standing {
+    /// How many times as fast as another contestant, turn by turn.
+    pub fn beside(&self, other: &Self) -> Spread {
+        Spread::of(other.turns.iter().zip(&self.turns).map(|(other, ours)| other / ours).collect())
+    }
 }
 
 /// Lets everybody work once to warm up, and then `rounds` times in turn.
@@ -59,6 +67,7 @@ pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Stand
         name: contestant.name.to_owned(),
         nanos: Spread::of(turns.iter().map(|turn| turn[index]).collect()),
         ratio: Spread::of(turns.iter().map(|turn| turn[0] / turn[index]).collect()),
+        turns: turns.iter().map(|turn| turn[index]).collect(),
     };
     contestants.iter().enumerate().map(standing).collect()
 }

@@ -9,11 +9,14 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 2] = ["core", "http"];
+pub(crate) const NAMES: [&str; 3] = ["core", "http", "gates"];
 
 /// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
     &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux"), ("protoc", "protobuf-compiler")];
+
+/// What the gates are measured beside.
+const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset", "util-linux")];
 
 /// The peer of the HTTP gate: a crate with a binary.
 const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
@@ -21,20 +24,36 @@ const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
 /// Builds one benchmark for release and runs it.
 pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result<()> {
     let mut bench = cargo(&format!("bench --locked --package tollgate-bench --bench {name} --"));
-    if name == "http" {
-        bench.args(http_servers(steps)?);
-    }
+    match name {
+        "http" => bench.args(http_servers(steps)?),
+        "gates" => bench.arg(gates_server(steps)?),
+        _ => &mut bench,
+    };
     steps.run("bench", bench.args(arguments))
 }
 
 /// Builds Tollgate and its peer, and says where they are.
 fn http_servers(steps: &mut Steps) -> Result<[PathBuf; 2]> {
     setup::install(steps, HTTP_PROGRAMS)?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let target = env::current_dir().context("the root is there")?.join(target);
-    let peers = target.join("peers");
-    steps.run("tollgate", &mut cargo("build --locked --release --package tollgate-cli"))?;
+    let tollgate = tollgate(steps)?;
+    let peers = target()?.join("peers");
     let mut install = cargo(&format!("install --quiet --locked {THROTTLECRAB} --root"));
     steps.run("throttlecrab", install.arg(&peers))?;
-    Ok([target.join("release/tollgate"), peers.join("bin/throttlecrab-server")])
+    Ok([tollgate, peers.join("bin/throttlecrab-server")])
+}
+
+/// Installs the peer of the gates, builds Tollgate, and says where it is.
+fn gates_server(steps: &mut Steps) -> Result<PathBuf> {
+    setup::install(steps, GATES_PROGRAMS)?;
+    tollgate(steps)
+}
+
+fn tollgate(steps: &mut Steps) -> Result<PathBuf> {
+    steps.run("tollgate", &mut cargo("build --locked --release --package tollgate-cli"))?;
+    Ok(target()?.join("release/tollgate"))
+}
+
+fn target() -> Result<PathBuf> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    Ok(env::current_dir().context("the root is there")?.join(target))
 }

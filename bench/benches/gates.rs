@@ -1,0 +1,293 @@
+//! The text and the Throttr gate beside an echo that has the same I/O, and beside `redis-server`.
+//!
+//! `cargo xtask bench gates`, which passes the path of Tollgate's program. What comes out is written into
+//! docs/benchmarks.md, if it is of five turns or more: `cargo xtask bench gates --turns 2 --seconds 0.3` only tries it.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tollgate_bench::crowd::Crowd;
+use tollgate_bench::generator::{Generator, Measured};
+use tollgate_bench::page::write_part;
+use tollgate_bench::peers::{Peer, Scratch, free_address, free_udp_address};
+use tollgate_bench::rounds::{Contestant, Spread, Standing, alternate};
+
+/// Fewer turns than this say too little to be written down.
+const TURNS_MIN: usize = 5;
+/// Keys as wide as those of a million.
+const KEYS: &str = "--keys 1000000 --connections 50";
+const IDLE: usize = 10_000;
+const HALF_FRAMES: usize = 1_000;
+/// Longer than any frame may take to arrive.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// `02`, a request's number, the sizes of two ids and the ids: a query. Its answer has no quota to tell.
+const QUERY: &[u8] = b"\x02\x01\0\0\0\x01\x01cr";
+const ANSWER: usize = 5;
+
+fn main() -> io::Result<()> {
+    let bench = Bench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
+    let mut part = format!(
+        "{} turns of {} s each, taken alternately: median (lowest to highest), and ratios turn by turn.\n\n",
+        bench.turns, bench.seconds
+    );
+    let highest = bench.throttr(&mut part);
+    let highest_text = bench.text(&mut part);
+    bench.latency(&highest, highest_text, &mut part);
+    bench.crowds(&mut part)?;
+    println!("{part}");
+    if bench.turns >= TURNS_MIN {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+        write_part(&page, "gates", &part)?;
+    }
+    Ok(())
+}
+
+/// Everything that takes part.
+struct Bench {
+    turns: usize,
+    seconds: f64,
+    program: String,
+    generator: Generator,
+    scratch: Scratch,
+    ours: Gates,
+    echo: Gates,
+    redis: Peer,
+}
+
+/// One of ours.
+struct Gates {
+    throttr: Peer,
+    text: SocketAddr,
+}
+
+/// Who is asked, and how.
+struct Entry {
+    name: &'static str,
+    protocol: &'static str,
+    address: SocketAddr,
+    flags: String,
+}
+
+impl Bench {
+    /// Starts all servers and gives every key a quota.
+    fn prepare(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
+        let wrong = |_| io::Error::other("pass the path of tollgate, and perhaps --turns N and --seconds S");
+        let program = arguments.next().ok_or(()).map_err(wrong)?;
+        let (mut turns, mut seconds) = (7, 1.5);
+        while let Some(flag) = arguments.next() {
+            let value = arguments.next().unwrap_or_default();
+            match flag.as_str() {
+                "--turns" => turns = value.parse().map_err(|_| wrong(()))?,
+                "--seconds" => seconds = value.parse().map_err(|_| wrong(()))?,
+                _ => return Err(wrong(())),
+            }
+        }
+        let (generator, scratch) = (Generator(program.clone()), Scratch::new()?);
+        let ours = start_tollgate(&program, scratch.path())?;
+        let (echo, redis) = (start_echo(&program)?, start_redis(scratch.path())?);
+        generator.run("throttr", ours.throttr.address, &format!("{KEYS} --requests 1"))?;
+        Ok(Self { turns, seconds, program, generator, scratch, ours, echo, redis })
+    }
+
+    /// Requests a second over Throttr. Returns the highest load of ours with 64 and with one at a time.
+    fn throttr(&self, part: &mut String) -> [f64; 2] {
+        let mut highest = [0.0; 2];
+        *part += "| Throttr, 50 connections, 1,000,000 keys | requests a second | beside echo | beside `INCR` |\n|---|---|---|---|\n";
+        for (pipeline, at) in [(64, Some(0)), (16, None), (1, Some(1))] {
+            let flags = format!("{KEYS} --pipeline {pipeline}");
+            let mut entries = vec![
+                self.entry("echo", "throttr", self.echo.throttr.address, &format!("{flags} --echo")),
+                self.entry("tollgate", "throttr", self.ours.throttr.address, &format!("{flags} --no-insert")),
+            ];
+            if pipeline == 64 {
+                entries.push(self.entry("redis-server, `INCR`", "redis", self.redis.address, &flags));
+            }
+            let standings = self.rates(&entries);
+            for standing in &standings {
+                let redis =
+                    standings.get(2).map_or(String::new(), |redis| format!("{:.2}", standing.beside(redis)));
+                let name = format!("{pipeline} at once: {}", standing.name);
+                *part += &format!("| {name} | {} | {:.2} | {redis} |\n", millions(standing), standing.ratio);
+            }
+            if let Some(at) = at {
+                highest[at] = 1e9 / standings[1].nanos.median;
+            }
+        }
+        part.push('\n');
+        highest
+    }
+
+    /// Requests a second over UDP. Returns the highest load of ours with GSO.
+    fn text(&self, part: &mut String) -> f64 {
+        let mut highest = 0.0;
+        *part += "| text, 50 sockets, 64 at once, 1,000,000 keys | requests a second | beside echo |\n|---|---|---|\n";
+        for (how, flag) in [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")] {
+            let standings = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
+            for standing in &standings {
+                let name = format!("{how}: {}", standing.name);
+                *part += &format!("| {name} | {} | {:.2} |\n", millions(standing), standing.ratio);
+            }
+            highest = f64::max(highest, 1e9 / standings[1].nanos.median);
+        }
+        part.push('\n');
+        highest
+    }
+
+    fn text_entries(&self, flags: &str) -> [Entry; 2] {
+        [
+            self.entry("echo", "text", self.echo.text, &format!("{flags} --echo")),
+            self.entry("tollgate", "text", self.ours.text, flags),
+        ]
+    }
+
+    /// The slowest answer but one in a thousand, at half of what we can take.
+    fn latency(&self, highest: &[f64; 2], highest_text: f64, part: &mut String) {
+        *part += "| p99.9 in an open loop, at half of tollgate's highest load | echo, µs | tollgate, µs | ratio |\n|---|---|---|---|\n";
+        for (pipeline, highest) in [64, 1].into_iter().zip(highest) {
+            let flags = format!("{KEYS} --pipeline {pipeline} --rate {:.0}", highest / 2.0);
+            let entries = [
+                self.entry("echo", "throttr", self.echo.throttr.address, &format!("{flags} --echo")),
+                self.entry("tollgate", "throttr", self.ours.throttr.address, &format!("{flags} --no-insert")),
+            ];
+            self.longest(
+                &format!("Throttr, {pipeline} at once, {:.0} a second", highest / 2.0),
+                &entries,
+                part,
+            );
+        }
+        let rate = highest_text / 2.0;
+        let entries = self.text_entries(&format!("{KEYS} --pipeline 64 --rate {rate:.0}"));
+        self.longest(&format!("text, 64 at once, {rate:.0} a second"), &entries, part);
+        part.push('\n');
+    }
+
+    fn longest(&self, name: &str, entries: &[Entry; 2], part: &mut String) {
+        let standings = self.contest(entries, |measured| measured.p999);
+        let ratio = standings[0].beside(&standings[1]);
+        let [echo, ours] = [0, 1].map(|index| micros(standings[index].nanos));
+        *part += &format!("| {name} | {echo:.0} | {ours:.0} | {ratio:.2} |\n");
+    }
+
+    /// What idle connections and unfinished frames cost.
+    fn crowds(&self, part: &mut String) -> io::Result<()> {
+        *part += "| crowds at the Throttr gate | |\n|---|---|\n";
+        *part += &format!(
+            "| {IDLE} idle connections, each answered once | {} bytes of memory each |\n",
+            self.idle()?
+        );
+        let server = start_tollgate(&self.program, self.scratch.path())?;
+        let live = || {
+            let flags = format!("--connections 1 --keys 1 --duration {}s", self.seconds);
+            self.generator.run("throttr", server.throttr.address, &flags).map(|measured| measured.p99)
+        };
+        let (mut alone, mut crowded, mut ratios, mut gone) = (Vec::new(), Vec::new(), Vec::new(), None);
+        live()?;
+        for turn in 1..=self.turns {
+            eprintln!("half frames, turn {turn}");
+            let p99 = live()?;
+            let mut crowd = Crowd::gather(server.throttr.address, HALF_FRAMES, &QUERY[..QUERY.len() / 2])?;
+            let with_them = live()?;
+            alone.push(p99);
+            crowded.push(with_them);
+            ratios.push(with_them / p99);
+            if turn == self.turns {
+                gone = Some(crowd.gone_after(GONE_WITHIN)?);
+            }
+        }
+        let [alone, crowded, ratio] = [alone, crowded, ratios].map(Spread::of);
+        *part += &format!("| p99 of one live client, alone | {:.1} µs |\n", micros(alone));
+        *part += &format!(
+            "| beside {HALF_FRAMES} clients that sent half a frame | {:.1} µs, ratio {ratio:.2} |\n",
+            micros(crowded)
+        );
+        if let Some(gone) = gone {
+            *part += &format!("| all of those are gone after | {:.1} s |\n", gone.as_secs_f64());
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory that one idle connection takes, in a server of its own.
+    fn idle(&self) -> io::Result<u64> {
+        eprintln!("idle connections");
+        let server = start_tollgate(&self.program, self.scratch.path())?;
+        // Whatever the first connections need, once.
+        Crowd::gather(server.throttr.address, 10, QUERY)?.hear(ANSWER)?;
+        let before = server.throttr.resident()?;
+        let mut crowd = Crowd::gather(server.throttr.address, IDLE - 10, QUERY)?;
+        crowd.hear(ANSWER)?;
+        let after = server.throttr.resident()?;
+        Ok(after.saturating_sub(before) / (IDLE - 10) as u64)
+    }
+
+    fn entry(&self, name: &'static str, protocol: &'static str, address: SocketAddr, flags: &str) -> Entry {
+        Entry { name, protocol, address, flags: format!("{flags} --duration {}s", self.seconds) }
+    }
+
+    fn rates(&self, entries: &[Entry]) -> Vec<Standing> {
+        self.contest(entries, |measured| 1e9 / measured.rate)
+    }
+
+    fn contest(&self, entries: &[Entry], figure: fn(&Measured) -> f64) -> Vec<Standing> {
+        let work = |entry: &Entry| {
+            eprintln!("{} {}: {}", entry.protocol, entry.name, entry.flags);
+            let measured = self.generator.run(entry.protocol, entry.address, &entry.flags);
+            let measured = measured.unwrap_or_else(|error| panic!("{error}"));
+            if measured.unanswered > 0 {
+                eprintln!("  {} unanswered", measured.unanswered);
+            }
+            figure(&measured)
+        };
+        let contestants =
+            entries.iter().map(|entry| Contestant { name: entry.name, work: Box::new(move || work(entry)) });
+        alternate(self.turns, &mut contestants.collect::<Vec<_>>())
+    }
+}
+
+/// Requests a second.
+fn millions(standing: &Standing) -> String {
+    let Spread { median, low, high } = standing.nanos;
+    let [median, low, high] = [median, high, low].map(|nanos| 1e3 / nanos);
+    format!("{median:.3}M ({low:.3} to {high:.3})")
+}
+
+fn micros(nanos: Spread) -> Spread {
+    Spread { median: nanos.median / 1e3, low: nanos.low / 1e3, high: nanos.high / 1e3 }
+}
+
+fn start_tollgate(program: &str, scratch: &Path) -> io::Result<Gates> {
+    let (throttr, text) = (free_address()?, free_udp_address()?);
+    let config = scratch.join(format!("tollgate-{}.yaml", throttr.port()));
+    fs::write(
+        &config,
+        format!(
+            "keys:
+  - {{ match: '^ws global$', limit: 2500, period: 10s, stats: true }}
+  - {{ match: '^ws ip=', limit: 22, period: 20s, strict: true }}
+  - {{ match: '.*', answer: never }}
+gates: {{ throttr: '{throttr}', text: '{text}' }}
+"
+        ),
+    )?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--workers", "1", "--config"]).arg(config);
+    Ok(Gates { throttr: Peer::start(command, throttr)?, text })
+}
+
+fn start_echo(program: &str) -> io::Result<Gates> {
+    let (throttr, text) = (free_address()?, free_udp_address()?);
+    let mut command = Command::new(program);
+    command.args(["bench", "echo", "--throttr", &throttr.to_string(), "--text", &text.to_string()]);
+    Ok(Gates { throttr: Peer::start(command, throttr)?, text })
+}
+
+fn start_redis(scratch: &Path) -> io::Result<Peer> {
+    let address = free_address()?;
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port"]).arg(address.port().to_string());
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(scratch);
+    Peer::start(command, address)
+}

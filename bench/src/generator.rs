@@ -1,0 +1,54 @@
+//! `tollgate bench` on the core beside the servers', one run at a time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::peers::beside_the_servers;
+
+/// The program.
+pub struct Generator(pub String);
+
+/// What one run came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Requests a second.
+    pub rate: f64,
+    /// Nanoseconds that 99 of 100 answers took at most.
+    pub p99: f64,
+    /// And 999 of 1000.
+    pub p999: f64,
+    /// Datagrams that nobody answered.
+    pub unanswered: u64,
+}
+
+impl Generator {
+    /// Runs `tollgate bench PROTOCOL --addr ADDRESS FLAGS`. Errors in the answers are errors of the run.
+    pub fn run(&self, protocol: &str, address: SocketAddr, flags: &str) -> io::Result<Measured> {
+        let mut command = Command::new(&self.0);
+        command.args(["bench", protocol, "--json", "--addr"]).arg(address.to_string());
+        command.args(flags.split_whitespace());
+        let output = beside_the_servers(&command).output()?;
+        let wrong = |what: &str| {
+            let (said, complained) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            io::Error::other(format!("{command:?} {what}: {said}{complained}"))
+        };
+        if !output.status.success() {
+            return Err(wrong("failed"));
+        }
+        let said: Value = serde_json::from_slice(&output.stdout)?;
+        let number = |value: &Value| value.as_f64().ok_or_else(|| wrong("left something out"));
+        if number(&said["errors"])? > 0.0 {
+            return Err(wrong("was answered by errors"));
+        }
+        Ok(Measured {
+            rate: number(&said["requests_per_second"])?,
+            p99: number(&said["latency_ns"]["p99"])?,
+            p999: number(&said["latency_ns"]["p999"])?,
+            unanswered: said["unanswered"].as_u64().unwrap_or_default(),
+        })
+    }
+}
