@@ -136,7 +136,7 @@ impl Course {
     /// How many of `wanted` requests may leave now. They count as sent.
     #[inline]
     pub(super) fn take(&mut self, wanted: u64, now: Timestamp) -> u64 {
-        let taken = if now < self.ends { wanted.min(self.left) } else { 0 };
+        let taken = if now < self.ends && self.stopped.is_none() { wanted.min(self.left) } else { 0 };
         if self.in_flight == 0 {
             self.heard_at = now;
         }
@@ -148,12 +148,14 @@ impl Course {
     /// So many replies have come.
     #[inline]
     pub(super) fn heard(&mut self, replies: u64, now: Timestamp) {
-        self.in_flight -= replies;
+        // Saturating: in a run that was stopped nothing is in flight any more.
+        self.in_flight = self.in_flight.saturating_sub(replies);
         self.heard_at = now;
     }
 
     /// So many will not come any more.
     pub(super) fn lost(&mut self, requests: u64) {
+        let requests = requests.min(self.in_flight);
         self.in_flight -= requests;
         self.unanswered += requests;
     }

@@ -226,8 +226,9 @@ impl Talk {
         }
         socket.sent_at.set(now);
         let unsent = socket.datagrams.send(outbox).await;
+        // Refused before anything was answered. Later it is a matter of luck, and counts as unanswered.
         if unsent > 0 && self.state.borrow().tally.replies == 0 {
-            return Err(anyhow!("nothing takes datagrams at {}", self.how.addr));
+            return Err(self.nobody());
         }
         Ok(true)
     }
@@ -251,7 +252,7 @@ impl Talk {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                return Err(anyhow!("nothing listens at {}", self.how.addr));
+                return Err(self.nobody());
             }
             Err(error) => {
                 return Err(error).context(format!("nothing can be received from {}", self.how.addr));
@@ -274,6 +275,10 @@ impl Talk {
         tally.replies += replies;
         course.heard(replies, now);
         Ok(())
+    }
+
+    fn nobody(&self) -> anyhow::Error {
+        anyhow!("nothing listens at {}", self.how.addr)
     }
 
     fn foreign(&self, reply: &[u8]) -> anyhow::Error {
