@@ -15,8 +15,11 @@
 
 pub mod clock;
 pub mod config;
+mod hash;
+pub mod keys;
 pub mod limiter;
 pub mod patterns;
+mod prefetch;
 pub mod store;
 pub mod trace;
 

@@ -11,9 +11,7 @@
 //! its limit's `on_full` answer.
 
 mod capacity;
-mod hash;
 mod locked;
-mod prefetch;
 mod shard;
 mod table;
 
@@ -26,10 +24,10 @@ use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{Algorithm, Bill, Charge, Decision, Knock, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::Capacity;
-use self::hash::{BucketHash, HashKey};
 use self::locked::Locked;
 use self::shard::{Shards, Shelved, with_table};
 use self::table::NoRoom;
+use crate::hash::{BucketHash, HashKey};
 
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;

@@ -5,8 +5,8 @@ use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Timestamp, Verdict};
 
 use super::Memory;
-use super::hash::BucketHash;
 use super::shard::{Guard, Shards, with_table};
+use crate::hash::BucketHash;
 
 /// The locks of every shard a bill touches, taken in the order of the shards so that two bills never wait for each other.
 pub(super) struct Locked<'a> {

@@ -9,9 +9,9 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollgate_core::Timestamp;
 use tollgate_core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
 
-use super::hash::BucketHash;
-use super::prefetch::prefetch;
 use super::table::{NEAR, Slot, Swept, Table};
+use crate::hash::BucketHash;
+use crate::prefetch::prefetch;
 
 /// All of them, a power of two.
 #[derive(Debug)]

@@ -13,7 +13,7 @@
 use tollgate_core::algorithm::Bucket;
 use tollgate_core::{Decision, Refund, Timestamp};
 
-use super::hash::BucketHash;
+use crate::hash::BucketHash;
 
 /// Homes of the smallest table.
 const HOMES_MIN: usize = 4;
