@@ -70,6 +70,16 @@ impl Algorithm {
         }
     }
 
+    /// The span within which it grants its units again.
+    pub const fn window(&self) -> Nanos {
+        match self {
+            Self::TokenBucket(limit) => limit.fill_time(),
+            Self::SlidingLog(limit) => limit.period(),
+            Self::SmoothedRate(limit) => limit.period(),
+            Self::Quota(limit) => limit.period(),
+        }
+    }
+
     /// The name used in configuration.
     pub const fn name(&self) -> &'static str {
         match self {

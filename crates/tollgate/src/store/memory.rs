@@ -49,9 +49,7 @@ const FULL_SWEEP_SLOTS: usize = 1_024;
 /// The most slots that are swept under one lock: a microsecond's worth.
 const SWEEP_STRETCH: usize = 256;
 
-/// What keys and Throttr's pairs have for the fingerprint of a limit. A name that came out as one of these would share their
-/// buckets: the chance is that of two names sharing theirs.
-const KEYS: u64 = u64::from_le_bytes(*b"text key");
+/// What Throttr's pairs have for the fingerprint of a limit.
 const PAIRS: u64 = u64::from_le_bytes(*b"the pair");
 
 /// What a new id is told to wait when there is no room: by then a sweep may have made some.
@@ -154,7 +152,7 @@ impl Memory {
     pub fn knock(&self, knocks: &[Knock<'_>], now: Timestamp, measures: &mut Vec<Measure>) {
         self.each_of(
             knocks,
-            |knock| self.key.hash_of(KEYS, knock.key),
+            |knock| self.key.hash_of(knock.fingerprint, knock.key),
             |knock, hash| {
                 let measured =
                     self.change(hash, now, |bucket: &mut SmoothedRate| bucket.knock(knock.limit, 1, now));

@@ -16,11 +16,18 @@ impl Target for Limiter {
     fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
         self.clock().set(at);
         match request {
-            Request::Limit(request) => answer(self, request).unwrap_or_else(Reply::Error),
+            Request::Limit(request) => self.answer_limit(request),
             Request::Text(_) | Request::Throttr(_) => {
                 Reply::Error(format!("a limiter alone does not speak `{}`", request.gate()))
             }
         }
+    }
+}
+
+impl Limiter {
+    /// Answers a request that speaks of limits by name, now.
+    pub fn answer_limit(&self, request: &LimitRequest) -> Reply {
+        answer(self, request).unwrap_or_else(Reply::Error)
     }
 }
 
