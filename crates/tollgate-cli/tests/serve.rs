@@ -88,7 +88,8 @@ fn what_cannot_be_served_is_exit_2() {
     let wrong = file("wrong.yaml", "limits: { L: { burst: 0, count: 2, period: 1s } }");
     for (arguments, reason) in [
         (&["serve", "--http", &taken_addr][..], "something listens there already"),
-        (&["serve", "--http", "off"], "every gate is off"),
+        (&["serve", "--http", "off", "--text", "off", "--throttr", "off"], "every gate is off"),
+        (&["serve", "--text", "2000"], "did you mean 127.0.0.1:2000"),
         (&["serve", "--http", "8080"], "did you mean 127.0.0.1:8080"),
         (&["serve", "--config", &wrong], "wrong.yaml:1:23: burst must be"),
         (&["serve", "--workers", "0"], "0 is not in 1..=1024"),

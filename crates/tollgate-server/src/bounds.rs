@@ -20,6 +20,8 @@ pub struct Bounds {
     pub head_time: Duration,
     /// How long a body may take to arrive, from the end of its head on.
     pub body_time: Duration,
+    /// How long half a Throttr request may wait for the rest.
+    pub frame_time: Duration,
     /// How long a client may take to make room for its answers.
     pub write_time: Duration,
     /// How long a refused client may take to read the refusal.
@@ -40,6 +42,7 @@ impl Default for Bounds {
             idle: Duration::from_secs(75),
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
+            frame_time: Duration::from_secs(10),
             write_time: Duration::from_secs(10),
             linger: Duration::from_secs(1),
             drain_idle: Duration::from_millis(50),

@@ -100,6 +100,12 @@ impl Datagrams {
         self.socket.try_io(Interest::READABLE, || inbox.fill(&self.state, &self.socket))
     }
 
+    /// The same, of the system and not of the runtime, which may not have heard yet.
+    pub(crate) fn receive_now(&self, inbox: &mut Inbox) -> io::Result<()> {
+        inbox.received = 0;
+        inbox.fill(&self.state, &self.socket)
+    }
+
     /// Sends and empties the outbox, and says how many datagrams could not be sent. A peer that cannot be reached costs
     /// the others nothing.
     pub async fn send(&self, outbox: &mut Outbox) -> usize {

@@ -1,24 +1,31 @@
 //! Doors: listening, accepting, and how many may be inside.
 
 mod http;
+mod patience;
+mod text;
+mod throttr;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use tracing::{error, warn};
 
+use crate::datagrams::Datagrams;
 use crate::drain::Drain;
 use crate::metrics::{Gauges, WorkerMetrics};
+use crate::occasion::Occasion;
 use crate::server::Shared;
-use crate::service::Service;
+use crate::service::{Service, TextService, ThrottrService};
 
 /// Connections that wait to be accepted, per worker. The kernel has a bound of its own, usually higher.
 const BACKLOG: i32 = 1024;
@@ -33,8 +40,12 @@ const SWEEP_SLOTS: usize = 8_192;
 /// How many refused connections are waited for, per worker, until they have read the refusal.
 const LINGERING_MAX: usize = 128;
 
-/// A socket for each worker, all on one address: the kernel spreads connections over them.
-pub(crate) fn listen(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
+/// A socket for each worker, all on one address: the kernel spreads what comes over them.
+pub(crate) fn listen<S: From<Socket>>(
+    address: SocketAddr,
+    workers: usize,
+    by: Protocol,
+) -> io::Result<Vec<S>> {
     let explain = |error: io::Error| {
         let what =
             if error.kind() == io::ErrorKind::AddrInUse { ": something listens there already" } else { "" };
@@ -42,12 +53,12 @@ pub(crate) fn listen(address: SocketAddr, workers: usize) -> io::Result<Vec<StdL
     };
     // Sockets that share a port would share it with another Tollgate's, too. One that does not share finds out.
     if address.port() != 0 {
-        bind(address, false).map_err(explain)?;
+        bind(address, by, false).map_err(explain)?;
     }
-    let first = bind(address, true).map_err(explain)?;
-    let address = first.local_addr()?;
-    let rest = (1..workers).map(|_| bind(address, true).map_err(explain));
-    std::iter::once(Ok(first)).chain(rest).collect()
+    let first = bind(address, by, true).map_err(explain)?;
+    let bound = first.local_addr()?.as_socket().unwrap_or(address);
+    let rest = (1..workers).map(|_| bind(bound, by, true).map_err(explain));
+    std::iter::once(Ok(first)).chain(rest).map(|socket| socket.map(S::from)).collect()
 }
 
 /// Makes room for so many connections, as far as the system lets us: many give a process 1024 files and let it ask for more.
@@ -66,14 +77,18 @@ pub(crate) fn allow_connections(connections: usize) {
     }
 }
 
-fn bind(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
+fn bind(address: SocketAddr, by: Protocol, shared: bool) -> io::Result<Socket> {
+    let kind = if by == Protocol::UDP { Type::DGRAM } else { Type::STREAM };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(by))?;
+    // Lets a port be had again at once after a restart; for datagrams it would let two servers have one.
+    socket.set_reuse_address(by == Protocol::TCP)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    if by == Protocol::TCP {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket)
 }
 
 /// Places for connections, counted over all workers.
@@ -101,22 +116,56 @@ impl Slots {
     }
 }
 
+/// Where one worker is asked.
+pub(crate) struct Doors {
+    pub(crate) http: Option<TcpListener>,
+    pub(crate) throttr: Option<TcpListener>,
+    pub(crate) text: Option<(Datagrams, TextService)>,
+}
+
 /// What one worker's connections have in common.
-struct Worker {
+pub(crate) struct Worker {
     shared: Arc<Shared>,
-    service: Service,
+    service: Arc<Service>,
     metrics: Arc<WorkerMetrics>,
     drain: Drain,
+    throttr: Mutex<throttr::Counter>,
 }
 
 impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, service: Arc<Service>, drain: Drain) -> Self {
+        let metrics = Arc::clone(service.metrics());
+        let throttr = ThrottrService::new(Arc::clone(&service), shared.on_insert);
+        Self { shared, service, metrics, drain, throttr: Mutex::new(throttr::Counter::new(throttr)) }
+    }
+
     fn gauges(&self) -> Gauges {
         Gauges { connections: self.shared.slots.taken(), connections_max: self.shared.slots.max() }
+    }
+
+    /// The lock is never waited for: one thread answers all connections of a worker, and awaits nothing meanwhile.
+    fn counter(&self) -> MutexGuard<'_, throttr::Counter> {
+        self.throttr.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A connection's place, given back when the connection ends, however it ends.
 struct Inside(Arc<Worker>);
+
+impl Inside {
+    /// A place for one more, if there is one.
+    fn take(stream: &TcpStream, worker: &Arc<Worker>) -> Option<Self> {
+        // Without it, the second of two pipelined answers waits for the client's delayed acknowledgement: 40 ms.
+        let _ = stream.set_nodelay(true);
+        let taken = worker.shared.slots.take();
+        if taken {
+            worker.metrics.connections.one()
+        } else {
+            worker.metrics.connections_shed.one()
+        }
+        taken.then(|| Self(Arc::clone(worker)))
+    }
+}
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -124,18 +173,24 @@ impl Drop for Inside {
     }
 }
 
+/// Who is inside, and who is being told that there is no room.
+#[derive(Default)]
+struct Guests {
+    inside: JoinSet<()>,
+    lingering: JoinSet<()>,
+}
+
 /// Accepts connections until the drain starts, then waits for those inside.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    shared: Arc<Shared>,
-    service: Service,
-    metrics: Arc<WorkerMetrics>,
-    drain: Drain,
-) {
-    let worker = Arc::new(Worker { shared, service, metrics, drain: drain.clone() });
-    let (mut inside, mut lingering) = (JoinSet::new(), JoinSet::new());
-    let mut draining = std::pin::pin!(drain.started());
-    let mut complaint = Complaint::default();
+pub(crate) async fn serve(doors: Doors, worker: Worker) {
+    let worker = Arc::new(worker);
+    let Doors { http, throttr, text } = doors;
+    let mut guests = Guests::default();
+    if let Some((datagrams, service)) = text {
+        let worker = Arc::clone(&worker);
+        guests.inside.spawn(async move { text::converse(datagrams, &worker, service).await });
+    }
+    let mut draining = pin!(worker.drain.clone().started());
+    let mut trouble = Occasion::default();
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -143,57 +198,74 @@ pub(crate) async fn serve(
             _ = sweep.tick() => {
                 worker.shared.limiter.sweep(SWEEP_SLOTS);
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => admit(stream, &worker, &mut inside, &mut lingering),
-                Err(error) => complaint.pause(&error).await,
+            accepted = accept(http.as_ref()) => match accepted {
+                Ok(stream) => guests.admit_http(stream, &worker),
+                Err(error) => pause(&error, &mut trouble).await,
             },
-            Some(ended) = inside.join_next() => report(ended),
-            Some(_) = lingering.join_next() => {}
+            accepted = accept(throttr.as_ref()) => match accepted {
+                Ok(stream) => guests.admit_throttr(stream, &worker),
+                Err(error) => pause(&error, &mut trouble).await,
+            },
+            Some(ended) = guests.inside.join_next() => report(ended),
+            Some(_) = guests.lingering.join_next() => {}
             () = &mut draining => break,
         }
     }
-    admit_waiting(listener, &worker, &mut inside, &mut lingering);
+    waiting(http).for_each(|stream| guests.admit_http(stream, &worker));
+    waiting(throttr).for_each(|stream| guests.admit_throttr(stream, &worker));
     let all_gone = async {
-        while let Some(ended) = inside.join_next().await {
+        while let Some(ended) = guests.inside.join_next().await {
             report(ended)
         }
     };
     if timeout(worker.shared.bounds.drain, all_gone).await.is_err() {
-        warn!(connections = inside.len(), "cut off: the drain took too long");
+        warn!(connections = guests.inside.len(), "cut off: the drain took too long");
+    }
+}
+
+/// The next connection; where there is no door, nobody ever comes.
+async fn accept(door: Option<&TcpListener>) -> io::Result<TcpStream> {
+    match door {
+        Some(listener) => listener.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
     }
 }
 
 /// Whoever was let in by the kernel before the door closed has been promised an answer.
-fn admit_waiting(
-    listener: TcpListener,
-    worker: &Arc<Worker>,
-    inside: &mut JoinSet<()>,
-    lingering: &mut JoinSet<()>,
-) {
-    let Ok(listener) = listener.into_std() else { return };
-    while let Ok((stream, _)) = listener.accept() {
-        if stream.set_nonblocking(true).is_ok()
-            && let Ok(stream) = TcpStream::from_std(stream)
-        {
-            admit(stream, worker, inside, lingering);
+fn waiting(door: Option<TcpListener>) -> impl Iterator<Item = TcpStream> {
+    let listener = door.and_then(|listener| listener.into_std().ok());
+    std::iter::from_fn(move || listener.as_ref()?.accept().ok()).filter_map(|(stream, _)| {
+        stream.set_nonblocking(true).ok()?;
+        TcpStream::from_std(stream).ok()
+    })
+}
+
+impl Guests {
+    fn admit_http(&mut self, stream: TcpStream, worker: &Arc<Worker>) {
+        if let Some(place) = Inside::take(&stream, worker) {
+            self.inside.spawn(async move { http::converse(stream, &place.0).await });
+        } else if self.lingering.len() < LINGERING_MAX {
+            let worker = Arc::clone(worker);
+            self.lingering.spawn(async move { http::turn_away(stream, &worker).await });
+        }
+    }
+
+    /// Without a place the connection is closed: this protocol has no word for it.
+    fn admit_throttr(&mut self, stream: TcpStream, worker: &Arc<Worker>) {
+        if let Some(place) = Inside::take(&stream, worker) {
+            self.inside.spawn(async move { throttr::converse(stream, &place.0).await });
         }
     }
 }
 
-fn admit(stream: TcpStream, worker: &Arc<Worker>, inside: &mut JoinSet<()>, lingering: &mut JoinSet<()>) {
-    // Without it, the second of two pipelined answers waits for the client's delayed acknowledgement: 40 ms.
-    let _ = stream.set_nodelay(true);
-    if worker.shared.slots.take() {
-        worker.metrics.connections.one();
-        let place = Inside(Arc::clone(worker));
-        inside.spawn(async move { http::converse(stream, &place.0).await });
-    } else {
-        worker.metrics.connections_shed.one();
-        if lingering.len() < LINGERING_MAX {
-            let worker = Arc::clone(worker);
-            lingering.spawn(async move { http::turn_away(stream, &worker).await });
-        }
-    }
+/// Reads on for a moment: closing with bytes unread would reset the connection and take the refusal with it.
+async fn linger(stream: &mut TcpStream, limit: Duration) {
+    let mut ignored = [0; 1024];
+    let drained = async {
+        let _ = stream.shutdown().await;
+        while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+    };
+    let _ = tokio::time::timeout(limit, drained).await;
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
@@ -204,24 +276,14 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// What is said when connections cannot be accepted, at most once a second.
-#[derive(Default)]
-struct Complaint {
-    said: Option<Instant>,
-}
-
-impl Complaint {
-    /// Out of files or memory: those inside may be about to give some back. Other errors are the client's own.
-    async fn pause(&mut self, error: &io::Error) {
-        let own =
-            [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
-        if own.contains(&error.kind()) {
-            return;
-        }
-        if self.said.is_none_or(|said| said.elapsed() >= Duration::from_secs(1)) {
-            warn!(%error, "cannot accept connections");
-            self.said = Some(Instant::now());
-        }
-        sleep(OUT_OF_FILES).await;
+/// Out of files or memory: those inside may be about to give some back. Other errors are the client's own.
+async fn pause(error: &io::Error, trouble: &mut Occasion) {
+    let own = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
+    if own.contains(&error.kind()) {
+        return;
     }
+    if let Some(times) = trouble.now() {
+        warn!(%error, times, "cannot accept connections");
+    }
+    sleep(OUT_OF_FILES).await;
 }

@@ -3,10 +3,12 @@
 //! ```
 //! use std::sync::Arc;
 //! use tollgate::Limiter;
+//! use tollgate::config::Gates;
 //! use tollgate_server::{Server, Settings};
 //!
 //! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
-//! let settings = Settings { http: Some("127.0.0.1:0".parse()?), ..Settings::new(Arc::new(limiter)) };
+//! let gates = Gates { http: Some("127.0.0.1:0".parse()?), text: None, throttr: None, ..Gates::default() };
+//! let settings = Settings { gates, ..Settings::new(Arc::new(limiter)) };
 //! let server = Server::start(settings)?;
 //! println!("POST http://{}/v1/spend", server.http_addr().expect("the gate is on"));
 //! server.stop();
@@ -19,13 +21,17 @@
 
 mod bounds;
 pub mod datagrams;
+mod desk;
 mod drain;
 mod gate;
 mod metrics;
+mod occasion;
 mod reload;
 mod server;
 mod service;
+mod stats;
 
 pub use bounds::Bounds;
+pub use desk::Desk;
 pub use drain::Signals;
 pub use server::{Server, Settings};

@@ -38,7 +38,33 @@ pub(crate) struct WorkerMetrics {
     pub(crate) cut_idle: Counter,
     pub(crate) cut_head: Counter,
     pub(crate) cut_body: Counter,
+    pub(crate) cut_frame: Counter,
     pub(crate) cut_write: Counter,
+    pub(crate) text: TextCounters,
+    pub(crate) throttr: ThrottrCounters,
+}
+
+/// The counters of the text gate.
+#[derive(Debug, Default)]
+pub(crate) struct TextCounters {
+    pub(crate) datagrams: Counter,
+    /// Datagrams that were not understood.
+    pub(crate) silent: Counter,
+    pub(crate) over: Counter,
+    pub(crate) not_over: Counter,
+    /// Keys that no rule matched.
+    pub(crate) unmatched: Counter,
+    pub(crate) receive_errors: Counter,
+    pub(crate) send_errors: Counter,
+}
+
+/// The counters of the Throttr gate.
+#[derive(Debug, Default)]
+pub(crate) struct ThrottrCounters {
+    pub(crate) done: Counter,
+    pub(crate) failed: Counter,
+    /// Connections closed because what came was no request.
+    pub(crate) unknown_type: Counter,
 }
 
 /// The counters of one limit on one worker.

@@ -6,23 +6,29 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
+use socket2::Protocol;
+use tokio::net::TcpListener;
 use tollgate::Limiter;
-use tollgate::config::{Gates, Watch};
+use tollgate::config::{Gates, OnInsert, Watch};
 use tracing::error;
 
 use crate::bounds::Bounds;
+use crate::datagrams::Datagrams;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, Slots};
+use crate::gate::{self, Doors, Slots};
 use crate::metrics::Metrics;
 use crate::reload::Reloader;
-use crate::service::Service;
+use crate::service::{Service, TextService};
+use crate::stats::Stats;
 
 /// What to serve, and where.
 pub struct Settings {
     /// What decides.
     pub limiter: Arc<Limiter>,
-    /// Where the HTTP gate listens; port 0 is any free port.
-    pub http: Option<SocketAddr>,
+    /// Where each gate listens; port 0 is any free port.
+    pub gates: Gates,
+    /// Do the text and the Throttr gate send back what they get, and decide nothing? It shows what the way there costs.
+    pub echo: bool,
     /// How many threads serve.
     pub workers: usize,
     /// How much of everything.
@@ -35,13 +41,20 @@ impl Settings {
     /// Every gate at its default address, a worker for each core, nothing to reload.
     pub fn new(limiter: Arc<Limiter>) -> Self {
         let workers = thread::available_parallelism().map_or(1, Into::into);
-        Self { limiter, http: Gates::default().http, workers, bounds: Bounds::default(), config: None }
+        Self {
+            limiter,
+            gates: Gates::default(),
+            echo: false,
+            workers,
+            bounds: Bounds::default(),
+            config: None,
+        }
     }
 }
 
 /// A running server. It stops when it is dropped.
 pub struct Server {
-    http_addr: Option<SocketAddr>,
+    gates: Gates,
     workers: Vec<Worker>,
     reloader: Reloader,
 }
@@ -57,30 +70,43 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bounds: Bounds,
     pub(crate) slots: Slots,
+    pub(crate) on_insert: OnInsert,
+    pub(crate) echo: bool,
+    stats: Arc<Stats>,
 }
 
 impl Server {
     /// Listens, and returns when connections are accepted. The error says which address could not be had.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let Settings { limiter, http, workers, bounds, config } = settings;
+        let Settings { limiter, gates, echo, workers, bounds, config } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
         gate::allow_connections(bounds.connections);
-        let listeners = http.map_or(Ok(Vec::new()), |address| gate::listen(address, workers))?;
-        let http_addr = listeners.first().map(std::net::TcpListener::local_addr).transpose()?;
+        let (gates, sockets) = Sockets::bind(gates, workers)?;
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
-        let slots = Slots::new(bounds.connections);
-        let shared = Arc::new(Shared { limiter, metrics, bounds, slots });
-        let mut server = Self { http_addr, workers: Vec::with_capacity(workers), reloader };
-        for (index, listener) in listeners.into_iter().enumerate() {
-            server.workers.push(Worker::start(index, listener, Arc::clone(&shared))?);
+        let (slots, on_insert) = (Slots::new(bounds.connections), gates.on_insert);
+        let stats = Arc::new(Stats::new(workers));
+        let shared = Arc::new(Shared { limiter, metrics, bounds, slots, on_insert, echo, stats });
+        let mut server = Self { gates, workers: Vec::with_capacity(workers), reloader };
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            server.workers.push(Worker::start(index, sockets, Arc::clone(&shared))?);
         }
         Ok(server)
     }
 
     /// Where the HTTP gate listens.
     pub const fn http_addr(&self) -> Option<SocketAddr> {
-        self.http_addr
+        self.gates.http
+    }
+
+    /// Where the text gate listens.
+    pub const fn text_addr(&self) -> Option<SocketAddr> {
+        self.gates.text
+    }
+
+    /// Where the Throttr gate listens.
+    pub const fn throttr_addr(&self) -> Option<SocketAddr> {
+        self.gates.throttr
     }
 
     /// Reads the configuration file again, soon.
@@ -124,21 +150,68 @@ impl Drop for Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("http_addr", &self.http_addr).finish_non_exhaustive()
+        f.debug_struct("Server").field("gates", &self.gates).finish_non_exhaustive()
+    }
+}
+
+/// One worker's sockets, bound and not yet served.
+#[derive(Default)]
+struct Sockets {
+    http: Option<std::net::TcpListener>,
+    throttr: Option<std::net::TcpListener>,
+    text: Option<std::net::UdpSocket>,
+}
+
+impl Sockets {
+    /// Sockets for every worker, and where they are.
+    fn bind(gates: Gates, workers: usize) -> io::Result<(Gates, Vec<Self>)> {
+        let mut sockets: Vec<Self> = (0..workers).map(|_| Self::default()).collect();
+        let mut bound = gates;
+        if let Some(address) = &mut bound.http {
+            let listeners: Vec<std::net::TcpListener> = gate::listen(*address, workers, Protocol::TCP)?;
+            *address = listeners[0].local_addr()?;
+            sockets.iter_mut().zip(listeners).for_each(|(sockets, listener)| sockets.http = Some(listener));
+        }
+        if let Some(address) = &mut bound.throttr {
+            let listeners: Vec<std::net::TcpListener> = gate::listen(*address, workers, Protocol::TCP)?;
+            *address = listeners[0].local_addr()?;
+            sockets
+                .iter_mut()
+                .zip(listeners)
+                .for_each(|(sockets, listener)| sockets.throttr = Some(listener));
+        }
+        if let Some(address) = &mut bound.text {
+            let listeners: Vec<std::net::UdpSocket> = gate::listen(*address, workers, Protocol::UDP)?;
+            *address = listeners[0].local_addr()?;
+            sockets.iter_mut().zip(listeners).for_each(|(sockets, listener)| sockets.text = Some(listener));
+        }
+        Ok((bound, sockets))
+    }
+
+    /// Makes them a runtime's, inside it.
+    fn open(self, text: TextService) -> io::Result<Doors> {
+        let listener = |socket: Option<std::net::TcpListener>| socket.map(TcpListener::from_std).transpose();
+        Ok(Doors {
+            http: listener(self.http)?,
+            throttr: listener(self.throttr)?,
+            text: self.text.map(Datagrams::new).transpose()?.map(|datagrams| (datagrams, text)),
+        })
     }
 }
 
 impl Worker {
-    fn start(index: usize, listener: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
+    fn start(index: usize, sockets: Sockets, shared: Arc<Shared>) -> io::Result<Self> {
         let (switch, drain) = drain();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener)?
-        };
         let metrics = Arc::clone(&shared.metrics.workers[index]);
-        let service = Service::new(Arc::clone(&shared.limiter), Arc::clone(&metrics));
-        let serve = move || runtime.block_on(gate::serve(listener, shared, service, metrics, drain));
+        let service = Arc::new(Service::new(Arc::clone(&shared.limiter), metrics));
+        let text = TextService::new(Arc::clone(&service), Arc::clone(&shared.stats), index);
+        let doors = {
+            let _inside = runtime.enter();
+            sockets.open(text)?
+        };
+        let worker = gate::Worker::new(shared, service, drain);
+        let serve = move || runtime.block_on(gate::serve(doors, worker));
         let thread = thread::Builder::new().name(format!("tollgate-{index}")).spawn(serve)?;
         Ok(Self { drain: switch, thread: Some(thread) })
     }

@@ -2,6 +2,9 @@
 //!
 //! The one place that turns commands into bills, whatever protocol they came by. It awaits nothing.
 
+mod text;
+mod throttr;
+
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -11,6 +14,8 @@ use tollgate::Limiter;
 use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund, Verb};
 use tollgate_wire::http::{Ask, Command};
 
+pub(crate) use self::text::TextService;
+pub(crate) use self::throttr::{Heard as ThrottrHeard, ThrottrService};
 use crate::metrics::{LimitCounters, WorkerMetrics};
 
 /// One worker's way to the limiter.
@@ -53,6 +58,10 @@ impl Service {
     pub(crate) fn new(limiter: Arc<Limiter>, metrics: Arc<WorkerMetrics>) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::new(limiter.policy(), &metrics));
         Self { limiter, metrics, in_force }
+    }
+
+    pub(crate) const fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.metrics
     }
 
     /// The policy for the requests in hand. Taken once for all that arrived together.

@@ -15,6 +15,7 @@ use tollgate::core::Timestamp;
 use tollgate::store::memory::Memory;
 use tollgate::trace::{Event, Reader, Reply, Target, matches};
 use tollgate::{Clock, Limiter};
+use tollgate_server::Desk;
 
 use self::progress::Progress;
 use self::source::Source;
@@ -57,7 +58,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let limiter = self.limiter()?;
+        let desk = self.desk()?;
         let source = Source::open(&self.trace)?;
         let mut run = Run {
             out: BufWriter::with_capacity(OUTPUT_BUFFER, io::stdout().lock()),
@@ -65,7 +66,7 @@ impl Replay {
             progress: Progress::to_terminal(source.size, self.quiet),
             summary: Summary::default(),
         };
-        let read = run.events(limiter, source);
+        let read = run.events(desk, source);
         run.progress.clear();
         // Also after a bad line: what came before it was answered.
         run.out.flush().map_err(OutputError::from)?;
@@ -73,13 +74,14 @@ impl Replay {
         run.finish()
     }
 
-    fn limiter(&self) -> anyhow::Result<Limiter> {
+    fn desk(&self) -> anyhow::Result<Desk> {
         let config = configured(self.config.as_deref())?;
         let store = match self.store.as_ref().unwrap_or(&config.store) {
             StoreUrl::Memory => Memory::new(config.max_buckets),
             other => bail!("a trace cannot be replayed against {other}"),
         };
-        Ok(Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH)))
+        let limiter = Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH));
+        Ok(Desk::new(limiter, config.gates.on_insert))
     }
 }
 
@@ -92,12 +94,12 @@ struct Run<W: Write> {
 }
 
 impl<W: Write> Run<W> {
-    fn events(&mut self, mut limiter: Limiter, source: Source) -> anyhow::Result<()> {
-        let policy = limiter.policy();
+    fn events(&mut self, mut desk: Desk, source: Source) -> anyhow::Result<()> {
+        let policy = desk.limiter().policy();
         let mut reader = Reader::new(source.stream);
         while let Some(event) = reader.next() {
             let event = event.map_err(|error| anyhow!("{}:{:#}", source.name, anyhow!(error)))?;
-            let reply = limiter.answer(event.at, &event.request);
+            let reply = desk.answer(event.at, &event.request);
             let differs = event.expected.as_ref().map(|expected| !matches(expected, &reply));
             self.summary.count(&policy, &event.request, &reply, differs);
             self.print(&event, &reply, differs == Some(true)).map_err(OutputError::from)?;

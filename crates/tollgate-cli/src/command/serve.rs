@@ -27,7 +27,7 @@ use crate::output::OutputError;
 #[command(after_help = "\
 Examples:
   tollgate serve
-  tollgate serve --config tollgate.yaml --http 0.0.0.0:8080
+  tollgate serve --config tollgate.yaml --http 0.0.0.0:8080 --text off
   TOLLGATE_CONFIG=/etc/tollgate/tollgate.yaml RUST_LOG=debug tollgate serve
 
 A flag comes before its environment variable, and both before the file. Logs go to standard error.")]
@@ -42,8 +42,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", env = "TOLLGATE_MAX_BUCKETS", value_parser = buckets)]
     max_buckets: Option<usize>,
     /// Where the HTTP gate listens: an address and a port, or `off`
-    #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_HTTP", value_parser = gate)]
+    #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_HTTP", value_parser = http_gate)]
     http: Option<Gate>,
+    /// Where the text gate listens, UDP
+    #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_TEXT", value_parser = text_gate)]
+    text: Option<Gate>,
+    /// Where the Throttr gate listens
+    #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_THROTTR", value_parser = throttr_gate)]
+    throttr: Option<Gate>,
     /// How many threads serve; one for each core if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -53,8 +59,16 @@ pub(crate) struct Serve {
 #[derive(Clone, Copy)]
 struct Gate(Option<SocketAddr>);
 
-fn gate(text: &str) -> Result<Gate, GateAddressError> {
+fn http_gate(text: &str) -> Result<Gate, GateAddressError> {
     Gates::address(text, Gates::HTTP).map(Gate)
+}
+
+fn text_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::TEXT).map(Gate)
+}
+
+fn throttr_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::THROTTR).map(Gate)
 }
 
 fn buckets(text: &str) -> Result<usize, String> {
@@ -68,26 +82,35 @@ impl Serve {
         // Before the file is read, so that no change falls between.
         let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
         let config = configured(self.config.as_deref())?;
-        let (http, max_buckets) = (
-            self.http.map_or(config.gates.http, |gate| gate.0),
-            self.max_buckets.unwrap_or(config.max_buckets),
-        );
-        let StoreUrl::Memory = self.store.unwrap_or(config.store) else {
+        let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
+        let StoreUrl::Memory = self.store.clone().unwrap_or(config.store) else {
             bail!("there is no such store yet")
         };
-        if http.is_none() {
+        let gates = self.gates(config.gates);
+        if [gates.http, gates.text, gates.throttr] == [None; 3] {
             bail!("every gate is off: there is nowhere to ask; try --http {}", Gates::HTTP);
         }
         let workers = self.workers.map_or_else(cores, usize::from);
         let limiter = Arc::new(Limiter::with(config.policy, Memory::new(max_buckets), Clock::monotonic()));
-        let settings = Settings { http, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
+        let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
         let signals = Signals::catch().context("signals cannot be caught")?;
         let server = Server::start(settings).context("the server cannot start")?;
         let from =
             self.config.map_or_else(|| "the built-in policy".to_owned(), |path| path.display().to_string());
-        announce(&limiter.policy(), &from, max_buckets, server.http_addr()).map_err(OutputError::from)?;
+        announce(&limiter.policy(), &from, max_buckets, &server).map_err(OutputError::from)?;
         signals.run(server);
         Ok(Outcome::Yes)
+    }
+
+    /// The gates of the file, moved by flags.
+    fn gates(&self, configured: Gates) -> Gates {
+        let moved = |flag: Option<Gate>, address| flag.map_or(address, |gate| gate.0);
+        Gates {
+            http: moved(self.http, configured.http),
+            text: moved(self.text, configured.text),
+            throttr: moved(self.throttr, configured.throttr),
+            ..configured
+        }
     }
 }
 
@@ -101,20 +124,33 @@ fn log_to_stderr() {
     builder.with_ansi(io::stderr().is_terminal()).init();
 }
 
-/// What listens where, and one line to try it.
-fn announce(policy: &Policy, from: &str, max_buckets: usize, http: Option<SocketAddr>) -> io::Result<()> {
+/// What listens where, and lines to try it.
+fn announce(policy: &Policy, from: &str, max_buckets: usize, server: &Server) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let limits = policy.limits();
     let plural = if limits.len() == 1 { "" } else { "s" };
     writeln!(out, "tollgate {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "  {} limit{plural} from {from}", limits.len())?;
     writeln!(out, "  at most {max_buckets} buckets in memory")?;
-    if let Some(address) = http {
-        writeln!(out, "  http   http://{address}")?;
-        if let Some(limit) = limits.first() {
-            let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
-            writeln!(out, "try:\n  curl -d '{body}' http://{address}/v1/spend")?;
-        }
+    if let Some(address) = server.http_addr() {
+        writeln!(out, "  http     http://{address}")?;
+    }
+    if let Some(address) = server.text_addr() {
+        writeln!(out, "  text     udp {address}")?;
+    }
+    if let Some(address) = server.throttr_addr() {
+        writeln!(out, "  throttr  tcp {address}")?;
+    }
+    writeln!(out, "try:")?;
+    if let Some(address) = server.text_addr() {
+        writeln!(out, "  tollgate text --addr {address} 'over_limit ws global'")?;
+    }
+    if let Some(address) = server.throttr_addr() {
+        writeln!(out, "  tollgate throttr query alice api --addr {address}")?;
+    }
+    if let (Some(address), Some(limit)) = (server.http_addr(), limits.first()) {
+        let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
+        writeln!(out, "  curl -d '{body}' http://{address}/v1/spend")?;
     }
     out.flush()
 }

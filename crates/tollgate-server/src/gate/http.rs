@@ -1,6 +1,5 @@
 //! HTTP/1.1 over TCP: reads what has arrived, answers all of it, writes once.
 
-mod patience;
 mod route;
 
 use std::pin::pin;
@@ -10,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tollgate_wire::http::{Awaiting, Framer, FramingError, Method, Problem, Response, Step};
 
-use self::patience::{OutOfPatience, Patience};
-use super::Worker;
+use super::patience::{OutOfPatience, Patience};
+use super::{Worker, linger};
 
 /// Room for what one read brings: a few dozen requests, or one with a browser's cookies.
 const READ_SIZE: usize = 4 << 10;
@@ -40,16 +39,6 @@ pub(super) async fn turn_away(mut stream: TcpStream, worker: &Worker) {
     if conversation.flush(&mut stream).await.is_ok() {
         linger(&mut stream, worker.shared.bounds.linger).await;
     }
-}
-
-/// Reads on for a moment: closing with bytes unread would reset the connection and take the refusal with it.
-async fn linger(stream: &mut TcpStream, limit: Duration) {
-    let mut ignored = [0; 1024];
-    let drained = async {
-        let _ = stream.shutdown().await;
-        while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
-    };
-    let _ = tokio::time::timeout(limit, drained).await;
 }
 
 /// How a conversation ended.

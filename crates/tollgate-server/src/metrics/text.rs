@@ -13,10 +13,10 @@ use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use tollgate::Limiter;
-use tollgate_core::{Algorithm, Nanos, Policy};
+use tollgate_core::{Nanos, Policy};
 
 use super::histogram::BOUNDS;
-use super::{Counter, LimitCounters, Metrics, OUTCOMES, WorkerMetrics};
+use super::{Counter, LimitCounters, Metrics, OUTCOMES, TextCounters, ThrottrCounters, WorkerMetrics};
 
 /// What a process can say beyond its counters.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Limiter, gauges: Gauges) -> St
     reloads(&mut page, metrics);
     http(&mut page, metrics, gauges);
     latency(&mut page, metrics);
+    text(&mut page, metrics);
+    throttr(&mut page, metrics);
     page.0
 }
 
@@ -122,21 +124,12 @@ fn limits(page: &mut Page, policy: &Policy) {
     }
     page.family(window, "gauge", "Seconds within which a limit grants its units again.");
     for (name, algorithm) in numbers {
-        let seconds = window_of(algorithm).as_secs_f64();
+        let seconds = algorithm.window().as_secs_f64();
         page.sample(window, &[("limit", name), ("algorithm", algorithm.name())], seconds);
     }
     page.family("tollgate_limit_overrides", "gauge", "Ids with numbers of their own.");
     for limit in policy.limits() {
         page.sample("tollgate_limit_overrides", &[("limit", limit.name())], limit.overrides().len());
-    }
-}
-
-const fn window_of(algorithm: &Algorithm) -> Nanos {
-    match algorithm {
-        Algorithm::TokenBucket(limit) => limit.fill_time(),
-        Algorithm::SlidingLog(limit) => limit.period(),
-        Algorithm::SmoothedRate(limit) => limit.period(),
-        Algorithm::Quota(limit) => limit.period(),
     }
 }
 
@@ -157,20 +150,23 @@ fn reloads(page: &mut Page, metrics: &Metrics) {
     page.sample("tollgate_reloads_total", &[("outcome", "failed")], metrics.reloads_failed.get());
 }
 
+/// A counter of all workers together.
+fn sum(metrics: &Metrics, of: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
+    metrics.workers.iter().map(|worker| of(worker).get()).sum()
+}
+
 fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
-    let sum =
-        |of: &dyn Fn(&WorkerMetrics) -> u64| metrics.workers.iter().map(|worker| of(worker)).sum::<u64>();
     page.family("tollgate_http_responses_total", "counter", "HTTP responses, by class of status.");
     for class in 2..=5 {
-        let count = sum(&|worker| worker.responses[class].get());
+        let count = sum(metrics, |worker| &worker.responses[class]);
         page.sample("tollgate_http_responses_total", &[("status", &format!("{class}xx"))], count);
     }
     page.single("tollgate_connections", "gauge", "Connections open.", gauges.connections);
     let help = "Connections that may be open.";
     page.single("tollgate_connections_max", "gauge", help, gauges.connections_max);
-    let accepted = sum(&|worker| worker.connections.get());
+    let accepted = sum(metrics, |worker| &worker.connections);
     page.single("tollgate_connections_total", "counter", "Connections accepted.", accepted);
-    let shed = sum(&|worker| worker.connections_shed.get());
+    let shed = sum(metrics, |worker| &worker.connections_shed);
     page.single(
         "tollgate_connections_shed_total",
         "counter",
@@ -183,10 +179,11 @@ fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
         "Connections closed for being too slow, by when.",
     );
     for (when, count) in [
-        ("idle", sum(&|worker| worker.cut_idle.get())),
-        ("head", sum(&|worker| worker.cut_head.get())),
-        ("body", sum(&|worker| worker.cut_body.get())),
-        ("write", sum(&|worker| worker.cut_write.get())),
+        ("idle", sum(metrics, |worker| &worker.cut_idle)),
+        ("head", sum(metrics, |worker| &worker.cut_head)),
+        ("body", sum(metrics, |worker| &worker.cut_body)),
+        ("frame", sum(metrics, |worker| &worker.cut_frame)),
+        ("write", sum(metrics, |worker| &worker.cut_write)),
     ] {
         page.sample("tollgate_connections_cut_total", &[("when", when)], count);
     }
@@ -209,4 +206,34 @@ fn latency(page: &mut Page, metrics: &Metrics) {
     }
     page.sample("tollgate_request_seconds_sum", &[], Nanos::new(nanos).as_secs_f64());
     page.sample("tollgate_request_seconds_count", &[], at_most);
+}
+
+fn text(page: &mut Page, metrics: &Metrics) {
+    let of = |counter: fn(&TextCounters) -> &Counter| sum(metrics, |worker| counter(&worker.text));
+    let datagrams = of(|text| &text.datagrams);
+    page.single("tollgate_text_datagrams_total", "counter", "Datagrams received.", datagrams);
+    let help = "Datagrams that were not understood, and not answered.";
+    page.single("tollgate_text_silent_total", "counter", help, of(|text| &text.silent));
+    page.family("tollgate_text_answers_total", "counter", "Keys asked for, by whether they were over.");
+    for (answer, count) in [("Y", of(|text| &text.over)), ("N", of(|text| &text.not_over))] {
+        page.sample("tollgate_text_answers_total", &[("over", answer)], count);
+    }
+    let help = "Keys that no rule matched: never over.";
+    page.single("tollgate_text_unmatched_total", "counter", help, of(|text| &text.unmatched));
+    page.family("tollgate_text_errors_total", "counter", "What the system refused to receive or send.");
+    for (what, count) in
+        [("receive", of(|text| &text.receive_errors)), ("send", of(|text| &text.send_errors))]
+    {
+        page.sample("tollgate_text_errors_total", &[("what", what)], count);
+    }
+}
+
+fn throttr(page: &mut Page, metrics: &Metrics) {
+    let of = |counter: fn(&ThrottrCounters) -> &Counter| sum(metrics, |worker| counter(&worker.throttr));
+    page.family("tollgate_throttr_requests_total", "counter", "Requests answered, by status.");
+    for (status, count) in [("1", of(|throttr| &throttr.done)), ("0", of(|throttr| &throttr.failed))] {
+        page.sample("tollgate_throttr_requests_total", &[("status", status)], count);
+    }
+    let help = "Connections closed because what came was no request.";
+    page.single("tollgate_throttr_unknown_type_total", "counter", help, of(|throttr| &throttr.unknown_type));
 }

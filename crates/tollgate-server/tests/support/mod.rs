@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate::config::Gates;
 use tollgate::core::Timestamp;
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Config, Limiter};
@@ -38,13 +39,23 @@ pub fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
     let config = Config::parse(policy, "policy.yaml").expect("a good policy");
     let clock = Clock::manual(Timestamp::EPOCH);
     let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), clock.clone());
-    start_limiter(limiter, change)
+    let on_insert = config.gates.on_insert;
+    start_limiter(limiter, |settings| {
+        settings.gates.on_insert = on_insert;
+        change(settings);
+    })
+}
+
+/// Every gate on a free port.
+pub fn any_ports() -> Gates {
+    let any = Some("127.0.0.1:0".parse().unwrap());
+    Gates { http: any, text: any, throttr: any, ..Gates::default() }
 }
 
 pub fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Harness {
     let (clock, limiter) = (limiter.clock().clone(), Arc::new(limiter));
     let mut settings = Settings {
-        http: Some("127.0.0.1:0".parse().unwrap()),
+        gates: any_ports(),
         workers: 2,
         bounds: Bounds { drain_idle: Duration::from_millis(5), ..Bounds::default() },
         ..Settings::new(Arc::clone(&limiter))

@@ -1,77 +1,14 @@
-//! Every trace of the project, asked over HTTP.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+//! Limits, asked for over HTTP.
 
-mod support;
-
-use std::fs;
-use std::path::Path;
-
-use support::{Harness, start_with};
 use tollgate::core::Verb;
 use tollgate::core::{Decision, Kind, Nanos, Refund, Timestamp, Verdict};
-use tollgate::trace::{ChargeText, LimitRequest, Reader, Reply, Request, Target, matches};
+use tollgate::trace::{ChargeText, LimitRequest, Reply, Request, Target};
 use tollgate_client::http::{Answer, AnswerError, Ask, AskError, Client};
 
-#[test]
-fn the_http_gate_answers_the_traces() {
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
-    let mut ran = 0;
-    for file in fs::read_dir(traces).unwrap().map(|file| file.unwrap().path()) {
-        if file.extension().is_some_and(|extension| extension == "trace") {
-            let config = fs::read_to_string(file.with_extension("yaml")).unwrap();
-            let trace = fs::read_to_string(&file).unwrap();
-            if asks_for_limits_alone(&trace) {
-                run(&file.display().to_string(), &config, &trace);
-                ran += 1;
-            }
-        }
-    }
-    assert!(ran > 10, "only {ran} traces were found");
-}
+use crate::support::Harness;
 
-#[test]
-fn the_gate_says_when_a_store_has_no_room() {
-    let config = "
-        max_buckets: 1
-        limits: { L: { burst: 3, count: 1, period: 1s }, M: { burst: 3, count: 1, period: 1s, on_full: allow } }
-    ";
-    let trace = "
-        0s  limit  spend L:first   => allow remaining=2 retry_after=0s reset_after=1s
-        0s  limit  spend L:second  => deny full remaining=0 retry_after=1s reset_after=1s
-        0s  limit  spend M:second  => allow full remaining=0 retry_after=0s reset_after=0s
-    ";
-    run("inline", config, trace);
-}
-
-#[test]
-#[should_panic(expected = "inline:1: limit  spend L:a => allow remaining=2 retry_after=0s reset_after=1s")]
-fn a_reply_that_differs_is_found() {
-    run(
-        "inline",
-        "limits: { L: { burst: 3, count: 1, period: 1s } }",
-        "0s limit spend L:a => allow remaining=3",
-    );
-}
-
-fn asks_for_limits_alone(trace: &str) -> bool {
-    let mut events = Reader::new(trace.as_bytes()).map(Result::unwrap);
-    events.all(|event| matches!(event.request, Request::Limit(_)))
-}
-
-fn run(name: &str, config: &str, trace: &str) {
-    let gate = start_with(config, |settings| settings.workers = 1);
-    let client = Client::new(&gate.server.http_addr().unwrap().to_string());
-    let mut target = OverHttp { gate, client };
-    for event in Reader::new(trace.as_bytes()) {
-        let event = event.unwrap();
-        let reply = target.answer(event.at, &event.request);
-        let as_expected = event.expected.as_deref().is_none_or(|expected| matches(expected, &reply));
-        assert!(as_expected, "{name}:{}: {} => {reply}", event.line, event.request);
-    }
-}
-
-struct OverHttp {
-    gate: Harness,
+pub(crate) struct OverHttp {
+    pub(crate) gate: Harness,
     client: Client,
 }
 
@@ -92,6 +29,11 @@ impl Target for OverHttp {
 }
 
 impl OverHttp {
+    pub(crate) fn new(gate: Harness) -> Self {
+        let client = Client::new(&gate.server.http_addr().unwrap().to_string());
+        Self { gate, client }
+    }
+
     fn by_command(&self, request: &LimitRequest) -> Reply {
         let ask = |charge: &ChargeText| Ask {
             limit: charge.limit.clone().into(),

@@ -27,13 +27,13 @@ impl Patience {
         Self { timer: Box::pin(tokio::time::sleep(first)) }
     }
 
-    /// Waits for bytes; `None` if `interrupt` comes first.
-    pub(super) async fn read(
+    /// Waits for bytes, or for what is made of them; `None` if `interrupt` comes first.
+    pub(super) async fn read<T>(
         &mut self,
         until: Instant,
-        read: impl Future<Output = io::Result<usize>>,
+        read: impl Future<Output = io::Result<T>>,
         mut interrupt: Option<Pin<&mut impl Future<Output = ()>>>,
-    ) -> Result<Option<usize>, OutOfPatience> {
+    ) -> Result<Option<T>, OutOfPatience> {
         let mut read = pin!(read);
         poll_fn(|context| {
             if let Poll::Ready(read) = read.as_mut().poll(context) {

@@ -1,0 +1,113 @@
+//! The Throttr protocol's requests, as many as have arrived.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use tollgate::config::OnInsert;
+use tollgate_core::algorithm::{Change, Operation, Order, Outcome};
+use tollgate_wire::throttr::{Command, Reply, Request, decode, encode};
+
+use super::Service;
+
+/// How many requests are looked up together.
+const BATCH: usize = 64;
+
+/// One worker's way from requests to replies.
+pub(crate) struct ThrottrService {
+    service: Arc<Service>,
+    on_insert: OnInsert,
+    outcomes: Vec<Outcome>,
+}
+
+/// What became of the bytes that had arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// How many of them were requests, all of which are answered.
+    pub(crate) taken: usize,
+    /// What follows is no request: nothing after it can be understood.
+    pub(crate) broken: bool,
+}
+
+impl ThrottrService {
+    pub(crate) fn new(service: Arc<Service>, on_insert: OnInsert) -> Self {
+        Self { service, on_insert, outcomes: Vec::with_capacity(BATCH) }
+    }
+
+    /// Answers every whole request in `inbox`, in order.
+    pub(crate) fn answer(&mut self, inbox: &[u8], outbox: &mut Vec<u8>) -> Heard {
+        let mut heard = Heard { taken: 0, broken: false };
+        loop {
+            let mut requests: ArrayVec<Request<'_>, BATCH> = ArrayVec::new();
+            while !requests.is_full() {
+                match decode(&inbox[heard.taken..]) {
+                    Ok(Some((request, len))) => {
+                        requests.push(request);
+                        heard.taken += len;
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        heard.broken = true;
+                        break;
+                    }
+                }
+            }
+            let more = requests.is_full();
+            self.answer_batch(&requests, outbox);
+            if !more {
+                return heard;
+            }
+        }
+    }
+
+    fn answer_batch(&mut self, requests: &[Request<'_>], outbox: &mut Vec<u8>) {
+        let mut orders: ArrayVec<Order<'_>, BATCH> = ArrayVec::new();
+        for request in requests {
+            // What makes no sense still has its turn: it reads, and is told that it failed.
+            let operation = self.operation(&request.command).unwrap_or(Operation::Query);
+            orders.push(Order { pair: request.pair.bytes(), operation });
+        }
+        self.outcomes.clear();
+        self.service.limiter.execute(&orders, &mut self.outcomes);
+        let mut failed = 0;
+        for (request, outcome) in requests.iter().zip(&self.outcomes) {
+            let reply = match outcome {
+                Outcome::Done => Reply::Status(true),
+                Outcome::Failed => Reply::Status(false),
+                Outcome::Found { left, lifetime } if matches!(request.command, Command::Query) => {
+                    Reply::Quota { left: *left, lifetime: *lifetime }
+                }
+                Outcome::Found { .. } => Reply::Status(false),
+            };
+            failed += u64::from(matches!(reply, Reply::Status(false)));
+            encode(request.id, &reply, outbox);
+        }
+        let metrics = &self.service.metrics.throttr;
+        metrics.done.add(requests.len() as u64 - failed);
+        metrics.failed.add(failed);
+    }
+
+    /// `None` for an attribute or a change that there is not.
+    fn operation(&self, command: &Command) -> Option<Operation> {
+        Some(match *command {
+            Command::Insert { quota, lifetime } => {
+                let over_live = self.on_insert == OnInsert::Reset;
+                Operation::Insert { left: quota, lifetime, over_live }
+            }
+            Command::Query => Operation::Query,
+            Command::Update { attribute, change, value } => {
+                let change = match change {
+                    Command::CHANGE_PATCH => Change::Patch,
+                    Command::CHANGE_INCREASE => Change::Increase,
+                    Command::CHANGE_DECREASE => Change::Decrease,
+                    _ => return None,
+                };
+                match attribute {
+                    Command::ATTRIBUTE_QUOTA => Operation::ChangeLeft { change, value },
+                    Command::ATTRIBUTE_TTL => Operation::ChangeLifetime { change, value },
+                    _ => return None,
+                }
+            }
+            Command::Purge => Operation::Purge,
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Every trace of the project, answered by the gates: without sockets, and over them.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+mod over_http;
+mod over_sockets;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use over_sockets::OverSockets;
+use support::start_with;
+use tollgate::core::Timestamp;
+use tollgate::store::memory::Memory;
+use tollgate::trace::{Reader, Target, matches};
+use tollgate::{Clock, Config, Limiter};
+use tollgate_server::Desk;
+
+#[test]
+fn the_desk_answers_the_traces() {
+    each_trace(|name, config, trace| run(name, &mut desk(config), trace));
+}
+
+#[test]
+fn the_gates_answer_the_traces_over_sockets() {
+    each_trace(|name, config, trace| run(name, &mut over_sockets(config), trace));
+}
+
+#[test]
+fn the_gate_says_when_a_store_has_no_room() {
+    let config = "
+        max_buckets: 1
+        limits: { L: { burst: 3, count: 1, period: 1s }, M: { burst: 3, count: 1, period: 1s, on_full: allow } }
+        keys: [{ match: Y, limit: 3, period: 1s }, { match: N, limit: 3, period: 1s, on_full: allow }]
+    ";
+    let trace = "
+        0s  limit    spend L:first   => allow remaining=2 retry_after=0s reset_after=1s
+        0s  limit    spend L:second  => deny full remaining=0 retry_after=1s reset_after=1s
+        0s  limit    spend M:second  => allow full remaining=0 retry_after=0s reset_after=0s
+        0s  text     over_limit Y    => ok Y 0.0 3.0 1
+        0s  text     over_limit N    => ok N 0.0 3.0 1
+        0s  text     get_size        => size=1 keys=1
+        0s  throttr  01010000000500000000000000020a0000000000000001016372  => 0100000000
+    ";
+    run("inline", &mut desk(config), trace);
+    run("inline", &mut over_sockets(config), trace);
+}
+
+#[test]
+#[should_panic(expected = "inline:1: limit  spend L:a => allow remaining=2 retry_after=0s reset_after=1s")]
+fn a_reply_that_differs_is_found() {
+    let config = "limits: { L: { burst: 3, count: 1, period: 1s } }";
+    run("inline", &mut over_sockets(config), "0s limit spend L:a => allow remaining=3");
+}
+
+fn desk(config: &str) -> Desk {
+    let config = Config::parse(config, "inline").unwrap_or_else(|errors| panic!("{errors}"));
+    let store = Memory::new(config.max_buckets);
+    Desk::new(Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH)), config.gates.on_insert)
+}
+
+fn over_sockets(config: &str) -> OverSockets {
+    OverSockets::new(start_with(config, |settings| settings.workers = 1))
+}
+
+/// Hands over every `traces/NAME.trace` with `traces/NAME.yaml`.
+fn each_trace(mut run: impl FnMut(&str, &str, &str)) {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let mut ran = 0;
+    for file in fs::read_dir(traces).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|extension| extension == "trace") {
+            let config = fs::read_to_string(file.with_extension("yaml")).unwrap();
+            run(&file.display().to_string(), &config, &fs::read_to_string(&file).unwrap());
+            ran += 1;
+        }
+    }
+    assert!(ran > 10, "only {ran} traces were found");
+}
+
+fn run(name: &str, target: &mut dyn Target, trace: &str) {
+    for event in Reader::new(trace.as_bytes()) {
+        let event = event.unwrap();
+        let reply = target.answer(event.at, &event.request);
+        let as_expected = event.expected.as_deref().is_none_or(|expected| matches(expected, &reply));
+        assert!(as_expected, "{name}:{}: {} => {reply}", event.line, event.request);
+    }
+}
