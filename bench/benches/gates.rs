@@ -31,12 +31,13 @@ const ANSWER: usize = 5;
 fn main() -> io::Result<()> {
     let bench = Bench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
     let mut part = format!(
-        "{} turns of {} s each, taken alternately: median (lowest to highest), and ratios turn by turn.\n\n",
+        "50 connections and 1,000,000 keys; {} turns of {} s each, taken alternately: median (lowest to highest), and ratios turn \
+         by turn.\n\n",
         bench.turns, bench.seconds
     );
-    let highest = bench.throttr(&mut part);
-    let highest_text = bench.text(&mut part);
-    bench.latency(&highest, highest_text, &mut part);
+    let throttr = bench.throttr(&mut part);
+    let text = bench.text(&mut part);
+    bench.latency(throttr, text, &mut part);
     bench.crowds(&mut part)?;
     println!("{part}");
     if bench.turns >= TURNS_MIN {
@@ -93,48 +94,65 @@ impl Bench {
         Ok(Self { turns, seconds, program, generator, scratch, ours, echo, redis })
     }
 
-    /// Requests a second over Throttr. Returns the highest load of ours with 64 and with one at a time.
-    fn throttr(&self, part: &mut String) -> [f64; 2] {
-        let mut highest = [0.0; 2];
-        *part += "| Throttr, 50 connections, 1,000,000 keys | requests a second | beside echo | beside `INCR` |\n|---|---|---|---|\n";
-        for (pipeline, at) in [(64, Some(0)), (16, None), (1, Some(1))] {
+    /// Requests a second over Throttr. Returns the highest load of ours with 64, 16 and one at once.
+    fn throttr(&self, part: &mut String) -> [f64; 3] {
+        *part += "| Throttr, requests a second | echo | tollgate | of echo | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|\n";
+        let highest = [64, 16, 1].map(|pipeline| {
             let flags = format!("{KEYS} --pipeline {pipeline}");
-            let mut entries = vec![
-                self.entry("echo", "throttr", self.echo.throttr.address, &format!("{flags} --echo")),
-                self.entry("tollgate", "throttr", self.ours.throttr.address, &format!("{flags} --no-insert")),
-            ];
-            if pipeline == 64 {
-                entries.push(self.entry("redis-server, `INCR`", "redis", self.redis.address, &flags));
-            }
-            let standings = self.rates(&entries);
-            for standing in &standings {
-                let redis =
-                    standings.get(2).map_or(String::new(), |redis| format!("{:.2}", standing.beside(redis)));
-                let name = format!("{pipeline} at once: {}", standing.name);
-                *part += &format!("| {name} | {} | {:.2} | {redis} |\n", millions(standing), standing.ratio);
-            }
-            if let Some(at) = at {
-                highest[at] = 1e9 / standings[1].nanos.median;
-            }
-        }
+            let redis = self.entry("redis", "redis", self.redis.address, &flags);
+            let entries = self.throttr_entries(&flags).into_iter().chain((pipeline == 64).then_some(redis));
+            let standings = self.rates(&entries.collect::<Vec<_>>());
+            let ours = &standings[1];
+            let redis = standings.get(2).map_or("| ".to_owned(), |redis| {
+                format!("{} | {:.2}", millions(redis), ours.beside(redis))
+            });
+            let row = format!("{} | {} | {:.2}", millions(&standings[0]), millions(ours), ours.ratio);
+            *part += &format!("| {pipeline} at once | {row} | {redis} |\n");
+            1e9 / ours.nanos.median
+        });
         part.push('\n');
         highest
     }
 
-    /// Requests a second over UDP. Returns the highest load of ours with GSO.
+    /// Requests a second over UDP. Returns the highest load of ours.
     fn text(&self, part: &mut String) -> f64 {
-        let mut highest = 0.0;
-        *part += "| text, 50 sockets, 64 at once, 1,000,000 keys | requests a second | beside echo |\n|---|---|---|\n";
-        for (how, flag) in [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")] {
+        *part += "| text, requests a second, 64 at once | echo | tollgate | of echo |\n|---|---|---|---|\n";
+        let ways = [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")];
+        let highest = ways.map(|(way, flag)| {
             let standings = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
-            for standing in &standings {
-                let name = format!("{how}: {}", standing.name);
-                *part += &format!("| {name} | {} | {:.2} |\n", millions(standing), standing.ratio);
-            }
-            highest = f64::max(highest, 1e9 / standings[1].nanos.median);
-        }
+            let ours = &standings[1];
+            *part += &format!("| {way} | {} | {} | {:.2} |\n", millions(&standings[0]), millions(ours), ours.ratio);
+            1e9 / ours.nanos.median
+        });
         part.push('\n');
-        highest
+        highest[0].max(highest[1])
+    }
+
+    /// The slowest answer but one in a thousand, at half of what we can take.
+    fn latency(&self, throttr: [f64; 3], text: f64, part: &mut String) {
+        *part += "| p99.9 in µs, open loop, at half of tollgate's highest load | echo | tollgate | ratio |\n|---|---|---|---|\n";
+        let half = |pipeline: u32, highest: f64| format!("{KEYS} --pipeline {pipeline} --rate {:.0}", highest / 2.0);
+        let [all, _, single] = throttr;
+        self.slowest("Throttr, 64 at once", all, &self.throttr_entries(&half(64, all)), part);
+        self.slowest("Throttr, one at once", single, &self.throttr_entries(&half(1, single)), part);
+        self.slowest("text, 64 at once", text, &self.text_entries(&half(64, text)), part);
+        part.push('\n');
+    }
+
+    fn slowest(&self, name: &str, highest: f64, entries: &[Entry; 2], part: &mut String) {
+        let standings = self.contest(entries, |measured| measured.p999);
+        let ratio = standings[0].beside(&standings[1]);
+        let [echo, ours] = [0, 1].map(|index| micros(standings[index].nanos));
+        let millions = highest / 2e6;
+        *part += &format!("| {name}, {millions:.3}M a second | {echo:.0} | {ours:.0} | {ratio:.2} |\n");
+    }
+
+    /// Echo and us.
+    fn throttr_entries(&self, flags: &str) -> [Entry; 2] {
+        [
+            self.entry("echo", "throttr", self.echo.throttr.address, &format!("{flags} --echo")),
+            self.entry("tollgate", "throttr", self.ours.throttr.address, &format!("{flags} --no-insert")),
+        ]
     }
 
     fn text_entries(&self, flags: &str) -> [Entry; 2] {
@@ -142,34 +160,6 @@ impl Bench {
             self.entry("echo", "text", self.echo.text, &format!("{flags} --echo")),
             self.entry("tollgate", "text", self.ours.text, flags),
         ]
-    }
-
-    /// The slowest answer but one in a thousand, at half of what we can take.
-    fn latency(&self, highest: &[f64; 2], highest_text: f64, part: &mut String) {
-        *part += "| p99.9 in an open loop, at half of tollgate's highest load | echo, µs | tollgate, µs | ratio |\n|---|---|---|---|\n";
-        for (pipeline, highest) in [64, 1].into_iter().zip(highest) {
-            let flags = format!("{KEYS} --pipeline {pipeline} --rate {:.0}", highest / 2.0);
-            let entries = [
-                self.entry("echo", "throttr", self.echo.throttr.address, &format!("{flags} --echo")),
-                self.entry("tollgate", "throttr", self.ours.throttr.address, &format!("{flags} --no-insert")),
-            ];
-            self.longest(
-                &format!("Throttr, {pipeline} at once, {:.0} a second", highest / 2.0),
-                &entries,
-                part,
-            );
-        }
-        let rate = highest_text / 2.0;
-        let entries = self.text_entries(&format!("{KEYS} --pipeline 64 --rate {rate:.0}"));
-        self.longest(&format!("text, 64 at once, {rate:.0} a second"), &entries, part);
-        part.push('\n');
-    }
-
-    fn longest(&self, name: &str, entries: &[Entry; 2], part: &mut String) {
-        let standings = self.contest(entries, |measured| measured.p999);
-        let ratio = standings[0].beside(&standings[1]);
-        let [echo, ours] = [0, 1].map(|index| micros(standings[index].nanos));
-        *part += &format!("| {name} | {echo:.0} | {ours:.0} | {ratio:.2} |\n");
     }
 
     /// What idle connections and unfinished frames cost.

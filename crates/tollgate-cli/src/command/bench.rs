@@ -1,6 +1,7 @@
 //! `tollgate bench`: how much a server takes, and how long it lets callers wait.
 
 mod course;
+mod echo;
 mod http;
 mod interrupt;
 mod keys;
@@ -48,6 +49,7 @@ enum What {
     Throttr(throttr::Throttr),
     Http(http::Http),
     Redis(redis::Redis),
+    Echo(echo::Echo),
 }
 
 impl Bench {
@@ -57,6 +59,7 @@ impl Bench {
             What::Throttr(throttr) => throttr.run(),
             What::Http(http) => http.run(),
             What::Redis(redis) => redis.run(),
+            What::Echo(echo) => echo.run(),
         }
     }
 }
