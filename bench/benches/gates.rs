@@ -103,9 +103,9 @@ impl Bench {
             let entries = self.throttr_entries(&flags).into_iter().chain((pipeline == 64).then_some(redis));
             let standings = self.rates(&entries.collect::<Vec<_>>());
             let ours = &standings[1];
-            let redis = standings.get(2).map_or("| ".to_owned(), |redis| {
-                format!("{} | {:.2}", millions(redis), ours.beside(redis))
-            });
+            let redis = standings
+                .get(2)
+                .map_or("| ".to_owned(), |redis| format!("{} | {:.2}", millions(redis), ours.beside(redis)));
             let row = format!("{} | {} | {:.2}", millions(&standings[0]), millions(ours), ours.ratio);
             *part += &format!("| {pipeline} at once | {row} | {redis} |\n");
             1e9 / ours.nanos.median
@@ -121,7 +121,12 @@ impl Bench {
         let highest = ways.map(|(way, flag)| {
             let standings = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
             let ours = &standings[1];
-            *part += &format!("| {way} | {} | {} | {:.2} |\n", millions(&standings[0]), millions(ours), ours.ratio);
+            *part += &format!(
+                "| {way} | {} | {} | {:.2} |\n",
+                millions(&standings[0]),
+                millions(ours),
+                ours.ratio
+            );
             1e9 / ours.nanos.median
         });
         part.push('\n');
@@ -131,7 +136,8 @@ impl Bench {
     /// The slowest answer but one in a thousand, at half of what we can take.
     fn latency(&self, throttr: [f64; 3], text: f64, part: &mut String) {
         *part += "| p99.9 in µs, open loop, at half of tollgate's highest load | echo | tollgate | ratio |\n|---|---|---|---|\n";
-        let half = |pipeline: u32, highest: f64| format!("{KEYS} --pipeline {pipeline} --rate {:.0}", highest / 2.0);
+        let half =
+            |pipeline: u32, highest: f64| format!("{KEYS} --pipeline {pipeline} --rate {:.0}", highest / 2.0);
         let [all, _, single] = throttr;
         self.slowest("Throttr, 64 at once", all, &self.throttr_entries(&half(64, all)), part);
         self.slowest("Throttr, one at once", single, &self.throttr_entries(&half(1, single)), part);
