@@ -41,8 +41,10 @@ pub const REPLACEMENT_MAX: usize = 1_000;
 /// The longest key that rewriting makes, in bytes. Without a bound, a few rewrites that double a key would fill memory.
 pub const REWRITTEN_MAX: usize = 1_000;
 
-/// What the states of an automaton may take that are found while it runs, for each thread, in bytes.
-const STATES_SIZE_MAX: usize = 8 << 20;
+/// What the states of an automaton may take that are found while it runs, for each thread, in bytes. They are taken as
+/// they are found; a thousand patterns that match anywhere find up to this much, and without the room a key would take
+/// hundreds of times as long.
+const STATES_SIZE_MAX: usize = 32 << 20;
 
 /// A regular expression that was found sound.
 #[derive(Clone, Debug)]
