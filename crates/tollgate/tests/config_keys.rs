@@ -195,6 +195,10 @@ fn every_field_of_a_rule_is_checked_and_all_errors_come_at_once() {
             "keys: never",
             &["1:7: keys must be a list, such as [{match: '^ws ip=', limit: 22, period: 20s}], not never"],
         ),
+        (
+            r#"keys: [{ match: "^ws \d", answer: never }]"#,
+            &["1:17: this is no escape of YAML: in single quotes a backslash is itself"],
+        ),
         ("keys: { match: a }", &["1:9: unknown field `match`; keys has rewrite and rules"]),
     ]);
 }

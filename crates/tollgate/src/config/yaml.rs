@@ -263,6 +263,10 @@ fn explain(info: &str) -> String {
         ("found unexpected end of stream", "this quote is not closed"),
         ("did not find expected key", "expected a key, indented like those above"),
         ("did not find expected '-'", "expected a `-`, indented like those above"),
+        (
+            "found unknown escape character",
+            "this is no escape of YAML: in single quotes a backslash is itself",
+        ),
         ("unexpected character", "a value cannot start like this: put it in quotes"),
     ];
     let ours = explanations.iter().find(|(theirs, _)| info.contains(theirs));
