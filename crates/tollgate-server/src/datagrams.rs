@@ -97,7 +97,12 @@ impl Datagrams {
     /// Takes what has arrived; an error of the kind `WouldBlock` if nothing has.
     pub fn try_receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.received = 0;
-        self.socket.try_io(Interest::READABLE, || inbox.fill(&self.state, &self.socket))
+        let tried = self.socket.try_io(Interest::READABLE, || {
+            inbox.fill(&self.state, &self.socket)?;
+            // Room was left, so there is no more. Saying so spares the next call, which would only find that out.
+            if inbox.received < BATCH_SIZE { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        if inbox.received > 0 { Ok(()) } else { tried }
     }
 
     /// The same, of the system and not of the runtime, which may not have heard yet.
@@ -109,6 +114,13 @@ impl Datagrams {
     /// Sends and empties the outbox, and says how many datagrams could not be sent. A peer that cannot be reached costs
     /// the others nothing.
     pub async fn send(&self, outbox: &mut Outbox) -> usize {
+        let failed = self.send_again(outbox).await;
+        outbox.clear();
+        failed
+    }
+
+    /// The same, but the outbox stays as it is: other [`bytes`](Outbox::bytes_mut) can be sent in the same arrangement.
+    pub async fn send_again(&self, outbox: &mut Outbox) -> usize {
         outbox.arrange(self.segments_max());
         let mut failed = 0;
         while !outbox.is_sent() {
@@ -118,7 +130,7 @@ impl Datagrams {
                 break;
             }
         }
-        outbox.clear();
+        outbox.rewind();
         failed
     }
 

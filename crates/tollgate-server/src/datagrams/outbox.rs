@@ -57,6 +57,7 @@ impl Outbox {
 
     /// Adds the datagram that `write` appends. Nothing appended is nothing sent.
     pub fn push(&mut self, peer: Peer, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(self.parcels.is_empty(), "what is arranged is sent again as it is, or cleared");
         let start = self.bytes.len();
         write(&mut self.bytes);
         let len = self.bytes.len() - start;
@@ -64,6 +65,11 @@ impl Outbox {
         if len > 0 && peer.address.port() != 0 {
             self.items.push(Item { peer, start, len });
         }
+    }
+
+    /// All datagrams in the order they were added, to be written over where all have one size.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 
     /// How many datagrams there are.
@@ -86,9 +92,12 @@ impl Outbox {
         *sent = 0;
     }
 
-    /// Makes parcels of up to `segments_max` datagrams each.
+    /// Makes parcels of up to `segments_max` datagrams each, if there are none yet.
     pub(super) fn arrange(&mut self, segments_max: usize) {
         let Self { bytes, items, sorted, parcels, .. } = self;
+        if !parcels.is_empty() {
+            return;
+        }
         for run in items.chunk_by_mut(|one, next| one.peer == next.peer) {
             let place = if segments_max == 1 || stands_in_order(run) {
                 Place::AsWritten
@@ -103,6 +112,11 @@ impl Outbox {
             };
             split(run, place, segments_max, parcels);
         }
+    }
+
+    /// Nothing of it is sent.
+    pub(super) fn rewind(&mut self) {
+        self.sent = 0;
     }
 
     pub(super) fn is_sent(&self) -> bool {
