@@ -220,12 +220,11 @@ impl Talk {
     /// Sends a batch. Is there anything left to ask?
     async fn ask(&self, socket: &Socket, outbox: &mut Outbox) -> anyhow::Result<bool> {
         let now = self.clock.now();
-        self.fill(socket, outbox, now);
-        if outbox.is_empty() {
+        if self.fill(socket, outbox, now) == 0 {
             return Ok(false);
         }
         socket.sent_at.set(now);
-        let unsent = socket.datagrams.send(outbox).await;
+        let unsent = socket.datagrams.send_again(outbox).await;
         // Refused before anything was answered. Later it is a matter of luck, and counts as unanswered.
         if unsent > 0 && self.state.borrow().tally.replies == 0 {
             return Err(self.nobody());
@@ -233,16 +232,23 @@ impl Talk {
         Ok(true)
     }
 
-    fn fill(&self, socket: &Socket, outbox: &mut Outbox, now: Timestamp) {
+    /// Makes the next batch. Returns how many requests it has.
+    fn fill(&self, socket: &Socket, outbox: &mut Outbox, now: Timestamp) -> usize {
         let State { course, draw, .. } = &mut *self.state.borrow_mut();
-        let mut waiting = socket.waiting.borrow_mut();
-        for _ in 0..course.take(self.batch, now) {
+        let (mut waiting, frame) = (socket.waiting.borrow_mut(), self.how.datagram.frame());
+        let requests = usize::try_from(course.take(self.batch, now)).unwrap_or_default();
+        if requests != outbox.len() {
+            outbox.clear();
+            (0..requests).for_each(|_| outbox.push(self.how.addr.into(), |out| out.extend_from_slice(frame)));
+        }
+        for frame in outbox.bytes_mut().chunks_exact_mut(frame.len()) {
             let (id, displaced) = waiting.send();
             if displaced {
                 course.lost(1);
             }
-            outbox.push(self.how.addr.into(), |out| self.how.datagram.put(id, draw.next(), out));
+            self.how.datagram.stamp(frame, id, draw.next());
         }
+        requests
     }
 
     /// Counts what has arrived at a socket.

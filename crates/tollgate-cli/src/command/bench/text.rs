@@ -74,14 +74,16 @@ impl Datagram {
         if self.echo { "an echo" } else { "the text protocol's" }
     }
 
-    /// Appends the request about `key`.
+    /// The request of which all others are copies.
+    pub(super) fn frame(&self) -> &[u8] {
+        self.template.frame()
+    }
+
+    /// Makes `frame`, one of these, ask about `key`.
     #[inline]
-    pub(super) fn put(&self, id: u64, key: u64, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(self.template.frame());
-        let datagram = &mut out[start..];
-        self.template.stamp(datagram, key);
-        put_digits(&mut datagram[self.id.clone()], id);
+    pub(super) fn stamp(&self, frame: &mut [u8], id: u64, key: u64) {
+        self.template.stamp(frame, key);
+        put_digits(&mut frame[self.id.clone()], id);
     }
 
     /// The id of a reply, and whether it says that the key is over its limit.
@@ -120,9 +122,9 @@ mod tests {
             (1_234_567, 999_999, "1234567", "ws ip=999999"),
             (42, 7, "0000042", "ws ip=000007"),
         ] {
-            let mut out = b"before".to_vec();
-            datagram(false).put(id, key, &mut out);
-            let message = decode(&out[6..]).unwrap();
+            let mut frame = datagram(false).frame().to_vec();
+            datagram(false).stamp(&mut frame, id, key);
+            let message = decode(&frame).unwrap();
             assert_eq!(message.id, Some(expected_id.as_bytes()));
             assert_eq!(message.command, Command::OverLimit { key: expected_key.as_bytes() });
         }
@@ -146,8 +148,8 @@ mod tests {
 
     #[test]
     fn an_echo_is_the_request() {
-        let mut sent = Vec::new();
-        datagram(true).put(77, 5, &mut sent);
+        let mut sent = datagram(true).frame().to_vec();
+        datagram(true).stamp(&mut sent, 77, 5);
         assert_eq!(datagram(true).read(&sent), Ok((77, false)));
     }
 }

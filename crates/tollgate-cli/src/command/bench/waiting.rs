@@ -13,9 +13,9 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Remembers the last `most` requests.
+    /// Remembers the last `most` requests or some more: a power of two is found without dividing.
     pub(super) fn new(most: usize) -> Self {
-        Self { awaited: vec![false; most], sent: 0, open: 0 }
+        Self { awaited: vec![false; most.next_power_of_two()], sent: 0, open: 0 }
     }
 
     /// How many are awaited.
@@ -54,10 +54,10 @@ impl Waiting {
         std::mem::take(&mut self.open)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "less than the length of a vector")]
+    #[expect(clippy::cast_possible_truncation, reason = "only the low bits are wanted")]
     #[inline]
     fn slot(&self, number: u64) -> usize {
-        (number % self.awaited.len() as u64) as usize
+        number as usize & (self.awaited.len() - 1)
     }
 }
 
