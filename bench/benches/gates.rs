@@ -3,6 +3,7 @@
 //! `cargo xtask bench gates`, which passes the path of Tollgate's program. What comes out is written into
 //! docs/benchmarks.md, if it is of five turns or more: `cargo xtask bench gates --turns 2 --seconds 0.3` only tries it.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -59,18 +60,25 @@ struct Bench {
     redis: Peer,
 }
 
-/// One of ours.
+/// One of ours, which listens for TCP where it is, and for datagrams here.
 struct Gates {
     throttr: Peer,
     text: SocketAddr,
 }
 
 /// Who is asked, and how.
-struct Entry {
+struct Entry<'a> {
     name: &'static str,
+    server: &'a Peer,
     protocol: &'static str,
     address: SocketAddr,
     flags: String,
+}
+
+/// What the servers came to, and what a request took of each one's core, in the order of the entries.
+struct Rates {
+    standings: Vec<Standing>,
+    busy: Vec<Vec<f64>>,
 }
 
 impl Bench {
@@ -96,18 +104,18 @@ impl Bench {
 
     /// Requests a second over Throttr. Returns the highest load of ours with 64, 16 and one at once.
     fn throttr(&self, part: &mut String) -> [f64; 3] {
-        *part += "| Throttr, requests a second | echo | tollgate | of echo | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|\n";
+        *part += "| Throttr, requests a second | echo | tollgate | of echo | by CPU | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|---|\n";
         let highest = [64, 16, 1].map(|pipeline| {
             let flags = format!("{KEYS} --pipeline {pipeline}");
-            let redis = self.entry("redis", "redis", self.redis.address, &flags);
+            let redis = self.entry("redis", &self.redis, ("redis", self.redis.address), &flags);
             let entries = self.throttr_entries(&flags).into_iter().chain((pipeline == 64).then_some(redis));
-            let standings = self.rates(&entries.collect::<Vec<_>>());
-            let ours = &standings[1];
-            let redis = standings
+            let rates = self.rates(&entries.collect::<Vec<_>>());
+            let ours = &rates.standings[1];
+            let redis = rates
+                .standings
                 .get(2)
                 .map_or("| ".to_owned(), |redis| format!("{} | {:.2}", millions(redis), ours.beside(redis)));
-            let row = format!("{} | {} | {:.2}", millions(&standings[0]), millions(ours), ours.ratio);
-            *part += &format!("| {pipeline} at once | {row} | {redis} |\n");
+            *part += &format!("| {pipeline} at once | {} | {redis} |\n", rates.beside_echo());
             1e9 / ours.nanos.median
         });
         part.push('\n');
@@ -116,18 +124,12 @@ impl Bench {
 
     /// Requests a second over UDP. Returns the highest load of ours.
     fn text(&self, part: &mut String) -> f64 {
-        *part += "| text, requests a second, 64 at once | echo | tollgate | of echo |\n|---|---|---|---|\n";
+        *part += "| text, requests a second, 64 at once | echo | tollgate | of echo | by CPU |\n|---|---|---|---|---|\n";
         let ways = [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")];
         let highest = ways.map(|(way, flag)| {
-            let standings = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
-            let ours = &standings[1];
-            *part += &format!(
-                "| {way} | {} | {} | {:.2} |\n",
-                millions(&standings[0]),
-                millions(ours),
-                ours.ratio
-            );
-            1e9 / ours.nanos.median
+            let rates = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
+            *part += &format!("| {way} | {} |\n", rates.beside_echo());
+            1e9 / rates.standings[1].nanos.median
         });
         part.push('\n');
         highest[0].max(highest[1])
@@ -145,8 +147,8 @@ impl Bench {
         part.push('\n');
     }
 
-    fn slowest(&self, name: &str, highest: f64, entries: &[Entry; 2], part: &mut String) {
-        let standings = self.contest(entries, |measured| measured.p999);
+    fn slowest(&self, name: &str, highest: f64, entries: &[Entry<'_>; 2], part: &mut String) {
+        let standings = self.contest(entries, |_, measured, _| measured.p999);
         let ratio = standings[0].beside(&standings[1]);
         let [echo, ours] = [0, 1].map(|index| micros(standings[index].nanos));
         let millions = highest / 2e6;
@@ -154,17 +156,19 @@ impl Bench {
     }
 
     /// Echo and us.
-    fn throttr_entries(&self, flags: &str) -> [Entry; 2] {
+    fn throttr_entries(&self, flags: &str) -> [Entry<'_>; 2] {
+        let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("throttr", gates.throttr.address));
         [
-            self.entry("echo", "throttr", self.echo.throttr.address, &format!("{flags} --echo")),
-            self.entry("tollgate", "throttr", self.ours.throttr.address, &format!("{flags} --no-insert")),
+            self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
+            self.entry("tollgate", &self.ours.throttr, ours, &format!("{flags} --no-insert")),
         ]
     }
 
-    fn text_entries(&self, flags: &str) -> [Entry; 2] {
+    fn text_entries(&self, flags: &str) -> [Entry<'_>; 2] {
+        let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("text", gates.text));
         [
-            self.entry("echo", "text", self.echo.text, &format!("{flags} --echo")),
-            self.entry("tollgate", "text", self.ours.text, flags),
+            self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
+            self.entry("tollgate", &self.ours.throttr, ours, flags),
         ]
     }
 
@@ -219,27 +223,59 @@ impl Bench {
         Ok(after.saturating_sub(before) / (IDLE - 10) as u64)
     }
 
-    fn entry(&self, name: &'static str, protocol: &'static str, address: SocketAddr, flags: &str) -> Entry {
-        Entry { name, protocol, address, flags: format!("{flags} --duration {}s", self.seconds) }
+    fn entry<'a>(
+        &self,
+        name: &'static str,
+        server: &'a Peer,
+        (protocol, address): (&'static str, SocketAddr),
+        flags: &str,
+    ) -> Entry<'a> {
+        Entry { name, server, protocol, address, flags: format!("{flags} --duration {}s", self.seconds) }
     }
 
-    fn rates(&self, entries: &[Entry]) -> Vec<Standing> {
-        self.contest(entries, |measured| 1e9 / measured.rate)
+    fn rates(&self, entries: &[Entry<'_>]) -> Rates {
+        let busy = RefCell::new(vec![Vec::new(); entries.len()]);
+        let standings = self.contest(entries, |index, measured, server_time| {
+            busy.borrow_mut()[index].push(server_time / measured.requests);
+            1e9 / measured.rate
+        });
+        // The first was to warm up.
+        let busy = busy.into_inner().into_iter().map(|turns| turns[1..].to_vec()).collect();
+        Rates { standings, busy }
     }
 
-    fn contest(&self, entries: &[Entry], figure: fn(&Measured) -> f64) -> Vec<Standing> {
-        let work = |entry: &Entry| {
+    /// Lets everybody take turns. `figure` is told who it is, what was measured, and the nanoseconds the server worked.
+    fn contest(&self, entries: &[Entry<'_>], figure: impl Fn(usize, &Measured, f64) -> f64) -> Vec<Standing> {
+        let work = |index: usize, entry: &Entry<'_>| {
             eprintln!("{} {}: {}", entry.protocol, entry.name, entry.flags);
-            let measured = self.generator.run(entry.protocol, entry.address, &entry.flags);
-            let measured = measured.unwrap_or_else(|error| panic!("{error}"));
+            let (measured, server_time) = self.turn(entry).unwrap_or_else(|error| panic!("{error}"));
             if measured.unanswered > 0 {
                 eprintln!("  {} unanswered", measured.unanswered);
             }
-            figure(&measured)
+            figure(index, &measured, server_time)
         };
-        let contestants =
-            entries.iter().map(|entry| Contestant { name: entry.name, work: Box::new(move || work(entry)) });
+        let work = &work;
+        let contestants = entries.iter().enumerate().map(|(index, entry)| Contestant {
+            name: entry.name,
+            work: Box::new(move || work(index, entry)),
+        });
         alternate(self.turns, &mut contestants.collect::<Vec<_>>())
+    }
+
+    fn turn(&self, entry: &Entry<'_>) -> io::Result<(Measured, f64)> {
+        let before = entry.server.busy()?;
+        let measured = self.generator.run(entry.protocol, entry.address, &entry.flags)?;
+        Ok((measured, (entry.server.busy()? - before).as_nanos() as f64))
+    }
+}
+
+impl Rates {
+    /// Both rates, and how far from echo we are.
+    fn beside_echo(&self) -> String {
+        let [echo, ours, ..] = self.standings.as_slice() else { return String::new() };
+        let by_cpu =
+            Spread::of(self.busy[0].iter().zip(&self.busy[1]).map(|(echo, ours)| echo / ours).collect());
+        format!("{} | {} | {:.2} | {by_cpu:.2}", millions(echo), millions(ours), ours.ratio)
     }
 }
 

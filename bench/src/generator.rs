@@ -14,6 +14,8 @@ pub struct Generator(pub String);
 /// What one run came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
+    /// Requests that were answered.
+    pub requests: f64,
     /// Requests a second.
     pub rate: f64,
     /// Nanoseconds that 99 of 100 answers took at most.
@@ -45,6 +47,7 @@ impl Generator {
             return Err(wrong("was answered by errors"));
         }
         Ok(Measured {
+            requests: number(&said["requests"])?,
             rate: number(&said["requests_per_second"])?,
             p99: number(&said["latency_ns"]["p99"])?,
             p999: number(&said["latency_ns"]["p999"])?,

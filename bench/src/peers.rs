@@ -46,6 +46,16 @@ impl Peer {
         let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("nobody knows its memory"))
     }
+
+    /// How long its threads have been on a core so far.
+    pub fn busy(&self) -> io::Result<Duration> {
+        let mut nanos = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            let times = fs::read_to_string(thread?.path().join("schedstat"))?;
+            nanos += times.split(' ').next().and_then(|time| time.parse::<u64>().ok()).unwrap_or_default();
+        }
+        Ok(Duration::from_nanos(nanos))
+    }
 }
 
 impl Drop for Peer {
