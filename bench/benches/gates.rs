@@ -181,7 +181,8 @@ impl Bench {
         );
         let server = start_tollgate(&self.program, self.scratch.path())?;
         let live = || {
-            let flags = format!("--connections 1 --keys 1 --duration {}s", self.seconds);
+            // In an open loop: sleeping and waking of the generator would be most of what a lone client sees.
+            let flags = format!("--connections 1 --keys 1 --rate 5000 --duration {}s", self.seconds);
             self.generator.run("throttr", server.throttr.address, &flags).map(|measured| measured.p99)
         };
         let (mut alone, mut crowded, mut ratios, mut gone) = (Vec::new(), Vec::new(), Vec::new(), None);

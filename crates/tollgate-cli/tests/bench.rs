@@ -93,7 +93,7 @@ fn a_summary_is_printed_for_people() {
     let lines: Vec<_> = ran.stdout.lines().collect();
     assert_eq!(
         lines[0],
-        format!("throttr (echo) {address}: 2 connections, 1 at once, 100,000 keys alike, closed loop")
+        format!("throttr (echo) {address}: 2 connections, 1 at once, 100,000 keys, closed loop")
     );
     assert!(lines[1].contains(" requests/s    1,000 answered in "), "{}", ran.stdout);
     assert_eq!(lines[2], "  denied 0    errors 0    unanswered 0");

@@ -62,7 +62,7 @@ pub(crate) fn listen<S: From<Socket>>(
 }
 
 /// Makes room for so many connections, as far as the system lets us: many give a process 1024 files and let it ask for more.
-pub(crate) fn allow_connections(connections: usize) {
+pub fn allow_connections(connections: usize) {
     let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
     let limits = getrlimit(Resource::Nofile);
     let Some(current) = limits.current.filter(|current| *current < wanted) else { return };

@@ -34,4 +34,5 @@ mod stats;
 pub use bounds::Bounds;
 pub use desk::Desk;
 pub use drain::Signals;
+pub use gate::allow_connections;
 pub use server::{Server, Settings};

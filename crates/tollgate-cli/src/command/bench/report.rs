@@ -1,7 +1,7 @@
 //! What a run came to, in words or as JSON.
 //!
 //! ```text
-//! throttr 127.0.0.1:9000: 50 connections, 64 at once, 1,000,000 keys alike, closed loop
+//! throttr 127.0.0.1:9000: 50 connections, 64 at once, 1,000,000 keys, closed loop
 //!   3,012,345 requests/s    15,061,725 answered in 5.0 s
 //!   denied 0    errors 0    unanswered 0
 //!   latency  p50 1.02 ms    p90 1.31 ms    p99 2.10 ms    p99.9 3.30 ms    max 4.51 ms
@@ -74,14 +74,12 @@ impl Report<'_> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, addr, load, course, tally } = self;
-        let (keys, how) = (grouped(load.keys as f64), self.loop_in_words());
-        let zipf = if load.zipf == 0.0 { "alike".to_owned() } else { format!("by Zipf {}", load.zipf) };
+        let how = self.loop_in_words();
+        let zipf = if load.zipf == 0.0 { String::new() } else { format!(" by Zipf {}", load.zipf) };
         let echo = if load.echo { " (echo)" } else { "" };
-        writeln!(
-            f,
-            "{name}{echo} {addr}: {} connections, {} at once, {keys} keys {zipf}, {how}",
-            load.connections, load.pipeline
-        )?;
+        let (connections, pipeline) = (counted(load.connections.into(), "connection"), load.pipeline);
+        let keys = counted(load.keys, "key");
+        writeln!(f, "{name}{echo} {addr}: {connections}, {pipeline} at once, {keys}{zipf}, {how}")?;
         let (rate, seconds) = (grouped(self.rate()), course.measured().1.as_secs_f64());
         writeln!(f, "  {rate} requests/s    {} answered in {seconds:.1} s", grouped(tally.replies as f64))?;
         let (denied, failed) = (grouped(tally.denied as f64), grouped(tally.failed as f64));
@@ -100,6 +98,12 @@ impl fmt::Display for Report<'_> {
         }
         writeln!(f, "  max {}", span(tally.longest()))
     }
+}
+
+/// `1 key`, `2 keys`.
+fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(n as f64))
 }
 
 /// `1,234,567`.

@@ -15,6 +15,7 @@ use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{Instant, sleep, timeout_at};
 use tollgate::Clock;
 use tollgate::core::{Nanos, Timestamp};
+use tollgate_server::allow_connections;
 use tollgate_server::datagrams::{Datagrams, Inbox, Outbox};
 
 use super::course::{Course, Stage, Stop};
@@ -49,6 +50,7 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Asks until the load is done.
     pub(super) fn run(self, load: &Load, interrupt: &Interrupt) -> anyhow::Result<(Course, Tally)> {
+        allow_connections(load.connections.into());
         let runtime = Builder::new_current_thread().enable_all().build().context("there is no runtime")?;
         let local = LocalSet::new();
         let talk = local.block_on(&runtime, async {

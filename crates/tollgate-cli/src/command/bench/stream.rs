@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use tollgate::core::{Nanos, Timestamp};
+use tollgate_server::allow_connections;
 
 use super::course::{Course, Stage, Stop};
 use super::interrupt::Interrupt;
@@ -72,6 +73,7 @@ struct Connection {
 
 impl<P: Protocol> Streams<P> {
     pub(super) fn connect(addr: SocketAddr, load: &Load, protocol: P, draw: Draw) -> anyhow::Result<Self> {
+        allow_connections(load.connections.into());
         let poll = Poll::new().context("the system has no way to wait for sockets")?;
         let outbox = protocol.template().repeated(load.pipeline.into());
         let connections =
