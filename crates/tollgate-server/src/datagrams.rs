@@ -84,9 +84,13 @@ impl Datagrams {
 
     /// Waits until something arrives, and takes all of it that fits.
     pub async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
-        let state = &self.state;
-        inbox.received = 0;
-        self.socket.async_io(Interest::READABLE, || inbox.fill(state, &self.socket)).await
+        loop {
+            self.readable().await?;
+            match self.try_receive(inbox) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
+            }
+        }
     }
 
     /// Waits until something may have arrived, for [`try_receive`](Self::try_receive) to take.

@@ -21,6 +21,8 @@ const BYTES_MAX: usize = 65_000;
 pub struct Outbox {
     bytes: Vec<u8>,
     items: Vec<Item>,
+    /// Who gets which of the items: those added one after another for one peer.
+    runs: Vec<Run>,
     /// The datagrams of one peer in the order of their sizes, where they did not stand in one already.
     sorted: Vec<u8>,
     parcels: Vec<Parcel>,
@@ -29,9 +31,15 @@ pub struct Outbox {
 
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    peer: Peer,
     start: usize,
     len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    peer: Peer,
+    /// Where its items begin; they end where the next run's do.
+    first: usize,
 }
 
 /// What one peer gets in one call: datagrams of `size` bytes each, of which the last may have fewer.
@@ -63,7 +71,10 @@ impl Outbox {
         let len = self.bytes.len() - start;
         // Nobody can be at port 0, and trying would make the kernel's refusal look like one of GSO.
         if len > 0 && peer.address.port() != 0 {
-            self.items.push(Item { peer, start, len });
+            if self.runs.last().is_none_or(|run| run.peer != peer) {
+                self.runs.push(Run { peer, first: self.items.len() });
+            }
+            self.items.push(Item { start, len });
         }
     }
 
@@ -84,9 +95,10 @@ impl Outbox {
 
     /// Empties it.
     pub fn clear(&mut self) {
-        let Self { bytes, items, sorted, parcels, sent } = self;
+        let Self { bytes, items, runs, sorted, parcels, sent } = self;
         bytes.clear();
         items.clear();
+        runs.clear();
         sorted.clear();
         parcels.clear();
         *sent = 0;
@@ -94,11 +106,14 @@ impl Outbox {
 
     /// Makes parcels of up to `segments_max` datagrams each, if there are none yet.
     pub(super) fn arrange(&mut self, segments_max: usize) {
-        let Self { bytes, items, sorted, parcels, .. } = self;
+        let Self { bytes, items, runs, sorted, parcels, .. } = self;
         if !parcels.is_empty() {
             return;
         }
-        for run in items.chunk_by_mut(|one, next| one.peer == next.peer) {
+        let mut end = items.len();
+        for Run { peer, first } in runs.iter().rev() {
+            let run = &mut items[*first..end];
+            end = *first;
             let place = if segments_max == 1 || stands_in_order(run) {
                 Place::AsWritten
             } else {
@@ -110,7 +125,7 @@ impl Outbox {
                 }
                 Place::Sorted
             };
-            split(run, place, segments_max, parcels);
+            split(*peer, run, place, segments_max, parcels);
         }
     }
 
@@ -209,7 +224,7 @@ fn stands_in_order(run: &[Item]) -> bool {
 }
 
 /// Puts datagrams of one size, and one shorter at the end, into one parcel.
-fn split(run: &[Item], place: Place, segments_max: usize, parcels: &mut Vec<Parcel>) {
+fn split(peer: Peer, run: &[Item], place: Place, segments_max: usize, parcels: &mut Vec<Parcel>) {
     let mut rest = run;
     while let [first, ..] = rest {
         let segments = segments_max.min(BYTES_MAX / first.len).max(1);
@@ -219,7 +234,7 @@ fn split(run: &[Item], place: Place, segments_max: usize, parcels: &mut Vec<Parc
         let taken = if segments_max == 1 { 1 } else { taken };
         let last = &rest[taken - 1];
         let range = first.start..last.start + last.len;
-        parcels.push(Parcel { peer: first.peer, place, range, size: first.len });
+        parcels.push(Parcel { peer, place, range, size: first.len });
         rest = &rest[taken..];
     }
 }
@@ -261,7 +276,7 @@ mod tests {
             (vec![(1, 5), (1, 5), (1, 3)], vec![(1, vec![5, 5, 3])]),
             (vec![(1, 3), (1, 5), (1, 5)], vec![(1, vec![5, 5, 3])]),
             (vec![(1, 3), (1, 5), (1, 4), (1, 5), (1, 4)], vec![(1, vec![5, 5, 4]), (1, vec![4, 3])]),
-            (vec![(1, 5), (2, 5), (2, 5), (1, 5)], vec![(1, vec![5]), (2, vec![5, 5]), (1, vec![5])]),
+            (vec![(1, 5), (2, 5), (2, 5), (3, 5)], vec![(3, vec![5]), (2, vec![5, 5]), (1, vec![5])]),
             (vec![(0, 5), (1, 0), (2, 1)], vec![(2, vec![1])]),
         ] {
             assert_eq!(arranged(&datagrams, 64), parcels);
