@@ -70,10 +70,10 @@ pub struct Measure {
     pub over: bool,
 }
 
-/// When the rate was last measured, and what it was.
+/// When the rate was last measured, and what it was. One never measured has been silent since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SmoothedRate {
-    last: Option<Timestamp>,
+    last: Timestamp,
     rate: f64,
     silent_at: Timestamp,
 }
@@ -82,10 +82,10 @@ impl SmoothedRate {
     /// The rate with a request of `cost` in it. Remembers nothing.
     pub fn measure(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
         // Whoever sweeps may have dropped a silent bucket, so it counts for nothing where it is still there too.
-        let Some(last) = self.last.filter(|_| now < self.silent_at) else {
+        if self.silent_at <= now {
             return Measure { rate: 0.0, over: 0.0 >= limit.limit };
-        };
-        let rate = self.rate_after(limit, cost, now.since(last));
+        }
+        let rate = self.rate_after(limit, cost, now.since(self.last));
         Measure { rate, over: rate >= limit.limit }
     }
 
@@ -94,7 +94,7 @@ impl SmoothedRate {
         let measure = self.measure(limit, cost, now);
         if cost > 0 && (!measure.over || limit.strict) {
             *self = Self::remember(limit, measure.rate, now);
-        } else if self.last.is_some_and(|last| last > now) {
+        } else if self.last > now {
             // A clock that stepped back: the rate would not fade until the time it was measured at comes again.
             *self = Self::remember(limit, self.rate, now);
         }
@@ -103,7 +103,7 @@ impl SmoothedRate {
 
     fn remember(limit: &SmoothedRateLimit, rate: f64, now: Timestamp) -> Self {
         let silent_at = now + limit.period.saturating_mul(FORGET_AFTER_PERIODS);
-        Self { last: Some(now), rate, silent_at }
+        Self { last: now, rate, silent_at }
     }
 
     fn rate_after(&self, limit: &SmoothedRateLimit, cost: u64, idle: Nanos) -> f64 {
