@@ -58,19 +58,6 @@ pub enum KeyLimit {
     },
 }
 
-/// One request that measures a rate: what a charge is to a decision.
-#[derive(Clone, Copy, Debug)]
-pub struct Knock<'a> {
-    /// The limit that the bucket belongs to, by its fingerprint; [`Keys::FINGERPRINT`] for a key.
-    pub fingerprint: u64,
-    /// The key as rewritten, or the id under a named limit.
-    pub key: &'a [u8],
-    /// What it is held to.
-    pub limit: &'a SmoothedRateLimit,
-    /// The answer if it is new and there is no room for it.
-    pub on_full: OnFull,
-}
-
 /// A key that was looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundKey<'k> {
@@ -81,10 +68,6 @@ pub struct FoundKey<'k> {
 }
 
 impl Keys {
-    /// Stands for the limit where keys have buckets of their own. A limit whose name came out as this would share them: the
-    /// chance is that of two names sharing theirs.
-    pub const FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
-
     /// These rules, found by this matcher.
     pub fn new(matcher: Arc<dyn KeyMatcher>, rules: Vec<KeyRule>) -> Self {
         Self { matcher, rules }

@@ -32,7 +32,7 @@ pub use bill::{Bill, BillError, Expression};
 pub use charge::{Charge, ChargeError, Kind};
 pub use decision::{Decision, Refund, Verdict};
 pub use id::{IdError, IdFormat};
-pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys, Knock};
+pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
 pub use policy::{Policy, PolicyError};
 pub use time::{Nanos, ParseNanosError, Timestamp};

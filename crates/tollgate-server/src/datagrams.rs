@@ -157,23 +157,27 @@ fn enlarge_buffers(socket: &StdSocket) {
 pub struct Inbox {
     buffers: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
+    /// Who sent what is in each buffer: handed out by reference, because an address is long to copy.
+    peers: [Peer; BATCH_SIZE],
     received: usize,
 }
 
 impl Inbox {
     /// Room for as much as one call receives. Pages that nothing ever arrived in cost no memory.
     pub fn new() -> Self {
+        let nobody = Peer::from(SocketAddr::from(([0, 0, 0, 0], 0)));
         Self {
             buffers: vec![0; BATCH_SIZE * BUFFER_SIZE],
             metas: [RecvMeta::default(); BATCH_SIZE],
+            peers: [nobody; BATCH_SIZE],
             received: 0,
         }
     }
 
     /// Every datagram, and who sent it.
-    pub fn iter(&self) -> impl Iterator<Item = (Peer, &[u8])> {
-        self.buffers.chunks_exact(BUFFER_SIZE).zip(&self.metas[..self.received]).flat_map(|(buffer, meta)| {
-            let peer = Peer { address: meta.addr, local: meta.dst_ip };
+    pub fn iter(&self) -> impl Iterator<Item = (&Peer, &[u8])> {
+        let received = self.metas[..self.received].iter().zip(&self.peers);
+        self.buffers.chunks_exact(BUFFER_SIZE).zip(received).flat_map(|(buffer, (meta, peer))| {
             let datagrams = split(&buffer[..meta.len.min(BUFFER_SIZE)], meta.stride);
             datagrams.map(move |datagram| (peer, datagram))
         })
@@ -184,6 +188,9 @@ impl Inbox {
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
         self.received = state.recv(socket.into(), &mut slices, &mut self.metas)?;
+        for (peer, meta) in self.peers.iter_mut().zip(&self.metas[..self.received]) {
+            *peer = Peer { address: meta.addr, local: meta.dst_ip };
+        }
         Ok(())
     }
 }

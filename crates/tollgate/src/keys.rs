@@ -1,12 +1,12 @@
 //! Finds the rule of a key, and remembers it: a key seen before runs no pattern again.
 //!
 //! ```
-//! use tollgate::Config;
+//! use tollgate::Limiter;
 //! use tollgate::keys::Finder;
 //!
-//! let config = Config::parse("keys: [{ match: '^ws ', limit: 22, period: 20s }]", "yaml")?;
-//! let mut finder = Finder::new();
-//! assert_eq!(finder.find(config.policy.keys(), b"ws global").rule, Some(0));
+//! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 22, period: 20s }]")?;
+//! let (mut finder, hash) = (Finder::new(), limiter.hash_key(b"ws global"));
+//! assert_eq!(finder.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
 //! # Ok::<(), tollgate::config::ConfigErrors>(())
 //! ```
 //!
@@ -18,10 +18,11 @@ mod sets;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{FoundKey, Keys};
+use tollgate_core::algorithm::SmoothedRateLimit;
+use tollgate_core::{FoundKey, Keys, OnFull};
 
-use self::sets::Sets;
-use crate::hash::HashKey;
+use self::sets::{Sets, Tag};
+use crate::hash::BucketHash;
 
 /// The most results of rewriting that are kept. Many keys become one: a range of addresses, one customer.
 const REWRITTEN_MAX: usize = 1 << 16;
@@ -56,39 +57,42 @@ impl AsRef<[u8]> for Rewritten<'_> {
 /// What was found for the keys seen so far.
 #[derive(Debug)]
 pub struct Finder {
-    key: HashKey,
     sets: Sets,
     others: Vec<(Arc<[u8]>, Option<usize>)>,
     by_text: HashMap<Arc<[u8]>, u32>,
 }
 
-/// What stands for a key.
+/// Stands for a key, or for an id under a limit, in one limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash(pub(crate) BucketHash);
+
+/// One request that measures a rate: what a charge is to a decision.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyHash(sets::Tag);
+pub struct Knock<'a> {
+    /// Whose rate.
+    pub hash: KeyHash,
+    /// What it is held to.
+    pub limit: &'a SmoothedRateLimit,
+    /// The answer if it is new and there is no room for it.
+    pub on_full: OnFull,
+}
 
 impl Finder {
     /// Has seen nothing.
     pub fn new() -> Self {
-        Self { key: HashKey::random(), sets: Sets::new(), others: Vec::new(), by_text: HashMap::new() }
+        Self { sets: Sets::new(), others: Vec::new(), by_text: HashMap::new() }
     }
 
-    /// What stands for `key`. What is remembered of it is on its way from memory when this returns.
+    /// Has what is known of a key fetched from memory while others are looked up.
     #[inline]
-    pub fn hash(&self, key: &[u8]) -> KeyHash {
-        let tag = sets::Tag::of(self.key.hash_of(0, key));
-        self.sets.prefetch(tag);
-        KeyHash(tag)
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.sets.prefetch(Tag::of(hash.0));
     }
 
-    /// Finds the rule of a key.
-    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8]) -> Found<'k> {
-        self.find_hashed(keys, key, self.hash(key))
-    }
-
-    /// Finds the rule of a key that was hashed before.
+    /// Finds the rule of a key that the limiter hashed.
     #[inline]
-    pub fn find_hashed<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
-        match self.sets.get(hash.0).map(Remembered::decode) {
+    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
+        match self.sets.get(Tag::of(hash.0)).map(Remembered::decode) {
             Some(Remembered::Rule(rule)) => Found { key: Rewritten::Same(key), rule },
             Some(Remembered::Other(index)) => {
                 let (other, rule) = &self.others[index];
@@ -123,7 +127,7 @@ impl Finder {
 
     fn remember(&mut self, hash: KeyHash, remembered: Remembered) {
         if let Some(code) = remembered.encode() {
-            self.sets.insert(hash.0, code);
+            self.sets.insert(Tag::of(hash.0), code);
         }
     }
 }
@@ -168,6 +172,7 @@ mod tests {
     use tollgate_core::{KeyLimit, KeyMatcher, KeyRule};
 
     use super::*;
+    use crate::hash::HashKey;
 
     /// `shout` is rewritten to `SHOUT`; keys that start with `a` have rule 0, with `S` rule 1.
     #[derive(Debug, Default)]
@@ -193,13 +198,13 @@ mod tests {
         let matcher = Arc::new(Counting::default());
         let rule = KeyRule { limit: KeyLimit::Never, stats: false };
         let keys = Keys::new(Arc::clone(&matcher) as Arc<dyn KeyMatcher>, vec![rule; 2]);
-        let mut finder = Finder::new();
+        let (mut finder, hash_key) = (Finder::new(), HashKey::random());
         let asked: Vec<String> =
             (0..3_000).map(|number| format!("{}{number}", ["a", "b", "shout"][number % 3])).collect();
         for round in 0..4 {
             let before = matcher.0.load(Ordering::Relaxed);
             for (number, key) in asked.iter().enumerate() {
-                let found = finder.find(&keys, key.as_bytes());
+                let found = finder.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
                 assert_eq!(found.rule, [Some(0), None, Some(1)][number % 3]);
                 let expected = if number % 3 == 2 { "SHOUT" } else { key };
                 assert_eq!(found.key.as_ref(), expected.as_bytes());

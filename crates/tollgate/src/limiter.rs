@@ -6,12 +6,13 @@ mod in_force;
 use std::sync::Arc;
 
 use tollgate_core::algorithm::{Measure, Order, Outcome};
-use tollgate_core::{Bill, Charge, ChargeError, Decision, Knock, Policy, Refund};
+use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
 
 pub use self::handle::Handle;
 use self::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors};
+use crate::keys::{KeyHash, Knock};
 use crate::store::memory::{self, Census, Memory};
 
 /// Decides for this process. Shared between threads by reference; every call is synchronous and short.
@@ -90,7 +91,24 @@ impl Limiter {
         decisions
     }
 
-    /// Measures the rate of each key with one more request in it, in order. Appends a measure each.
+    /// What stands for a key.
+    #[inline]
+    pub fn hash_key(&self, key: &[u8]) -> KeyHash {
+        self.store.hash_key(key)
+    }
+
+    /// Has the bucket of a key fetched from memory. For all keys of a batch, in a loop of its own, before the first knock.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.store.prefetch(hash);
+    }
+
+    /// What stands for the id of a charge under its limit.
+    pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
+        self.store.hash_charge(charge)
+    }
+
+    /// Measures each rate with one more request in it, in order. Appends a measure each.
     pub fn knock(&self, knocks: &[Knock<'_>], measures: &mut Vec<Measure>) {
         self.store.knock(knocks, self.clock.now(), measures);
     }

@@ -4,7 +4,8 @@ use tollgate::config::Config;
 use tollgate::core::algorithm::{
     Change, Lifetime, Measure, Operation, Order, Outcome, SmoothedRate, SmoothedRateLimit, Unit,
 };
-use tollgate::core::{Keys, Knock, Nanos, OnFull, Timestamp};
+use tollgate::core::{Nanos, OnFull, Timestamp};
+use tollgate::keys::Knock;
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
 
@@ -20,8 +21,8 @@ fn rate() -> SmoothedRateLimit {
 
 fn knock(limiter: &Limiter, key: &str, on_full: OnFull) -> Measure {
     let mut measures = Vec::new();
-    let (fingerprint, key) = (Keys::FINGERPRINT, key.as_bytes());
-    limiter.knock(&[Knock { fingerprint, key, limit: &rate(), on_full }], &mut measures);
+    let hash = limiter.hash_key(key.as_bytes());
+    limiter.knock(&[Knock { hash, limit: &rate(), on_full }], &mut measures);
     measures[0]
 }
 

@@ -13,11 +13,12 @@ use super::{Datagrams, Peer};
 
 /// How many datagrams to different peers go out in one call.
 const TOGETHER_MAX: usize = 64;
+const BYTES_AT_ONCE: usize = 4 << 10;
 /// The most bytes that one datagram of any kind can have, and so the most that are handed over for GSO.
 const BYTES_MAX: usize = 65_000;
 
 /// Datagrams to be sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
     items: Vec<Item>,
@@ -58,21 +59,29 @@ enum Place {
 }
 
 impl Outbox {
-    /// Nothing to send.
+    /// Nothing to send, and room for what a quiet server sends at once.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            bytes: Vec::with_capacity(BYTES_AT_ONCE),
+            items: Vec::with_capacity(TOGETHER_MAX),
+            runs: Vec::with_capacity(TOGETHER_MAX),
+            sorted: Vec::with_capacity(BYTES_AT_ONCE),
+            parcels: Vec::with_capacity(TOGETHER_MAX),
+            sent: 0,
+        }
     }
 
     /// Adds the datagram that `write` appends. Nothing appended is nothing sent.
-    pub fn push(&mut self, peer: Peer, write: impl FnOnce(&mut Vec<u8>)) {
+    #[inline]
+    pub fn push(&mut self, peer: &Peer, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.parcels.is_empty(), "what is arranged is sent again as it is, or cleared");
         let start = self.bytes.len();
         write(&mut self.bytes);
         let len = self.bytes.len() - start;
         // Nobody can be at port 0, and trying would make the kernel's refusal look like one of GSO.
         if len > 0 && peer.address.port() != 0 {
-            if self.runs.last().is_none_or(|run| run.peer != peer) {
-                self.runs.push(Run { peer, first: self.items.len() });
+            if self.runs.last().is_none_or(|run| run.peer != *peer) {
+                self.runs.push(Run { peer: *peer, first: self.items.len() });
             }
             self.items.push(Item { start, len });
         }
@@ -211,6 +220,12 @@ impl Outbox {
     }
 }
 
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Parcel {
     /// Is it one datagram?
     fn is_one(&self) -> bool {
@@ -255,7 +270,7 @@ mod tests {
     fn arranged(datagrams: &[(u16, usize)], segments_max: usize) -> Vec<(u16, Vec<usize>)> {
         let mut outbox = Outbox::new();
         for (number, (port, len)) in datagrams.iter().enumerate() {
-            outbox.push(peer(*port), |out| {
+            outbox.push(&peer(*port), |out| {
                 out.extend(std::iter::repeat_n(u8::try_from(number).unwrap_or(0), *len))
             });
         }

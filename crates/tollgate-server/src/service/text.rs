@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollgate::keys::{Finder, Found, KeyHash};
+use tollgate::keys::{Finder, Found, KeyHash, Knock, Rewritten};
 use tollgate_core::algorithm::{Measure, SmoothedRateLimit};
-use tollgate_core::{
-    Algorithm, Charge, Decision, KeyLimit, KeyRule, Keys, Knock, Limit, Nanos, Policy, Verdict,
-};
-use tollgate_wire::text::{CheckKey, CheckLimit, Command, OverLimit, Reply, decode};
+use tollgate_core::{Algorithm, Charge, Decision, KeyLimit, KeyRule, Keys, Limit, Nanos, Policy, Verdict};
+use tollgate_wire::text::{CheckKey, CheckLimit, Command, Message, OverLimit, Reply, decode};
 use tracing::{debug, warn};
 
 use super::{InForce, Service};
@@ -35,18 +33,28 @@ pub(crate) struct TextService {
     unmatched: Occasion,
 }
 
-/// A datagram that was understood.
-struct Heard<'d, P> {
+/// Somebody who asks whether a key is over its limit.
+struct Asked<'d, P> {
     from: P,
     id: Option<&'d [u8]>,
-    command: Command<'d>,
-    hash: Option<KeyHash>,
+    key: &'d [u8],
+    hash: KeyHash,
 }
 
 /// What is known of a key before it is answered: its rule, and its rate if it has one of its own.
 struct Known<'d> {
     found: Found<'d>,
+    /// Of the key as rewritten.
+    hash: KeyHash,
     measure: Option<Measure>,
+}
+
+/// What a batch came to, counted once for all of it.
+#[derive(Default)]
+struct Counts {
+    over: u64,
+    not_over: u64,
+    unmatched: u64,
 }
 
 impl TextService {
@@ -64,36 +72,42 @@ impl TextService {
         }
     }
 
-    /// Answers datagrams that arrived together. `reply` is handed who asked, the id to echo and the answer; who is not
-    /// understood gets none.
+    /// Answers datagrams that arrived together, in order. `reply` is handed who asked, the id to echo and the answer; who
+    /// is not understood gets none.
     pub(crate) fn answer<'d, P: Copy>(
         &mut self,
-        mut datagrams: impl Iterator<Item = (P, &'d [u8])>,
+        datagrams: impl Iterator<Item = (P, &'d [u8])>,
         mut reply: impl FnMut(P, Option<&[u8]>, &Reply<'_>),
     ) {
         let in_force = self.service.in_force();
         self.hold_to(&in_force);
-        loop {
-            let mut received = 0;
-            let mut heard: ArrayVec<Heard<'d, P>, BATCH> = ArrayVec::new();
-            for (from, datagram) in datagrams.by_ref().take(BATCH) {
-                received += 1;
-                if let Some(message) = decode(datagram) {
-                    let hash = match &message.command {
-                        Command::OverLimit { key } => Some(self.finder.hash(key)),
-                        _ => None,
-                    };
-                    heard.push(Heard { from, id: message.id, command: message.command, hash });
+        let (mut received, mut silent) = (0, 0);
+        let mut asked: ArrayVec<Asked<'d, P>, BATCH> = ArrayVec::new();
+        for (from, datagram) in datagrams {
+            received += 1;
+            let Some(Message { id, command }) = decode(datagram) else {
+                silent += 1;
+                continue;
+            };
+            if let Command::OverLimit { key } = command {
+                asked.push(Asked { from, id, key, hash: self.service.limiter.hash_key(key) });
+                if !asked.is_full() {
+                    continue;
                 }
             }
-            if received == 0 {
-                return;
+            self.over_limit(&in_force, &mut asked, &mut reply);
+            let mut answer = |answer: &Reply<'_>| reply(from, id, answer);
+            match command {
+                Command::OverLimit { .. } => {}
+                Command::CheckLimit(check) => self.check_limit(&in_force, &check, answer),
+                Command::GetStats { key } => self.get_stats(&in_force, key, answer),
+                Command::GetSize => self.get_size(answer),
+                Command::Ping => answer(&Reply::Pong),
             }
-            let metrics = &self.service.metrics.text;
-            metrics.datagrams.add(received);
-            metrics.silent.add(received - heard.len() as u64);
-            self.answer_batch(&in_force, &heard, &mut reply);
         }
+        self.over_limit(&in_force, &mut asked, &mut reply);
+        self.service.metrics.text.datagrams.add(received);
+        self.service.metrics.text.silent.add(silent);
     }
 
     /// A finder knows the rules of one policy.
@@ -104,58 +118,65 @@ impl TextService {
         }
     }
 
-    fn answer_batch<P: Copy>(
+    /// Makes one use of each key and forgets who asked: all of them are found, then all are measured, then all are answered.
+    fn over_limit<P: Copy>(
         &mut self,
         in_force: &InForce,
-        heard: &[Heard<'_, P>],
+        asked: &mut ArrayVec<Asked<'_, P>, BATCH>,
         reply: &mut impl FnMut(P, Option<&[u8]>, &Reply<'_>),
     ) {
+        if asked.is_empty() {
+            return;
+        }
+        // Two short loops: the shorter, the more of its pages the processor looks for at the same time.
+        asked.iter().for_each(|asked| self.finder.prefetch(asked.hash));
+        asked.iter().for_each(|asked| self.service.limiter.prefetch(asked.hash));
         let keys = in_force.policy.keys();
         let mut known: ArrayVec<Known<'_>, BATCH> = ArrayVec::new();
-        for heard in heard {
-            if let (Command::OverLimit { key }, Some(hash)) = (&heard.command, heard.hash) {
-                known.push(Known { found: self.finder.find_hashed(keys, key, hash), measure: None });
-            }
+        for Asked { key, hash, .. } in asked.iter() {
+            known.push(self.find(keys, key, *hash));
         }
         self.measure(keys.rules(), &mut known);
-        let mut known = known.iter();
-        for Heard { from, id, command, .. } in heard {
-            let mut answer = |answer: &Reply<'_>| reply(*from, *id, answer);
-            match command {
-                Command::OverLimit { .. } => {
-                    if let Some(known) = known.next() {
-                        answer(&Reply::OverLimit(self.settle(in_force, known)));
-                    }
-                }
-                Command::CheckLimit(check) => self.check_limit(in_force, check, answer),
-                Command::GetStats { key } => self.get_stats(in_force, key, answer),
-                Command::GetSize => {
-                    answer(&Reply::Size { keys: self.service.limiter.census().buckets as u64 });
-                }
-                Command::Ping => answer(&Reply::Pong),
-            }
+        let mut counts = Counts::default();
+        for (Asked { from, id, .. }, known) in asked.iter().zip(&known) {
+            let answer = self.settle(in_force, known, &mut counts);
+            reply(*from, *id, &Reply::OverLimit(answer));
         }
+        self.count(&counts);
+        drop(known);
+        asked.clear();
+    }
+
+    #[inline]
+    fn find<'d>(&mut self, keys: &Keys, key: &'d [u8], hash: KeyHash) -> Known<'d> {
+        let found = self.finder.find(keys, key, hash);
+        let hash = match &found.key {
+            Rewritten::Same(_) => hash,
+            Rewritten::Other(other) => self.service.limiter.hash_key(other),
+        };
+        Known { found, hash, measure: None }
     }
 
     /// Measures all keys that have a rate of their own, in one call.
     fn measure(&mut self, rules: &[KeyRule], known: &mut [Known<'_>]) {
         let mut knocks: ArrayVec<Knock<'_>, BATCH> = ArrayVec::new();
-        knocks.extend(known.iter().filter_map(|known| knock(rules, &known.found)));
+        knocks.extend(known.iter().filter_map(|known| knock(rules, known)));
         self.measures.clear();
         self.service.limiter.knock(&knocks, &mut self.measures);
         drop(knocks);
         let mut measures = self.measures.iter();
         for known in known {
-            if knock(rules, &known.found).is_some() {
+            if knock(rules, known).is_some() {
                 known.measure = measures.next().copied();
             }
         }
     }
 
     /// The answer about a key, counted.
-    fn settle(&mut self, in_force: &InForce, known: &Known<'_>) -> OverLimit {
+    fn settle(&mut self, in_force: &InForce, known: &Known<'_>, counts: &mut Counts) -> OverLimit {
         let key = known.found.key.as_ref();
-        let Some(rule) = known.found.rule.map(|rule| in_force.policy.keys().rules()[rule]) else {
+        let Some(rule) = known.found.rule.map(|rule| &in_force.policy.keys().rules()[rule]) else {
+            counts.unmatched += 1;
             self.note_unmatched(key);
             return NEVER;
         };
@@ -176,9 +197,15 @@ impl TextService {
         answer
     }
 
+    fn count(&self, counts: &Counts) {
+        let metrics = &self.service.metrics.text;
+        metrics.over.add(counts.over);
+        metrics.not_over.add(counts.not_over);
+        metrics.unmatched.add(counts.unmatched);
+    }
+
     #[cold]
     fn note_unmatched(&mut self, key: &[u8]) {
-        self.service.metrics.text.unmatched.one();
         if let Some(keys) = self.unmatched.now() {
             warn!(keys, "keys that no rule matches are never over; a last rule for `.*` says what you want");
             debug!(key = %key.escape_ascii(), "the latest key that no rule matches");
@@ -190,8 +217,8 @@ impl TextService {
         let Ok(charge) = Charge::new(limit, key, 1) else { return NEVER };
         let (verdict, answer) = match charge.algorithm() {
             Some(Algorithm::SmoothedRate(rate)) => {
-                let (fingerprint, on_full) = (limit.fingerprint(), limit.on_full());
-                let knock = Knock { fingerprint, key: charge.id(), limit: rate, on_full };
+                let hash = self.service.limiter.hash_charge(&charge);
+                let knock = Knock { hash, limit: rate, on_full: limit.on_full() };
                 self.measures.clear();
                 self.service.limiter.knock(&[knock], &mut self.measures);
                 let answer = measured(rate, self.measures[0]);
@@ -216,25 +243,36 @@ impl TextService {
             start..composed.len()
         });
         let keys = in_force.policy.keys();
-        let found = places.map(|place| self.finder.find(keys, &composed[place]));
+        let mut known = places.map(|place| {
+            let key = &composed[place];
+            self.find(keys, key, self.service.limiter.hash_key(key))
+        });
         let mut tried: ArrayVec<OverLimit, { CheckKey::ALL.len() }> = ArrayVec::new();
-        for found in &found {
-            let mut known = [Known { found: found.clone(), measure: None }];
-            self.measure(keys.rules(), &mut known);
-            let settled = self.settle(in_force, &known[0]);
+        let mut counts = Counts::default();
+        for known in &mut known {
+            self.measure(keys.rules(), std::slice::from_mut(known));
+            let settled = self.settle(in_force, known, &mut counts);
             tried.push(settled);
             if settled.over {
                 break;
             }
         }
-        answer(&Reply::CheckLimit { keys: found.each_ref().map(|found| found.key.as_ref()), tried: &tried });
-        drop(found);
+        self.count(&counts);
+        answer(&Reply::CheckLimit {
+            keys: known.each_ref().map(|known| known.found.key.as_ref()),
+            tried: &tried,
+        });
+        drop(known);
         self.composed = composed;
     }
 
+    fn get_size(&self, answer: impl FnOnce(&Reply<'_>)) {
+        answer(&Reply::Size { keys: self.service.limiter.census().buckets as u64 });
+    }
+
     fn get_stats(&mut self, in_force: &InForce, key: &[u8], answer: impl FnOnce(&Reply<'_>)) {
-        let found = self.finder.find(in_force.policy.keys(), key);
-        let key = found.key.as_ref();
+        let known = self.find(in_force.policy.keys(), key, self.service.limiter.hash_key(key));
+        let key = known.found.key.as_ref();
         let KeyStats { n_req, n_over, last_max_rate } =
             self.stats.of(key, self.service.limiter.clock().now());
         answer(&Reply::Stats { n_req, n_over, last_max_rate, key });
@@ -242,12 +280,9 @@ impl TextService {
 }
 
 /// One more request for a key that has a rate of its own.
-fn knock<'a>(rules: &'a [KeyRule], found: &'a Found<'_>) -> Option<Knock<'a>> {
-    match &rules[found.rule?].limit {
-        KeyLimit::Rate { limit, on_full } => {
-            let (fingerprint, key) = (Keys::FINGERPRINT, found.key.as_ref());
-            Some(Knock { fingerprint, key, limit, on_full: *on_full })
-        }
+fn knock<'a>(rules: &'a [KeyRule], known: &Known<'_>) -> Option<Knock<'a>> {
+    match &rules[known.found.rule?].limit {
+        KeyLimit::Rate { limit, on_full } => Some(Knock { hash: known.hash, limit, on_full: *on_full }),
         _ => None,
     }
 }

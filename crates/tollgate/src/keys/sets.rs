@@ -3,6 +3,8 @@
 //! A key belongs in one set; when that is full, one of the four gives way. Once the sets are well used there are twice as
 //! many, up to a bound. What was known then moves over as it is asked for: nothing ever stops to move all of it.
 
+use memmap2::MmapMut;
+
 use crate::hash::BucketHash;
 use crate::prefetch::prefetch;
 
@@ -34,9 +36,8 @@ pub(super) struct Sets {
 
 #[derive(Debug)]
 struct Level {
-    /// A tag and a code each; 0 is nobody. The sets begin where a cache line does.
-    entries: Vec<u128>,
-    start: usize,
+    /// A tag and a code each; 0 is nobody.
+    entries: Entries,
     sets: usize,
     taken: usize,
     /// Which of a full set gives way next.
@@ -50,7 +51,7 @@ impl Sets {
 
     #[inline]
     pub(super) fn prefetch(&self, tag: Tag) {
-        prefetch(&raw const self.now.entries[self.now.place(tag)]);
+        prefetch(&raw const self.now.entries.as_slice()[self.now.place(tag)]);
     }
 
     #[inline]
@@ -77,28 +78,25 @@ impl Sets {
 
 impl Level {
     fn new(sets: usize) -> Self {
-        // One set more, so that the first can begin at a cache line.
-        let entries = vec![0; (sets + 1) * WAYS];
-        let start = entries.as_ptr().align_offset(WAYS * size_of::<u128>()).min(WAYS);
-        Self { entries, start, sets, taken: 0, turn: 0 }
+        Self { entries: Entries::new(sets * WAYS), sets, taken: 0, turn: 0 }
     }
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "masked to the number of sets")]
     fn place(&self, tag: Tag) -> usize {
-        self.start + ((tag.0 >> 64) as usize & (self.sets - 1)) * WAYS
+        ((tag.0 >> 64) as usize & (self.sets - 1)) * WAYS
     }
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the code is the lowest 32 bits")]
     fn get(&self, tag: Tag) -> Option<u32> {
-        let set = &self.entries[self.place(tag)..][..WAYS];
+        let set = &self.entries.as_slice()[self.place(tag)..][..WAYS];
         set.iter().find(|entry| **entry & !CODE == tag.0).map(|entry| *entry as u32)
     }
 
     fn insert(&mut self, tag: Tag, code: u32) {
         let place = self.place(tag);
-        let set = &mut self.entries[place..][..WAYS];
+        let set = &mut self.entries.as_mut_slice()[place..][..WAYS];
         let free = set.iter().position(|entry| *entry == 0 || *entry & !CODE == tag.0);
         self.taken += usize::from(free.is_some_and(|way| set[way] == 0));
         self.turn = (self.turn + 1) % WAYS;
@@ -108,6 +106,44 @@ impl Level {
     /// Half full: beyond it too many sets overflow.
     fn is_crowded(&self) -> bool {
         self.taken >= self.sets * WAYS / 2
+    }
+}
+
+/// Zeros to begin with, where a page begins: in pages of two megabytes if the system gives such, because with small ones
+/// the processor looks longer for the page than for what is on it.
+#[derive(Debug)]
+enum Entries {
+    Mapped(MmapMut),
+    /// Where nothing can be mapped.
+    Allocated(Vec<u128>),
+}
+
+impl Entries {
+    fn new(entries: usize) -> Self {
+        match MmapMut::map_anon(entries * size_of::<u128>()) {
+            Ok(map) => {
+                #[cfg(target_os = "linux")]
+                let _ = map.advise(memmap2::Advice::HugePage);
+                Self::Mapped(map)
+            }
+            Err(_) => Self::Allocated(vec![0; entries]),
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u128] {
+        match self {
+            Self::Mapped(map) => bytemuck::cast_slice(map),
+            Self::Allocated(entries) => entries,
+        }
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [u128] {
+        match self {
+            Self::Mapped(map) => bytemuck::cast_slice_mut(map),
+            Self::Allocated(entries) => entries,
+        }
     }
 }
 
@@ -144,6 +180,6 @@ mod tests {
         for number in 0..100_000 {
             level.insert(tag(number), 0);
         }
-        assert!(level.taken <= SETS_MIN * WAYS && level.entries.len() == (SETS_MIN + 1) * WAYS);
+        assert!(level.taken <= SETS_MIN * WAYS && level.entries.as_slice().len() == SETS_MIN * WAYS);
     }
 }

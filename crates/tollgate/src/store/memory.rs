@@ -21,13 +21,14 @@ use tollgate_core::algorithm::{
     Bucket, Measure, Order, Outcome, Quota, SlidingLog, SmoothedRate, TokenBucket,
 };
 use tollgate_core::bill::CHARGES_MAX;
-use tollgate_core::{Algorithm, Bill, Charge, Decision, Knock, Nanos, OnFull, Refund, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::Capacity;
 use self::locked::Locked;
 use self::shard::{Shards, Shelved, with_table};
 use self::table::NoRoom;
 use crate::hash::{BucketHash, HashKey};
+use crate::keys::{KeyHash, Knock};
 
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
@@ -49,7 +50,9 @@ const FULL_SWEEP_SLOTS: usize = 1_024;
 /// The most slots that are swept under one lock: a microsecond's worth.
 const SWEEP_STRETCH: usize = 256;
 
-/// What Throttr's pairs have for the fingerprint of a limit.
+/// What keys and Throttr's pairs have for the fingerprint of a limit. A name that came out as one of these would share
+/// their buckets: the chance is that of two names sharing theirs.
+const KEYS: u64 = u64::from_le_bytes(*b"text key");
 const PAIRS: u64 = u64::from_le_bytes(*b"the pair");
 
 /// What a new id is told to wait when there is no room: by then a sweep may have made some.
@@ -148,21 +151,33 @@ impl Memory {
         }));
     }
 
-    /// Measures the rate of each key with one more request in it. Appends a measure each.
+    /// What stands for a key.
+    #[inline]
+    pub fn hash_key(&self, key: &[u8]) -> KeyHash {
+        KeyHash(self.key.hash_of(KEYS, key))
+    }
+
+    /// Has the bucket of a key fetched from memory.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.shards.prefetch_bucket::<SmoothedRate>(hash.0);
+        self.shards.prefetch_lock(hash.0);
+    }
+
+    /// What stands for the id of a charge under its limit.
+    pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
+        KeyHash(self.key.hash(charge))
+    }
+
+    /// Measures each rate with one more request in it. Appends a measure each.
     pub fn knock(&self, knocks: &[Knock<'_>], now: Timestamp, measures: &mut Vec<Measure>) {
-        self.each_of(
-            knocks,
-            |knock| self.key.hash_of(knock.fingerprint, knock.key),
-            |knock, hash| {
-                let measured =
-                    self.change(hash, now, |bucket: &mut SmoothedRate| bucket.knock(knock.limit, 1, now));
-                measures.push(measured.unwrap_or_else(|NoRoom| {
-                    self.refused_full.fetch_add(1, Ordering::Relaxed);
-                    Measure { rate: 0.0, over: knock.on_full == OnFull::Deny }
-                }));
-            },
-            Shards::prefetch_bucket::<SmoothedRate>,
-        );
+        measures.extend(knocks.iter().map(|Knock { hash, limit, on_full }| {
+            let measured = self.change(hash.0, now, |bucket: &mut SmoothedRate| bucket.knock(limit, 1, now));
+            measured.unwrap_or_else(|NoRoom| {
+                self.refused_full.fetch_add(1, Ordering::Relaxed);
+                Measure { rate: 0.0, over: *on_full == OnFull::Deny }
+            })
+        }));
     }
 
     /// Does what each order says, one after another. Appends an outcome each.
@@ -250,6 +265,9 @@ impl Memory {
         for batch in batch.chunks(BATCH) {
             for (hash, one) in hashes.iter_mut().zip(batch) {
                 *hash = hash_of(one);
+            }
+            // By itself: the shorter this loop, the more of its pages the processor looks for at the same time.
+            for hash in &hashes[..batch.len()] {
                 prefetch(&self.shards, *hash);
                 self.shards.prefetch_lock(*hash);
             }

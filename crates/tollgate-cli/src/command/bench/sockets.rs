@@ -241,7 +241,8 @@ impl Talk {
         let requests = usize::try_from(course.take(self.batch, now)).unwrap_or_default();
         if requests != outbox.len() {
             outbox.clear();
-            (0..requests).for_each(|_| outbox.push(self.how.addr.into(), |out| out.extend_from_slice(frame)));
+            let peer = self.how.addr.into();
+            (0..requests).for_each(|_| outbox.push(&peer, |out| out.extend_from_slice(frame)));
         }
         for frame in outbox.bytes_mut().chunks_exact_mut(frame.len()) {
             let (id, displaced) = waiting.send();
