@@ -201,7 +201,7 @@ mod tests {
         let (mut finder, hash_key) = (Finder::new(), HashKey::random());
         let asked: Vec<String> =
             (0..3_000).map(|number| format!("{}{number}", ["a", "b", "shout"][number % 3])).collect();
-        for round in 0..4 {
+        for round in 0..5 {
             let before = matcher.0.load(Ordering::Relaxed);
             for (number, key) in asked.iter().enumerate() {
                 let found = finder.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
@@ -210,8 +210,8 @@ mod tests {
                 assert_eq!(found.key.as_ref(), expected.as_bytes());
             }
             let matched = matcher.0.load(Ordering::Relaxed) - before;
-            // The second round still finds room to have become more; then only those that share a full set are missed.
-            assert!(round < 2 || matched <= asked.len() / 20, "{matched} were matched in round {round}");
+            // The first rounds find that room has become more; then only those that share full sets are missed.
+            assert!(round < 3 || matched <= asked.len() / 50, "{matched} were matched in round {round}");
         }
         assert_eq!(finder.others.len(), 1, "one result of rewriting is kept once");
     }
