@@ -129,14 +129,14 @@ pub(crate) struct Worker {
     service: Arc<Service>,
     metrics: Arc<WorkerMetrics>,
     drain: Drain,
-    throttr: Mutex<throttr::Counter>,
+    throttr: Mutex<throttr::Workbench>,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, service: Arc<Service>, drain: Drain) -> Self {
         let metrics = Arc::clone(service.metrics());
         let throttr = ThrottrService::new(Arc::clone(&service), shared.on_insert);
-        Self { shared, service, metrics, drain, throttr: Mutex::new(throttr::Counter::new(throttr)) }
+        Self { shared, service, metrics, drain, throttr: Mutex::new(throttr::Workbench::new(throttr)) }
     }
 
     fn gauges(&self) -> Gauges {
@@ -144,7 +144,7 @@ impl Worker {
     }
 
     /// The lock is never waited for: one thread answers all connections of a worker, and awaits nothing meanwhile.
-    fn counter(&self) -> MutexGuard<'_, throttr::Counter> {
+    fn workbench(&self) -> MutexGuard<'_, throttr::Workbench> {
         self.throttr.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -159,7 +159,11 @@ fn a_reload_reaches_keys_seen_before() {
     assert_eq!(ask(&socket, b"over_limit k"), "ok N 1.0 7.0 60");
     gate.limiter.reload(tollgate::Config::parse("keys: []", "reloaded").unwrap().policy);
     assert_eq!(ask(&socket, b"over_limit k"), "ok N 0.0 1.0 1", "no rule matches any more");
-    assert!(gate.get("/metrics").body.contains("tollgate_text_unmatched_total 1\n"));
+    let page = gate.get("/metrics").body;
+    for line in ["tollgate_text_datagrams_total 3", "tollgate_text_unmatched_total 1"] {
+        assert!(page.contains(&format!("{line}\n")), "{page}");
+    }
+    assert!(page.contains("tollgate_text_answers_total{over=\"N\"} 2\n"), "{page}");
 }
 
 #[test]

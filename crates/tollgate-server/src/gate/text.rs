@@ -15,15 +15,15 @@ const LAST_LOOKS: usize = 16;
 
 /// Answers everybody until the server drains.
 pub(super) async fn converse(datagrams: Datagrams, worker: &Worker, service: TextService) {
-    let mut desk = Desk { worker, service, inbox: Inbox::new(), outbox: Outbox::new() };
+    let mut conversation = Conversation { worker, service, inbox: Inbox::new(), outbox: Outbox::new() };
     let mut draining = pin!(worker.drain.clone().started());
     let mut trouble = Occasion::default();
     loop {
         tokio::select! {
             biased;
             () = &mut draining => break,
-            received = datagrams.receive(&mut desk.inbox) => match received {
-                Ok(()) => desk.answer(&datagrams).await,
+            received = datagrams.receive(&mut conversation.inbox) => match received {
+                Ok(()) => conversation.answer(&datagrams).await,
                 Err(error) => {
                     worker.metrics.text.receive_errors.one();
                     if let Some(times) = trouble.now() {
@@ -35,21 +35,21 @@ pub(super) async fn converse(datagrams: Datagrams, worker: &Worker, service: Tex
         }
     }
     for _ in 0..LAST_LOOKS {
-        if datagrams.receive_now(&mut desk.inbox).is_err() {
+        if datagrams.receive_now(&mut conversation.inbox).is_err() {
             return;
         }
-        desk.answer(&datagrams).await;
+        conversation.answer(&datagrams).await;
     }
 }
 
-struct Desk<'w> {
+struct Conversation<'w> {
     worker: &'w Worker,
     service: TextService,
     inbox: Inbox,
     outbox: Outbox,
 }
 
-impl Desk<'_> {
+impl Conversation<'_> {
     async fn answer(&mut self, datagrams: &Datagrams) {
         let Self { worker, service, inbox, outbox } = self;
         if worker.shared.echo {

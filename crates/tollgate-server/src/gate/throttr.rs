@@ -20,13 +20,13 @@ use crate::service::{ThrottrHeard, ThrottrService};
 const READ_SIZE: usize = 16 << 10;
 
 /// What all connections of a worker answer with, one at a time.
-pub(super) struct Counter {
+pub(super) struct Workbench {
     inbox: Box<[u8]>,
     outbox: Vec<u8>,
     service: ThrottrService,
 }
 
-impl Counter {
+impl Workbench {
     pub(super) fn new(service: ThrottrService) -> Self {
         Self { inbox: vec![0; FRAME_MAX + READ_SIZE].into(), outbox: Vec::new(), service }
     }
@@ -135,8 +135,8 @@ impl Client<'_> {
         stream: &mut TcpStream,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Served>>> {
-        let mut counter = self.worker.counter();
-        let Counter { inbox, outbox, service } = &mut *counter;
+        let mut workbench = self.worker.workbench();
+        let Workbench { inbox, outbox, service } = &mut *workbench;
         let (half, room) = inbox.split_at_mut(self.half.len());
         let mut room = ReadBuf::new(room);
         ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;

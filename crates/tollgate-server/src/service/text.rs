@@ -180,17 +180,13 @@ impl TextService {
             self.note_unmatched(key);
             return NEVER;
         };
-        let answer = match (rule.limit, known.measure) {
-            (KeyLimit::Rate { limit, .. }, Some(measure)) => measured(&limit, measure),
-            (KeyLimit::Use { limit }, _) => self.use_limit(in_force, &in_force.policy.limits()[limit], key),
+        let answer = match (&rule.limit, known.measure) {
+            (KeyLimit::Rate { limit, .. }, Some(measure)) => measured(limit, measure),
+            (KeyLimit::Use { limit }, _) => self.use_limit(in_force, &in_force.policy.limits()[*limit], key),
             _ => NEVER,
         };
-        let metrics = &self.service.metrics.text;
-        if answer.over {
-            metrics.over.one()
-        } else {
-            metrics.not_over.one()
-        }
+        counts.over += u64::from(answer.over);
+        counts.not_over += u64::from(!answer.over);
         if rule.stats {
             self.stats.record(self.worker, key, &answer, self.service.limiter.clock().now());
         }
