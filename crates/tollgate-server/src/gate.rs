@@ -41,11 +41,7 @@ const SWEEP_SLOTS: usize = 8_192;
 const LINGERING_MAX: usize = 128;
 
 /// A socket for each worker, all on one address: the kernel spreads what comes over them.
-pub(crate) fn listen<S: From<Socket>>(
-    address: SocketAddr,
-    workers: usize,
-    by: Protocol,
-) -> io::Result<Vec<S>> {
+pub(crate) fn listen(address: SocketAddr, workers: usize, by: Protocol) -> io::Result<Vec<Socket>> {
     let explain = |error: io::Error| {
         let what =
             if error.kind() == io::ErrorKind::AddrInUse { ": something listens there already" } else { "" };
@@ -58,7 +54,7 @@ pub(crate) fn listen<S: From<Socket>>(
     let first = bind(address, by, true).map_err(explain)?;
     let bound = first.local_addr()?.as_socket().unwrap_or(address);
     let rest = (1..workers).map(|_| bind(bound, by, true).map_err(explain));
-    std::iter::once(Ok(first)).chain(rest).map(|socket| socket.map(S::from)).collect()
+    std::iter::once(Ok(first)).chain(rest).collect()
 }
 
 /// Makes room for so many connections, as far as the system lets us: many give a process 1024 files and let it ask for more.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use socket2::Protocol;
+use socket2::{Protocol, Socket};
 use tokio::net::TcpListener;
 use tollgate::Limiter;
 use tollgate::config::{Gates, OnInsert, Watch};
@@ -78,11 +78,11 @@ pub(crate) struct Shared {
 impl Server {
     /// Listens, and returns when connections are accepted. The error says which address could not be had.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let Settings { limiter, gates, echo, workers, bounds, config } = settings;
+        let Settings { limiter, mut gates, echo, workers, bounds, config } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
         gate::allow_connections(bounds.connections);
-        let (gates, sockets) = Sockets::bind(gates, workers)?;
+        let sockets = Sockets::bind(&mut gates, workers)?;
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
         let (slots, on_insert) = (Slots::new(bounds.connections), gates.on_insert);
         let stats = Arc::new(Stats::new(workers));
@@ -155,7 +155,6 @@ impl fmt::Debug for Server {
 }
 
 /// One worker's sockets, bound and not yet served.
-#[derive(Default)]
 struct Sockets {
     http: Option<std::net::TcpListener>,
     throttr: Option<std::net::TcpListener>,
@@ -163,29 +162,13 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// Sockets for every worker, and where they are.
-    fn bind(gates: Gates, workers: usize) -> io::Result<(Gates, Vec<Self>)> {
-        let mut sockets: Vec<Self> = (0..workers).map(|_| Self::default()).collect();
-        let mut bound = gates;
-        if let Some(address) = &mut bound.http {
-            let listeners: Vec<std::net::TcpListener> = gate::listen(*address, workers, Protocol::TCP)?;
-            *address = listeners[0].local_addr()?;
-            sockets.iter_mut().zip(listeners).for_each(|(sockets, listener)| sockets.http = Some(listener));
-        }
-        if let Some(address) = &mut bound.throttr {
-            let listeners: Vec<std::net::TcpListener> = gate::listen(*address, workers, Protocol::TCP)?;
-            *address = listeners[0].local_addr()?;
-            sockets
-                .iter_mut()
-                .zip(listeners)
-                .for_each(|(sockets, listener)| sockets.throttr = Some(listener));
-        }
-        if let Some(address) = &mut bound.text {
-            let listeners: Vec<std::net::UdpSocket> = gate::listen(*address, workers, Protocol::UDP)?;
-            *address = listeners[0].local_addr()?;
-            sockets.iter_mut().zip(listeners).for_each(|(sockets, listener)| sockets.text = Some(listener));
-        }
-        Ok((bound, sockets))
+    /// Sockets for every worker. A port that was left open is told to `gates`.
+    fn bind(gates: &mut Gates, workers: usize) -> io::Result<Vec<Self>> {
+        let http = bind(&mut gates.http, workers, Protocol::TCP)?;
+        let throttr = bind(&mut gates.throttr, workers, Protocol::TCP)?;
+        let text = bind(&mut gates.text, workers, Protocol::UDP)?;
+        let sockets = http.into_iter().zip(throttr).zip(text);
+        Ok(sockets.map(|((http, throttr), text)| Self { http, throttr, text }).collect())
     }
 
     /// Makes them a runtime's, inside it.
@@ -197,6 +180,18 @@ impl Sockets {
             text: self.text.map(Datagrams::new).transpose()?.map(|datagrams| (datagrams, text)),
         })
     }
+}
+
+/// A socket of one gate for every worker, if the gate is on.
+fn bind<S: From<Socket>>(
+    gate: &mut Option<SocketAddr>,
+    workers: usize,
+    by: Protocol,
+) -> io::Result<Vec<Option<S>>> {
+    let Some(address) = gate else { return Ok((0..workers).map(|_| None).collect()) };
+    let sockets = gate::listen(*address, workers, by)?;
+    *address = sockets[0].local_addr()?.as_socket().unwrap_or(*address);
+    Ok(sockets.into_iter().map(|socket| Some(S::from(socket))).collect())
 }
 
 impl Worker {
