@@ -17,9 +17,7 @@ mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tollgate_core::algorithm::{
-    Bucket, Measure, Order, Outcome, Quota, SlidingLog, SmoothedRate, TokenBucket,
-};
+use tollgate_core::algorithm::{Measure, Order, Outcome, Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
@@ -265,9 +263,6 @@ impl Memory {
         for batch in batch.chunks(BATCH) {
             for (hash, one) in hashes.iter_mut().zip(batch) {
                 *hash = hash_of(one);
-            }
-            // By itself: the shorter this loop, the more of its pages the processor looks for at the same time.
-            for hash in &hashes[..batch.len()] {
                 prefetch(&self.shards, *hash);
                 self.shards.prefetch_lock(*hash);
             }
@@ -281,22 +276,31 @@ impl Memory {
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-        let cost = charge.cost();
-        let settled = match algorithm {
-            Algorithm::TokenBucket(limit) => {
-                self.change(hash, now, |bucket: &mut TokenBucket| bucket.charge(limit, cost, now))
-            }
-            Algorithm::SlidingLog(limit) => {
-                self.change(hash, now, |bucket: &mut SlidingLog| bucket.charge(limit, cost, now))
-            }
-            Algorithm::SmoothedRate(limit) => {
-                self.change(hash, now, |bucket: &mut SmoothedRate| bucket.charge(limit, cost, now))
-            }
-            Algorithm::Quota(limit) => {
-                self.change(hash, now, |bucket: &mut Quota| bucket.charge(limit, cost, now))
-            }
-        };
-        settled.unwrap_or_else(|NoRoom| self.refuse_full(charge))
+        match algorithm {
+            Algorithm::TokenBucket(limit) => self.settle_in::<TokenBucket>(charge, limit, hash, now),
+            Algorithm::SlidingLog(limit) => self.settle_in::<SlidingLog>(charge, limit, hash, now),
+            Algorithm::SmoothedRate(limit) => self.settle_in::<SmoothedRate>(charge, limit, hash, now),
+            Algorithm::Quota(limit) => self.settle_in::<Quota>(charge, limit, hash, now),
+        }
+    }
+
+    #[inline]
+    fn settle_in<B: Shelved>(
+        &self,
+        charge: &Charge<'_>,
+        limit: &B::Limit,
+        hash: BucketHash,
+        now: Timestamp,
+    ) -> Decision {
+        // As `change` does it, but what is decided is written where it belongs and not moved there from a `Result`: the
+        // processor would wait for that longer than for all the rest.
+        let mut tables = self.shards.lock(self.shards.number(hash));
+        if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
+            return bucket.charge(limit, charge.cost(), now);
+        }
+        drop(tables);
+        let made = self.change_new(hash, now, |bucket: &mut B| bucket.charge(limit, charge.cost(), now));
+        made.unwrap_or_else(|NoRoom| self.refuse_full(charge))
     }
 
     /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
