@@ -77,11 +77,6 @@ impl Datagrams {
         self
     }
 
-    /// Where it is bound.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
-    }
-
     /// Waits until something arrives, and takes all of it that fits.
     pub async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         loop {
