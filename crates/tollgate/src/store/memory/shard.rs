@@ -159,7 +159,9 @@ impl Shards {
         let home = hash.home(place.homes.load(Ordering::Relaxed));
         let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
         let near = NEAR * size_of::<Slot<B>>();
-        for offset in (0..near - CACHE_LINE).step_by(CACHE_LINE) {
+        // Of two lines the first and the last are all there is; of more, each is asked for.
+        let rest = if near > 2 * CACHE_LINE { near } else { near - CACHE_LINE };
+        for offset in (0..rest).step_by(CACHE_LINE) {
             prefetch(first.wrapping_add(offset));
         }
         prefetch(first.wrapping_add(near - 1));
