@@ -18,7 +18,7 @@ mod token_bucket;
 use thiserror::Error;
 
 pub use quota::{Change, Lifetime, Operation, Order, Outcome, Quota, QuotaLimit, Unit};
-pub use sliding_log::{LOG_MAX, SlidingLog, SlidingLogLimit};
+pub use sliding_log::{Glimpse, LOG_MAX, SlidingLog, SlidingLogLimit};
 pub use smoothed_rate::{FORGET_AFTER_PERIODS, Measure, SmoothedRate, SmoothedRateLimit};
 pub use token_bucket::{TokenBucket, TokenBucketLimit};
 

@@ -144,6 +144,7 @@ const NEVER: Decision = Decision {
     retry_after: Nanos::FOREVER,
     reset_after: Nanos::ZERO,
     charge: 0,
+    degraded: false,
 };
 
 fn vote(decisions: &[Decision], index: usize, votes: &impl Fn(usize) -> bool) -> Option<Decision> {

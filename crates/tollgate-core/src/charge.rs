@@ -94,6 +94,11 @@ impl<'a> Charge<'a> {
         self
     }
 
+    /// The same charge held to something else: to a share of its limit, or to nothing.
+    pub fn held_to<'b>(&'b self, algorithm: Option<&'b Algorithm>) -> Charge<'b> {
+        Charge { limit: self.limit, id: Cow::Borrowed(&self.id), algorithm, cost: self.cost, kind: self.kind }
+    }
+
     /// Passes a charge that can be given back.
     pub fn refundable(self) -> Result<Self, ChargeError> {
         match self.algorithm {

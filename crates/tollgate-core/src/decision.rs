@@ -17,6 +17,8 @@ pub struct Decision {
     pub reset_after: Nanos,
     /// Which charge of the bill decided, counted from 0.
     pub charge: usize,
+    /// Did the store give no answer, so that this is what the limit says to do then?
+    pub degraded: bool,
 }
 
 impl Decision {
@@ -27,6 +29,7 @@ impl Decision {
         retry_after: Nanos::ZERO,
         reset_after: Nanos::ZERO,
         charge: 0,
+        degraded: false,
     };
 
     /// May the request pass?
@@ -63,14 +66,18 @@ pub enum Verdict {
     AllowFull,
     /// There was no room to remember a new id, and its limit says to deny then.
     DenyFull,
+    /// The store gave no answer, and the limit says to allow then.
+    AllowAway,
+    /// The store gave no answer, and the limit says to deny then. Nobody is over a limit.
+    DenyAway,
 }
 
 impl Verdict {
     /// May the request pass?
     pub const fn allowed(self) -> bool {
         match self {
-            Self::Allow | Self::Unlimited | Self::AllowFull => true,
-            Self::Deny | Self::DenyFull => false,
+            Self::Allow | Self::Unlimited | Self::AllowFull | Self::AllowAway => true,
+            Self::Deny | Self::DenyFull | Self::DenyAway => false,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::algorithm::SmoothedRateLimit;
-use crate::limit::OnFull;
+use crate::limit::{OnFull, OnStoreFailure};
 
 /// Rewrites keys, and finds the first rule that matches.
 pub trait KeyMatcher: fmt::Debug + Send + Sync {
@@ -48,6 +48,8 @@ pub enum KeyLimit {
         limit: SmoothedRateLimit,
         /// The answer to a new key when there is no room for it.
         on_full: OnFull,
+        /// The answer when the store gives none.
+        on_store_failure: OnStoreFailure,
     },
     /// Nothing: it is never over.
     Never,

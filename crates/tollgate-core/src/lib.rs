@@ -24,6 +24,7 @@ pub mod id;
 pub mod keys;
 pub mod limit;
 pub mod policy;
+pub mod share;
 pub mod time;
 pub mod verb;
 
@@ -35,5 +36,6 @@ pub use id::{IdError, IdFormat};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
 pub use policy::{Policy, PolicyError};
+pub use share::{Share, ShareError};
 pub use time::{Nanos, ParseNanosError, Timestamp};
 pub use verb::Verb;

@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::algorithm::Algorithm;
 use crate::id::{IdError, IdFormat};
 use crate::policy::{NameHash, fingerprint};
+use crate::share::Share;
 
 /// What one name limits, and to what.
 #[derive(Clone, Debug)]
@@ -41,8 +42,8 @@ pub enum OnStoreFailure {
     Allow,
     /// Deny: nobody gets more than the limit by breaking the store.
     Deny,
-    /// Decide from this process's own memory until the store is back.
-    Local,
+    /// Decide from this process's own memory until the store is back, and grant no more than this share of the limit.
+    Local(Share),
 }
 
 /// Why a limit cannot be made.

@@ -77,12 +77,14 @@ pub(crate) struct LimitCounters {
 }
 
 /// Every verdict, with its name as a label.
-const OUTCOMES: [(Verdict, &str); 5] = [
+const OUTCOMES: [(Verdict, &str); 7] = [
     (Verdict::Allow, "allow"),
     (Verdict::Deny, "deny"),
     (Verdict::Unlimited, "unlimited"),
     (Verdict::AllowFull, "allow_full"),
     (Verdict::DenyFull, "deny_full"),
+    (Verdict::AllowAway, "allow_away"),
+    (Verdict::DenyAway, "deny_away"),
 ];
 
 /// A number that goes up.
@@ -147,6 +149,8 @@ const fn outcome(verdict: Verdict) -> usize {
         Verdict::Unlimited => 2,
         Verdict::AllowFull => 3,
         Verdict::DenyFull => 4,
+        Verdict::AllowAway => 5,
+        Verdict::DenyAway => 6,
     }
 }
 

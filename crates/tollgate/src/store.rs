@@ -1,3 +1,4 @@
 //! Where buckets live.
 
 pub mod memory;
+pub mod redis;

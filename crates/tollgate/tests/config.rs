@@ -7,7 +7,7 @@ use tollgate::config::{Config, Gates, StoreUrl, describe};
 use tollgate::core::algorithm::{
     Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit,
 };
-use tollgate::core::{IdFormat, Nanos, OnFull, OnStoreFailure};
+use tollgate::core::{IdFormat, Nanos, OnFull, OnStoreFailure, Share};
 use tollgate::store::memory::MAX_BUCKETS;
 
 fn read(text: &str) -> Config {
@@ -69,7 +69,10 @@ fn every_field_of_a_limit_is_taken() {
     let full = config.policy.limit("Full").expect("declared");
     assert_eq!(full.default_algorithm().copied(), token_bucket(300, 300, Nanos::from_secs(10_800)));
     assert_eq!((full.number(), full.ids(), full.stats()), (Some(u64::MAX), IdFormat::RegIdDomain, true));
-    assert_eq!((full.on_full(), full.on_store_failure()), (OnFull::Allow, OnStoreFailure::Local));
+    assert_eq!(
+        (full.on_full(), full.on_store_failure()),
+        (OnFull::Allow, OnStoreFailure::Local(Share::WHOLE))
+    );
 }
 
 #[test]

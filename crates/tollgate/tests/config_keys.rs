@@ -3,7 +3,7 @@
 
 use tollgate::config::{Config, Gates, OnInsert, describe};
 use tollgate::core::algorithm::SmoothedRateLimit;
-use tollgate::core::{KeyLimit, Nanos, OnFull};
+use tollgate::core::{KeyLimit, Nanos, OnFull, OnStoreFailure};
 use tollgate::patterns::{REWRITES_MAX, RULES_MAX};
 
 fn read(text: &str) -> Config {
@@ -21,7 +21,7 @@ fn check(cases: &[(&str, &[&str])]) {
 
 fn rate(limit: f64, seconds: u64, strict: bool, on_full: OnFull) -> KeyLimit {
     let limit = SmoothedRateLimit::new(limit, Nanos::from_secs(seconds), strict).unwrap();
-    KeyLimit::Rate { limit, on_full }
+    KeyLimit::Rate { limit, on_full, on_store_failure: OnStoreFailure::Allow }
 }
 
 const RULES: &str = r"

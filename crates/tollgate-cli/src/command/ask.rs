@@ -153,21 +153,23 @@ const fn is_yes(answer: &Answer) -> bool {
 /// The answer in the words of a trace.
 fn in_words(answer: Answer, charges: usize) -> Reply {
     match answer {
-        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason } => {
-            let full = reason.is_some();
-            let verdict = match (allowed, full, remaining) {
-                (true, false, None) => Verdict::Unlimited,
-                (true, false, Some(_)) => Verdict::Allow,
-                (true, true, _) => Verdict::AllowFull,
-                (false, false, _) => Verdict::Deny,
-                (false, true, _) => Verdict::DenyFull,
+        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
+            let verdict = match (allowed, reason.as_deref(), remaining) {
+                (true, None, None) => Verdict::Unlimited,
+                (true, None, Some(_)) => Verdict::Allow,
+                (true, Some("store"), _) => Verdict::AllowAway,
+                (true, Some(_), _) => Verdict::AllowFull,
+                (false, None, _) => Verdict::Deny,
+                (false, Some("store"), _) => Verdict::DenyAway,
+                (false, Some(_), _) => Verdict::DenyFull,
             };
             let decision = Decision {
                 verdict,
-                remaining: remaining.unwrap_or(u64::MAX),
+                remaining: remaining.unwrap_or(if verdict == Verdict::Unlimited { u64::MAX } else { 0 }),
                 retry_after: retry_after.unwrap_or(Nanos::FOREVER),
                 reset_after: reset_after.unwrap_or(Nanos::FOREVER),
                 charge: 0,
+                degraded,
             };
             Reply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }

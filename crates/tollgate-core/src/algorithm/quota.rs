@@ -48,6 +48,21 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// A quota with this counter, until this moment.
+    pub const fn until(expires_at: Timestamp, counter: u64, unit: Unit) -> Self {
+        Self { counter, expires_at, unit }
+    }
+
+    /// What it counts: to Throttr what is left, to a named limit what was used.
+    pub const fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    /// The unit its owner counts the time in.
+    pub const fn unit(&self) -> Unit {
+        self.unit
+    }
+
     fn is_live(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
@@ -87,6 +102,7 @@ impl Bucket for Quota {
                 retry_after: until_reset,
                 reset_after: until_reset,
                 charge: 0,
+                degraded: false,
             };
         };
         if cost == 0 {
@@ -103,6 +119,7 @@ impl Bucket for Quota {
             retry_after: if left_after >= cost { Nanos::ZERO } else { until_reset },
             reset_after: until_reset,
             charge: 0,
+            degraded: false,
         }
     }
 

@@ -39,6 +39,60 @@ impl SlidingLogLimit {
     pub const fn period(&self) -> Nanos {
         self.period
     }
+
+    /// How many of `live` entries must go before a charge of `cost` fits that comes after one of the same cost, if that
+    /// one fits.
+    pub fn excess(&self, live: u64, cost: u64) -> u64 {
+        let fits = cost <= self.count.saturating_sub(live);
+        let taken = if fits { cost } else { 0 };
+        live.saturating_add(taken).saturating_add(cost).saturating_sub(self.count)
+    }
+
+    /// The decision about a charge of `cost`, from what the log has to say to it.
+    pub fn decide(&self, log: &Glimpse, cost: u64, now: Timestamp) -> Decision {
+        let left = self.count.saturating_sub(log.live);
+        let reset_now = log.newest.map_or(Nanos::ZERO, |newest| self.expires_after(newest, now));
+        let wait_for_room = match log.in_the_way {
+            Some(entry) => self.expires_after(entry, now),
+            None if self.excess(log.live, cost) == 0 => Nanos::ZERO,
+            None => self.period,
+        };
+        let Some(left_after) = left.checked_sub(cost) else {
+            return Decision {
+                verdict: Verdict::Deny,
+                remaining: left,
+                retry_after: wait_for_room,
+                reset_after: reset_now,
+                charge: 0,
+                degraded: false,
+            };
+        };
+        Decision {
+            verdict: Verdict::Allow,
+            remaining: left_after,
+            retry_after: if cost == 0 { Nanos::ZERO } else { wait_for_room },
+            reset_after: if cost == 0 { reset_now } else { self.period },
+            charge: 0,
+            degraded: false,
+        }
+    }
+
+    /// How long until `entry` no longer counts. One from the future, left by a clock that stepped back, counts
+    /// as made now: nobody waits longer than a period.
+    fn expires_after(&self, entry: Timestamp, now: Timestamp) -> Nanos {
+        (entry.min(now) + self.period).since(now)
+    }
+}
+
+/// As much of a log as one decision needs, for a store that has the rest elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Glimpse {
+    /// How many entries are younger than the period.
+    pub live: u64,
+    /// The newest of them.
+    pub newest: Option<Timestamp>,
+    /// The one that [`SlidingLogLimit::excess`] counts up to from the oldest, if there are so many.
+    pub in_the_way: Option<Timestamp>,
 }
 
 /// Timestamps in ascending order, whatever order they came in.
@@ -100,44 +154,15 @@ impl SlidingLog {
         self.entries.partition_point(|entry| now.since(*entry) >= limit.period)
     }
 
-    /// How long until `entry` no longer counts. One from the future, left by a clock that stepped back, counts
-    /// as made now: nobody waits longer than a period.
-    fn expires_after(entry: Timestamp, limit: &SlidingLogLimit, now: Timestamp) -> Nanos {
-        (entry.min(now) + limit.period).since(now)
-    }
-
-    fn decide(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+    /// What the log has to say to a charge of `cost`.
+    fn glimpse(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Glimpse {
         let first = self.first_live(limit, now);
         let live = self.entries.len() - first;
-        let used = live as u64;
-        let reset_now = self.entries.back().filter(|_| live > 0);
-        let reset_now = reset_now.map_or(Nanos::ZERO, |newest| Self::expires_after(*newest, limit, now));
-        // How long until enough of the entries, followed by `fresh` made now, have expired to make room for `cost`.
-        let wait_for_room = |fresh: u64| {
-            let excess = (used + fresh).saturating_add(cost).saturating_sub(limit.count);
-            match usize::try_from(excess) {
-                Ok(0) => Nanos::ZERO,
-                Ok(excess) if excess <= live => {
-                    Self::expires_after(self.entries[first + excess - 1], limit, now)
-                }
-                _ => limit.period,
-            }
-        };
-        if cost > limit.count.saturating_sub(used) {
-            return Decision {
-                verdict: Verdict::Deny,
-                remaining: limit.count.saturating_sub(used),
-                retry_after: wait_for_room(0),
-                reset_after: reset_now,
-                charge: 0,
-            };
-        }
-        Decision {
-            verdict: Verdict::Allow,
-            remaining: limit.count.saturating_sub(used + cost),
-            retry_after: if cost == 0 { Nanos::ZERO } else { wait_for_room(cost) },
-            reset_after: if cost == 0 { reset_now } else { limit.period },
-            charge: 0,
+        let in_the_way = usize::try_from(limit.excess(live as u64, cost)).unwrap_or(usize::MAX);
+        Glimpse {
+            live: live as u64,
+            newest: self.entries.back().copied().filter(|_| live > 0),
+            in_the_way: (1..=live).contains(&in_the_way).then(|| self.entries[first + in_the_way - 1]),
         }
     }
 
@@ -155,11 +180,11 @@ impl Bucket for SlidingLog {
     type Limit = SlidingLogLimit;
 
     fn check(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
-        self.decide(limit, cost, now)
+        limit.decide(&self.glimpse(limit, cost, now), cost, now)
     }
 
     fn charge(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
-        let decision = self.decide(limit, cost, now);
+        let decision = self.check(limit, cost, now);
         self.tidy(limit, now);
         if decision.allowed() && cost > 0 {
             self.entries.extend((0..cost).map(|_| now));

@@ -79,6 +79,16 @@ pub struct SmoothedRate {
 }
 
 impl SmoothedRate {
+    /// A rate that was measured at `last` and counts until `silent_at`.
+    pub const fn measured(last: Timestamp, rate: f64, silent_at: Timestamp) -> Self {
+        Self { last, rate, silent_at }
+    }
+
+    /// When it was last measured, and what it was.
+    pub const fn last(&self) -> (Timestamp, f64) {
+        (self.last, self.rate)
+    }
+
     /// The rate with a request of `cost` in it. Remembers nothing.
     pub fn measure(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
         // Whoever sweeps may have dropped a silent bucket, so it counts for nothing where it is still there too.
@@ -128,6 +138,7 @@ impl SmoothedRate {
             retry_after: after.wait_for(limit, cost, now),
             reset_after: after.silent_at.since(now),
             charge: 0,
+            degraded: false,
         }
     }
 

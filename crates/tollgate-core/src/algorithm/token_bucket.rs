@@ -126,6 +126,7 @@ impl Bucket for TokenBucket {
                 retry_after: owed_after.saturating_sub(limit.fill_time),
                 reset_after: owed,
                 charge: 0,
+                degraded: false,
             };
         }
         if cost == 0 {
@@ -140,6 +141,7 @@ impl Bucket for TokenBucket {
             retry_after: increment.saturating_sub(spare),
             reset_after: owed_after,
             charge: 0,
+            degraded: false,
         }
     }
 

@@ -32,8 +32,14 @@ fn any_decision(random: &mut Random) -> Decision {
     let verdict =
         random.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny, Verdict::Deny, Verdict::DenyFull]);
     let (retry_after, remaining) = (Nanos::new(random.between(0, 2)), random.between(0, 2));
-    let decision =
-        Decision { verdict, remaining, retry_after, reset_after: Nanos::new(random.next()), charge: 0 };
+    let decision = Decision {
+        verdict,
+        remaining,
+        retry_after,
+        reset_after: Nanos::new(random.next()),
+        charge: 0,
+        degraded: false,
+    };
     if random.one_in(8) { Decision::UNLIMITED } else { decision }
 }
 

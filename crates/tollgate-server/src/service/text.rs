@@ -278,7 +278,7 @@ impl TextService {
 /// One more request for a key that has a rate of its own.
 fn knock<'a>(rules: &'a [KeyRule], known: &Known<'_>) -> Option<Knock<'a>> {
     match &rules[known.found.rule?].limit {
-        KeyLimit::Rate { limit, on_full } => Some(Knock { hash: known.hash, limit, on_full: *on_full }),
+        KeyLimit::Rate { limit, on_full, .. } => Some(Knock { hash: known.hash, limit, on_full: *on_full }),
         _ => None,
     }
 }

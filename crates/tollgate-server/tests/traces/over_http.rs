@@ -60,6 +60,7 @@ impl OverHttp {
             retry_after: Nanos::from_secs(number("retry-after")),
             reset_after: Nanos::from_secs(number("x-ratelimit-reset")),
             charge: 0,
+            degraded: false,
         };
         Reply::Decision { decision, limit: None }
     }
@@ -67,7 +68,7 @@ impl OverHttp {
 
 fn reply(answer: Answer, charges: usize) -> Reply {
     match answer {
-        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason } => {
+        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
             let verdict = match (allowed, reason.as_deref(), remaining) {
                 (true, None, None) => Verdict::Unlimited,
                 (true, None, Some(_)) => Verdict::Allow,
@@ -82,6 +83,7 @@ fn reply(answer: Answer, charges: usize) -> Reply {
                 retry_after: retry_after.unwrap_or(Nanos::FOREVER),
                 reset_after: reset_after.unwrap(),
                 charge: 0,
+                degraded,
             };
             Reply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }

@@ -29,8 +29,11 @@ pub enum Answer {
         reset_after: Option<Nanos>,
         /// The limit that decided.
         limit: String,
-        /// On what ground, if it is not the bucket: `full` for want of room to remember the id.
+        /// On what ground, if it is not the bucket: `full` for want of room to remember the id, `store` because the
+        /// store gave no answer.
         reason: Option<String>,
+        /// Did the store give no answer, so that this is what the limit says to do then?
+        degraded: bool,
     },
     /// To a refund.
     Refund {
@@ -89,6 +92,7 @@ impl Answer {
                 reset_after: span(fields.reset_after),
                 limit,
                 reason: fields.reason,
+                degraded: fields.degraded.unwrap_or(false),
             }),
             Fields { refunded: Some(refunded), .. } => Ok(Self::Refund {
                 refunded,
@@ -114,6 +118,7 @@ struct Fields<'a> {
     reset_after: Option<&'a RawValue>,
     limit: Option<String>,
     reason: Option<String>,
+    degraded: Option<bool>,
     title: Option<String>,
     detail: Option<String>,
 }

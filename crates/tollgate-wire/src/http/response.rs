@@ -96,7 +96,12 @@ pub struct Response<'o> {
 impl Response<'_> {
     /// The answer to a spend or a check: 200 or 429, and all that is known about it.
     pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> Status {
-        let status = if decision.allowed() { Status::Ok } else { Status::TooManyRequests };
+        let status = match decision.verdict {
+            // Nobody is over a limit: a client that is told so would blame itself, and its dashboards would agree.
+            Verdict::DenyAway => Status::ServiceUnavailable,
+            verdict if verdict.allowed() => Status::Ok,
+            _ => Status::TooManyRequests,
+        };
         put_decision(self.scratch, charges[decision.charge].limit().name(), decision);
         self.start(status);
         self.rate_limit(charges, decision);
@@ -106,7 +111,11 @@ impl Response<'_> {
 
     /// The answer to a proxy: 204 or what it takes for a refusal. The headers say the rest.
     pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: Status) -> Status {
-        let status = if decision.allowed() { Status::NoContent } else { denied };
+        let status = match decision.verdict {
+            Verdict::DenyAway => Status::ServiceUnavailable,
+            verdict if verdict.allowed() => Status::NoContent,
+            _ => denied,
+        };
         self.start(status);
         // A 204 may be kept by a cache that was told nothing, and would then let everybody through.
         self.header("Cache-Control", "no-store");
@@ -162,7 +171,9 @@ impl Response<'_> {
 
     fn rate_limit(&mut self, charges: &[Charge<'_>], decision: &Decision) {
         let decided = &charges[decision.charge];
-        if let Some(quota) = decided.algorithm().map(Quota::of) {
+        let away = matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway);
+        // What is left is in the store, and the store is away.
+        if let Some(quota) = decided.algorithm().map(Quota::of).filter(|_| !away) {
             self.policies(charges);
             self.service_limit(decided.limit().name(), &quota, decision);
         }
@@ -288,7 +299,7 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     };
     out.extend_from_slice(allowed);
     match decision.verdict {
-        Verdict::Unlimited => out.extend_from_slice(b"null"),
+        Verdict::Unlimited | Verdict::AllowAway | Verdict::DenyAway => out.extend_from_slice(b"null"),
         _ => put_u64(out, decision.remaining),
     }
     put_span(out, br#","retry_after":"#, decision.retry_after);
@@ -297,7 +308,11 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     match decision.verdict {
         Verdict::Unlimited => out.extend_from_slice(br#","unlimited":true"#),
         Verdict::AllowFull | Verdict::DenyFull => out.extend_from_slice(br#","reason":"full""#),
+        Verdict::AllowAway | Verdict::DenyAway => out.extend_from_slice(br#","reason":"store""#),
         Verdict::Allow | Verdict::Deny => {}
+    }
+    if decision.degraded {
+        out.extend_from_slice(br#","degraded":true"#);
     }
     out.push(b'}');
 }

@@ -95,7 +95,7 @@ fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
     match rule.limit {
         KeyLimit::Never => format!("never over{stats}"),
         KeyLimit::Use { limit } => format!("uses {}{stats}", policy.limits()[limit].name()),
-        KeyLimit::Rate { limit, on_full } => {
+        KeyLimit::Rate { limit, on_full, .. } => {
             let strict = if limit.strict() { ", strict" } else { "" };
             let per = per(limit.limit(), limit.period());
             format!("{per}{strict}{stats}, on_full {}", on_full_name(on_full))
@@ -181,7 +181,7 @@ fn settings(limit: &Limit) -> String {
     let on_store_failure = match limit.on_store_failure() {
         OnStoreFailure::Allow => "allow",
         OnStoreFailure::Deny => "deny",
-        OnStoreFailure::Local => "local",
+        OnStoreFailure::Local(_) => "local",
     };
     let stats = if limit.stats() { ", stats" } else { "" };
     let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));

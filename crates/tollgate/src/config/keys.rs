@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use tollgate_core::algorithm::{NumbersError, SmoothedRateLimit};
-use tollgate_core::{KeyLimit, KeyRule, Keys, OnFull};
+use tollgate_core::{KeyLimit, KeyRule, Keys, OnFull, OnStoreFailure};
 
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, decimal_number, duration, flag, literal, refuse};
@@ -252,7 +252,9 @@ fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<Key
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
     let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
     match SmoothedRateLimit::new(rate?, span?, strict?) {
-        Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full? }),
+        Ok(limit) => {
+            Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: OnStoreFailure::default() })
+        }
         Err(error) => {
             let message = match error {
                 NumbersError::PeriodTooLong => smoothed_period_too_long(),

@@ -9,7 +9,9 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, OnStoreFailure, Policy, PolicyError};
+use tollgate_core::{
+    Algorithm, IdFormat, Limit, LimitError, OnFull, OnStoreFailure, Policy, PolicyError, Share,
+};
 
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, flag, mapping, whole_number};
@@ -155,7 +157,7 @@ impl Draft {
         let answers = [
             ("allow", OnStoreFailure::Allow),
             ("deny", OnStoreFailure::Deny),
-            ("local", OnStoreFailure::Local),
+            ("local", OnStoreFailure::Local(Share::WHOLE)),
         ];
         if let Some(answer) = fields.get("on_store_failure").and_then(|entry| choice(entry, &answers, errors))
         {

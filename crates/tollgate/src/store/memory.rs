@@ -395,5 +395,5 @@ fn full_answer(charge: &Charge<'_>) -> Decision {
         OnFull::Allow => (Verdict::AllowFull, Nanos::ZERO),
         OnFull::Deny => (Verdict::DenyFull, FULL_RETRY_AFTER),
     };
-    Decision { verdict, remaining: 0, retry_after, reset_after: retry_after, charge: 0 }
+    Decision { verdict, remaining: 0, retry_after, reset_after: retry_after, charge: 0, degraded: false }
 }

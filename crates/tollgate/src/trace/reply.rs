@@ -4,6 +4,7 @@
 //! allow remaining=299 retry_after=0s reset_after=36s      deny remaining=0 retry_after=1.5s reset_after=10s limit=B
 //! allow unlimited                                         deny remaining=0 reset_after=10s         (no time lifts it)
 //! allow full remaining=0 retry_after=0s reset_after=0s    deny full remaining=0 retry_after=1s reset_after=0s
+//! allow away remaining=0 retry_after=0s reset_after=0s    deny degraded remaining=0 …     (the store gave no answer)
 //! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
 //! ok                                       (of a reset)   error there is no limit `X`
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
@@ -71,9 +72,14 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
         Verdict::Deny => "deny",
         Verdict::AllowFull => "allow full",
         Verdict::DenyFull => "deny full",
+        Verdict::AllowAway => "allow away",
+        Verdict::DenyAway => "deny away",
         // Nothing is counted, and no limit decided.
         Verdict::Unlimited => return f.write_str("allow unlimited"),
     })?;
+    if decision.degraded && matches!(decision.verdict, Verdict::Allow | Verdict::Deny) {
+        f.write_str(" degraded")?;
+    }
     write!(f, " remaining={}", decision.remaining)?;
     if !decision.retry_after.is_forever() {
         write!(f, " retry_after={}", decision.retry_after)?;
@@ -141,6 +147,7 @@ mod tests {
         retry_after: Nanos::ZERO,
         reset_after: Nanos::from_secs(36),
         charge: 0,
+        degraded: false,
     };
 
     fn decided(decision: Decision) -> Reply {

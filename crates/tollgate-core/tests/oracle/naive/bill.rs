@@ -41,6 +41,7 @@ fn decides(expression: &Expression, charges: &[(Kind, Decision)]) -> Option<Deci
             retry_after: Nanos::FOREVER,
             reset_after: Nanos::ZERO,
             charge: 0,
+            degraded: false,
         }),
         Expression::And(parts) => {
             let mut answers: Vec<_> =

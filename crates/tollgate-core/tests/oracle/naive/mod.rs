@@ -25,6 +25,7 @@ fn decision(verdict: Verdict, remaining: i128, retry_after: i128, reset_after: i
         retry_after: nanos(retry_after),
         reset_after: nanos(reset_after),
         charge: 0,
+        degraded: false,
     }
 }
 
