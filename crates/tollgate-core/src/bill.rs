@@ -94,6 +94,11 @@ impl<'a> Bill<'a> {
         self.charges
     }
 
+    /// Which refusals refuse it; `None` is any.
+    pub const fn expression(&self) -> Option<&'a Expression> {
+        self.expression
+    }
+
     /// The one charge, if that is all there is to the bill: it takes its cost or is refused, and so is the bill.
     #[inline]
     pub fn single(&self) -> Option<&'a Charge<'a>> {

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::algorithm::SmoothedRateLimit;
-use tollgate_core::{FoundKey, Keys, OnFull};
+use tollgate_core::{FoundKey, Keys, Limit, OnFull, OnStoreFailure};
 
 use self::sets::{Sets, Tag};
 use crate::hash::BucketHash;
@@ -70,11 +70,29 @@ pub struct KeyHash(pub(crate) BucketHash);
 #[derive(Clone, Copy, Debug)]
 pub struct Knock<'a> {
     /// Whose rate.
+    pub bucket: Rated<'a>,
+    /// What stands for it in memory.
     pub hash: KeyHash,
     /// What it is held to.
     pub limit: &'a SmoothedRateLimit,
     /// The answer if it is new and there is no room for it.
     pub on_full: OnFull,
+    /// The answer if the store gives none.
+    pub on_store_failure: OnStoreFailure,
+}
+
+/// Whose rate is measured.
+#[derive(Clone, Copy, Debug)]
+pub enum Rated<'a> {
+    /// A key's, as rewritten.
+    Key(&'a [u8]),
+    /// An id's, in its canonical spelling.
+    Id {
+        /// The limit it is under.
+        limit: &'a Limit,
+        /// The id.
+        id: &'a [u8],
+    },
 }
 
 impl Finder {

@@ -22,6 +22,7 @@ pub mod patterns;
 mod prefetch;
 pub mod store;
 pub mod trace;
+pub mod waiting;
 
 pub use clock::Clock;
 pub use config::Config;

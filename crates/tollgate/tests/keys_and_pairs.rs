@@ -4,8 +4,8 @@ use tollgate::config::Config;
 use tollgate::core::algorithm::{
     Change, Lifetime, Measure, Operation, Order, Outcome, SmoothedRate, SmoothedRateLimit, Unit,
 };
-use tollgate::core::{Nanos, OnFull, Timestamp};
-use tollgate::keys::Knock;
+use tollgate::core::{Nanos, OnFull, OnStoreFailure, Timestamp};
+use tollgate::keys::{Knock, Rated};
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
 
@@ -22,7 +22,8 @@ fn rate() -> SmoothedRateLimit {
 fn knock(limiter: &Limiter, key: &str, on_full: OnFull) -> Measure {
     let mut measures = Vec::new();
     let hash = limiter.hash_key(key.as_bytes());
-    limiter.knock(&[Knock { hash, limit: &rate(), on_full }], &mut measures);
+    let (bucket, on_store_failure) = (Rated::Key(key.as_bytes()), OnStoreFailure::Allow);
+    limiter.knock(&[Knock { bucket, hash, limit: &rate(), on_full, on_store_failure }], &mut measures);
     measures[0]
 }
 

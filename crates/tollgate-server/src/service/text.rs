@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollgate::keys::{Finder, Found, KeyHash, Knock, Rewritten};
+use tollgate::keys::{Finder, Found, KeyHash, Knock, Rated, Rewritten};
 use tollgate_core::algorithm::{Measure, SmoothedRateLimit};
 use tollgate_core::{Algorithm, Charge, Decision, KeyLimit, KeyRule, Keys, Limit, Nanos, Policy, Verdict};
 use tollgate_wire::text::{CheckKey, CheckLimit, Command, Message, OverLimit, Reply, decode};
@@ -214,7 +214,13 @@ impl TextService {
         let (verdict, answer) = match charge.algorithm() {
             Some(Algorithm::SmoothedRate(rate)) => {
                 let hash = self.service.limiter.hash_charge(&charge);
-                let knock = Knock { hash, limit: rate, on_full: limit.on_full() };
+                let knock = Knock {
+                    bucket: Rated::Id { limit, id: charge.id() },
+                    hash,
+                    limit: rate,
+                    on_full: limit.on_full(),
+                    on_store_failure: limit.on_store_failure(),
+                };
                 self.measures.clear();
                 self.service.limiter.knock(&[knock], &mut self.measures);
                 let answer = measured(rate, self.measures[0]);
@@ -276,9 +282,15 @@ impl TextService {
 }
 
 /// One more request for a key that has a rate of its own.
-fn knock<'a>(rules: &'a [KeyRule], known: &Known<'_>) -> Option<Knock<'a>> {
+fn knock<'a>(rules: &'a [KeyRule], known: &'a Known<'_>) -> Option<Knock<'a>> {
     match &rules[known.found.rule?].limit {
-        KeyLimit::Rate { limit, on_full, .. } => Some(Knock { hash: known.hash, limit, on_full: *on_full }),
+        KeyLimit::Rate { limit, on_full, on_store_failure } => Some(Knock {
+            bucket: Rated::Key(known.found.key.as_ref()),
+            hash: known.hash,
+            limit,
+            on_full: *on_full,
+            on_store_failure: *on_store_failure,
+        }),
         _ => None,
     }
 }

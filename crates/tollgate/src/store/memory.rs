@@ -27,6 +27,7 @@ use self::shard::{Shards, Shelved, with_table};
 use self::table::NoRoom;
 use crate::hash::{BucketHash, HashKey};
 use crate::keys::{KeyHash, Knock};
+use crate::store::Held;
 
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
@@ -169,7 +170,7 @@ impl Memory {
 
     /// Measures each rate with one more request in it. Appends a measure each.
     pub fn knock(&self, knocks: &[Knock<'_>], now: Timestamp, measures: &mut Vec<Measure>) {
-        measures.extend(knocks.iter().map(|Knock { hash, limit, on_full }| {
+        measures.extend(knocks.iter().map(|Knock { hash, limit, on_full, .. }| {
             let measured = self.change(hash.0, now, |bucket: &mut SmoothedRate| bucket.knock(limit, 1, now));
             measured.unwrap_or_else(|NoRoom| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
@@ -211,6 +212,14 @@ impl Memory {
         if with_table!(tables, algorithm, |table, _limit| table.remove(hash)) {
             self.capacity.give_back(1);
         }
+    }
+
+    /// What the bucket of a charge remembers, if it has anything to say.
+    pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Held> {
+        let algorithm = charge.algorithm()?;
+        let hash = self.key.hash(charge);
+        let mut tables = self.shards.lock(self.shards.number(hash));
+        with_table!(tables, algorithm, |table, _limit| Held::live(table.get_mut(hash), now))
     }
 
     /// Drops what is silent among the next `slots` slots, or once round the whole store if it has fewer. Returns how many
