@@ -20,7 +20,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     test::run(steps, &[])?;
     // Whatever is lock-free, in every order there is. Apart, because the flag would rebuild everything else.
     let mut interleave = cargo("test --package tollgate --lib --locked interleaving --target-dir");
-    steps.run("interleave", interleave.arg(target().join("loom")).env("RUSTFLAGS", "--cfg loom"))?;
+    steps.run("interleave", interleave.arg(target().join("loom")).env("RUSTFLAGS", "--cfg interleaving"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     steps.take("leave no trace", "git status, as it was before", || match changes()? {

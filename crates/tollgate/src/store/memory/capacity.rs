@@ -1,8 +1,8 @@
 //! How many buckets there may be in all, counted across shards without a lock.
 
-#[cfg(loom)]
+#[cfg(interleaving)]
 use loom::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(not(loom))]
+#[cfg(not(interleaving))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of places, of which some are taken.
@@ -42,7 +42,7 @@ impl Capacity {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, interleaving))]
 mod tests {
     use super::*;
     use loom::sync::Arc;
