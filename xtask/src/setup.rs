@@ -18,7 +18,13 @@ use crate::step::Steps;
 pub(crate) type Program = (&'static str, &'static str);
 
 /// Every program that a test starts.
-const TEST_PROGRAMS: &[Program] = &[("curl", "curl"), ("nginx", "nginx")];
+const TEST_PROGRAMS: &[Program] = &[
+    ("curl", "curl"),
+    ("nginx", "nginx"),
+    ("redis-cli", "redis-tools"),
+    // A Sentinel is this program too, by another flag.
+    ("redis-server", "redis-server"),
+];
 
 /// Installs what the tests need.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),
     ("tollgate-cli", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-client"]),
     ("tollgate-bench", &["tollgate-core", "tollgate", "tollgate-server"]),
+    ("tollgate-testbed", &[]),
     ("xtask", &[]),
 ];
 

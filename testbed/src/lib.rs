@@ -1,0 +1,25 @@
+//! Real servers for tests, which start and stop them.
+//!
+//! ```
+//! use tollgate_testbed::RedisServer;
+//!
+//! let server = RedisServer::start();
+//! assert_eq!(server.cli(&["PING"]), "PONG");
+//! ```
+//!
+//! Every server has a free port of the loopback address and a directory of its own, which is gone afterwards. It ends when it is
+//! dropped, and also when the process of the test ends in any other way, so that one server can be a `static` that all
+//! tests of a program share.
+//!
+//! What cannot be started is a panic that says why: a test has nothing better to do about it.
+
+mod certificate;
+mod cluster;
+mod port;
+mod process;
+mod sentinel;
+mod server;
+
+pub use cluster::RedisCluster;
+pub use sentinel::RedisSentinels;
+pub use server::RedisServer;

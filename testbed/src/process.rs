@@ -1,0 +1,73 @@
+//! A program that does not outlive the test.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Starts the program, says its number, and ends it when its own input ends: that is when the test lets go of the other end of
+/// the pipe, if only by dying.
+const GUARD: &str =
+    r#"log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Process {
+    guard: Child,
+    pid: Pid,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts it, with what it prints in a file called `log` in `directory`.
+    pub(crate) fn start(directory: &Path, program: &str, arguments: &[String]) -> Self {
+        let log = directory.join("log");
+        File::create(&log).expect("a log in a directory of our own");
+        let mut guard = Command::new("sh")
+            .args(["-c", GUARD, "guard"])
+            .args([log.as_os_str(), program.as_ref()])
+            .args(arguments)
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut said = String::new();
+        let output = guard.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut said).expect("the shell says a number");
+        let pid = said.trim().parse().ok().and_then(Pid::from_raw).expect("the number of a process");
+        Self { guard, pid, log }
+    }
+
+    /// Sends it a signal; one that has ended already is left alone.
+    pub(crate) fn signal(&self, signal: Signal) {
+        // The guard has not waited for it yet, so the number cannot be anybody else's.
+        let _ = kill_process(self.pid, signal);
+    }
+
+    /// Has it ended?
+    pub(crate) fn ended(&self) -> bool {
+        self.state().is_none_or(|state| state == 'Z')
+    }
+
+    /// What the system says it does: `T` is frozen, `Z` has ended.
+    pub(crate) fn state(&self) -> Option<char> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero())).ok()?;
+        // The state follows the name, which may contain anything but ends with the last parenthesis.
+        stat.rsplit_once(')')?.1.trim_start().chars().next()
+    }
+
+    /// What it has printed.
+    pub(crate) fn printed(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}

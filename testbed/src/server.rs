@@ -1,0 +1,253 @@
+//! One Redis.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::certificate::Certificates;
+use crate::port;
+use crate::process::Process;
+
+/// How long a server may take until it answers; a busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a server is started before somebody else has taken every port in time.
+const ATTEMPTS: usize = 5;
+
+/// One Redis server. It keeps nothing on disk, unless told to.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: u16,
+    arguments: Vec<String>,
+    // Before the directory: what runs in it must have ended when it goes.
+    process: Option<Process>,
+    directory: TempDir,
+    certificates: Option<Certificates>,
+}
+
+impl RedisServer {
+    /// Starts one, and waits until it answers.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with arguments, such as `--appendonly yes`, that come after our own and so win.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        retry(|| {
+            let [port] = port::free();
+            Self::at(port, arguments, directory(), None)
+        })
+    }
+
+    /// Starts one that speaks nothing but TLS. Who trusts `certificate_authority` trusts it.
+    pub fn start_tls() -> Self {
+        retry(|| {
+            let directory = directory();
+            let certificates = Certificates::create(directory.path());
+            let [port] = port::free();
+            let arguments = certificates.arguments(port);
+            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+            Self::at(port, &arguments, directory, Some(certificates))
+        })
+    }
+
+    /// Starts one at this port, or gives up if it does not come to answer there.
+    pub(crate) fn at(
+        port: u16,
+        arguments: &[&str],
+        directory: TempDir,
+        certificates: Option<Certificates>,
+    ) -> Option<Self> {
+        let port_argument = port.to_string();
+        let ours = ["--port", &port_argument, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"];
+        let arguments = ours.iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
+        let mut server = Self { port, arguments, process: None, directory, certificates };
+        server.run().then_some(server)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// `redis://127.0.0.1:PORT`, or `rediss://localhost:PORT` where it speaks TLS.
+    pub fn url(&self) -> String {
+        match self.certificates {
+            None => format!("redis://127.0.0.1:{}", self.port),
+            Some(_) => format!("rediss://localhost:{}", self.port),
+        }
+    }
+
+    /// The file that a client of a TLS server must trust.
+    pub fn certificate_authority(&self) -> &Path {
+        self.certificates.as_ref().expect("a server that speaks TLS").authority()
+    }
+
+    /// Where it keeps its files.
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    /// Runs a command and returns what `redis-cli` prints: one line a value, without types.
+    pub fn cli(&self, command: &[&str]) -> String {
+        match &self.certificates {
+            None => cli(self.port, command),
+            Some(certificates) => {
+                let authority = certificates.authority().to_str().expect("temporary names are text");
+                cli(self.port, &[&["-h", "localhost", "--tls", "--cacert", authority], command].concat())
+            }
+        }
+    }
+
+    /// One number of `INFO`, such as `total_connections_received`.
+    pub fn info(&self, field: &str) -> u64 {
+        let info = self.cli(&["INFO", "everything"]);
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value
+            .and_then(|value| value.trim().parse().ok())
+            .unwrap_or_else(|| panic!("INFO has no number {field}"))
+    }
+
+    /// Stops it in its tracks: it keeps its connections, and does nothing.
+    pub fn freeze(&self) {
+        self.running().signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.running().signal(Signal::CONT);
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Asks it to end, which lets it write what it is configured to keep.
+    pub fn stop(&mut self) {
+        self.running().signal(Signal::TERM);
+        assert!(within(PATIENCE, || self.running().ended()), "redis-server does not end");
+        self.process = None;
+    }
+
+    /// Kills it if it runs, and starts it again: same port, same files.
+    pub fn restart(&mut self) {
+        self.process = None;
+        assert!(self.run(), "redis-server does not come back at port {}", self.port);
+    }
+
+    /// Does it run? One that is frozen does.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    fn running(&self) -> &Process {
+        self.process.as_ref().expect("a server that was not killed")
+    }
+
+    /// Starts the process and waits for its first answer; says whether it came.
+    fn run(&mut self) -> bool {
+        let process = Process::start(self.directory.path(), "redis-server", &self.arguments);
+        let answers = within(PATIENCE, || self.answers() || process.ended()) && !process.ended();
+        assert!(
+            answers || !process.printed().contains("not found"),
+            "redis-server is missing: `cargo xtask setup` installs it"
+        );
+        self.process = answers.then_some(process);
+        answers
+    }
+
+    fn answers(&self) -> bool {
+        match self.certificates {
+            None => ping(self.port)
+                .is_ok_and(|reply| reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")),
+            Some(_) => self.cli(&["PING"]) == "PONG",
+        }
+    }
+}
+
+/// What `redis-cli` prints.
+pub(crate) fn cli(port: u16, arguments: &[&str]) -> String {
+    let output = Command::new("redis-cli").args(["-p", &port.to_string()]).args(arguments).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("redis-cli, of the Debian package redis-tools: {error}"));
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// Waits until something is so, looking often; says whether it came to be in time.
+pub(crate) fn within(patience: Duration, mut so: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
+    while !so() {
+        if started.elapsed() > patience {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Tries again with other ports while somebody else takes them first.
+pub(crate) fn retry<T>(mut start: impl FnMut() -> Option<T>) -> T {
+    (0..ATTEMPTS).find_map(|_| start()).expect("redis-server, at a port that nobody else takes")
+}
+
+pub(crate) fn directory() -> TempDir {
+    tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a directory for temporary files")
+}
+
+fn ping(port: u16) -> std::io::Result<[u8; 7]> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply)?;
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_ends_with_whoever_started_it() {
+        let server = RedisServer::start();
+        let port = server.port();
+        drop(server);
+        assert!(ping(port).is_err());
+    }
+
+    #[test]
+    fn a_frozen_server_answers_when_it_is_thawed() {
+        let server = RedisServer::start();
+        server.freeze();
+        assert!(within(PATIENCE, || server.running().state() == Some('T')));
+        server.thaw();
+        assert_eq!(server.cli(&["PING"]), "PONG");
+    }
+
+    #[test]
+    fn what_is_written_to_disk_survives_a_restart() {
+        let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+        server.cli(&["SET", "a", "1"]);
+        server.restart();
+        assert_eq!(server.cli(&["GET", "a"]), "1");
+    }
+
+    #[test]
+    fn a_tls_server_is_trusted_by_its_authority() {
+        let server = RedisServer::start_tls();
+        assert_eq!(server.cli(&["PING"]), "PONG");
+        assert!(ping(server.port()).is_err());
+    }
+}
