@@ -23,30 +23,29 @@ mod keys;
 mod limits;
 mod numbers;
 mod overrides;
+mod store;
 mod suggest;
 mod watch;
 mod yaml;
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use thiserror::Error;
 use tollgate_core::Policy;
 
 use crate::patterns::Patterns;
 use crate::store::memory::MAX_BUCKETS;
 use errors::{Errors, Position};
-use fields::{literal, refuse, unknown_field, whole_number};
+use fields::{unknown_field, whole_number};
 use limits::Limits;
-use yaml::{Entry, Node, Value, shorten};
+use yaml::{Entry, Node, Value};
 
 pub use describe::describe;
 pub use errors::{ConfigError, ConfigErrors};
 pub use gates::{GateAddressError, Gates, OnInsert};
+pub use store::{StoreUrl, StoreUrlError};
 pub use watch::Watch;
 
 /// The parts of a file.
@@ -63,26 +62,10 @@ pub struct Config {
     pub patterns: Arc<Patterns>,
     /// Where buckets live.
     pub store: StoreUrl,
-    /// How many buckets a store in memory keeps at most.
+    /// How many buckets are kept in memory at most.
     pub max_buckets: usize,
     /// Where the server listens.
     pub gates: Gates,
-}
-
-/// Where buckets live.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreUrl {
-    /// In this process.
-    #[default]
-    Memory,
-}
-
-/// Why a text names no store.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("must be `memory`, the only store there is, not {given}")]
-pub struct StoreUrlError {
-    given: String,
 }
 
 impl Config {
@@ -121,25 +104,6 @@ impl Default for Config {
     }
 }
 
-impl FromStr for StoreUrl {
-    type Err = StoreUrlError;
-
-    fn from_str(text: &str) -> Result<Self, StoreUrlError> {
-        match text {
-            "memory" => Ok(Self::Memory),
-            _ => Err(StoreUrlError { given: shorten(text) }),
-        }
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory => f.write_str("memory"),
-        }
-    }
-}
-
 /// At most one byte more than a file may have, so that one too long is refused and not swallowed.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -159,7 +123,7 @@ fn read(document: Option<&Node>, errors: &mut Errors) -> Option<Config> {
         }
     };
     let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
-    let store = section("store").map(|entry| read_store(entry, errors));
+    let store = section("store").map(|entry| StoreUrl::read(entry, errors));
     let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
     let (policy, patterns) = read_policy(entries, errors)?;
@@ -212,13 +176,6 @@ fn read_policy(entries: &[Entry], errors: &mut Errors) -> Option<(Policy, Arc<Pa
 fn has_numbers(node: &Node) -> bool {
     let Value::Map(entries) = &node.value else { return false };
     entries.iter().any(|entry| NUMBERS.contains(&&*entry.key.text))
-}
-
-fn read_store(entry: &Entry, errors: &mut Errors) -> Option<StoreUrl> {
-    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
-        return refuse(entry, "must be `memory`", errors);
-    };
-    text.parse().map_err(|error: StoreUrlError| errors.add(entry.value.at, format!("store {error}"))).ok()
 }
 
 fn read_max_buckets(entry: &Entry, errors: &mut Errors) -> Option<usize> {

@@ -20,6 +20,7 @@ pub mod keys;
 pub mod limiter;
 pub mod patterns;
 mod prefetch;
+mod quote;
 pub mod store;
 pub mod trace;
 pub mod waiting;

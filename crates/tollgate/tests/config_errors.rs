@@ -62,7 +62,7 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
             "limits: { A: { colour: red } }",
             &[
                 "1:16: unknown field `colour`; a limit has burst, count, period, strict, algorithm, id, number, \
-               stats, on_full and on_store_failure",
+               stats, on_full, on_store_failure and local_share",
             ],
         ),
         (
@@ -255,11 +255,6 @@ fn a_word_is_one_of_those_there_are() {
         ),
         ("limits: { A: { stats: yes } }", &["1:23: stats must be true or false, not yes"]),
         ("limits: { A: { stats: 'true' } }", &["1:23: stats must be true or false, not the text \"true\""]),
-        (
-            "store: redis://cache:6379",
-            &["1:8: store must be `memory`, the only store there is, not redis://cache:6379"],
-        ),
-        ("store:", &["1:1: store must be `memory`, and has no value"]),
     ]);
 }
 
@@ -465,7 +460,7 @@ store: disk
             "7:3: `A` is given already, at 6:3",
             "9:9: http must be an address and a port, such as 127.0.0.1:8080, or off, not 8080; did you mean \
              127.0.0.1:8080, or 0.0.0.0:8080 for every interface?",
-            "10:8: store must be `memory`, the only store there is, not disk",
+            "10:8: store must be `memory`, or a URL such as redis://cache:6379, not disk",
         ],
     )]);
 }
@@ -485,7 +480,10 @@ fn a_long_value_is_quoted_in_part_and_on_one_line() {
     check(&[
         (
             &format!("store: {long}"),
-            &[&format!("1:8: store must be `memory`, the only store there is, not {}…", &long[..60])],
+            &[&format!(
+                "1:8: store must be `memory`, or a URL such as redis://cache:6379, not {}…",
+                &long[..60]
+            )],
         ),
         (
             "limits: { A: { burst: \"1\\n2\" } }",

@@ -102,9 +102,9 @@ fn a_description_numbers_the_rules() {
 
 rewrite 1  ip=132\.185\.(\d+)\.\d+$      to cust=bbc$1
 rewrite 2  ^(\w+) cust=bbc0$             to $1 cust=bbc
-rule 1     ^ws cust=                     200.5 per 10s, on_full allow
-rule 2     ^ws ip=(\d+\.\d+\.\d+\.\d+)$  22 per 20s, strict, on_full deny
-rule 3     ^ws global$                   2500 per 10s, stats, on_full deny
+rule 1     ^ws cust=                     200.5 per 10s, on_full allow, on_store_failure allow
+rule 2     ^ws ip=(\d+\.\d+\.\d+\.\d+)$  22 per 20s, strict, on_full deny, on_store_failure allow
+rule 3     ^ws global$                   2500 per 10s, stats, on_full deny, on_store_failure allow
 rule 4     ^search                       uses Searches, stats
 rule 5     ^monitor                      never over
 ";

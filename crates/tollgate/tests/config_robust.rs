@@ -6,11 +6,11 @@ use tollgate::config::{Config, describe};
 /// A bit of everything.
 const VALID: &str = "\
 # A comment, to be cut in two.
-store: memory
+store: { url: 'rediss+sentinel://app:s3cret@a,[::1]:26380/main/2?deadline=20ms', namespace: shop, tls_ca: /ca.pem }
 max_buckets: 1000
 keys:
   - rewrite: [{ match: 'ip=10\\.0\\.(\\d+)', replace: 'net=$1' }]
-  - { match: '^ws ip=', limit: 22.5, period: 20s, strict: true, stats: true, on_full: allow }
+  - { match: '^ws ip=', limit: 22.5, period: 20s, strict: true, on_store_failure: local, local_share: 0.25 }
   - { match: '^login ', use: Trial }
   - { match: '.*', answer: never }
 gates: { http: 127.0.0.1:8080, text: 127.0.0.1:2000, throttr: { listen: off, on_insert: reset } }
@@ -24,7 +24,7 @@ limits:
     period: 30d
 overrides:
   - NewOrdersPerAccount: { burst: 300, count: 600, period: 180m, ids: [12345678, { id: 007, comment: 'x' }] }
-NewFoosPerIPAddress: { burst: 20, count: 20, period: 1s, on_store_failure: local }
+NewFoosPerIPAddress: { burst: 20, count: 20, period: 1s, on_store_failure: local, local_share: 1/4 }
 NewFoosPerIPAddress:172.23.45.22:
   burst: 20
   count: 40
@@ -147,13 +147,18 @@ proptest! {
 
     #[test]
     fn any_value_of_any_field_does_not_panic(value in "[-+.0-9a-zA-Z:_]{0,24}|\\PC{0,24}") {
-        for field in ["burst", "count", "period", "strict", "algorithm", "id", "number", "stats", "on_full"] {
+        for field in ["burst", "count", "period", "strict", "algorithm", "id", "number", "stats", "on_full",
+            "on_store_failure", "local_share"] {
             check(&format!("limits:\n  A:\n    burst: 1\n    count: 1\n    {field}: {value}\n"));
             check(&format!("limits: {{ A: {{ algorithm: smoothed_rate, {field}: {value:?} }} }}"));
         }
         check(&format!("limits: {{ A: {{}} }}\nA:{value}: {{ burst: 1, count: 1, period: {value} }}"));
         check(&format!("keys: [{{ match: {value:?}, limit: {value} }}, {{ match: {value}, use: {value} }}]"));
         check(&format!("rewrite: [{{ match: {value:?}, replace: {value:?} }}, {{ match: '(a)', replace: {value:?} }}]"));
+        for scheme in ["redis", "rediss+sentinel", "valkey+cluster"] {
+            check(&format!("store: {scheme}://{value}\n"));
+            check(&format!("store: {{ url: {scheme}://a, namespace: {value:?}, deadline: {value}, password: {value:?} }}"));
+        }
         check(&format!("gates: {{ http: {value}, text: {value}, throttr: {{ listen: {value} }} }}\nstore: {value}\nmax_buckets: {value}"));
     }
 }

@@ -11,16 +11,16 @@
 //!   NewOrdersPerAccount:12345678  token_bucket  burst 300, 600 per 3h  one per 18s, full after 1h30m
 //!
 //! rewrite 1  ip=10\.0\..*$  to cust=office
-//! rule 1     ^ws global$    2500 per 10s, stats, on_full deny
+//! rule 1     ^ws global$    2500 per 10s, stats, on_full deny, on_store_failure allow
 //! rule 2     .*             never over
 //! ```
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
 
-use tollgate_core::{Algorithm, KeyLimit, KeyRule, Limit, Nanos, OnFull, OnStoreFailure, Policy};
+use tollgate_core::{Algorithm, KeyLimit, KeyRule, Limit, Nanos, OnFull, OnStoreFailure, Policy, Share};
 
-use super::{Config, Gates, OnInsert};
+use super::{Config, Gates, OnInsert, StoreUrl};
 
 /// Longer names stand out rather than push everything to the right.
 const COLUMN_MAX: usize = 60;
@@ -29,7 +29,7 @@ const COLUMN_MAX: usize = 60;
 pub fn describe(config: &Config) -> impl Display {
     fmt::from_fn(move |f| {
         let limits = config.policy.limits();
-        writeln!(f, "store   {}, at most {} buckets", config.store, config.max_buckets)?;
+        writeln!(f, "store   {}", store(config))?;
         writeln!(f, "gates   {}", gates(&config.gates))?;
         writeln!(f, "limits  {}", limits.len())?;
         write!(f, "keys    {}", counted(config.patterns.rules().len(), "rule"))?;
@@ -42,6 +42,20 @@ pub fn describe(config: &Config) -> impl Display {
         lines.iter().try_for_each(|line| line.write(widths, f))?;
         write_keys(config, f)
     })
+}
+
+fn store(config: &Config) -> String {
+    match &config.store {
+        StoreUrl::Memory => format!("memory, at most {} buckets", config.max_buckets),
+        StoreUrl::Redis(url) => {
+            let (place, namespace, deadline) = (url.place(), &url.namespace, url.deadline);
+            let password_file =
+                url.password_file.as_ref().map(|path| format!(", password_file {}", path.display()));
+            let tls_ca = url.tls_ca.as_ref().map(|path| format!(", tls_ca {}", path.display()));
+            let files = shown(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
+            format!("{place}, namespace {namespace}, deadline {deadline:?}{files}")
+        }
+    }
 }
 
 fn gates(gates: &Gates) -> String {
@@ -95,10 +109,11 @@ fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
     match rule.limit {
         KeyLimit::Never => format!("never over{stats}"),
         KeyLimit::Use { limit } => format!("uses {}{stats}", policy.limits()[limit].name()),
-        KeyLimit::Rate { limit, on_full, .. } => {
+        KeyLimit::Rate { limit, on_full, on_store_failure } => {
             let strict = if limit.strict() { ", strict" } else { "" };
             let per = per(limit.limit(), limit.period());
-            format!("{per}{strict}{stats}, on_full {}", on_full_name(on_full))
+            let failure = on_store_failure_name(on_store_failure);
+            format!("{per}{strict}{stats}, on_full {}, on_store_failure {failure}", on_full_name(on_full))
         }
     }
 }
@@ -178,11 +193,7 @@ fn per(count: impl Display, period: Nanos) -> String {
 
 fn settings(limit: &Limit) -> String {
     let on_full = on_full_name(limit.on_full());
-    let on_store_failure = match limit.on_store_failure() {
-        OnStoreFailure::Allow => "allow",
-        OnStoreFailure::Deny => "deny",
-        OnStoreFailure::Local(_) => "local",
-    };
+    let on_store_failure = on_store_failure_name(limit.on_store_failure());
     let stats = if limit.stats() { ", stats" } else { "" };
     let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));
     format!("id {id}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
@@ -192,6 +203,15 @@ const fn on_full_name(on_full: OnFull) -> &'static str {
     match on_full {
         OnFull::Deny => "deny",
         OnFull::Allow => "allow",
+    }
+}
+
+fn on_store_failure_name(on_store_failure: OnStoreFailure) -> String {
+    match on_store_failure {
+        OnStoreFailure::Allow => "allow".to_owned(),
+        OnStoreFailure::Deny => "deny".to_owned(),
+        OnStoreFailure::Local(Share::WHOLE) => "local".to_owned(),
+        OnStoreFailure::Local(share) => format!("local (local_share {share})"),
     }
 }
 

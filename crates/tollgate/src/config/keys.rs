@@ -16,19 +16,31 @@
 use std::sync::Arc;
 
 use tollgate_core::algorithm::{NumbersError, SmoothedRateLimit};
-use tollgate_core::{KeyLimit, KeyRule, Keys, OnFull, OnStoreFailure};
+use tollgate_core::{KeyLimit, KeyRule, Keys, OnFull};
 
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, decimal_number, duration, flag, literal, refuse};
 use super::limits::Limits;
 use super::numbers::{RATE_MAX, smoothed_period_too_long};
+use super::store::read_failure;
 use super::yaml::{Entry, Node, Value};
 use crate::patterns::{PATTERNS_SIZE_MAX, Pattern, Patterns, REWRITES_MAX, RULES_MAX, Rewrite};
 
 /// What can be said about a rule.
-const RULE_FIELDS: [&str; 8] = ["match", "limit", "period", "strict", "stats", "on_full", "answer", "use"];
+const RULE_FIELDS: [&str; 10] = [
+    "match",
+    "limit",
+    "period",
+    "strict",
+    "stats",
+    "on_full",
+    "on_store_failure",
+    "local_share",
+    "answer",
+    "use",
+];
 /// What belongs to a rate of the rule's own.
-const RATE_FIELDS: [&str; 4] = ["limit", "period", "strict", "on_full"];
+const RATE_FIELDS: [&str; 6] = ["limit", "period", "strict", "on_full", "on_store_failure", "local_share"];
 
 const RULE_EXAMPLE: &str = "{match: '^ws ip=', limit: 22, period: 20s}";
 const REWRITE_EXAMPLE: &str = "{match: 'ip=10\\.0\\..*', replace: 'cust=office'}";
@@ -240,7 +252,7 @@ fn rewrites_of(item: &Node) -> Option<&Entry> {
 
 /// A rate of the rule's own.
 fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
-    let [limit, period, strict, on_full] = RATE_FIELDS.map(|field| fields.get(field));
+    let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
     if limit.is_none() || period.is_none() {
         let (has, lacks) = if limit.is_some() { ("limit", "period") } else { ("period", "limit") };
         errors.add(item.at, format!("a rule with a `{has}` has a `{lacks}` too, as in {RULE_EXAMPLE}"));
@@ -251,10 +263,9 @@ fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<Key
     let span = period.and_then(|entry| duration(entry, errors));
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
     let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
+    let on_store_failure = read_failure(fields, "rule", errors);
     match SmoothedRateLimit::new(rate?, span?, strict?) {
-        Ok(limit) => {
-            Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: OnStoreFailure::default() })
-        }
+        Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),
         Err(error) => {
             let message = match error {
                 NumbersError::PeriodTooLong => smoothed_period_too_long(),

@@ -9,20 +9,19 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::{
-    Algorithm, IdFormat, Limit, LimitError, OnFull, OnStoreFailure, Policy, PolicyError, Share,
-};
+use tollgate_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, Policy, PolicyError};
 
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, flag, mapping, whole_number};
 use super::numbers::{Kind, Numbers};
+use super::store::read_failure;
 use super::yaml::{Entry, Key, shorten};
 
 /// What a limit or an override looks like, for those who wrote something else.
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
 /// What can be said about a limit.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "burst",
     "count",
     "period",
@@ -33,6 +32,7 @@ const FIELDS: [&str; 10] = [
     "stats",
     "on_full",
     "on_store_failure",
+    "local_share",
 ];
 
 /// The limits read so far.
@@ -154,13 +154,7 @@ impl Draft {
         if let Some(answer) = fields.get("on_full").and_then(|entry| choice(entry, &answers, errors)) {
             self.change(|limit| limit.with_on_full(answer));
         }
-        let answers = [
-            ("allow", OnStoreFailure::Allow),
-            ("deny", OnStoreFailure::Deny),
-            ("local", OnStoreFailure::Local(Share::WHOLE)),
-        ];
-        if let Some(answer) = fields.get("on_store_failure").and_then(|entry| choice(entry, &answers, errors))
-        {
+        if let Some(answer) = read_failure(fields, "limit", errors) {
             self.change(|limit| limit.with_on_store_failure(answer));
         }
         if let Some(entry) = fields.get("algorithm") {

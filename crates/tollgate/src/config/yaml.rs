@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
 use super::errors::{Errors, Position};
+pub(super) use crate::quote::shorten;
 
 /// The largest file: some hundred thousand overrides.
 pub(super) const FILE_MAX: usize = 16 << 20;
@@ -15,8 +16,6 @@ pub(super) const FILE_MAX: usize = 16 << 20;
 const DEPTH_MAX: usize = 32;
 /// The most values in a file: what bounds the memory that a tree takes.
 const NODES_MAX: usize = 4_000_000;
-/// How much of a value an error quotes.
-const QUOTE_MAX: usize = 60;
 
 const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
 
@@ -88,19 +87,6 @@ impl Entry {
     pub(super) fn value_at(&self) -> Position {
         if self.value.is_absent() { self.key.at } else { self.value.at }
     }
-}
-
-/// At most [`QUOTE_MAX`] characters of `text`, on one line.
-pub(super) fn shorten(text: &str) -> String {
-    let mut short = String::new();
-    for (index, character) in text.chars().enumerate() {
-        if index == QUOTE_MAX {
-            short.push('…');
-            break;
-        }
-        if character.is_control() { short.extend(character.escape_default()) } else { short.push(character) }
-    }
-    short
 }
 
 /// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.

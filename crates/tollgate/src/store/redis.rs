@@ -8,4 +8,4 @@ mod url;
 mod wire;
 
 pub use error::StoreError;
-pub use url::{Address, RedisUrl, Secret, Topology};
+pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, SettingError, Topology};

@@ -1,7 +1,27 @@
 //! Which Redis, and how it is talked to.
+//!
+//! ```
+//! use tollgate::store::redis::{RedisUrl, Topology};
+//!
+//! let url: RedisUrl = "rediss+cluster://app:s3cret@a,b:7001?deadline=20ms".parse()?;
+//! assert!(url.tls && matches!(&url.topology, Topology::Cluster(nodes) if nodes.len() == 2));
+//! assert_eq!(url.to_string(), "rediss+cluster://app:***@a:6379,b:7001?deadline=20ms");
+//! # Ok::<(), tollgate::store::redis::RedisUrlError>(())
+//! ```
+//!
+//! A password goes to Redis and nowhere else: neither what is printed nor an error about a URL has it.
 
-use std::fmt;
+mod parse;
+mod secret;
+mod setting;
+
+use std::fmt::{self, Display};
+use std::path::PathBuf;
 use std::time::Duration;
+
+pub use parse::RedisUrlError;
+pub use secret::{PasswordFileError, Secret};
+pub use setting::SettingError;
 
 /// One Redis, one that Sentinels watch, or a Cluster, and everything that must be known to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +31,13 @@ pub struct RedisUrl {
     /// Is it spoken to over TLS?
     pub tls: bool,
     /// A file of certificates, in PEM, that are trusted instead of the usual ones.
-    pub tls_ca: Option<std::path::PathBuf>,
+    pub tls_ca: Option<PathBuf>,
     /// The user, where there are several.
     pub username: Option<String>,
     /// What proves it.
     pub password: Option<Secret>,
+    /// The file that has the password in it, if it is not given here. [`RedisUrl::secret`] reads it.
+    pub password_file: Option<PathBuf>,
     /// The number of the database; a Cluster has none but 0.
     pub database: u16,
     /// What every key begins with, before a colon.
@@ -49,10 +71,6 @@ pub struct Address {
     pub port: u16,
 }
 
-/// What nobody may read in a log.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
 impl RedisUrl {
     /// The port of Redis.
     pub const PORT: u16 = 6379;
@@ -71,32 +89,65 @@ impl RedisUrl {
             tls_ca: None,
             username: None,
             password: None,
+            password_file: None,
             database: 0,
             namespace: Self::NAMESPACE.to_owned(),
             deadline: Self::DEADLINE,
         }
     }
-}
 
-impl Secret {
-    /// Keeps it.
-    pub fn new(secret: String) -> Self {
-        Self(secret)
+    /// The password: the one given, or what is in the file now. A file may be replaced while connections are made.
+    pub fn secret(&self) -> Result<Option<Secret>, PasswordFileError> {
+        match (&self.password, &self.password_file) {
+            (Some(password), _) => Ok(Some(password.clone())),
+            (None, Some(path)) => Secret::from_file(path).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
-    /// To hand it to whoever asks for it by protocol.
-    pub fn reveal(&self) -> &str {
-        &self.0
+    /// Where it is and who asks, without the settings.
+    pub(crate) fn place(&self) -> impl Display {
+        fmt::from_fn(move |f| {
+            let (kind, nodes, path) = match &self.topology {
+                Topology::Single(address) => ("", std::slice::from_ref(address), String::new()),
+                Topology::Sentinel { sentinels, primary } => {
+                    ("+sentinel", &**sentinels, format!("/{}", parse::encoded(primary)))
+                }
+                Topology::Cluster(nodes) => ("+cluster", &**nodes, String::new()),
+            };
+            write!(f, "redis{}{kind}://", if self.tls { "s" } else { "" })?;
+            match (&self.username, &self.password) {
+                (None, None) => {}
+                (Some(user), None) => write!(f, "{}@", parse::encoded(user))?,
+                (user, Some(_)) => write!(f, "{}:***@", parse::encoded(user.as_deref().unwrap_or_default()))?,
+            }
+            let nodes: Vec<_> = nodes.iter().map(Address::to_string).collect();
+            write!(f, "{}{path}", nodes.join(","))?;
+            if self.database == 0 { Ok(()) } else { write!(f, "/{}", self.database) }
+        })
     }
 }
 
-impl fmt::Debug for Secret {
+/// The URL that means this, but for the password, which is `***`.
+impl Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+        let path = |path: &PathBuf| parse::encoded(&path.to_string_lossy()).replace("%2F", "/");
+        let options = [
+            ("namespace", (self.namespace != Self::NAMESPACE).then(|| self.namespace.clone())),
+            ("deadline", (self.deadline != Self::DEADLINE).then(|| format!("{:?}", self.deadline))),
+            ("password_file", self.password_file.as_ref().map(path)),
+            ("tls_ca", self.tls_ca.as_ref().map(path)),
+        ];
+        write!(f, "{}", self.place())?;
+        let given = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        for (index, (name, value)) in given.enumerate() {
+            write!(f, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
     }
 }
 
-impl fmt::Display for Address {
+impl Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
