@@ -5,6 +5,7 @@ mod bench;
 mod completions;
 mod replay;
 mod serve;
+mod store;
 mod text;
 mod throttr;
 mod validate;

@@ -20,7 +20,7 @@ use tollgate_server::Desk;
 use self::progress::Progress;
 use self::source::Source;
 use self::summary::Summary;
-use super::{Outcome, configured};
+use super::{Outcome, configured, store};
 use crate::output::OutputError;
 
 /// Writes to standard output are gathered up to this many bytes.
@@ -47,7 +47,7 @@ pub(crate) struct Replay {
     config: Option<PathBuf>,
     /// Where the buckets live: `memory`; as configured if not given
     #[arg(long, value_name = "URL")]
-    store: Option<StoreUrl>,
+    store: Option<String>,
     /// Print only the events that differ, and the summary
     #[arg(short, long)]
     quiet: bool,
@@ -76,7 +76,7 @@ impl Replay {
 
     fn desk(&self) -> anyhow::Result<Desk> {
         let config = configured(self.config.as_deref())?;
-        let store = match self.store.as_ref().unwrap_or(&config.store) {
+        let store = match store::chosen(self.store.as_deref(), config.store)? {
             StoreUrl::Memory => Memory::new(config.max_buckets),
             other => bail!("a trace cannot be replayed against {other}"),
         };

@@ -15,7 +15,7 @@ use tollgate::{Clock, Limiter};
 use tollgate_server::{Server, Settings, Signals};
 use tracing_subscriber::EnvFilter;
 
-use super::{Outcome, configured};
+use super::{Outcome, configured, store};
 use crate::output::OutputError;
 
 /// Serve the limits of a configuration over the network
@@ -30,14 +30,15 @@ Examples:
   tollgate serve --config tollgate.yaml --http 0.0.0.0:8080 --text off
   TOLLGATE_CONFIG=/etc/tollgate/tollgate.yaml RUST_LOG=debug tollgate serve
 
-A flag comes before its environment variable, and both before the file. Logs go to standard error.")]
+A flag comes before its environment variable, and both before the file. TOLLGATE_STORE_PASSWORD is the password of the
+store. Logs go to standard error.")]
 pub(crate) struct Serve {
     /// The configuration; the built-in one if not given
     #[arg(short, long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the buckets live: `memory`
-    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE")]
-    store: Option<StoreUrl>,
+    /// Where the buckets live: `memory`, or a URL such as redis://cache:6379 or redis+cluster://a,b
+    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
+    store: Option<String>,
     /// How many buckets are kept at most
     #[arg(long, value_name = "N", env = "TOLLGATE_MAX_BUCKETS", value_parser = buckets)]
     max_buckets: Option<usize>,
@@ -83,7 +84,7 @@ impl Serve {
         let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
         let config = configured(self.config.as_deref())?;
         let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
-        let StoreUrl::Memory = self.store.clone().unwrap_or(config.store) else {
+        let StoreUrl::Memory = store::chosen(self.store.as_deref(), config.store)? else {
             bail!("there is no such store yet")
         };
         let gates = self.gates(config.gates);
