@@ -119,6 +119,14 @@ impl RedisServer {
             .unwrap_or_else(|| panic!("INFO has no number {field}"))
     }
 
+    /// How often a command has been called, successfully or not; `script|load` is one with two words.
+    pub fn times_called(&self, command: &str) -> u64 {
+        let info = self.cli(&["INFO", "commandstats"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_")?.strip_prefix(command));
+        let calls = line.and_then(|line| line.strip_prefix(":calls=")?.split(',').next()?.parse().ok());
+        calls.unwrap_or_default()
+    }
+
     /// Stops it in its tracks: it keeps its connections, and does nothing.
     pub fn freeze(&self) {
         self.running().signal(Signal::STOP);
@@ -160,9 +168,10 @@ impl RedisServer {
     fn run(&mut self) -> bool {
         let process = Process::start(self.directory.path(), "redis-server", &self.arguments);
         let answers = within(PATIENCE, || self.answers() || process.ended()) && !process.ended();
+        let printed = process.printed();
         assert!(
-            answers || !process.printed().contains("not found"),
-            "redis-server is missing: `cargo xtask setup` installs it"
+            answers || printed.contains("in use"),
+            "redis-server does not start; if it is missing, `cargo xtask setup` installs it. It said:\n{printed}"
         );
         self.process = answers.then_some(process);
         answers

@@ -1,0 +1,297 @@
+//! A Cluster: who has which slots, and how that is found out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::backoff::{jittered, random};
+use super::dial::Dialer;
+use super::health::{NodeHealth, NodeState};
+use super::node::{Node, NodeId, State};
+use super::parcel::Errand;
+use super::slots::{self, Share, Slots};
+use super::switchboard::{Event, Layout, Switchboard};
+use crate::store::redis::{Address, StoreError};
+
+/// How soon slots are asked for after a sign that they have moved. Many see the same sign at the same moment.
+const REFRESH_SOON: Duration = Duration::from_millis(50);
+
+/// How often, while a node that has slots is away: a replica takes over at some moment, and nobody tells us.
+const REFRESH_AWAY: Duration = Duration::from_millis(200);
+
+/// How long one node may take to answer.
+const ANSWER_MAX: Duration = Duration::from_millis(250);
+
+/// The slots, as far as they are known.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    seeds: Vec<Address>,
+    slots: Slots,
+    /// Before anybody has answered, calls wait; when nobody does, they fail.
+    known: Known,
+    refresh: Refresh,
+    /// What waits for the first answer.
+    pub(super) homeless: Vec<Errand>,
+}
+
+#[derive(Debug)]
+enum Known {
+    NotYet,
+    Yes,
+    Lost { since: Instant, reason: String },
+}
+
+#[derive(Debug)]
+enum Refresh {
+    Idle,
+    Due(Instant),
+    Running,
+    /// Running, and something has happened since it began.
+    RunningAndDue,
+}
+
+/// Where the calls for a slot go.
+pub(super) enum Place {
+    Node(NodeId),
+    /// It will be known in a moment.
+    Unknown,
+    Nobody(StoreError),
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<Address>) -> Self {
+        let slots = Slots::nobodys();
+        Self { seeds, slots, known: Known::NotYet, refresh: Refresh::Idle, homeless: Vec::new() }
+    }
+
+    /// Where the calls for a slot go.
+    pub(super) fn place(&self, slot: u16) -> Place {
+        match (self.slots.owner(slot), &self.known) {
+            (Some(node), _) => Place::Node(node),
+            (None, Known::NotYet) => Place::Unknown,
+            (None, Known::Lost { .. }) => Place::Nobody(StoreError::Away { address: self.to_string() }),
+            (None, Known::Yes) => Place::Nobody(StoreError::Refused {
+                address: self.to_string(),
+                reason: format!("nobody has slot {slot}"),
+            }),
+        }
+    }
+
+    /// Everybody who has slots, in their order; nothing before it is known.
+    pub(super) fn primaries(&self) -> Vec<NodeId> {
+        self.slots.owners()
+    }
+
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        match self.refresh {
+            Refresh::Due(due) => Some(due),
+            Refresh::Idle | Refresh::Running | Refresh::RunningAndDue => None,
+        }
+    }
+
+    /// How it is while no node is known.
+    pub(super) fn health(&self) -> NodeHealth {
+        let state = match &self.known {
+            Known::Lost { since, reason } => {
+                NodeState::Away { since: since.into_std(), reason: reason.clone() }
+            }
+            Known::NotYet | Known::Yes => NodeState::Opening,
+        };
+        NodeHealth { address: self.to_string(), state }
+    }
+
+    /// Asks for the slots within a time, unless that is to happen sooner anyway.
+    fn refresh_by(&mut self, due: Instant) {
+        self.refresh = match self.refresh {
+            Refresh::Idle => Refresh::Due(due),
+            Refresh::Due(sooner) => Refresh::Due(due.min(sooner)),
+            Refresh::Running | Refresh::RunningAndDue => Refresh::RunningAndDue,
+        };
+    }
+
+    /// Notes that the slots were asked for. Says whether they are to be asked for again.
+    fn refreshed(&mut self) -> bool {
+        matches!(std::mem::replace(&mut self.refresh, Refresh::Idle), Refresh::RunningAndDue)
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
+        f.write_str(&seeds.join(","))
+    }
+}
+
+impl Switchboard {
+    /// Something suggests that slots have moved.
+    pub(super) fn refresh_soon(&mut self) {
+        self.refresh_within(jittered(REFRESH_SOON));
+    }
+
+    pub(super) fn refresh_within(&mut self, pause: Duration) {
+        if let Layout::Cluster(cluster) = &mut self.layout {
+            cluster.refresh_by(Instant::now() + pause);
+        }
+    }
+
+    /// Asks one node after the other for the slots, until one answers. Those that are up come first, in any order.
+    pub(super) fn refresh_if_due(&mut self, now: Instant) {
+        let Layout::Cluster(cluster) = &mut self.layout else { return };
+        if cluster.alarm().is_none_or(|due| due > now) {
+            return;
+        }
+        cluster.refresh = Refresh::Running;
+        let mut known: Vec<_> = self.nodes.iter().filter(|node| !node.retired).collect();
+        shuffle(&mut known);
+        known.sort_by_key(|node| !matches!(node.state, State::Up(_)));
+        let known = known.into_iter().map(|node| &node.address);
+        let mut addresses: Vec<_> = known.chain(&cluster.seeds).cloned().collect();
+        if self.nodes.is_empty() {
+            shuffle(&mut addresses);
+        }
+        let dialer = Arc::clone(&self.dialer);
+        self.events.spawn(async move { Event::Mapped(ask_in_turn(&dialer, &addresses).await) });
+    }
+
+    /// Somebody has said who has which slots.
+    pub(super) fn mapped(&mut self, shares: Result<Vec<Share>, String>) {
+        match shares {
+            Ok(shares) => self.share_out(shares),
+            Err(reason) => self.unmapped(reason),
+        }
+        let again = if let Layout::Cluster(cluster) = &mut self.layout { cluster.refreshed() } else { false };
+        if self.nodes.iter().any(|node| matches!(node.state, State::Away { .. })) || self.is_lost() {
+            self.refresh_within(jittered(REFRESH_AWAY));
+        } else if again {
+            self.refresh_soon();
+        }
+        self.show();
+        self.serve_orders();
+    }
+
+    fn share_out(&mut self, shares: Vec<Share>) {
+        let mut slots = Slots::nobodys();
+        for (range, address) in shares {
+            let id = self.node_at(address);
+            slots.give(range, id);
+        }
+        let Layout::Cluster(cluster) = &mut self.layout else { return };
+        let owners = slots.owners();
+        cluster.slots = slots;
+        if let Known::Lost { since, .. } = std::mem::replace(&mut cluster.known, Known::Yes) {
+            tracing::info!(address = %cluster, away = ?since.elapsed(), "store is back");
+        }
+        let mut waiting = std::mem::take(&mut cluster.homeless);
+        for (id, node) in self.nodes.iter_mut().enumerate() {
+            node.retired = !owners.contains(&id);
+            // What waits for a node that lost its slots may have a better place to wait.
+            if node.session().is_none() {
+                waiting.append(&mut node.queue);
+            }
+        }
+        (0..self.nodes.len()).for_each(|id| self.leave_if_retired(id));
+        waiting.into_iter().for_each(|errand| self.route(errand));
+    }
+
+    fn unmapped(&mut self, reason: String) {
+        let Layout::Cluster(cluster) = &mut self.layout else { return };
+        tracing::debug!(address = %cluster, %reason, "nobody says who has the slots");
+        if let Known::NotYet = cluster.known {
+            tracing::warn!(address = %cluster, %reason, "store is away");
+            cluster.known = Known::Lost { since: Instant::now(), reason: reason.clone() };
+        }
+        let error = StoreError::Unreachable { address: cluster.to_string(), reason };
+        for errand in std::mem::take(&mut cluster.homeless) {
+            self.sheaves.fill(errand.ticket, Err(error.clone()));
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        matches!(&self.layout, Layout::Cluster(Cluster { known: Known::Lost { .. }, .. }))
+    }
+
+    /// A slot has another node: the call goes there, and everything else of that slot as well.
+    pub(super) fn moved(&mut self, slot: u16, to: Address, errand: Errand) {
+        self.board.redirects.add(1);
+        if !matches!(self.layout, Layout::Cluster(_)) {
+            let reason = format!("it is a node of a Cluster, where slot {slot} is at {to}");
+            let error = StoreError::Refused { address: self.nodes[0].address.to_string(), reason };
+            return self.sheaves.fill(errand.ticket, Err(error));
+        }
+        let id = self.node_at(to);
+        if let Layout::Cluster(cluster) = &mut self.layout {
+            cluster.slots.give(slot..=slot, id);
+        }
+        self.refresh_soon();
+        self.give(id, errand);
+    }
+
+    /// A slot is on its way, and this call's keys are at the other end already. The others may not be.
+    pub(super) fn ask(&mut self, to: Address, errand: Errand) {
+        self.board.redirects.add(1);
+        let id = self.node_at(to);
+        self.give(id, Errand { asking: true, ..errand });
+    }
+
+    /// The node at an address, which is opened if it was not known.
+    fn node_at(&mut self, address: Address) -> NodeId {
+        let known = self.nodes.iter().position(|node| node.address == address);
+        let id = known.unwrap_or_else(|| {
+            // Addresses come and go where containers do; the place of one that has gone is free.
+            let free = self.nodes.iter_mut().position(|node| node.retired && node.session().is_none());
+            let id = free.unwrap_or(self.nodes.len());
+            match self.nodes.get_mut(id) {
+                Some(node) => *node = Node { retired: true, ..Node::new(address) },
+                None => self.nodes.push(Node { retired: true, ..Node::new(address) }),
+            }
+            id
+        });
+        let node = &mut self.nodes[id];
+        if std::mem::replace(&mut node.retired, false) && node.session().is_none() {
+            node.state = State::Opening;
+            self.dial(id, Duration::ZERO);
+        }
+        id
+    }
+
+    /// Closes the connection to a node that has no slots, once it owes no answers.
+    pub(super) fn leave_if_retired(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id];
+        if !node.retired
+            || !node.queue.is_empty()
+            || node.session().is_some_and(|session| session.patience.owed() > 0)
+        {
+            return;
+        }
+        node.state = State::Opening;
+        if let Some(dialing) = node.dialing.take() {
+            dialing.abort();
+        }
+    }
+}
+
+async fn ask_in_turn(dialer: &Dialer, addresses: &[Address]) -> Result<Vec<Share>, String> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let mut reasons = Vec::new();
+    for address in addresses {
+        let answer = timeout(ANSWER_MAX, dialer.ask_once(address, &question)).await;
+        match answer.unwrap_or_else(|_| Err(format!("no answer for {ANSWER_MAX:?}"))) {
+            Ok(answer) => match slots::read(&answer, address) {
+                Ok(shares) => return Ok(shares),
+                Err(reason) => reasons.push(format!("{address}: {reason}")),
+            },
+            Err(reason) => reasons.push(format!("{address}: {reason}")),
+        }
+    }
+    Err(reasons.join("; "))
+}
+
+/// Puts them into any order.
+fn shuffle<T>(items: &mut [T]) {
+    for rest in (1..items.len()).rev() {
+        items.swap(rest, random() as usize % (rest + 1));
+    }
+}

@@ -1,0 +1,152 @@
+//! Nodes that come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::backoff::{Backoff, up_to};
+use super::dial::Line;
+use super::node::{Node, NodeId, Session, State};
+use super::parcel::Parcel;
+use super::patience::Patience;
+use super::switchboard::{Event, Layout, Switchboard};
+use crate::store::redis::Address;
+
+/// Everybody who shares a server loses it at the same moment, and should not come back at the same moment. But whoever waits has
+/// no more than a deadline.
+const RECONNECT_SPREAD: Duration = Duration::from_millis(4);
+
+impl Switchboard {
+    /// Begins to open a connection, after a pause. All calls share it; there is never more than one attempt at a node.
+    pub(super) fn dial(&mut self, id: NodeId, pause: Duration) {
+        self.lives += 1;
+        let (life, dialer) = (self.lives, Arc::clone(&self.dialer));
+        let address = self.nodes[id].address.clone();
+        let sentinels = match &self.layout {
+            Layout::Watched(sentinels) => Some(Arc::clone(sentinels)),
+            Layout::Single | Layout::Cluster(_) => None,
+        };
+        let dialing = self.events.spawn(async move {
+            sleep(pause).await;
+            let line = match sentinels {
+                None => dialer.open(&address).await.map(|line| (address, line)),
+                Some(sentinels) => sentinels.open_primary(&dialer).await,
+            };
+            Event::Opened { node: id, life, line }
+        });
+        let node = &mut self.nodes[id];
+        node.life = life;
+        if let Some(earlier) = node.dialing.replace(dialing) {
+            earlier.abort();
+        }
+    }
+
+    /// A connection is open: what waited is sent. Or it could not be opened: what waited fails.
+    pub(super) fn opened(&mut self, id: NodeId, life: u64, line: Result<(Address, Line), String>) {
+        let node = &mut self.nodes[id];
+        if node.life != life || node.retired {
+            return;
+        }
+        match line {
+            Ok((address, line)) => self.up(id, address, line),
+            Err(reason) => {
+                self.away(id, reason);
+                let pause = self.nodes[id].backoff.next();
+                self.dial(id, pause);
+            }
+        }
+        self.show();
+        self.serve_orders();
+    }
+
+    fn up(&mut self, id: NodeId, address: Address, line: Line) {
+        let node = &mut self.nodes[id];
+        let life = node.life;
+        let ended = line.driver;
+        let driver = self.events.spawn(async move {
+            ended.await;
+            Event::Lost { node: id, life }
+        });
+        let now = Instant::now();
+        if let State::Away { since, .. } = node.state {
+            tracing::info!(%address, away = ?now - since, "store node is back");
+        }
+        node.address = address;
+        node.backoff = Backoff::default();
+        node.dialing = None;
+        let patience = Patience::new(self.deadline);
+        node.state = State::Up(Session { connection: line.connection, patience, driver, used: now });
+    }
+
+    /// Leaves a node alone until a probe finds it well.
+    fn away(&mut self, id: NodeId, reason: String) {
+        let node = &mut self.nodes[id];
+        let queue = std::mem::take(&mut node.queue);
+        let error = node.unreachable(&reason);
+        let since = match node.state {
+            State::Away { since, .. } => since,
+            State::Opening | State::Up(_) => {
+                tracing::warn!(address = %node.address, %reason, "store node is away");
+                Instant::now()
+            }
+        };
+        node.state = State::Away { since, reason };
+        for errand in queue {
+            self.sheaves.fill(errand.ticket, Err(error.clone()));
+        }
+        self.refresh_soon();
+    }
+
+    /// A connection has ended: another is opened at once, and calls wait for it.
+    pub(super) fn lost(&mut self, id: NodeId, life: u64) {
+        let node = &mut self.nodes[id];
+        if node.life != life || node.session().is_none() {
+            return;
+        }
+        node.state = State::Opening;
+        if !node.retired {
+            self.board.reconnects.add(1);
+            self.dial(id, up_to(RECONNECT_SPREAD));
+        }
+        self.refresh_soon();
+        self.show();
+    }
+
+    /// A node has said that it cannot help. It may be another node that answers at its address next time.
+    pub(super) fn unfit(&mut self, id: NodeId, reason: &str) {
+        tracing::debug!(address = %self.nodes[id].address, %reason, "store node is unfit");
+        let life = self.nodes[id].life;
+        self.lost(id, life);
+    }
+
+    /// Leaves nodes that have been silent for too long, and looks after those that have been idle.
+    pub(super) fn watch_nodes(&mut self, now: Instant) {
+        for id in 0..self.nodes.len() {
+            if self.nodes[id].alarm().is_none_or(|due| due > now) {
+                continue;
+            }
+            let Some(session) = self.nodes[id].session() else { continue };
+            if session.patience.owed() == 0 {
+                self.send(id, Parcel::ping(), now);
+            } else {
+                self.board.breaker_openings.add(1);
+                self.board.reconnects.add(1);
+                self.away(id, "it is silent".to_owned());
+                self.dial(id, up_to(RECONNECT_SPREAD));
+                self.show();
+            }
+        }
+    }
+
+    /// Shows everybody how the nodes are.
+    pub(super) fn show(&self) {
+        let mut shown: Vec<_> = self.nodes.iter().filter(|node| !node.retired).map(Node::health).collect();
+        if let Layout::Cluster(cluster) = &self.layout
+            && shown.is_empty()
+        {
+            shown.push(cluster.health());
+        }
+        self.board.show(shown);
+    }
+}

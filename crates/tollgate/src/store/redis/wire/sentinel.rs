@@ -1,0 +1,68 @@
+//! Sentinels, who know where the primary is.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::timeout;
+
+use super::backoff::random;
+use super::dial::{Dialer, Line};
+use crate::store::redis::Address;
+
+/// How long one Sentinel may take to answer.
+const ANSWER_MAX: Duration = Duration::from_millis(250);
+
+/// Sentinels who watch one primary.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    addresses: Vec<Address>,
+    name: String,
+}
+
+impl Sentinels {
+    pub(super) fn new(addresses: Vec<Address>, name: String) -> Self {
+        Self { addresses, name }
+    }
+
+    /// What the primary is called before its address is known.
+    pub(super) fn somewhere(&self) -> Address {
+        Address { host: self.name.clone(), port: 0 }
+    }
+
+    /// Asks where the primary is, and opens a connection to it.
+    pub(super) async fn open_primary(&self, dialer: &Dialer) -> Result<(Address, Line), String> {
+        let address = self.primary(dialer).await?;
+        // Right after a failover the Sentinels may still name the old primary, or one that does not know its luck.
+        match dialer.open(&address).await {
+            Ok(line) => Ok((address, line)),
+            Err(reason) => Err(format!("{address}: {reason}")),
+        }
+    }
+
+    /// Asks one Sentinel after the other, beginning anywhere.
+    async fn primary(&self, dialer: &Dialer) -> Result<Address, String> {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let first = random() as usize % self.addresses.len().max(1);
+        let mut reasons = Vec::new();
+        for address in self.addresses.iter().cycle().skip(first).take(self.addresses.len()) {
+            let answer = timeout(ANSWER_MAX, dialer.ask_sentinel(address, &question)).await;
+            match answer.unwrap_or_else(|_| Err(format!("no answer for {ANSWER_MAX:?}"))) {
+                Ok(answer) => match read(&answer) {
+                    Some(primary) => return Ok(primary),
+                    None => reasons.push(format!("{address}: it knows no primary {}", self.name)),
+                },
+                Err(reason) => reasons.push(format!("{address}: {reason}")),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+}
+
+/// Reads a host and a port, both as text.
+fn read(answer: &Value) -> Option<Address> {
+    let Value::Array(parts) = answer else { return None };
+    let [Value::BulkString(host), Value::BulkString(port)] = parts.as_slice() else { return None };
+    let host = String::from_utf8(host.clone()).ok()?;
+    Some(Address { host, port: std::str::from_utf8(port).ok()?.parse().ok()? })
+}

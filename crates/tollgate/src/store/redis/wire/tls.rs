@@ -1,0 +1,71 @@
+//! TLS, with certificates of the system or of a file.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// What a TLS connection needs.
+pub(super) struct Tls(TlsConnector);
+
+impl Tls {
+    /// Trusts what the system trusts, or only what `authorities` says.
+    pub(super) fn new(authorities: Option<&Path>) -> io::Result<Self> {
+        let roots = match authorities {
+            None => system_roots()?,
+            Some(file) => file_roots(file)?,
+        };
+        // Named, so that nothing depends on what the rest of the process has chosen as its default.
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// Speaks TLS over a connection, with somebody who can prove to be `host`.
+    pub(super) async fn wrap(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        self.0.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))
+    }
+}
+
+fn system_roots() -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    // A system has old ones among many; what matters is that some can be read.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err(io::Error::other(
+            "the system trusts no certificates: name a file of those that you trust",
+        ));
+    }
+    Ok(roots)
+}
+
+fn file_roots(file: &Path) -> io::Result<RootCertStore> {
+    let unreadable = |reason: String| io::Error::other(format!("{}: {reason}", file.display()));
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(error.to_string()))? {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(unreadable("there is no certificate in it".to_owned()));
+    }
+    Ok(roots)
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
