@@ -23,10 +23,8 @@ const CLIENT_NAME: &str = "tollgate";
 /// What every connection needs to be opened.
 #[derive(Debug)]
 pub(super) struct Dialer {
-    login: RedisConnectionInfo,
+    url: RedisUrl,
     tls: Option<Tls>,
-    deadline: Duration,
-    cluster: bool,
 }
 
 /// An open connection, and what reads and writes it while it is polled. It ends when the connection does.
@@ -38,24 +36,16 @@ pub(super) struct Line {
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Dialer {
-    /// Reads what must be known. Certificates are read here, once.
+    /// Reads the certificates that are to be trusted, once.
     pub(super) fn new(url: &RedisUrl) -> io::Result<Self> {
-        let mut login = RedisConnectionInfo::default().set_db(url.database.into());
-        if let Some(username) = &url.username {
-            login = login.set_username(username);
-        }
-        if let Some(password) = &url.password {
-            login = login.set_password(password.reveal());
-        }
         let tls = url.tls.then(|| Tls::new(url.tls_ca.as_deref())).transpose()?;
-        let cluster = matches!(url.topology, Topology::Cluster(_));
-        Ok(Self { login, tls, deadline: url.deadline, cluster })
+        Ok(Self { url: url.clone(), tls })
     }
 
     /// Opens a connection to a primary, or says why not.
     pub(super) async fn open(&self, address: &Address) -> Result<Line, String> {
         within_bounds(async {
-            let mut line = self.connect(address, &self.login).await?;
+            let mut line = self.connect(address, &self.login()?).await?;
             let connection = line.connection.clone();
             tokio::select! {
                 fit = self.examine(connection) => fit?,
@@ -68,7 +58,7 @@ impl Dialer {
 
     /// Opens a connection, asks one thing, and closes it. The one asked need not be a primary.
     pub(super) async fn ask_once(&self, address: &Address, question: &redis::Cmd) -> Result<Value, String> {
-        self.ask_as(&self.login, address, question).await
+        self.ask_as(&self.login()?, address, question).await
     }
 
     async fn ask_as(
@@ -96,11 +86,22 @@ impl Dialer {
         let nobody = RedisConnectionInfo::default();
         match self.ask_as(&nobody, address, question).await {
             Err(reason) if reason.contains("NOAUTH") => {
-                let login = self.login.clone().set_db(0);
-                self.ask_as(&login, address, question).await
+                self.ask_as(&self.login()?.set_db(0), address, question).await
             }
             answer => answer,
         }
+    }
+
+    /// Who we are. The password may be in a file that is replaced from time to time.
+    fn login(&self) -> Result<RedisConnectionInfo, String> {
+        let mut login = RedisConnectionInfo::default().set_db(self.url.database.into());
+        if let Some(username) = &self.url.username {
+            login = login.set_username(username);
+        }
+        if let Some(password) = self.url.secret().map_err(|error| error.to_string())? {
+            login = login.set_password(password.reveal());
+        }
+        Ok(login)
     }
 
     async fn connect(&self, address: &Address, login: &RedisConnectionInfo) -> Result<Line, String> {
@@ -119,7 +120,7 @@ impl Dialer {
     async fn examine(&self, mut connection: MultiplexedConnection) -> Result<(), String> {
         let mut questions = Pipeline::new();
         questions.cmd("CLIENT").arg("SETNAME").arg(CLIENT_NAME).cmd("PING").cmd("ROLE");
-        if self.cluster {
+        if let Topology::Cluster(_) = self.url.topology {
             questions.cmd("CLUSTER").arg("INFO");
         }
         let asked = Instant::now();
@@ -139,8 +140,8 @@ impl Dialer {
         if text(rest.first()).is_some_and(|info| info.contains("cluster_state:fail")) {
             return Err("its Cluster is down".to_owned());
         }
-        if took > self.deadline {
-            return Err(format!("it answers in {took:.1?}, and the deadline is {:?}", self.deadline));
+        if took > self.url.deadline {
+            return Err(format!("it answers in {took:.1?}, and the deadline is {:?}", self.url.deadline));
         }
         Ok(())
     }
