@@ -89,6 +89,12 @@ impl<'a> Bill<'a> {
         }
     }
 
+    /// The same bill with other charges in the place of its own, as many.
+    pub fn with_charges<'b>(&'b self, charges: &'b [Charge<'b>]) -> Bill<'b> {
+        debug_assert_eq!(charges.len(), self.charges.len(), "the expression counts them");
+        Bill { charges, expression: self.expression }
+    }
+
     /// What it would take, and where.
     pub const fn charges(&self) -> &'a [Charge<'a>] {
         self.charges

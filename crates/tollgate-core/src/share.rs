@@ -17,13 +17,13 @@ use crate::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit
 use crate::time::Nanos;
 
 /// The finest part there is: one of so many.
-const DENOMINATOR_MAX: u64 = 1_000_000;
+const DENOMINATOR_MAX: u32 = 1_000_000;
 
 /// More than nothing and at most the whole, in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
-    numerator: u64,
-    denominator: u64,
+    numerator: u32,
+    denominator: u32,
 }
 
 /// Why a text is no share.
@@ -41,8 +41,9 @@ impl Share {
             return Err(ShareError);
         }
         let common = greatest_common_divisor(numerator, denominator);
-        let share = Self { numerator: numerator / common, denominator: denominator / common };
-        if share.denominator > DENOMINATOR_MAX { Err(ShareError) } else { Ok(share) }
+        let part = |number: u64| u32::try_from(number / common).ok().filter(|part| *part <= DENOMINATOR_MAX);
+        let (numerator, denominator) = (part(numerator), part(denominator));
+        Ok(Self { numerator: numerator.ok_or(ShareError)?, denominator: denominator.ok_or(ShareError)? })
     }
 
     /// What is left of an algorithm's numbers: as much at once, and as much in the long run, as this share of it. A count
@@ -73,7 +74,7 @@ impl Share {
 
     /// What is left of a rate.
     pub fn rate(self, limit: &SmoothedRateLimit) -> Option<SmoothedRateLimit> {
-        let part = limit.limit() * self.numerator as f64 / self.denominator as f64;
+        let part = limit.limit() * f64::from(self.numerator) / f64::from(self.denominator);
         SmoothedRateLimit::new(part, limit.period(), limit.strict()).ok()
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate::Limiter;
 use tollgate::config::OnInsert;
 use tollgate::trace::{Reply, Request, Target};
+use tollgate::waiting::block_on;
 use tollgate_core::Timestamp;
 use tollgate_wire::text;
 
@@ -39,16 +40,16 @@ impl Desk {
 
     fn text(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut answer = None;
-        self.text.answer(std::iter::once(((), datagram)), |(), id, reply| {
+        block_on(self.text.answer(std::iter::once(((), datagram)), |(), id, reply| {
             text::encode(id, reply, answer.insert(Vec::new()));
-        });
+        }));
         answer
     }
 
     fn throttr(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.inbox.extend_from_slice(bytes);
         let mut replies = Vec::new();
-        let heard = self.throttr.answer(&self.inbox, &mut replies);
+        let heard = block_on(self.throttr.answer(&self.inbox, &mut replies, &mut Vec::new()));
         if heard.broken {
             self.inbox.clear();
         } else {

@@ -125,14 +125,16 @@ pub(crate) struct Worker {
     service: Arc<Service>,
     metrics: Arc<WorkerMetrics>,
     drain: Drain,
-    throttr: Mutex<throttr::Workbench>,
+    throttr: ThrottrService,
+    workbench: Mutex<throttr::Workbench>,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, service: Arc<Service>, drain: Drain) -> Self {
         let metrics = Arc::clone(service.metrics());
         let throttr = ThrottrService::new(Arc::clone(&service), shared.on_insert);
-        Self { shared, service, metrics, drain, throttr: Mutex::new(throttr::Workbench::new(throttr)) }
+        let workbench = Mutex::new(throttr::Workbench::new());
+        Self { shared, service, metrics, drain, throttr, workbench }
     }
 
     fn gauges(&self) -> Gauges {
@@ -141,7 +143,7 @@ impl Worker {
 
     /// The lock is never waited for: one thread answers all connections of a worker, and awaits nothing meanwhile.
     fn workbench(&self) -> MutexGuard<'_, throttr::Workbench> {
-        self.throttr.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workbench.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tollgate_core::Verdict;
+use tollgate_core::{Decision, Verdict};
 use tollgate_wire::http::Status;
 
 pub(crate) use histogram::Histogram;
@@ -74,6 +74,8 @@ pub(crate) struct LimitCounters {
     checks: [Counter; OUTCOMES.len()],
     refunds: Counter,
     resets: Counter,
+    /// Decisions, of the above, that were made without the store.
+    degraded: Counter,
 }
 
 /// Every verdict, with its name as a label.
@@ -124,12 +126,19 @@ impl WorkerMetrics {
 }
 
 impl LimitCounters {
-    pub(crate) fn spent(&self, verdict: Verdict) {
+    pub(crate) fn spent(&self, decision: &Decision) {
+        self.measured(decision.verdict);
+        self.degraded.add(u64::from(decision.degraded));
+    }
+
+    /// A rate was measured, which is a spend without a decision.
+    pub(crate) fn measured(&self, verdict: Verdict) {
         self.spends[outcome(verdict)].one();
     }
 
-    pub(crate) fn checked(&self, verdict: Verdict) {
-        self.checks[outcome(verdict)].one();
+    pub(crate) fn checked(&self, decision: &Decision) {
+        self.checks[outcome(decision.verdict)].one();
+        self.degraded.add(u64::from(decision.degraded));
     }
 
     pub(crate) fn refunded(&self) {

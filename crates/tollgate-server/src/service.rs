@@ -1,6 +1,6 @@
 //! From what is asked to what is answered, and counted on the way.
 //!
-//! The one place that turns commands into bills, whatever protocol they came by. It awaits nothing.
+//! The one place that turns commands into bills, whatever protocol they came by. It awaits the limiter and nothing else.
 
 mod text;
 mod throttr;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use thiserror::Error;
 use tollgate::Limiter;
+use tollgate::store::redis::StoreError;
 use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund, Verb};
 use tollgate_wire::http::{Ask, Command};
 
@@ -52,6 +53,9 @@ pub(crate) enum CallError {
     Charge(#[from] ChargeError),
     #[error(transparent)]
     Bill(#[from] BillError),
+    /// The store gave no answer, and nothing can be answered in its place.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl Service {
@@ -77,55 +81,68 @@ impl Service {
     }
 
     /// Does what `command` says.
-    pub(crate) fn call<'a>(
+    pub(crate) async fn call<'a>(
         &self,
         in_force: &'a InForce,
         command: &'a Command<'_>,
     ) -> Result<Reply<'a>, CallError> {
         match command.verb {
             Verb::Spend => {
-                self.spend(in_force, command).map(|(charges, decision)| Reply::Decision(charges, decision))
+                let (charges, decision) = self.spend(in_force, command).await?;
+                Ok(Reply::Decision(charges, decision))
             }
-            Verb::Check => self.check(in_force, command),
-            Verb::Refund => self.refund(in_force, command),
-            Verb::Reset => self.reset(in_force, command),
+            Verb::Check => self.check(in_force, command).await,
+            Verb::Refund => self.refund(in_force, command).await,
+            Verb::Reset => self.reset(in_force, command).await,
         }
     }
 
     /// Takes the charges of `command`, all of them or none.
-    pub(crate) fn spend<'a>(
+    pub(crate) async fn spend<'a>(
         &self,
         in_force: &'a InForce,
         command: &'a Command<'_>,
     ) -> Result<(Charges<'a>, Decision), CallError> {
         let charges = in_force.charges(command)?;
         let decision = match &charges {
-            Charges::One(charge) => self.limiter.charge(charge),
-            Charges::Many(charges) => self.limiter.settle(&[Bill::new(charges)?])[0],
+            Charges::One(charge) => self.limiter.charge_async(charge).await,
+            Charges::Many(charges) => self.limiter.settle_async(&[Bill::new(charges)?]).await[0],
         };
-        in_force.of(&charges[decision.charge]).spent(decision.verdict);
+        in_force.of(&charges[decision.charge]).spent(&decision);
         Ok((charges, decision))
     }
 
-    fn check<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
+    async fn check<'a>(
+        &self,
+        in_force: &'a InForce,
+        command: &'a Command<'_>,
+    ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
-        let decision = self.limiter.check_bills(&[Bill::new(&charges)?])[0];
-        in_force.of(&charges[decision.charge]).checked(decision.verdict);
+        let decision = self.limiter.check_bills_async(&[Bill::new(&charges)?]).await[0];
+        in_force.of(&charges[decision.charge]).checked(&decision);
         Ok(Reply::Decision(charges, decision))
     }
 
-    fn refund<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
+    async fn refund<'a>(
+        &self,
+        in_force: &'a InForce,
+        command: &'a Command<'_>,
+    ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         Bill::new(&charges)?; // The same bucket twice would be given back twice.
-        let refund = self.limiter.refund_charges(&charges);
+        let refund = self.limiter.refund_charges_async(&charges).await?;
         charges.iter().for_each(|charge| in_force.of(charge).refunded());
         Ok(Reply::Refund(charges, refund))
     }
 
-    fn reset<'a>(&self, in_force: &'a InForce, command: &'a Command<'_>) -> Result<Reply<'a>, CallError> {
+    async fn reset<'a>(
+        &self,
+        in_force: &'a InForce,
+        command: &'a Command<'_>,
+    ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         Bill::new(&charges)?;
-        self.limiter.reset_charges(&charges);
+        self.limiter.reset_charges_async(&charges).await?;
         charges.iter().for_each(|charge| in_force.of(charge).reset());
         Ok(Reply::Reset)
     }

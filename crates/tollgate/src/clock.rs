@@ -45,6 +45,14 @@ impl Clock {
         })
     }
 
+    /// What a manual clock was set to; `None` of the machine's, whose time another machine need not share.
+    pub fn told(&self) -> Option<Timestamp> {
+        match &self.0 {
+            Source::Monotonic { .. } => None,
+            Source::Manual(_) => Some(self.now()),
+        }
+    }
+
     /// Sets a manual clock; the machine's clock is nobody's to set.
     pub fn set(&self, now: Timestamp) {
         if let Source::Manual(nanos) = &self.0 {

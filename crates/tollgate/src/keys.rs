@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::algorithm::SmoothedRateLimit;
-use tollgate_core::{FoundKey, Keys, Limit, OnFull, OnStoreFailure};
+use tollgate_core::{Charge, FoundKey, Keys, OnFull, OnStoreFailure};
 
 use self::sets::{Sets, Tag};
 use crate::hash::BucketHash;
@@ -86,13 +86,8 @@ pub struct Knock<'a> {
 pub enum Rated<'a> {
     /// A key's, as rewritten.
     Key(&'a [u8]),
-    /// An id's, in its canonical spelling.
-    Id {
-        /// The limit it is under.
-        limit: &'a Limit,
-        /// The id.
-        id: &'a [u8],
-    },
+    /// An id's, under a limit.
+    Id(&'a Charge<'a>),
 }
 
 impl Finder {

@@ -7,14 +7,15 @@ mod summary;
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use clap::Args;
 use tollgate::config::StoreUrl;
 use tollgate::core::Timestamp;
-use tollgate::store::memory::Memory;
+use tollgate::store::redis::RedisUrl;
 use tollgate::trace::{Event, Reader, Reply, Target, matches};
-use tollgate::{Clock, Limiter};
+use tollgate::{Clock, Config, Limiter};
 use tollgate_server::Desk;
 
 use self::progress::Progress;
@@ -22,6 +23,9 @@ use self::source::Source;
 use self::summary::Summary;
 use super::{Outcome, configured, store};
 use crate::output::OutputError;
+
+/// How long a reply of a shared store is waited for: nobody waits for this one, and all of them should be its own.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes to standard output are gathered up to this many bytes.
 const OUTPUT_BUFFER: usize = 1 << 16;
@@ -45,7 +49,7 @@ pub(crate) struct Replay {
     /// The configuration whose limits decide; the built-in one if not given
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the buckets live: `memory`; as configured if not given
+    /// Where the buckets live: `memory`, or Redis, under a namespace of their own; as configured if not given
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Print only the events that differ, and the summary
@@ -76,12 +80,22 @@ impl Replay {
 
     fn desk(&self) -> anyhow::Result<Desk> {
         let config = configured(self.config.as_deref())?;
-        let store = match store::chosen(self.store.as_deref(), config.store)? {
-            StoreUrl::Memory => Memory::new(config.max_buckets),
-            other => bail!("a trace cannot be replayed against {other}"),
-        };
-        let limiter = Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH));
-        Ok(Desk::new(limiter, config.gates.on_insert))
+        let store = apart(store::chosen(self.store.as_deref(), config.store.clone())?);
+        let on_insert = config.gates.on_insert;
+        let limiter = Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
+        Ok(Desk::new(limiter, on_insert))
+    }
+}
+
+/// The same store with a namespace of its own: a trace has its own times, finds no buckets, and changes nobody's.
+fn apart(store: StoreUrl) -> StoreUrl {
+    match store {
+        StoreUrl::Redis(url) => {
+            let namespace = format!("{}-replay-{}", url.namespace, std::process::id());
+            let deadline = url.deadline.max(PATIENCE);
+            StoreUrl::Redis(RedisUrl { namespace, deadline, ..url })
+        }
+        memory => memory,
     }
 }
 

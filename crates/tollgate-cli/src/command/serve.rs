@@ -9,9 +9,8 @@ use std::thread;
 use anyhow::{Context, bail};
 use clap::Args;
 use tollgate::config::{GateAddressError, Gates, StoreUrl, Watch};
-use tollgate::core::{IdFormat, Limit, Policy};
-use tollgate::store::memory::Memory;
-use tollgate::{Clock, Limiter};
+use tollgate::core::{IdFormat, Limit};
+use tollgate::{Clock, Config, Limiter};
 use tollgate_server::{Server, Settings, Signals};
 use tracing_subscriber::EnvFilter;
 
@@ -84,21 +83,21 @@ impl Serve {
         let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
         let config = configured(self.config.as_deref())?;
         let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
-        let StoreUrl::Memory = store::chosen(self.store.as_deref(), config.store)? else {
-            bail!("there is no such store yet")
-        };
-        let gates = self.gates(config.gates);
+        let store = store::chosen(self.store.as_deref(), config.store.clone())?;
+        let gates = self.gates(config.gates.clone());
         if [gates.http, gates.text, gates.throttr] == [None; 3] {
             bail!("every gate is off: there is nowhere to ask; try --http {}", Gates::HTTP);
         }
         let workers = self.workers.map_or_else(cores, usize::from);
-        let limiter = Arc::new(Limiter::with(config.policy, Memory::new(max_buckets), Clock::monotonic()));
+        let config = Config { store: store.clone(), max_buckets, ..config };
+        let limiter = Limiter::open(config, Clock::monotonic());
+        let limiter = Arc::new(limiter.with_context(|| format!("the store {store} cannot be opened"))?);
         let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
         let signals = Signals::catch().context("signals cannot be caught")?;
         let server = Server::start(settings).context("the server cannot start")?;
         let from =
             self.config.map_or_else(|| "the built-in policy".to_owned(), |path| path.display().to_string());
-        announce(&limiter.policy(), &from, max_buckets, &server).map_err(OutputError::from)?;
+        announce(&limiter, &from, &store, &server).map_err(OutputError::from)?;
         signals.run(server);
         Ok(Outcome::Yes)
     }
@@ -126,13 +125,17 @@ fn log_to_stderr() {
 }
 
 /// What listens where, and lines to try it.
-fn announce(policy: &Policy, from: &str, max_buckets: usize, server: &Server) -> io::Result<()> {
+fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) -> io::Result<()> {
     let mut out = io::stdout().lock();
+    let policy = limiter.policy();
     let limits = policy.limits();
     let plural = if limits.len() == 1 { "" } else { "s" };
     writeln!(out, "tollgate {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "  {} limit{plural} from {from}", limits.len())?;
-    writeln!(out, "  at most {max_buckets} buckets in memory")?;
+    match store {
+        StoreUrl::Memory => writeln!(out, "  at most {} buckets in memory", limiter.census().max_buckets)?,
+        store => writeln!(out, "  buckets in {store}")?,
+    }
     if let Some(address) = server.http_addr() {
         writeln!(out, "  http     http://{address}")?;
     }

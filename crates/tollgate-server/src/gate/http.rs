@@ -124,7 +124,7 @@ impl<'w> Conversation<'w> {
                 Err(OutOfPatience::TooSlow) => return self.too_slow(stream, awaited).await,
             }
             let next = loop {
-                let next = self.answer_all();
+                let next = self.answer_all().await;
                 if let Err(error) = self.flush(stream).await {
                     return error.into();
                 }
@@ -154,7 +154,7 @@ impl<'w> Conversation<'w> {
     }
 
     /// Answers every whole request of the inbox, as far as there is room for the answers.
-    fn answer_all(&mut self) -> Next {
+    async fn answer_all(&mut self) -> Next {
         let Self { worker, framer, inbox, outbox, scratch, date, .. } = self;
         let in_force = worker.service.in_force();
         let mut started = Instant::now();
@@ -169,7 +169,7 @@ impl<'w> Conversation<'w> {
                     let close = request.close || worker.drain.has_started();
                     let head_only = request.method == Method::Head;
                     let response = Response { outbox, scratch, date: date.text(), close, head_only };
-                    let decided = route::answer(&request, worker, &in_force, response);
+                    let decided = route::answer(&request, worker, &in_force, response).await;
                     start += request.len;
                     let ended = Instant::now();
                     if decided {

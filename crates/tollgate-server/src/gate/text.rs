@@ -57,7 +57,9 @@ impl Conversation<'_> {
                 outbox.push(peer, |out| out.extend_from_slice(datagram));
             }
         } else {
-            service.answer(inbox.iter(), |peer, id, reply| outbox.push(peer, |out| encode(id, reply, out)));
+            let answers = service
+                .answer(inbox.iter(), |peer, id, reply| outbox.push(peer, |out| encode(id, reply, out)));
+            answers.await;
         }
         if !outbox.is_empty() {
             let failed = datagrams.send(outbox).await;

@@ -10,11 +10,13 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tollgate::waiting::block_on;
+use tollgate_core::algorithm::Outcome;
 use tollgate_wire::throttr::FRAME_MAX;
 
 use super::patience::{OutOfPatience, Patience};
 use super::{Worker, linger};
-use crate::service::{ThrottrHeard, ThrottrService};
+use crate::service::ThrottrHeard;
 
 /// What one read brings at most: some hundreds of requests, whose replies are then written before others get their turn.
 const READ_SIZE: usize = 16 << 10;
@@ -23,12 +25,12 @@ const READ_SIZE: usize = 16 << 10;
 pub(super) struct Workbench {
     inbox: Box<[u8]>,
     outbox: Vec<u8>,
-    service: ThrottrService,
+    outcomes: Vec<Outcome>,
 }
 
 impl Workbench {
-    pub(super) fn new(service: ThrottrService) -> Self {
-        Self { inbox: vec![0; FRAME_MAX + READ_SIZE].into(), outbox: Vec::new(), service }
+    pub(super) fn new() -> Self {
+        Self { inbox: vec![0; FRAME_MAX + READ_SIZE].into(), outbox: Vec::new(), outcomes: Vec::new() }
     }
 }
 
@@ -77,7 +79,7 @@ async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
         let idle = client.half.is_empty();
         let serve = poll_fn(|context| client.poll_serve(stream, context));
         let interrupt = (idle && !draining).then_some(drain.as_mut());
-        let Served { completed } = match patience.read(until, serve, interrupt).await {
+        let Served { mut completed } = match patience.read(until, serve, interrupt).await {
             Ok(Some(None)) | Err(OutOfPatience::Failed) => return End::Closed,
             Ok(Some(Some(served))) => served,
             Ok(None) => {
@@ -89,6 +91,9 @@ async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
             Err(OutOfPatience::TooSlow) if idle => return End::Idle,
             Err(OutOfPatience::TooSlow) => return End::HalfAFrame,
         };
+        if worker.throttr.waits() {
+            completed = client.answer().await;
+        }
         if !client.unsent.is_empty() {
             let until = Instant::now() + bounds.write_time;
             if let Err(error) = patience.write(until, stream.write_all(&client.unsent)).await {
@@ -115,7 +120,7 @@ async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
 /// What is kept of one client from one read to the next.
 struct Client<'w> {
     worker: &'w Worker,
-    /// The beginning of a request.
+    /// The beginning of a request; where answers are waited for, all that has arrived until they are there.
     half: Vec<u8>,
     /// Replies that the client had no room for.
     unsent: Vec<u8>,
@@ -136,13 +141,18 @@ impl Client<'_> {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Served>>> {
         let mut workbench = self.worker.workbench();
-        let Workbench { inbox, outbox, service } = &mut *workbench;
+        let Workbench { inbox, outbox, outcomes } = &mut *workbench;
         let (half, room) = inbox.split_at_mut(self.half.len());
         let mut room = ReadBuf::new(room);
         ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
         let read = room.filled().len();
         if read == 0 {
             return Poll::Ready(Ok(None));
+        }
+        if self.worker.throttr.waits() && !self.worker.shared.echo {
+            // Others need the workbench meanwhile.
+            self.half.extend_from_slice(room.filled());
+            return Poll::Ready(Ok(Some(Served { completed: false })));
         }
         half.copy_from_slice(&self.half);
         let arrived = &inbox[..self.half.len() + read];
@@ -151,7 +161,7 @@ impl Client<'_> {
             outbox.extend_from_slice(arrived);
             ThrottrHeard { taken: arrived.len(), broken: false }
         } else {
-            service.answer(arrived, outbox)
+            block_on(self.worker.throttr.answer(arrived, outbox, outcomes))
         };
         self.broken = heard.broken;
         self.half.clear();
@@ -159,5 +169,14 @@ impl Client<'_> {
         let written = if outbox.is_empty() { 0 } else { stream.try_write(outbox).unwrap_or(0) };
         self.unsent.extend_from_slice(&outbox[written..]);
         Poll::Ready(Ok(Some(Served { completed: heard.taken > 0 })))
+    }
+
+    /// Waits for the answers to all that has arrived, and says whether there was a whole request in it.
+    async fn answer(&mut self) -> bool {
+        let heard = self.worker.throttr.answer(&self.half, &mut self.unsent, &mut Vec::new()).await;
+        self.broken = heard.broken;
+        self.half.drain(..heard.taken);
+        self.half.shrink_to_fit();
+        heard.taken > 0
     }
 }

@@ -95,6 +95,15 @@ fn decisions(page: &mut Page, limits: &ByLimit) {
             page.sample(name, &[("limit", limit), ("verb", "check"), ("outcome", outcome)], checks);
         }
     }
+    page.family(
+        "tollgate_degraded_total",
+        "counter",
+        "Decisions made without the store, which gave no answer.",
+    );
+    for (limit, counters) in limits {
+        let degraded = total(counters, |counters| &counters.degraded);
+        page.sample("tollgate_degraded_total", &[("limit", limit)], degraded);
+    }
     page.family("tollgate_refunds_total", "counter", "Charges given back.");
     for (limit, counters) in limits {
         page.sample(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use tollgate::keys::{Finder, Found, KeyHash, Knock, Rated, Rewritten};
 use tollgate_core::algorithm::{Measure, SmoothedRateLimit};
-use tollgate_core::{Algorithm, Charge, Decision, KeyLimit, KeyRule, Keys, Limit, Nanos, Policy, Verdict};
+use tollgate_core::{Algorithm, Bill, Charge, Decision, KeyLimit, Keys, Nanos, Policy, Verdict};
 use tollgate_wire::text::{CheckKey, CheckLimit, Command, Message, OverLimit, Reply, decode};
 use tracing::{debug, warn};
 
@@ -28,6 +28,7 @@ pub(crate) struct TextService {
     policy: Arc<Policy>,
     finder: Finder,
     measures: Vec<Measure>,
+    decisions: Vec<Decision>,
     /// The keys of a `check_limit`, one after another.
     composed: Vec<u8>,
     unmatched: Occasion,
@@ -41,12 +42,11 @@ struct Asked<'d, P> {
     hash: KeyHash,
 }
 
-/// What is known of a key before it is answered: its rule, and its rate if it has one of its own.
+/// What is known of a key before it is used: its rule.
 struct Known<'d> {
     found: Found<'d>,
     /// Of the key as rewritten.
     hash: KeyHash,
-    measure: Option<Measure>,
 }
 
 /// What a batch came to, counted once for all of it.
@@ -67,6 +67,7 @@ impl TextService {
             policy,
             finder: Finder::new(),
             measures: Vec::with_capacity(BATCH),
+            decisions: Vec::new(),
             composed: Vec::new(),
             unmatched: Occasion::default(),
         }
@@ -74,7 +75,7 @@ impl TextService {
 
     /// Answers datagrams that arrived together, in order. `reply` is handed who asked, the id to echo and the answer; who
     /// is not understood gets none.
-    pub(crate) fn answer<'d, P: Copy>(
+    pub(crate) async fn answer<'d, P: Copy>(
         &mut self,
         datagrams: impl Iterator<Item = (P, &'d [u8])>,
         mut reply: impl FnMut(P, Option<&[u8]>, &Reply<'_>),
@@ -95,17 +96,17 @@ impl TextService {
                     continue;
                 }
             }
-            self.over_limit(&in_force, &mut asked, &mut reply);
+            self.over_limit(&in_force, &mut asked, &mut reply).await;
             let mut answer = |answer: &Reply<'_>| reply(from, id, answer);
             match command {
                 Command::OverLimit { .. } => {}
-                Command::CheckLimit(check) => self.check_limit(&in_force, &check, answer),
+                Command::CheckLimit(check) => self.check_limit(&in_force, &check, answer).await,
                 Command::GetStats { key } => self.get_stats(&in_force, key, answer),
-                Command::GetSize => self.get_size(answer),
+                Command::GetSize => answer(&Reply::Size { keys: self.service.limiter.size_async().await }),
                 Command::Ping => answer(&Reply::Pong),
             }
         }
-        self.over_limit(&in_force, &mut asked, &mut reply);
+        self.over_limit(&in_force, &mut asked, &mut reply).await;
         self.service.metrics.text.datagrams.add(received);
         self.service.metrics.text.silent.add(silent);
     }
@@ -118,8 +119,8 @@ impl TextService {
         }
     }
 
-    /// Makes one use of each key and forgets who asked: all of them are found, then all are measured, then all are answered.
-    fn over_limit<P: Copy>(
+    /// Makes one use of each key and forgets who asked: all of them are found, then all are used, then all are answered.
+    async fn over_limit<P: Copy>(
         &mut self,
         in_force: &InForce,
         asked: &mut ArrayVec<Asked<'_, P>, BATCH>,
@@ -136,13 +137,12 @@ impl TextService {
         for Asked { key, hash, .. } in asked.iter() {
             known.push(self.find(keys, key, *hash));
         }
-        self.measure(keys.rules(), &mut known);
-        let mut counts = Counts::default();
-        for (Asked { from, id, .. }, known) in asked.iter().zip(&known) {
-            let answer = self.settle(in_force, known, &mut counts);
+        let mut askers = asked.iter();
+        let answer = |answer| {
+            let Asked { from, id, .. } = askers.next().expect("every key was asked for");
             reply(*from, *id, &Reply::OverLimit(answer));
-        }
-        self.count(&counts);
+        };
+        self.use_keys(in_force, &known, answer).await;
         drop(known);
         asked.clear();
     }
@@ -154,43 +154,106 @@ impl TextService {
             Rewritten::Same(_) => hash,
             Rewritten::Other(other) => self.service.limiter.hash_key(other),
         };
-        Known { found, hash, measure: None }
+        Known { found, hash }
     }
 
-    /// Measures all keys that have a rate of their own, in one call.
-    fn measure(&mut self, rules: &[KeyRule], known: &mut [Known<'_>]) {
+    /// Makes one use of each key, counted, and says what came of it. What must be waited for is asked for in one go.
+    async fn use_keys(&mut self, in_force: &InForce, known: &[Known<'_>], answer: impl FnMut(OverLimit)) {
+        let rules = in_force.policy.keys().rules();
+        let mut charges: ArrayVec<(usize, Charge<'_>), BATCH> = ArrayVec::new();
         let mut knocks: ArrayVec<Knock<'_>, BATCH> = ArrayVec::new();
-        knocks.extend(known.iter().filter_map(|known| knock(rules, known)));
-        self.measures.clear();
-        self.service.limiter.knock(&knocks, &mut self.measures);
-        drop(knocks);
-        let mut measures = self.measures.iter();
-        for known in known {
-            if knock(rules, known).is_some() {
-                known.measure = measures.next().copied();
+        for (index, known) in known.iter().enumerate() {
+            match known.found.rule.map(|rule| &rules[rule].limit) {
+                Some(KeyLimit::Rate { limit, on_full, on_store_failure }) => knocks.push(Knock {
+                    bucket: Rated::Key(known.found.key.as_ref()),
+                    hash: known.hash,
+                    limit,
+                    on_full: *on_full,
+                    on_store_failure: *on_store_failure,
+                }),
+                Some(KeyLimit::Use { limit }) => {
+                    let limit = &in_force.policy.limits()[*limit];
+                    // A key that the limit does not take for an id is never over.
+                    let charge = Charge::new(limit, known.found.key.as_ref(), 1).ok();
+                    charges.extend(charge.map(|charge| (index, charge)));
+                }
+                Some(KeyLimit::Never) | None => {}
             }
         }
+        let rated = knocks.len();
+        let mut bills: ArrayVec<Bill<'_>, BATCH> = ArrayVec::new();
+        for (_, charge) in &charges {
+            match self.knock_under(charge) {
+                Some(knock) => knocks.push(knock),
+                None => bills.push(Bill::one(charge)),
+            }
+        }
+        let mut measures = std::mem::take(&mut self.measures);
+        let mut decisions = std::mem::take(&mut self.decisions);
+        measures.clear();
+        decisions.clear();
+        let limiter = &self.service.limiter;
+        let knocking = limiter.knock_async(&knocks, &mut measures);
+        if bills.is_empty() {
+            knocking.await;
+        } else {
+            tokio::join!(knocking, limiter.settle_into(&bills, &mut decisions));
+        }
+        drop((knocks, bills));
+        let (rates, others) = measures.split_at(rated);
+        let under_limits = under_limits(in_force, &charges, others, &decisions);
+        self.answer_each(in_force, known, rates, &under_limits, answer);
+        (self.measures, self.decisions) = (measures, decisions);
     }
 
-    /// The answer about a key, counted.
-    fn settle(&mut self, in_force: &InForce, known: &Known<'_>, counts: &mut Counts) -> OverLimit {
-        let key = known.found.key.as_ref();
-        let Some(rule) = known.found.rule.map(|rule| &in_force.policy.keys().rules()[rule]) else {
-            counts.unmatched += 1;
-            self.note_unmatched(key);
-            return NEVER;
-        };
-        let answer = match (&rule.limit, known.measure) {
-            (KeyLimit::Rate { limit, .. }, Some(measure)) => measured(limit, measure),
-            (KeyLimit::Use { limit }, _) => self.use_limit(in_force, &in_force.policy.limits()[*limit], key),
-            _ => NEVER,
-        };
-        counts.over += u64::from(answer.over);
-        counts.not_over += u64::from(!answer.over);
-        if rule.stats {
-            self.stats.record(self.worker, key, &answer, self.service.limiter.clock().now());
+    /// A limit that is a smoothed rate is measured: its callers want to see the rate.
+    fn knock_under<'a>(&self, charge: &'a Charge<'_>) -> Option<Knock<'a>> {
+        let Some(Algorithm::SmoothedRate(rate)) = charge.algorithm() else { return None };
+        let limit = charge.limit();
+        Some(Knock {
+            bucket: Rated::Id(charge),
+            hash: self.service.limiter.hash_charge(charge),
+            limit: rate,
+            on_full: limit.on_full(),
+            on_store_failure: limit.on_store_failure(),
+        })
+    }
+
+    /// The answer about each key, counted.
+    #[inline]
+    fn answer_each(
+        &mut self,
+        in_force: &InForce,
+        known: &[Known<'_>],
+        rates: &[Measure],
+        under_limits: &[(usize, OverLimit)],
+        mut answer: impl FnMut(OverLimit),
+    ) {
+        let mut counts = Counts::default();
+        let (mut rates, mut under_limits) = (rates.iter(), under_limits.iter().peekable());
+        for (index, known) in known.iter().enumerate() {
+            let key = known.found.key.as_ref();
+            let Some(rule) = known.found.rule.map(|rule| &in_force.policy.keys().rules()[rule]) else {
+                counts.unmatched += 1;
+                self.note_unmatched(key);
+                answer(NEVER);
+                continue;
+            };
+            let answered = match &rule.limit {
+                KeyLimit::Rate { limit, .. } => measured(limit, rates.next()),
+                KeyLimit::Use { .. } => {
+                    under_limits.next_if(|(of, _)| *of == index).map_or(NEVER, |(_, answer)| *answer)
+                }
+                KeyLimit::Never => NEVER,
+            };
+            counts.over += u64::from(answered.over);
+            counts.not_over += u64::from(!answered.over);
+            if rule.stats {
+                self.stats.record(self.worker, key, &answered, self.service.limiter.clock().now());
+            }
+            answer(answered);
         }
-        answer
+        self.count(&counts);
     }
 
     fn count(&self, counts: &Counts) {
@@ -208,35 +271,13 @@ impl TextService {
         }
     }
 
-    /// A key under a named limit is its id. One that the limit does not take is never over.
-    fn use_limit(&mut self, in_force: &InForce, limit: &Limit, key: &[u8]) -> OverLimit {
-        let Ok(charge) = Charge::new(limit, key, 1) else { return NEVER };
-        let (verdict, answer) = match charge.algorithm() {
-            Some(Algorithm::SmoothedRate(rate)) => {
-                let hash = self.service.limiter.hash_charge(&charge);
-                let knock = Knock {
-                    bucket: Rated::Id { limit, id: charge.id() },
-                    hash,
-                    limit: rate,
-                    on_full: limit.on_full(),
-                    on_store_failure: limit.on_store_failure(),
-                };
-                self.measures.clear();
-                self.service.limiter.knock(&[knock], &mut self.measures);
-                let answer = measured(rate, self.measures[0]);
-                (if answer.over { Verdict::Deny } else { Verdict::Allow }, answer)
-            }
-            algorithm => {
-                let decision = self.service.limiter.charge(&charge);
-                (decision.verdict, algorithm.map_or(NEVER, |algorithm| used(algorithm, &decision)))
-            }
-        };
-        in_force.of(&charge).spent(verdict);
-        answer
-    }
-
     /// Tries the keys one after another, and stops after the first that is over.
-    fn check_limit(&mut self, in_force: &InForce, check: &CheckLimit<'_>, answer: impl FnOnce(&Reply<'_>)) {
+    async fn check_limit(
+        &mut self,
+        in_force: &InForce,
+        check: &CheckLimit<'_>,
+        answer: impl FnOnce(&Reply<'_>),
+    ) {
         let mut composed = std::mem::take(&mut self.composed);
         composed.clear();
         let places = CheckKey::ALL.map(|which| {
@@ -245,31 +286,23 @@ impl TextService {
             start..composed.len()
         });
         let keys = in_force.policy.keys();
-        let mut known = places.map(|place| {
+        let known = places.map(|place| {
             let key = &composed[place];
             self.find(keys, key, self.service.limiter.hash_key(key))
         });
         let mut tried: ArrayVec<OverLimit, { CheckKey::ALL.len() }> = ArrayVec::new();
-        let mut counts = Counts::default();
-        for known in &mut known {
-            self.measure(keys.rules(), std::slice::from_mut(known));
-            let settled = self.settle(in_force, known, &mut counts);
-            tried.push(settled);
-            if settled.over {
+        for known in &known {
+            self.use_keys(in_force, std::slice::from_ref(known), |answer| tried.push(answer)).await;
+            if tried.last().is_some_and(|answer| answer.over) {
                 break;
             }
         }
-        self.count(&counts);
         answer(&Reply::CheckLimit {
             keys: known.each_ref().map(|known| known.found.key.as_ref()),
             tried: &tried,
         });
         drop(known);
         self.composed = composed;
-    }
-
-    fn get_size(&self, answer: impl FnOnce(&Reply<'_>)) {
-        answer(&Reply::Size { keys: self.service.limiter.census().buckets as u64 });
     }
 
     fn get_stats(&mut self, in_force: &InForce, key: &[u8], answer: impl FnOnce(&Reply<'_>)) {
@@ -281,22 +314,37 @@ impl TextService {
     }
 }
 
-/// One more request for a key that has a rate of its own.
-fn knock<'a>(rules: &'a [KeyRule], known: &'a Known<'_>) -> Option<Knock<'a>> {
-    match &rules[known.found.rule?].limit {
-        KeyLimit::Rate { limit, on_full, on_store_failure } => Some(Knock {
-            bucket: Rated::Key(known.found.key.as_ref()),
-            hash: known.hash,
-            limit,
-            on_full: *on_full,
-            on_store_failure: *on_store_failure,
-        }),
-        _ => None,
+/// The answers about keys that are ids under named limits, each with its place in the batch, and counted.
+fn under_limits(
+    in_force: &InForce,
+    charges: &[(usize, Charge<'_>)],
+    rates: &[Measure],
+    decisions: &[Decision],
+) -> ArrayVec<(usize, OverLimit), BATCH> {
+    let (mut rates, mut decisions) = (rates.iter(), decisions.iter());
+    let mut answers = ArrayVec::new();
+    for (index, charge) in charges {
+        let counters = in_force.of(charge);
+        let answer = match charge.algorithm() {
+            Some(Algorithm::SmoothedRate(limit)) => {
+                let answer = measured(limit, rates.next());
+                counters.measured(if answer.over { Verdict::Deny } else { Verdict::Allow });
+                answer
+            }
+            algorithm => {
+                let decision = decisions.next().expect("every bill is answered");
+                counters.spent(decision);
+                algorithm.map_or(NEVER, |algorithm| used(algorithm, decision))
+            }
+        };
+        answers.push((*index, answer));
     }
+    answers
 }
 
-fn measured(limit: &SmoothedRateLimit, measure: Measure) -> OverLimit {
-    let Measure { rate, over } = measure;
+#[inline]
+fn measured(limit: &SmoothedRateLimit, measure: Option<&Measure>) -> OverLimit {
+    let Measure { rate, over } = *measure.expect("every knock is answered");
     OverLimit { over, rate, limit: limit.limit(), period: whole_seconds(limit.period()) }
 }
 

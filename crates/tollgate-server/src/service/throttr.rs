@@ -16,7 +16,6 @@ const BATCH: usize = 64;
 pub(crate) struct ThrottrService {
     service: Arc<Service>,
     on_insert: OnInsert,
-    outcomes: Vec<Outcome>,
 }
 
 /// What became of the bytes that had arrived.
@@ -30,11 +29,22 @@ pub(crate) struct Heard {
 
 impl ThrottrService {
     pub(crate) fn new(service: Arc<Service>, on_insert: OnInsert) -> Self {
-        Self { service, on_insert, outcomes: Vec::with_capacity(BATCH) }
+        Self { service, on_insert }
     }
 
-    /// Answers every whole request in `inbox`, in order.
-    pub(crate) fn answer(&mut self, inbox: &[u8], outbox: &mut Vec<u8>) -> Heard {
+    /// Is an answer something to wait for?
+    pub(crate) fn waits(&self) -> bool {
+        self.service.limiter.waits()
+    }
+
+    /// Answers every whole request in `inbox`, in order. `outcomes` is where they are gathered, kept between calls to spare
+    /// an allocation each.
+    pub(crate) async fn answer(
+        &self,
+        inbox: &[u8],
+        outbox: &mut Vec<u8>,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Heard {
         let mut heard = Heard { taken: 0, broken: false };
         loop {
             let mut requests: ArrayVec<Request<'_>, BATCH> = ArrayVec::new();
@@ -52,24 +62,29 @@ impl ThrottrService {
                 }
             }
             let more = requests.is_full();
-            self.answer_batch(&requests, outbox);
+            self.answer_batch(&requests, outbox, outcomes).await;
             if !more {
                 return heard;
             }
         }
     }
 
-    fn answer_batch(&mut self, requests: &[Request<'_>], outbox: &mut Vec<u8>) {
+    async fn answer_batch(
+        &self,
+        requests: &[Request<'_>],
+        outbox: &mut Vec<u8>,
+        outcomes: &mut Vec<Outcome>,
+    ) {
         let mut orders: ArrayVec<Order<'_>, BATCH> = ArrayVec::new();
         for request in requests {
             // What makes no sense still has its turn: it reads, and is told that it failed.
             let operation = self.operation(&request.command).unwrap_or(Operation::Query);
             orders.push(Order { pair: request.pair.bytes(), operation });
         }
-        self.outcomes.clear();
-        self.service.limiter.execute(&orders, &mut self.outcomes);
+        outcomes.clear();
+        self.service.limiter.execute_async(&orders, outcomes).await;
         let mut failed = 0;
-        for (request, outcome) in requests.iter().zip(&self.outcomes) {
+        for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {
                 Outcome::Done => Reply::Status(true),
                 Outcome::Failed => Reply::Status(false),

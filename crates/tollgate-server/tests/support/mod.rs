@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tollgate::config::Gates;
 use tollgate::core::Timestamp;
-use tollgate::store::memory::Memory;
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::{Bounds, Server, Settings};
 
@@ -38,8 +37,8 @@ pub fn start() -> Harness {
 pub fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
     let config = Config::parse(policy, "policy.yaml").expect("a good policy");
     let clock = Clock::manual(Timestamp::EPOCH);
-    let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), clock.clone());
     let on_insert = config.gates.on_insert;
+    let limiter = Limiter::open(config, clock).expect("a store that can be opened");
     start_limiter(limiter, |settings| {
         settings.gates.on_insert = on_insert;
         change(settings);

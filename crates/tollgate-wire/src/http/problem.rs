@@ -79,6 +79,12 @@ impl Problem {
         Self::new(Status::ServiceUnavailable, "not-ready", "Not ready", detail.to_owned())
     }
 
+    /// The store gave no answer, and nothing can be answered in its place.
+    pub fn store_away(detail: &str) -> Self {
+        let title = "The store gave no answer";
+        Self::new(Status::ServiceUnavailable, "store-away", title, detail.to_owned())
+    }
+
     /// Appends the document.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"type":"#);

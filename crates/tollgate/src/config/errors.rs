@@ -28,7 +28,7 @@ pub struct ConfigError {
 
 impl ConfigErrors {
     /// The one error of a file that could not even be looked into.
-    pub(super) fn whole_file(source: &str, message: String) -> Self {
+    pub(crate) fn whole_file(source: &str, message: String) -> Self {
         let error = ConfigError { line: 0, column: 0, message };
         Self { source: source.to_owned(), errors: vec![error], omitted: 0 }
     }

@@ -3,10 +3,12 @@
 #[cfg_attr(not(test), expect(dead_code, reason = "the scripts come next"))]
 mod call;
 mod error;
+mod stub;
 mod url;
 #[cfg_attr(not(test), expect(dead_code, reason = "the scripts come next"))]
 mod wire;
 
 pub use error::StoreError;
+pub use stub::{Page, Redis};
 pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, SettingError, Topology};
 pub use wire::{Health, NodeHealth, NodeState};

@@ -39,9 +39,9 @@ fn answer(limiter: &Limiter, request: &LimitRequest) -> Result<Reply, String> {
         Verb::Spend => decided(&charges, limiter.settle(&[bill])[0]),
         Verb::Check => decided(&charges, limiter.check_bills(&[bill])[0]),
         Verb::Refund if charges.iter().all(|charge| charge.algorithm().is_none()) => Reply::UnlimitedRefund,
-        Verb::Refund => Reply::Refund(limiter.refund_charges(&charges)),
+        Verb::Refund => Reply::Refund(limiter.refund_charges(&charges).map_err(|error| error.to_string())?),
         Verb::Reset => {
-            limiter.reset_charges(&charges);
+            limiter.reset_charges(&charges).map_err(|error| error.to_string())?;
             Reply::Reset
         }
     })

@@ -52,7 +52,7 @@ impl Route {
 }
 
 /// Answers one request, and says whether something was decided, given back or reset.
-pub(super) fn answer(
+pub(super) async fn answer(
     request: &Request<'_>,
     worker: &Worker,
     in_force: &InForce,
@@ -63,8 +63,8 @@ pub(super) fn answer(
         Some(route) if !route.takes(request.method) => {
             (response.problem(&Problem::method_not_allowed(route.methods())), false)
         }
-        Some(Route::Command(verb)) => command(verb, request, worker, in_force, response),
-        Some(Route::Gate) => gate(request, worker, in_force, response),
+        Some(Route::Command(verb)) => command(verb, request, worker, in_force, response).await,
+        Some(Route::Gate) => gate(request, worker, in_force, response).await,
         Some(Route::Metrics) => (metrics(worker, response), false),
         Some(Route::OpenApi) => {
             (response.document(Status::Ok, "application/json", OPENAPI.as_bytes()), false)
@@ -80,7 +80,7 @@ pub(super) fn answer(
     decided
 }
 
-fn command(
+async fn command(
     verb: Verb,
     request: &Request<'_>,
     worker: &Worker,
@@ -91,7 +91,7 @@ fn command(
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    let status = match worker.service.call(in_force, &command) {
+    let status = match worker.service.call(in_force, &command).await {
         Ok(Reply::Decision(charges, decision)) => response.decision(&charges, &decision),
         Ok(Reply::Refund(charges, refund)) => response.refund(&charges, &refund),
         Ok(Reply::Reset) => response.reset(),
@@ -100,7 +100,7 @@ fn command(
     (status, true)
 }
 
-fn gate(
+async fn gate(
     request: &Request<'_>,
     worker: &Worker,
     in_force: &InForce,
@@ -110,7 +110,7 @@ fn gate(
         Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    match worker.service.spend(in_force, &gate.command) {
+    match worker.service.spend(in_force, &gate.command).await {
         Ok((charges, decision)) => (response.gate(&charges, &decision, gate.deny_status.status()), true),
         Err(error) => (response.problem(&problem(error)), false),
     }
@@ -125,6 +125,7 @@ fn problem(error: CallError) -> Problem {
     match error {
         CallError::Charge(error) => error.into(),
         CallError::Bill(error) => error.into(),
+        CallError::Store(error) => Problem::store_away(&error.to_string()),
     }
 }
 
