@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Answer, Command, Framer, Gate, Step};
+use tollgate_wire::http::{Answer, Command, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Step};
 
 const HEAD_MAX: usize = 1024;
 const BODY_MAX: usize = 1024;
@@ -18,8 +18,16 @@ fuzz_target!(|input: (u8, &[u8])| {
         }
     }
     let _ = Answer::from_json(200, bytes);
+    let _ = KeysPage::from_json(200, bytes);
+    if let Ok(inspected) = Inspected::from_json(200, bytes) {
+        let mut again = Vec::new();
+        inspected.put_json(&mut again);
+        assert_eq!(Inspected::from_json(200, &again).ok(), Some(inspected));
+    }
     if let Ok(query) = std::str::from_utf8(bytes) {
         let _ = Gate::from_query(query);
+        let _ = Inspect::from_query(query);
+        let _ = ListKeys::from_query(query);
     }
     let at_once = frame(bytes, bytes.len());
     let in_pieces = frame(bytes, usize::from(cut).max(1));

@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tollgate_core::Verb;
-pub use tollgate_wire::http::{Answer, AnswerError, Ask};
+pub use tollgate_wire::http::{
+    Answer, AnswerError, Ask, Inspect, Inspected, KeysPage, ListKeys, Moment, State,
+};
 use tollgate_wire::http::{Asks, Command};
-use ureq::Agent;
+use ureq::http::Response;
+use ureq::{Agent, Body};
 
 /// How long an answer may take unless told otherwise. A limiter that takes longer is worse than none.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer that is read. Ours are a few hundred bytes.
+/// The longest answer to a command that is read. Ours are a few hundred bytes.
 const ANSWER_MAX: u64 = 64 << 10;
+/// The longest page of keys that is read: a thousand, of ids that may be long.
+const PAGE_MAX: u64 = 16 << 20;
 
 /// Asks one server. Keeps its connection open, and may be shared between threads.
 #[derive(Clone, Debug)]
@@ -65,13 +70,46 @@ impl Client {
         };
         let mut body = Vec::new();
         Command::new(verb, asks).put_json(&mut body);
-        self.post(&format!("{}/v1/{}", self.origin, verb.name()), &body)
-            .map_err(|error| AskError::Unreachable { origin: self.origin.clone(), source: Box::new(error) })
+        let url = format!("{}/v1/{}", self.origin, verb.name());
+        let response = self.agent.post(url).content_type("application/json").send(&body);
+        self.read(response, ANSWER_MAX)
     }
 
-    fn post(&self, url: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ureq::Error> {
-        let mut response = self.agent.post(url).content_type("application/json").send(body)?;
-        let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec()?;
-        Ok((response.status().as_u16(), body))
+    /// Looks at one bucket.
+    pub fn inspect(&self, bucket: &Inspect<'_>) -> Result<Inspected, AskError> {
+        let (status, body) = self.inspect_raw(bucket)?;
+        Ok(Inspected::from_json(status, &body)?)
+    }
+
+    /// Looks at one bucket, and returns the status and the body as they came.
+    pub fn inspect_raw(&self, bucket: &Inspect<'_>) -> Result<(u16, Vec<u8>), AskError> {
+        self.get(&format!("/v1/inspect?{}", bucket.to_query()), ANSWER_MAX)
+    }
+
+    /// Some of the buckets there are.
+    pub fn keys(&self, page: &ListKeys<'_>) -> Result<KeysPage, AskError> {
+        let (status, body) = self.keys_raw(page)?;
+        Ok(KeysPage::from_json(status, &body)?)
+    }
+
+    /// Some of the buckets there are, as the status and the body came.
+    pub fn keys_raw(&self, page: &ListKeys<'_>) -> Result<(u16, Vec<u8>), AskError> {
+        self.get(&format!("/v1/keys?{}", page.to_query()), PAGE_MAX)
+    }
+
+    fn get(&self, path: &str, most: u64) -> Result<(u16, Vec<u8>), AskError> {
+        self.read(self.agent.get(format!("{}{path}", self.origin)).call(), most)
+    }
+
+    fn read(
+        &self,
+        response: Result<Response<Body>, ureq::Error>,
+        most: u64,
+    ) -> Result<(u16, Vec<u8>), AskError> {
+        let read = response.and_then(|mut response| {
+            let body = response.body_mut().with_config().limit(most).read_to_vec()?;
+            Ok((response.status().as_u16(), body))
+        });
+        read.map_err(|error| AskError::Unreachable { origin: self.origin.clone(), source: Box::new(error) })
     }
 }

@@ -14,6 +14,8 @@
 mod answer;
 mod command;
 mod framing;
+mod inspect;
+mod keys;
 mod problem;
 mod query;
 mod response;
@@ -21,6 +23,10 @@ mod response;
 pub use answer::{Answer, AnswerError};
 pub use command::{Ask, Asks, Command, Malformed};
 pub use framing::{Awaiting, Framer, FramingError, HEADERS_MAX, Method, Request, Step};
+pub use inspect::{Inspect, Inspected, State};
+pub use keys::{KeysPage, ListKeys};
 pub use problem::Problem;
 pub use query::{DenyStatus, Gate};
 pub use response::{Response, Status};
+
+pub use crate::moment::Moment;

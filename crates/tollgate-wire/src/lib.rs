@@ -33,3 +33,4 @@ pub mod throttr;
 
 mod decimal;
 mod json;
+mod moment;

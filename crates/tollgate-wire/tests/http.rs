@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Answer, Command, Framer, Gate, Step};
+use tollgate_wire::http::{Answer, Command, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Step};
 
 const HEAD_MAX: usize = 512;
 const BODY_MAX: usize = 256;
@@ -74,7 +74,11 @@ proptest! {
                 prop_assert!(!malformed.detail.is_empty());
             }
         }
-        let _ = Answer::from_json(200, &body);
+        for status in [200, 404] {
+            let _ = Answer::from_json(status, &body);
+            let _ = Inspected::from_json(status, &body);
+            let _ = KeysPage::from_json(status, &body);
+        }
     }
 
     #[test]
@@ -85,6 +89,18 @@ proptest! {
             if let Ok(command) = Command::from_json(verb, body.as_bytes()) {
                 prop_assert!(!command.asks().is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn any_query_is_a_question_or_an_explanation(query in "(limit|id|cursor|count|x)=[%a-f0-9&=+é]{0,30}(&id=a)?(&limit=L)?") {
+        if let Ok(asked) = Inspect::from_query(&query) {
+            let again = asked.to_query();
+            prop_assert_eq!(Inspect::from_query(&again), Ok(asked));
+        }
+        if let Ok(asked) = ListKeys::from_query(&query) {
+            let again = asked.to_query();
+            prop_assert_eq!(ListKeys::from_query(&again), Ok(asked));
         }
     }
 

@@ -42,7 +42,7 @@ use fields::{unknown_field, whole_number};
 use limits::Limits;
 use yaml::{Entry, Node, Value};
 
-pub use describe::describe;
+pub use describe::{describe, describe_algorithm};
 pub use errors::{ConfigError, ConfigErrors};
 pub use gates::{GateAddressError, Gates, OnInsert};
 pub use store::{StoreUrl, StoreUrlError};

@@ -75,32 +75,26 @@ pub enum AnswerError {
 impl Answer {
     /// Reads the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
-        let fields: Fields<'_> =
-            serde_json::from_slice(body).map_err(|source| AnswerError::Foreign { status, source })?;
-        let foreign = || {
-            let source = serde::de::Error::custom("none of the fields of an answer is there");
-            AnswerError::Foreign { status, source }
-        };
-        match fields {
-            Fields { title: Some(title), detail, .. } => {
-                Err(AnswerError::Problem { status, title, detail: detail.unwrap_or_default() })
+        match read::<Fields<'_>>(status, body)? {
+            Fields {
+                allowed: Some(allowed),
+                limit: Some(limit),
+                remaining,
+                retry_after,
+                reset_after,
+                reason,
+                degraded,
+                ..
+            } => {
+                let (retry_after, reset_after) = (span(retry_after), span(reset_after));
+                let degraded = degraded.unwrap_or(false);
+                Ok(Self::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded })
             }
-            Fields { allowed: Some(allowed), limit: Some(limit), .. } => Ok(Self::Decision {
-                allowed,
-                remaining: fields.remaining,
-                retry_after: span(fields.retry_after),
-                reset_after: span(fields.reset_after),
-                limit,
-                reason: fields.reason,
-                degraded: fields.degraded.unwrap_or(false),
-            }),
-            Fields { refunded: Some(refunded), .. } => Ok(Self::Refund {
-                refunded,
-                remaining: fields.remaining,
-                reset_after: span(fields.reset_after),
-            }),
+            Fields { refunded: Some(refunded), remaining, reset_after, .. } => {
+                Ok(Self::Refund { refunded, remaining, reset_after: span(reset_after) })
+            }
             Fields { reset: Some(_), .. } => Ok(Self::Reset),
-            _ => Err(foreign()),
+            _ => Err(foreign(status, "none of the fields of an answer is there")),
         }
     }
 }
@@ -119,11 +113,31 @@ struct Fields<'a> {
     limit: Option<String>,
     reason: Option<String>,
     degraded: Option<bool>,
-    title: Option<String>,
-    detail: Option<String>,
+}
+
+/// A problem document, of which nothing else has the title.
+#[derive(Deserialize)]
+struct ProblemFields {
+    title: String,
+    #[serde(default)]
+    detail: String,
+}
+
+/// Reads a body, unless it says what went wrong.
+pub(super) fn read<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Result<T, AnswerError> {
+    if status >= 400
+        && let Ok(ProblemFields { title, detail }) = serde_json::from_slice(body)
+    {
+        return Err(AnswerError::Problem { status, title, detail });
+    }
+    serde_json::from_slice(body).map_err(|source| AnswerError::Foreign { status, source })
+}
+
+pub(super) fn foreign(status: u16, why: &str) -> AnswerError {
+    AnswerError::Foreign { status, source: serde::de::Error::custom(why) }
 }
 
 /// Decimal seconds, read as text: through a double the last nanoseconds would be lost.
-fn span(seconds: Option<&RawValue>) -> Option<Nanos> {
+pub(super) fn span(seconds: Option<&RawValue>) -> Option<Nanos> {
     format!("{}s", seconds?.get()).parse().ok()
 }

@@ -85,6 +85,13 @@ impl Problem {
         Self::new(Status::ServiceUnavailable, "store-away", title, detail.to_owned())
     }
 
+    /// The store has forgotten what it was asked for.
+    pub fn no_ids() -> Self {
+        let detail = "in memory a bucket is found by a hash of its id, and the id is not kept: ask about one with /v1/inspect, \
+                      or keep the buckets in Redis";
+        Self::new(Status::NotImplemented, "no-ids", "This store keeps no ids", detail.to_owned())
+    }
+
     /// Appends the document.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"type":"#);

@@ -59,25 +59,15 @@ impl DenyStatus {
 impl<'a> Gate<'a> {
     /// Reads a query string.
     pub fn from_query(query: &'a str) -> Result<Self, Malformed> {
-        let (mut limit, mut id, mut cost, mut deny_status) = (None, None, None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let slot = match name {
-                "limit" => &mut limit,
-                "id" => &mut id,
-                "cost" => &mut cost,
-                "deny_status" => &mut deny_status,
-                unknown => return Err(unknown_parameter(unknown)),
-            };
-            if slot.replace(decode(name, value)?).is_some() {
-                return Err(malformed(name, "given twice; give it once"));
-            }
-        }
+        let [limit, id, cost, deny_status] = parameters(query, ["limit", "id", "cost", "deny_status"])?;
         let limit = limit.ok_or_else(|| missing("limit", "the name of a limit"))?;
         let ask = Ask {
-            limit: text(limit).ok_or_else(|| malformed("limit", "a name is UTF-8"))?,
+            limit: name(limit)?,
             id: id.ok_or_else(|| missing("id", "who or what is limited"))?,
-            cost: cost.map_or(Ok(Verb::Spend.default_cost()), |cost| whole(&cost))?,
+            cost: cost.map_or(Ok(Verb::Spend.default_cost()), |cost| {
+                let accepted = "a cost is a whole number from 0 to 18446744073709551615";
+                whole(&cost).ok_or_else(|| malformed("cost", accepted))
+            })?,
             kind: Kind::Spend,
         };
         let deny_status = deny_status.map_or(Ok(DenyStatus::default()), |code| {
@@ -88,27 +78,58 @@ impl<'a> Gate<'a> {
     }
 }
 
-fn malformed(field: &str, detail: &str) -> Malformed {
+/// The values of these names, each given once or not at all.
+pub(super) fn parameters<'a, const N: usize>(
+    query: &'a str,
+    names: [&str; N],
+) -> Result<[Option<Cow<'a, [u8]>>; N], Malformed> {
+    let mut values = [const { None }; N];
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some(index) = names.iter().position(|known| *known == name) else {
+            return Err(unknown_parameter(name, &names));
+        };
+        if values[index].replace(decode(name, value)?).is_some() {
+            return Err(malformed(name, "given twice; give it once"));
+        }
+    }
+    Ok(values)
+}
+
+pub(super) fn malformed(field: &str, detail: &str) -> Malformed {
     Malformed { field: Some(field.to_owned()), detail: format!("`{field}`: {detail}") }
 }
 
-fn unknown_parameter(name: &str) -> Malformed {
+fn unknown_parameter(name: &str, names: &[&str]) -> Malformed {
     let name: String = name.chars().take(64).collect();
-    let detail = format!("unknown parameter `{name}`: there are `limit`, `id`, `cost` and `deny_status`");
+    let (last, others) = names.split_last().unwrap_or((&"none", &[]));
+    let detail = format!("unknown parameter `{name}`: there are `{}` and `{last}`", others.join("`, `"));
     Malformed { field: None, detail }
 }
 
-fn text(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
-    match bytes {
+/// The name of a limit.
+pub(super) fn name(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Malformed> {
+    let text = match bytes {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
         Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
-    }
+    };
+    text.ok_or_else(|| malformed("limit", "a name is UTF-8"))
 }
 
-fn whole(digits: &[u8]) -> Result<u64, Malformed> {
+/// A whole number of 64 bits.
+pub(super) fn whole(digits: &[u8]) -> Option<u64> {
     let all_digits = digits.iter().all(u8::is_ascii_digit);
-    let number = std::str::from_utf8(digits).ok().filter(|_| all_digits).and_then(|text| text.parse().ok());
-    number.ok_or_else(|| malformed("cost", "a cost is a whole number from 0 to 18446744073709551615"))
+    std::str::from_utf8(digits).ok().filter(|_| all_digits).and_then(|text| text.parse().ok())
+}
+
+/// The text that [`decode`] makes these bytes of.
+pub(super) fn encode(bytes: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:/".contains(byte);
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        if plain(byte) { text.push(char::from(*byte)) } else { text += &format!("%{byte:02X}") }
+    }
+    text
 }
 
 /// Takes `%41` for `A`. Borrows where nothing is escaped.

@@ -20,6 +20,8 @@
 
 use tollgate_core::{Algorithm, Charge, Decision, Nanos, Refund, Verdict};
 
+use super::inspect::Inspected;
+use super::keys::KeysPage;
 use super::problem::Problem;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
@@ -136,6 +138,22 @@ impl Response<'_> {
     pub fn reset(mut self) -> Status {
         self.start(Status::Ok);
         self.finish(JSON, br#"{"reset":true}"#);
+        Status::Ok
+    }
+
+    /// The answer to who wants to look at a bucket.
+    pub fn inspected(mut self, inspected: &Inspected) -> Status {
+        inspected.put_json(self.scratch);
+        self.start(Status::Ok);
+        self.finish_with_scratch(JSON);
+        Status::Ok
+    }
+
+    /// The answer to who wants to know which buckets there are.
+    pub fn keys(mut self, page: &KeysPage) -> Status {
+        page.put_json(self.scratch);
+        self.start(Status::Ok);
+        self.finish_with_scratch(JSON);
         Status::Ok
     }
 

@@ -44,6 +44,12 @@ pub fn describe(config: &Config) -> impl Display {
     })
 }
 
+/// An algorithm with its numbers and what follows from them: `token_bucket, burst 5, 5 per 10s: one per 2s, full after 10s`.
+pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
+    let (numbers, consequence) = in_words(algorithm);
+    format!("{}, {numbers}: {consequence}", algorithm.name())
+}
+
 fn store(config: &Config) -> String {
     match &config.store {
         StoreUrl::Memory => format!("memory, at most {} buckets", config.max_buckets),
@@ -163,7 +169,13 @@ fn lines_of(limit: &Limit) -> Vec<Line> {
 }
 
 fn row(name: String, algorithm: &Algorithm) -> Line {
-    let (numbers, consequence) = match algorithm {
+    let (numbers, consequence) = in_words(algorithm);
+    Line::Row([name, algorithm.name().to_owned(), numbers, consequence])
+}
+
+/// The numbers, and what follows from them.
+fn in_words(algorithm: &Algorithm) -> (String, String) {
+    match algorithm {
         Algorithm::TokenBucket(limit) => {
             let (each, full) = (span(limit.emission_interval()), span(limit.fill_time()));
             let per = per(limit.count(), limit.period());
@@ -183,8 +195,7 @@ fn row(name: String, algorithm: &Algorithm) -> Line {
         Algorithm::Quota(limit) => {
             (per(limit.count(), limit.period()), format!("in {} from the first", span(limit.period())))
         }
-    };
-    Line::Row([name, algorithm.name().to_owned(), numbers, consequence])
+    }
 }
 
 fn per(count: impl Display, period: Nanos) -> String {

@@ -1,0 +1,158 @@
+//! The buckets there are, a page at a time: `GET /v1/keys?limit=Login&count=2`.
+//!
+//! ```text
+//! {"keys":["Login:alice","Login:bob"],"cursor":"98304"}
+//! ```
+//!
+//! The next page starts at the cursor; the last has none. Buckets come and go meanwhile: one that is there all the time is on
+//! some page, perhaps on two.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::answer::{AnswerError, foreign, read};
+use super::command::Malformed;
+use super::query::{encode, malformed, name, parameters, whole};
+use crate::json::put_string;
+
+/// Which page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListKeys<'a> {
+    /// Of this limit alone; `None` is of all.
+    pub limit: Option<Cow<'a, str>>,
+    /// Where an earlier page ended; 0 is the start.
+    pub cursor: u64,
+    /// About how many.
+    pub count: usize,
+}
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysPage {
+    /// The readable keys of buckets, `Login:alice`.
+    pub keys: Vec<String>,
+    /// Where the next page starts; `None` after the last.
+    pub cursor: Option<u64>,
+}
+
+impl<'a> ListKeys<'a> {
+    /// How many are asked for unless told otherwise.
+    pub const COUNT: usize = 100;
+    /// The most that can be asked for at once: what a store walks past for it keeps others waiting.
+    pub const COUNT_MAX: usize = 1_000;
+
+    /// Reads a query string.
+    pub fn from_query(query: &'a str) -> Result<Self, Malformed> {
+        let [limit, cursor, count] = parameters(query, ["limit", "cursor", "count"])?;
+        let cursor = cursor.map_or(Ok(0), |digits| {
+            whole(&digits).ok_or_else(|| malformed("cursor", "a cursor comes with the page before"))
+        })?;
+        let count = count.map_or(Some(Self::COUNT), |digits| {
+            let count = whole(&digits).and_then(|count| usize::try_from(count).ok());
+            count.filter(|count| (1..=Self::COUNT_MAX).contains(count))
+        });
+        let range = format!("a count is a whole number from 1 to {}", Self::COUNT_MAX);
+        Ok(Self {
+            limit: limit.map(name).transpose()?,
+            cursor,
+            count: count.ok_or_else(|| malformed("count", &range))?,
+        })
+    }
+
+    /// The query string that asks for it.
+    pub fn to_query(&self) -> String {
+        let limit = self.limit.as_ref().map(|limit| format!("limit={}&", encode(limit.as_bytes())));
+        format!("{}cursor={}&count={}", limit.unwrap_or_default(), self.cursor, self.count)
+    }
+}
+
+impl KeysPage {
+    /// Appends the answer.
+    pub fn put_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"keys":["#);
+        for (index, key) in self.keys.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            put_string(out, key);
+        }
+        out.extend_from_slice(br#"],"cursor":"#);
+        match self.cursor {
+            // In quotes: it may be greater than what a double holds.
+            Some(cursor) => put_string(out, &cursor.to_string()),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.push(b'}');
+    }
+
+    /// Reads the body of a response with this status.
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+        let Fields { keys, cursor } = read(status, body)?;
+        let number = |text: String| text.parse().map_err(|_| foreign(status, "its cursor is no number"));
+        Ok(Self { keys, cursor: cursor.map(number).transpose()? })
+    }
+}
+
+#[derive(Deserialize)]
+struct Fields {
+    keys: Vec<String>,
+    cursor: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_understood_and_written() {
+        for (query, limit, cursor, count) in [
+            ("", None, 0, 100),
+            ("limit=L", Some("L"), 0, 100),
+            ("count=1000&cursor=18446744073709551615&limit=%4c", Some("L"), u64::MAX, 1000),
+        ] {
+            let asked = ListKeys::from_query(query).unwrap();
+            assert_eq!(
+                (asked.limit.as_deref(), asked.cursor, asked.count),
+                (limit, cursor, count),
+                "{query}"
+            );
+            assert_eq!(ListKeys::from_query(&asked.to_query()), Ok(asked.clone()), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (query, field) in [
+            ("count=0", Some("count")),
+            ("count=1001", Some("count")),
+            ("count=", Some("count")),
+            ("cursor=-1", Some("cursor")),
+            ("cursor=18446744073709551616", Some("cursor")),
+            ("limit=%ff", Some("limit")),
+            ("limit=L&limit=L", Some("limit")),
+            ("id=a", None),
+        ] {
+            assert_eq!(ListKeys::from_query(query).unwrap_err().field.as_deref(), field, "{query}");
+        }
+    }
+
+    #[test]
+    fn pages_are_written_and_read_back() {
+        for (keys, cursor, json) in [
+            (vec![], None, r#"{"keys":[],"cursor":null}"#),
+            (
+                vec!["L:a", "L:\"\\x00é"],
+                Some(u64::MAX),
+                r#"{"keys":["L:a","L:\"\\x00é"],"cursor":"18446744073709551615"}"#,
+            ),
+        ] {
+            let page = KeysPage { keys: keys.into_iter().map(str::to_owned).collect(), cursor };
+            let mut out = Vec::new();
+            page.put_json(&mut out);
+            assert_eq!(String::from_utf8_lossy(&out), json);
+            assert_eq!(KeysPage::from_json(200, &out).unwrap(), page);
+        }
+        assert!(KeysPage::from_json(200, br#"{"keys":[],"cursor":"x"}"#).is_err());
+    }
+}
