@@ -3,6 +3,8 @@
 #[cfg_attr(not(test), expect(dead_code, reason = "the scripts come next"))]
 mod call;
 mod error;
+#[cfg_attr(not(test), expect(dead_code, reason = "the scripts come next"))]
+mod key;
 mod stub;
 mod url;
 #[cfg_attr(not(test), expect(dead_code, reason = "the scripts come next"))]

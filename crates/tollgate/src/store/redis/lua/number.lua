@@ -1,0 +1,62 @@
+-- Nanoseconds since 1970, like any counter of 64 bits, are more than a double holds. Here such a number is a pair: the
+-- billions, and the nine digits below them. Of a time that is the seconds and the nanoseconds.
+
+local function less(ah, al, bh, bl)
+  return ah < bh or (ah == bh and al < bl)
+end
+
+local function plus(ah, al, bh, bl)
+  local h, l = ah + bh, al + bl
+  if l >= 1e9 then h, l = h + 1, l - 1e9 end
+  if less(18446744073, 709551615, h, l) then return 18446744073, 709551615 end
+  return h, l
+end
+
+-- Zero where the second is the greater.
+local function minus(ah, al, bh, bl)
+  local h, l = ah - bh, al - bl
+  if l < 0 then h, l = h - 1, l + 1e9 end
+  if h < 0 then return 0, 0 end
+  return h, l
+end
+
+local function least(ah, al, bh, bl)
+  if less(bh, bl, ah, al) then return bh, bl end
+  return ah, al
+end
+
+-- What is left of the first when the second was taken from it as often as it goes.
+local function rest(ah, al, bh, bl)
+  if ah < 9007199 and bh < 9007199 then
+    local left = (ah * 1e9 + al) % (bh * 1e9 + bl)
+    return (left - left % 1e9) / 1e9, left % 1e9
+  end
+  local h, l, n = {bh}, {bl}, 1
+  while not less(ah, al, h[n], l[n]) do
+    h[n + 1], l[n + 1] = plus(h[n], l[n], h[n], l[n])
+    n = n + 1
+  end
+  for i = n, 1, -1 do
+    if not less(ah, al, h[i], l[i]) then ah, al = minus(ah, al, h[i], l[i]) end
+  end
+  return ah, al
+end
+
+-- Rounded once, as converting an integer would.
+local function double(h, l)
+  if h < 9007199 then return h * 1e9 + l end
+  return tonumber(string.format('%d%09d', h, l))
+end
+
+local function is_number(text)
+  return type(text) == 'string' and #text <= 20 and string.find(text, '^%d+$') ~= nil
+end
+
+local function split(digits)
+  return tonumber(string.sub(digits, 1, -10)) or 0, tonumber(string.sub(digits, -9))
+end
+
+local function digits(h, l)
+  if h > 0 then return string.format('%d%09d', h, l) end
+  return string.format('%d', l)
+end

@@ -1,0 +1,46 @@
+-- Takes back what part of a bill has charged when another part, in another slot, was refused: as though these charges
+-- had never been made, and where that cannot be known, as though a little of them had.
+-- Arguments: now, and for each charge its algorithm and four numbers.
+
+local undo = {}
+
+-- What was taken, and from when on the bucket would have been full had it not been. What others took after that moment
+-- counts as taken now, so that nobody gets more for the bucket having stood below full.
+function undo.b(bucket, at)
+  local value = redis.pcall('GET', bucket.key)
+  if not is_number(value) then return end
+  bucket.found = value
+  local late_s, late_n = minus(now_s, now_n, ARGV[at + 2] + 0, ARGV[at + 3] + 0)
+  local back_s, back_n = minus(ARGV[at] + 0, ARGV[at + 1] + 0, late_s, late_n)
+  local full_s, full_n = split(value)
+  full_s, full_n = minus(full_s, full_n, back_s, back_n)
+  keep(bucket, digits(full_s, full_n), full_s, full_n)
+end
+
+-- How many entries, and of which moment: those, and no newer ones.
+function undo.l(bucket, at)
+  redis.pcall('LREM', bucket.key, -ARGV[at], digits(ARGV[at + 2] + 0, ARGV[at + 3] + 0))
+end
+
+-- What was used, and the end of the window it was used in. A later window has not seen it.
+function undo.q(bucket, at)
+  read_quota(bucket)
+  if less(ARGV[at + 2] + 0, ARGV[at + 3] + 0, bucket.end_s, bucket.end_n) or not bucket.found then return end
+  local used_h, used_l = minus(bucket.used_h, bucket.used_l, ARGV[at] + 0, ARGV[at + 1] + 0)
+  if used_h == 0 and used_l == 0 then return redis.call('DEL', bucket.key) end
+  write_quota(bucket, used_h, used_l, bucket.end_s, bucket.end_n)
+end
+
+-- What it added to the rate, the period in seconds, and when. It has faded since like everything else.
+function undo.r(bucket, at)
+  read_rate(bucket)
+  if not bucket.found then return end
+  local idle = double(minus(bucket.last_s, bucket.last_n, ARGV[at + 2] + 0, ARGV[at + 3] + 0)) / 1e9
+  local rate = math.max(0, bucket.rate - ARGV[at] * math.exp(-idle / ARGV[at + 1]))
+  write_rate(bucket, rate, bucket.last_s, bucket.last_n, bucket.silent_s, bucket.silent_n)
+end
+
+for i = 1, #KEYS do
+  undo[ARGV[5 * i - 3]]({key = KEYS[i], found = false}, 5 * i - 2)
+end
+return true
