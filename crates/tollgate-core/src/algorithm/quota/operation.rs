@@ -85,7 +85,8 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    const fn nanos(self) -> Nanos {
+    /// The span itself.
+    pub const fn nanos(self) -> Nanos {
         Nanos::new(self.value.saturating_mul(self.unit.nanos()))
     }
 }

@@ -142,14 +142,14 @@ fn crc16(bytes: &[u8]) -> u16 {
 
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
-    let mut index = 0;
+    let mut index: u16 = 0;
     while index < 256 {
-        let (mut crc, mut bit) = ((index as u16) << 8, 0);
+        let (mut crc, mut bit) = (index << 8, 0);
         while bit < 8 {
             crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
             bit += 1;
         }
-        table[index] = crc;
+        table[index as usize] = crc;
         index += 1;
     }
     table
@@ -198,10 +198,8 @@ mod tests {
     }
 
     fn pair(consumer: &[u8], resource: &[u8]) -> Vec<u8> {
-        let mut pair = vec![consumer.len() as u8, resource.len() as u8];
-        pair.extend_from_slice(consumer);
-        pair.extend_from_slice(resource);
-        pair
+        let len = |part: &[u8]| u8::try_from(part.len()).unwrap();
+        [&[len(consumer), len(resource)], consumer, resource].concat()
     }
 
     /// Few different bytes, so that names nearly meet.

@@ -49,7 +49,7 @@ local function double(h, l)
 end
 
 local function is_number(text)
-  return type(text) == 'string' and #text <= 20 and string.find(text, '^%d+$') ~= nil
+  return type(text) == 'string' and string.find(text, '^%d+$') ~= nil
 end
 
 local function split(digits)

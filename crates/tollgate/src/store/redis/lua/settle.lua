@@ -52,7 +52,7 @@ if mode == 'check' then return reply end
 for i = 1, #charges do
   local bucket = charges[i]
   -- Each charge by itself where the rest of the bill is elsewhere, and whatever fits where the rest has been allowed.
-  local allow = mode == 'take' or (mode == 'each' and bucket.fits) or (mode == 'bill' and not deny)
+  local allow = mode == 'rest' or (mode == 'each' and bucket.fits) or (mode == 'whole' and not deny)
   if bucket.kind == 'c' then
     if not bucket.fits then bucket.algorithm.mend(bucket) end
   elseif allow then

@@ -35,7 +35,10 @@ end
 
 local nanos = (now_n + after) % 1e9
 local seconds = now_s + (now_n + after - nanos) / 1e9
+local full_at = seconds > 0 and string.format('%d%09d', seconds, nanos) or string.format('%d', nanos)
+-- Never too few: the part of a millisecond counts whole, and one more is for the time since the script began. Time that
+-- is not ours may pass slower.
 local millis = (after - after % 1e6) / 1e6 + 2
 if not own_time and millis < 3600000 then millis = 3600000 end
-redis.call('SET', KEYS[1], string.format(seconds > 0 and '%d%09d' or '%d%d', seconds, nanos), 'PX', millis)
+redis.call('SET', KEYS[1], full_at, 'PX', millis)
 return time

@@ -17,9 +17,9 @@ function undo.b(bucket, at)
   keep(bucket, digits(full_s, full_n), full_s, full_n)
 end
 
--- How many entries, and of which moment: those, and no newer ones.
+-- How many entries, and of which moment: these, and no newer ones.
 function undo.l(bucket, at)
-  redis.pcall('LREM', bucket.key, -ARGV[at], digits(ARGV[at + 2] + 0, ARGV[at + 3] + 0))
+  redis.pcall('LREM', bucket.key, -ARGV[at + 1], digits(ARGV[at + 2] + 0, ARGV[at + 3] + 0))
 end
 
 -- What was used, and the end of the window it was used in. A later window has not seen it.

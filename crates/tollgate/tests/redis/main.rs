@@ -1,0 +1,9 @@
+//! The Redis store, on real servers: what it decides beside the core and the memory store, and what it leaves in Redis.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop where something is wrong, as tests may")]
+
+mod agreement;
+mod model;
+#[expect(dead_code, reason = "histories here are batches, which cannot be cut down")]
+#[path = "../../../tollgate-core/tests/oracle/random.rs"]
+mod random;
+mod servers;

@@ -1,0 +1,25 @@
+//! The servers that the tests share.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tollgate::store::redis::{Redis, RedisUrl};
+use tollgate_testbed::RedisServer;
+
+static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+
+/// The one Redis.
+pub(crate) fn server() -> &'static RedisServer {
+    &SERVER
+}
+
+/// A store of its own in the one Redis, with time for as large batches as tests make.
+pub(crate) fn store(namespace: &str) -> Redis {
+    open(&server().url(), namespace)
+}
+
+pub(crate) fn open(url: &str, namespace: &str) -> Redis {
+    let url: RedisUrl = url.parse().unwrap();
+    let url = RedisUrl { namespace: namespace.to_owned(), deadline: Duration::from_secs(60), ..url };
+    Redis::open(&url).unwrap()
+}
