@@ -69,8 +69,8 @@ impl RedisCluster {
     }
 
     /// All six nodes. The first three began as primaries, and the fourth as the replica of the first.
-    pub fn nodes(&mut self) -> &mut [RedisServer] {
-        &mut self.nodes
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
     }
 
     /// The node that has a slot now, as most others see it.

@@ -92,6 +92,8 @@ impl Switchboard {
             }
         };
         node.state = State::Away { since, reason };
+        // Before anybody hears of it.
+        self.show();
         for errand in queue {
             self.sheaves.fill(errand.ticket, Err(error.clone()));
         }

@@ -103,7 +103,7 @@ impl Switchboard {
             }
             Topology::Cluster(seeds) => (Layout::Cluster(Cluster::new(seeds.clone())), Vec::new()),
         };
-        Self {
+        let switchboard = Self {
             layout,
             nodes,
             dialer: Arc::new(dialer),
@@ -114,7 +114,9 @@ impl Switchboard {
             deadline: url.deadline,
             lives: 0,
             resting: Vec::new(),
-        }
+        };
+        switchboard.show();
+        switchboard
     }
 
     /// Serves until everybody who could ask has gone.
@@ -124,17 +126,20 @@ impl Switchboard {
         let alarm = sleep_until(Instant::now());
         tokio::pin!(alarm);
         loop {
-            // It is moved only when that makes a difference: it may ring too early, and then rings again.
-            if let Some(due) = self.alarm()
-                && (alarm.is_elapsed() || due < alarm.deadline())
-            {
-                alarm.as_mut().reset(due);
-            }
-            tokio::select! {
-                biased;
-                Some(event) = self.events.join_next() => self.hear(event),
-                count = asks.recv_many(&mut inbox, INBOX) => if count == 0 { return },
-                () = &mut alarm, if !alarm.is_elapsed() => self.ring().await,
+            let due = self.alarm();
+            if due.is_some_and(|due| due <= Instant::now()) {
+                self.ring().await;
+            } else {
+                // It is moved only when that makes a difference: it may go off too early, and then nothing is due.
+                if let Some(due) = due.filter(|due| alarm.is_elapsed() || *due < alarm.deadline()) {
+                    alarm.as_mut().reset(due);
+                }
+                tokio::select! {
+                    biased;
+                    Some(event) = self.events.join_next() => self.hear(event),
+                    count = asks.recv_many(&mut inbox, INBOX) => if count == 0 { return },
+                    () = &mut alarm, if !alarm.is_elapsed() => {}
+                }
             }
             self.hear_all();
             while inbox.len() < INBOX
@@ -154,7 +159,6 @@ impl Switchboard {
             Layout::Single | Layout::Watched(_) => self.dial(0, Duration::ZERO),
             Layout::Cluster(_) => self.refresh_within(Duration::ZERO),
         }
-        self.show();
     }
 
     fn hear_all(&mut self) {
@@ -292,7 +296,8 @@ impl Switchboard {
             }),
             Meaning::Later(reason) => self.repeat(id, errand, &reason, |this, errand| {
                 this.refresh_soon();
-                this.resting.push(errand);
+                // Whoever rests cannot keep anybody busy.
+                this.resting.push(Errand { attempts: 0, ..errand });
             }),
         }
     }

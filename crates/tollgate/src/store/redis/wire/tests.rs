@@ -1,5 +1,9 @@
 //! The wire against real servers.
 
+mod cluster;
+mod faults;
+mod load;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 

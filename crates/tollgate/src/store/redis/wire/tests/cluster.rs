@@ -1,0 +1,113 @@
+//! A Cluster, and everything that can happen to its slots.
+
+use std::time::Instant;
+
+use super::load::{Load, assert_never_twice, until};
+use super::*;
+
+#[test]
+fn a_primary_that_is_killed_is_replaced_and_nobody_else_notices() {
+    let mut cluster = RedisCluster::start();
+    let wire = Arc::new(wire(&cluster));
+    let [(hurt, slot), (spared, other), _] = KEYS;
+    let (hurt, spared) = (Load::start(&wire, 8, hurt, slot), Load::start(&wire, 8, spared, other));
+    hurt.wait_for(100);
+    let killed = Instant::now();
+    cluster.kill_primary_of(slot);
+    until("an outage", || {
+        wire.health().nodes.iter().any(|node| matches!(node.state, NodeState::Away { .. }))
+    });
+    let answered = hurt.well();
+    until("a new primary", || cluster.nodes()[3].cli(&["ROLE"]).starts_with("master"));
+    let replaced = killed.elapsed();
+    until("an answer", || hurt.well() > answered);
+    let back = killed.elapsed();
+    hurt.wait_for(100);
+    println!("Redis had a new primary after {replaced:?}, and we after {back:?}");
+    // Redis decides when there is a new primary; we find it soon after.
+    assert!(back - replaced < Duration::from_millis(600), "{replaced:?}, {back:?}");
+    assert_never_twice(&hurt.stop());
+    let spared = spared.stop();
+    let failed: Vec<_> = spared.iter().filter(|asked| asked.reply.is_err()).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    until("a healthy Cluster", || wire.health().is_well());
+}
+
+#[test]
+fn slots_are_followed_when_a_replica_takes_over() {
+    let cluster = RedisCluster::start();
+    let wire = Arc::new(wire(&cluster));
+    let [(tag, slot), ..] = KEYS;
+    let load = Load::start(&wire, 8, tag, slot);
+    load.wait_for(100);
+    let replica = &cluster.nodes()[3];
+    assert_eq!(replica.cli(&["CLUSTER", "FAILOVER"]), "OK");
+    until("a new primary", || replica.cli(&["ROLE"]).starts_with("master"));
+    load.wait_for(100);
+    assert_never_twice(&load.stop());
+    until("the new slots", || wire.health().nodes.iter().any(|node| node.address == replica.address()));
+    assert!(wire.health().is_well());
+}
+
+#[test]
+fn a_slot_that_is_on_its_way_is_asked_for_at_both_ends() {
+    let cluster = RedisCluster::start();
+    let wire = wire(&cluster);
+    let [(tag, slot), ..] = KEYS;
+    let keys = ["{b}1", "{b}2"];
+    let both = |wire: &Wire| wait(wire.send(vec![Call { slot, ..touch(&keys) }])).remove(0);
+    assert_eq!(both(&wire), Ok(Value::Int(1)));
+    let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
+    let (source, target) = (from.cli(&["CLUSTER", "MYID"]), to.cli(&["CLUSTER", "MYID"]));
+    let slot_text = slot.to_string();
+    to.cli(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &source]);
+    from.cli(&["CLUSTER", "SETSLOT", &slot_text, "MIGRATING", &target]);
+
+    // One key is here and one there: neither end can answer, until the other key has moved too.
+    from.cli(&["MIGRATE", "127.0.0.1", &to.port().to_string(), keys[0], "0", "5000"]);
+    let torn = wire.send(vec![Call { slot, ..touch(&keys) }]);
+    until("TRYAGAIN", || from.cli(&["INFO", "errorstats"]).contains("TRYAGAIN"));
+    from.cli(&["MIGRATE", "127.0.0.1", &to.port().to_string(), keys[1], "0", "5000"]);
+    assert_eq!(wait(torn), [Ok(Value::Int(2))]);
+
+    // The slot is not theirs yet: every call is sent to the other end by this one.
+    let redirects = wire.health().redirects;
+    assert_eq!((both(&wire), both(&wire)), (Ok(Value::Int(3)), Ok(Value::Int(4))));
+    assert_eq!(wire.health().redirects, redirects + 2);
+    for node in [to, from] {
+        node.cli(&["CLUSTER", "SETSLOT", &slot_text, "NODE", &target]);
+    }
+    assert_eq!(both(&wire), Ok(Value::Int(5)));
+    let redirects = wire.health().redirects;
+    assert_eq!(both(&wire), Ok(Value::Int(6)));
+    assert_eq!(wire.health().redirects, redirects, "{tag} has moved, and that is known");
+}
+
+#[test]
+fn a_cluster_that_is_away_at_first_is_found_later() {
+    let mut server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until("slots", || server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    server.kill();
+    let wire = Wire::start(&patiently(Topology::Cluster(vec![parse(&server.address())]))).unwrap();
+    let reply = wait(wire.send(vec![count("n")])).remove(0);
+    assert!(matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::Away { .. })), "{reply:?}");
+    server.restart();
+    until("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
+}
+
+/// Counts in the first of several keys, and touches the others.
+fn touch(keys: &[&str]) -> Call {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(&TOUCH.sha).arg(keys.len()).arg(keys);
+    Call { slot: 0, command, script: Some(&TOUCH) }
+}
+
+static TOUCH: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])".to_owned())
+});
+
+fn wire(cluster: &RedisCluster) -> Wire {
+    let seeds = cluster.addresses().iter().map(|address| parse(address)).collect();
+    Wire::start(&patiently(Topology::Cluster(seeds))).unwrap()
+}

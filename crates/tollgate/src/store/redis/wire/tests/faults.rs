@@ -1,0 +1,176 @@
+//! One server, and everything that can happen to it.
+
+use std::time::Instant;
+
+use super::load::{Load, assert_never_twice, assert_no_twos, until};
+use super::*;
+
+#[test]
+fn a_frozen_server_is_left_alone_and_found_again() {
+    let server = RedisServer::start();
+    let wire = impatient(&server);
+    let load = Load::start(&wire, 16, "a", 0);
+    load.wait_for(100);
+    let frozen = Instant::now();
+    server.freeze();
+    until("a breaker", || wire.health().breaker_openings > 0);
+    let opened = frozen.elapsed();
+    std::thread::sleep(Duration::from_secs(1)); // This is how long it is frozen, not how long we wait for something.
+    let answered = load.well();
+    let thawed = Instant::now();
+    server.thaw();
+    until("an answer", || load.well() > answered);
+    let back = thawed.elapsed();
+    load.wait_for(100);
+    let asked = load.stop();
+
+    let mut took: Vec<_> =
+        asked.iter().filter(|asked| asked.at > frozen && asked.at < thawed).map(|asked| asked.took).collect();
+    took.sort();
+    let p99 = took[took.len() * 99 / 100];
+    println!("open after {opened:?}, p99 {p99:?}, worst {:?}, back after {back:?}", took.last());
+    assert!(p99 <= RedisUrl::DEADLINE + Duration::from_millis(5), "{p99:?}");
+    // A tenth of a second, and as much again for a machine that does other things.
+    assert!(opened <= Duration::from_millis(200), "{opened:?}");
+    assert!(back <= Duration::from_secs(2), "{back:?}");
+    // Nobody waited in vain more often than it takes to notice.
+    let timeouts =
+        asked.iter().filter(|asked| matches!(asked.reply, Err(StoreError::TimedOut { .. }))).count();
+    assert!(timeouts <= 16 * 6, "{timeouts} timeouts");
+    assert!(asked.iter().any(|asked| matches!(asked.reply, Err(StoreError::Away { .. }))));
+    assert_never_twice(&asked);
+    assert_no_twos(&server);
+}
+
+#[test]
+fn what_timed_out_is_not_sent_again() {
+    let server = RedisServer::start();
+    let wire = impatient(&server);
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    server.freeze();
+    let replies = wait(wire.send(vec![count("n")]));
+    assert!(matches!(replies[0], Err(StoreError::TimedOut { .. })), "{replies:?}");
+    server.thaw();
+    until("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
+    // Redis may have read it before the connection was closed, or not; but not twice.
+    assert!(["1", "2"].contains(&server.cli(&["GET", "n"]).as_str()));
+}
+
+#[test]
+fn forgotten_scripts_are_loaded_in_mid_load() {
+    let server = RedisServer::start();
+    let wire = Arc::new(patient(&server));
+    let load = Load::start(&wire, 16, "a", 0);
+    for _ in 0..20 {
+        load.wait_for(20);
+        server.cli(&["SCRIPT", "FLUSH"]);
+    }
+    load.wait_for(20);
+    let asked = load.stop();
+    assert!(asked.iter().all(|asked| asked.reply == Ok(Value::Int(1))));
+    assert!(server.times_called("script|load") >= 10);
+    assert_no_twos(&server);
+}
+
+#[test]
+fn a_restart_costs_what_the_server_forgets() {
+    for (arguments, kept) in [(&["--appendonly", "yes", "--appendfsync", "always"][..], true), (&[], false)] {
+        let mut server = RedisServer::start_with(arguments);
+        let wire = Arc::new(patient(&server));
+        let load = Load::start(&wire, 16, "a", 0);
+        load.wait_for(100);
+        assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+        server.restart();
+        load.wait_for(100);
+        assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(if kept { 2 } else { 1 }))]);
+        assert_never_twice(&load.stop());
+    }
+}
+
+#[test]
+fn a_server_that_becomes_a_replica_is_left_until_it_is_a_primary_again() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let wire = Arc::new(patient(&server));
+    let load = Load::start(&wire, 16, "a", 0);
+    load.wait_for(100);
+    server.cli(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    until(
+        "a replica",
+        || matches!(&wire.health().nodes[0].state, NodeState::Away { reason, .. } if reason.contains("replica")),
+    );
+    let written = server.times_called("incrby");
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    load.wait_for(100);
+    assert!(server.times_called("incrby") > written);
+    let asked = load.stop();
+    assert!(asked.iter().any(|asked| matches!(asked.reply, Err(StoreError::Away { .. }))));
+    assert_never_twice(&asked);
+}
+
+#[test]
+fn a_server_that_loads_its_data_is_waited_for() {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--key-load-delay", "100"]);
+    server.cli(&["DEBUG", "POPULATE", "10"]);
+    let wire = patient(&server);
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    server.restart();
+    until("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
+}
+
+#[test]
+fn a_thousand_callers_come_back_over_one_connection() {
+    let mut server = RedisServer::start();
+    let wire = Arc::new(patient(&server));
+    let load = Load::start(&wire, 1000, "a", 0);
+    load.wait_for(2000);
+    server.kill();
+    until("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    server.restart();
+    load.wait_for(2000);
+    // The testbed looks whether the server answers, and each look is a connection, as is this question.
+    let ours = server.cli(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=tollgate")).count();
+    assert_eq!(ours, 1);
+    assert!(server.info("total_connections_received") < 20);
+    assert!(wire.health().reconnects < 5, "{:?}", wire.health());
+    load.stop();
+}
+
+#[test]
+fn more_than_may_wait_is_refused_at_once() {
+    let server = RedisServer::start();
+    let wire = impatient(&server);
+    until("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
+    server.freeze();
+    let waiting = wire.send((0..WAITING_MAX).map(|_| plain(&["PING"])).collect());
+    let replies = wait(wire.send(vec![plain(&["PING"])]));
+    assert!(matches!(replies[0], Err(StoreError::Busy { waiting: WAITING_MAX })), "{replies:?}");
+    assert!(wait(waiting).iter().all(Result::is_err));
+    assert_eq!(wire.board.waiting.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn whoever_goes_away_before_a_call_is_sent_takes_it_along() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let wire = patient(&server);
+    until("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    server.restart();
+    until("a server", || wire.health().is_well());
+    drop(wire.send(vec![count("n")])); // Perhaps sent, perhaps not, and nobody is hurt.
+    assert_eq!(wait(wire.send(vec![plain(&["PING"])])), [Ok(Value::SimpleString("PONG".to_owned()))]);
+}
+
+#[test]
+fn an_idle_connection_that_ends_is_replaced_before_anybody_needs_it() {
+    let server = RedisServer::start();
+    let wire = patient(&server);
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    server.cli(&["CLIENT", "KILL", "TYPE", "NORMAL"]);
+    until("a reconnection", || wire.health().reconnects == 1 && wire.health().is_well());
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(2))]);
+}
+
+/// With the deadline that everybody has who configures none.
+fn impatient(server: &RedisServer) -> Arc<Wire> {
+    Arc::new(Wire::start(&RedisUrl { deadline: RedisUrl::DEADLINE, ..url(server) }).unwrap())
+}

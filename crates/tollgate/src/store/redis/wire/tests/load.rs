@@ -1,0 +1,107 @@
+//! Callers who never stop asking.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::*;
+
+/// How long each caller thinks before it asks again.
+const THINK: Duration = Duration::from_millis(1);
+
+/// Many callers on a thread of their own, who ask until they are stopped. Every call counts in a key of its own, so that one
+/// that is executed twice leaves a two behind.
+pub(super) struct Load {
+    stop: Arc<AtomicBool>,
+    well: Arc<AtomicU64>,
+    callers: JoinHandle<Vec<Asked>>,
+}
+
+/// One call, and what came of it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) at: Instant,
+    pub(super) took: Duration,
+    pub(super) reply: Reply,
+}
+
+impl Load {
+    /// Has so many callers ask for keys of this slot, `{tag}` in their names.
+    pub(super) fn start(wire: &Arc<Wire>, callers: usize, tag: &'static str, slot: u16) -> Self {
+        let (wire, stop, well) =
+            (Arc::clone(wire), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&well));
+        let ask = move |caller: usize| {
+            let (wire, stop, well) = (Arc::clone(&wire), Arc::clone(&stopped), Arc::clone(&counted));
+            async move {
+                let mut asked = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let at = Instant::now();
+                    let key = format!("{{{tag}}}{caller}/{}", asked.len());
+                    let reply = wire.send(vec![Call { slot, ..count(&key) }]).await.remove(0);
+                    well.fetch_add(reply.is_ok().into(), Ordering::Relaxed);
+                    asked.push(Asked { at, took: at.elapsed(), reply });
+                    tokio::time::sleep(THINK).await;
+                }
+                asked
+            }
+        };
+        let callers = std::thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(async {
+                let callers: Vec<_> = (0..callers).map(|caller| tokio::spawn(ask(caller))).collect();
+                let mut asked = Vec::new();
+                for caller in callers {
+                    asked.extend(caller.await.unwrap());
+                }
+                asked.sort_by_key(|asked| asked.at);
+                asked
+            })
+        });
+        Self { stop, well, callers }
+    }
+
+    /// How many calls have been answered.
+    pub(super) fn well(&self) -> u64 {
+        self.well.load(Ordering::Relaxed)
+    }
+
+    /// Waits until `more` calls have been answered, and says how long that took.
+    pub(super) fn wait_for(&self, more: u64) -> Duration {
+        let (started, before) = (Instant::now(), self.well());
+        until("answers", || self.well() >= before + more);
+        started.elapsed()
+    }
+
+    /// Ends it.
+    pub(super) fn stop(self) -> Vec<Asked> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.callers.join().unwrap()
+    }
+}
+
+/// Waits until something is so.
+pub(super) fn until(what: &str, so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Every answer is a one: it was the first time that its call was executed.
+pub(super) fn assert_never_twice(asked: &[Asked]) {
+    for asked in asked {
+        assert!(asked.reply == Ok(Value::Int(1)) || asked.reply.is_err(), "{asked:?}");
+    }
+}
+
+/// And nobody who got no answer was executed twice either.
+pub(super) fn assert_no_twos(server: &RedisServer) {
+    let look = "local n = 0 for _, key in ipairs(redis.call('KEYS', '*')) do \
+                if redis.call('GET', key) ~= '1' then n = n + 1 end end return n";
+    assert_eq!(server.cli(&["EVAL", look, "0"]), "0");
+}
