@@ -3,6 +3,8 @@
 mod ask;
 mod bench;
 mod completions;
+mod inspect;
+mod keys;
 mod replay;
 mod serve;
 mod store;
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Check(ask::Check),
     Refund(ask::Refund),
     Reset(ask::Reset),
+    Inspect(inspect::Inspect),
+    Keys(keys::Keys),
     Text(text::Text),
     Throttr(throttr::Throttr),
     Replay(replay::Replay),
@@ -50,6 +54,8 @@ impl Command {
             Self::Check(check) => check.run(),
             Self::Refund(refund) => refund.run(),
             Self::Reset(reset) => reset.run(),
+            Self::Inspect(inspect) => inspect.run(),
+            Self::Keys(keys) => keys.run(),
             Self::Text(text) => text.run(),
             Self::Throttr(throttr) => throttr.run(),
             Self::Replay(replay) => replay.run(),

@@ -4,8 +4,10 @@
 mod run;
 mod serving;
 
-use std::fs;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 use run::root;
 use serving::Serving;
@@ -21,12 +23,25 @@ fn the_examples_on_the_page_about_http_happen_as_shown() {
     let mut ran = 0;
     for (command, shown) in sessions.flat_map(examples) {
         let script = command.replace(ON_THE_PAGE, &serving.addr);
-        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .env("PATH", path())
+            .env("TOLLGATE_ADDR", &serving.addr)
+            .output()
+            .unwrap();
+        let printed =
+            String::from_utf8([output.stdout, output.stderr].concat()).unwrap().replace("\r\n", "\n");
         assert_eq!(timeless(&printed), timeless(&shown), "{command}");
         ran += 1;
     }
     assert!(ran > 10, "only {ran} examples were found");
+}
+
+/// Where `tollgate` is, and then whatever else.
+fn path() -> OsString {
+    let binaries = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
+    let others = env::var_os("PATH").unwrap();
+    env::join_paths([binaries.to_owned()].into_iter().chain(env::split_paths(&others))).unwrap()
 }
 
 /// Each command of a session, and what is shown below it.
@@ -37,7 +52,7 @@ fn examples(session: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Without what depends on when it is run: the date, decimals, and the length that depends on how many of them there are.
+/// Without what depends on when it is run: dates, decimals, and the length that depends on how many of them there are.
 fn timeless(text: &str) -> String {
     let lines = text
         .trim_end()
@@ -45,9 +60,15 @@ fn timeless(text: &str) -> String {
         .filter(|line| !line.starts_with("Date: ") && !line.starts_with("Content-Length: "));
     let words = lines.flat_map(|line| {
         line.split(',').map(|word| {
-            let number = word.rsplit(':').next().unwrap();
-            let decimal = number.contains('.') && number.parse::<f64>().is_ok();
-            if decimal { word.replace(number, "a moment") } else { word.to_owned() }
+            let number = word.rsplit([':', ' ']).next().unwrap();
+            let seconds = number.strip_suffix('s').unwrap_or(number);
+            let decimal = seconds.contains('.') && seconds.parse::<f64>().is_ok();
+            let date = word.find("20").filter(|_| word.contains('T') && word.contains('Z'));
+            match date {
+                Some(start) => word[..start].to_owned() + "a date",
+                None if decimal => word.replace(number, "a moment"),
+                None => word.to_owned(),
+            }
         })
     });
     words.collect::<Vec<_>>().join("\n")

@@ -135,7 +135,7 @@ fn what_cannot_be_read_exits_2() {
         (&["replay", "--config", "no-such.yaml"], "tollgate: no-such.yaml: cannot be read: "),
         (
             &["replay", "--store", "carrier-pigeon"],
-            "error: invalid value 'carrier-pigeon' for '--store <URL>'",
+            "tollgate: --store must be `memory`, or a URL such as redis://cache:6379, not carrier-pigeon",
         ),
         (&["replay", "--frobnicate"], "error: unexpected argument '--frobnicate' found"),
     ];

@@ -58,6 +58,70 @@ fn the_commands_answer_with_words_and_exit_codes() {
 }
 
 #[test]
+fn a_bucket_can_be_looked_at() {
+    let config = file(
+        "inspect.yaml",
+        "
+        limits:
+          L: { burst: 2, count: 2, period: 2160h, number: 7 }
+          Log: { algorithm: sliding_log, count: 1, period: 2160h }
+          Rate: { algorithm: smoothed_rate, count: 10, period: 2160h }
+          Quota: { algorithm: quota, count: 5, period: 2160h }
+          Nothing: {}
+        ",
+    );
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    for bucket in ["L:a", "L:a", "Log:a", "Rate:a", "Quota:a"] {
+        assert_eq!(serving.ask(&["spend", bucket]).0, 0, "{bucket}");
+    }
+    for (arguments, words) in [
+        (
+            ["inspect", "L", "a"],
+            &[
+                "bucket     7:a\n",
+                "held to    token_bucket, burst 2, 2 per 2160h: one per 1080h, full after 2160h\n",
+                "remaining  0\nnext unit  in 3887999.",
+                "as new     in 7775999.",
+                "state      full_at 20",
+                "as of      20",
+            ][..],
+        ),
+        (
+            ["inspect", "L", "b"],
+            &["remaining  2\nnext unit  now\nas new     now\nstate      none: it is as though"],
+        ),
+        (["inspect", "Log", "a"], &["remaining  0\n", "state      entries 1, oldest 20"]),
+        (["inspect", "Rate", "a"], &["remaining  9\n", "state      rate 0", ", measured_at 20"]),
+        (["inspect", "Quota", "a"], &["remaining  4\n", "state      used 1, expires_at 20"]),
+        (
+            ["inspect", "Nothing", "a/ü +&"],
+            &["bucket     Nothing:a/\\xc3\\xbc +&\nheld to    nothing: this id is unlimited\n"],
+        ),
+    ] {
+        let (code, answer) = serving.ask(&arguments);
+        assert_eq!(code, 0, "{arguments:?}: {answer}");
+        for words in words {
+            assert!(answer.contains(words), "{arguments:?}: {words}: {answer}");
+        }
+    }
+    for (arguments, code, answer) in [
+        (
+            &["inspect", "L", "a", "--json"][..],
+            0,
+            "{\"bucket\":\"7:a\",\"algorithm\":{\"name\":\"token_bucket\",",
+        ),
+        (&["inspect", "Nobody", "a"], 2, "tollgate: There is no such limit: there is no limit `Nobody`"),
+        (&["keys"], 2, "tollgate: This store keeps no ids: in memory"),
+        (&["keys", "Nobody"], 2, "tollgate: There is no such limit"),
+        (&["keys", "--count", "many"], 2, "error: invalid value 'many'"),
+    ] {
+        let (got, words) = serving.ask(arguments);
+        assert_eq!(got, code, "{arguments:?}: {words}");
+        assert!(words.starts_with(answer), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
 fn nobody_there_is_exit_2() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = run(&["spend", "L:a", "--addr", &free]);

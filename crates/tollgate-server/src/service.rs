@@ -2,6 +2,7 @@
 //!
 //! The one place that turns commands into bills, whatever protocol they came by. It awaits the limiter and nothing else.
 
+mod look;
 mod text;
 mod throttr;
 

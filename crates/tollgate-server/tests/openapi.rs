@@ -19,7 +19,7 @@ const EVERY_KIND: &str = r#"{"charges":[{"limit":"Login","id":"k","kind":"check_
 const TOO_MUCH: &str = r#"{"limit":"Login","id":"a","cost":6}"#;
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 55] = [
+const CASES: [(&str, &str, &str, u16); 70] = [
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
     ("POST", "/v1/spend", EVERY_KIND, 200),
@@ -77,33 +77,74 @@ const CASES: [(&str, &str, &str, u16); 55] = [
     ("HEAD", "/v1/gate", "", 400),
     ("HEAD", "/v1/gate?limit=Nobody&id=g", "", 404),
     ("HEAD", "/v1/gate?limit=Login&id=g&cost=6", "", 422),
+    ("GET", "/v1/inspect?limit=Login&id=a", "", 200),
+    ("GET", "/v1/inspect?limit=Login&id=nobody", "", 200),
+    ("GET", "/v1/inspect?limit=Login", "", 400),
+    ("GET", "/v1/inspect?limit=Nobody&id=a", "", 404),
+    ("GET", "/v1/inspect?limit=Account&id=x", "", 422),
+    ("HEAD", "/v1/inspect?limit=Login&id=a", "", 200),
+    ("HEAD", "/v1/inspect", "", 400),
+    ("HEAD", "/v1/inspect?limit=Nobody&id=a", "", 404),
+    ("HEAD", "/v1/inspect?limit=Account&id=x", "", 422),
+    ("GET", "/v1/keys?limit=Login", "", 501),
+    ("GET", "/v1/keys?count=1001", "", 400),
+    ("GET", "/v1/keys?limit=Nobody", "", 404),
+    ("HEAD", "/v1/keys", "", 501),
+    ("HEAD", "/v1/keys?cursor=x", "", 400),
+    ("HEAD", "/v1/keys?limit=Nobody", "", 404),
     ("GET", "/healthz", "", 200),
     ("GET", "/metrics", "", 200),
     ("GET", "/openapi.json", "", 200),
+];
+
+/// Nobody listens there.
+const POLICY_AWAY: &str = "
+store: redis://127.0.0.1:1
+limits:
+  Closed: { burst: 5, count: 5, period: 1m, on_store_failure: deny }
+  Open: { burst: 5, count: 5, period: 1m }
+  Local: { burst: 5, count: 5, period: 1m, on_store_failure: local, local_share: 1/5 }
+";
+
+/// The same, of a server whose store is away.
+const CASES_AWAY: [(&str, &str, &str, u16); 18] = [
+    ("POST", "/v1/spend", r#"{"limit":"Closed","id":"a"}"#, 503),
+    ("POST", "/v1/check", r#"{"limit":"Closed","id":"a"}"#, 503),
+    ("POST", "/v1/spend", r#"{"limit":"Open","id":"a"}"#, 200),
+    ("POST", "/v1/check", r#"{"limit":"Open","id":"a"}"#, 200),
+    ("POST", "/v1/spend", r#"{"limit":"Local","id":"a"}"#, 200),
+    ("POST", "/v1/spend", r#"{"limit":"Local","id":"a"}"#, 429),
+    ("POST", "/v1/refund", r#"{"limit":"Closed","id":"a"}"#, 503),
+    ("POST", "/v1/reset", r#"{"limit":"Open","id":"a"}"#, 503),
+    ("GET", "/v1/gate?limit=Closed&id=a", "", 503),
+    ("GET", "/v1/gate?limit=Closed&id=a&deny_status=403", "", 503),
+    ("GET", "/v1/gate?limit=Open&id=a", "", 204),
+    ("GET", "/v1/gate?limit=Local&id=b", "", 204),
+    ("GET", "/v1/gate?limit=Local&id=b&deny_status=403", "", 403),
+    ("HEAD", "/v1/gate?limit=Closed&id=a", "", 503),
+    ("GET", "/v1/inspect?limit=Open&id=a", "", 503),
+    ("HEAD", "/v1/inspect?limit=Open&id=a", "", 503),
+    ("GET", "/v1/keys", "", 503),
+    ("HEAD", "/v1/keys", "", 503),
 ];
 
 #[test]
 fn the_server_does_what_the_document_says_and_nothing_else() {
     let gate = start();
     let document = Document(gate.get("/openapi.json").json());
-    let mut seen = BTreeSet::new();
     let more = ["/healthz", "/readyz", "/metrics", "/openapi.json"].map(|path| ("HEAD", path, "", 200));
-    for (method, target, body, status) in CASES.into_iter().chain(more).chain([("GET", "/readyz", "", 200)]) {
-        let large = "x".repeat(70_000);
-        let body = if body == "LARGE" { &large } else { body };
-        let reply = gate.request(method, target, (method == "POST").then_some(body));
-        assert_eq!(reply.status, status, "{method} {target} {body}: {}", reply.body);
-        let path = target.split('?').next().unwrap();
-        document.check_request(method, path, body, status);
-        document.check_reply(method, path, &reply);
-        seen.insert((path.to_owned(), method.to_lowercase(), status.to_string()));
-    }
+    let more = more.into_iter().chain([("GET", "/readyz", "", 200)]);
+    let mut seen = BTreeSet::new();
+    document.check_cases(&gate, CASES.into_iter().chain(more), &mut seen);
+    document.check_cases(&start_with(POLICY_AWAY, |_| {}), CASES_AWAY, &mut seen);
     for method in ["GET", "HEAD"] {
         let reply = not_ready(method);
         document.check_reply(method, "/readyz", &reply);
         seen.insert(("/readyz".to_owned(), method.to_lowercase(), reply.status.to_string()));
     }
-    let documented = document.responses().filter(|(_, _, status)| status != "default").collect();
+    let documented = document.responses().filter(|(_, _, status)| status != "default");
+    // Only a store that keeps ids has keys.
+    let documented = documented.filter(|(path, _, status)| path != "/v1/keys" || status != "200").collect();
     assert_eq!(seen, documented, "every documented response was seen, and no other");
 }
 
@@ -127,7 +168,28 @@ fn what_no_operation_explains_is_a_problem_document_too() {
 
 struct Document(Value);
 
+/// A path, a method and a status.
+type Response = (String, String, String);
+
 impl Document {
+    fn check_cases(
+        &self,
+        gate: &Harness,
+        cases: impl IntoIterator<Item = (&'static str, &'static str, &'static str, u16)>,
+        seen: &mut BTreeSet<Response>,
+    ) {
+        let large = "x".repeat(70_000);
+        for (method, target, body, status) in cases {
+            let body = if body == "LARGE" { &large } else { body };
+            let reply = gate.request(method, target, (method == "POST").then_some(body));
+            assert_eq!(reply.status, status, "{method} {target} {body}: {}", reply.body);
+            let path = target.split('?').next().unwrap();
+            self.check_request(method, path, body, status);
+            self.check_reply(method, path, &reply);
+            seen.insert((path.to_owned(), method.to_lowercase(), status.to_string()));
+        }
+    }
+
     fn operation(&self, method: &str, path: &str) -> &Value {
         let operation = &self.0["paths"][path][method.to_lowercase()];
         assert!(operation.is_object(), "{method} {path} is not documented");
@@ -191,7 +253,7 @@ impl Document {
         assert!(self.is_valid(&media["schema"], &body), "{reply:?}");
     }
 
-    fn responses(&self) -> impl Iterator<Item = (String, String, String)> {
+    fn responses(&self) -> impl Iterator<Item = Response> {
         let paths = self.0["paths"].as_object().unwrap();
         paths.iter().flat_map(|(path, operations)| {
             operations.as_object().unwrap().iter().flat_map(move |(method, operation)| {

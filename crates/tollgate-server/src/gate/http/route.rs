@@ -1,7 +1,7 @@
 //! Which path is for what.
 
 use tollgate_core::Verb;
-use tollgate_wire::http::{Command, Gate, Method, Problem, Request, Response, Status};
+use tollgate_wire::http::{Command, Gate, Inspect, ListKeys, Method, Problem, Request, Response, Status};
 
 use crate::gate::Worker;
 use crate::metrics;
@@ -15,6 +15,8 @@ const OPENAPI: &str = include_str!("openapi.json");
 enum Route {
     Command(Verb),
     Gate,
+    Inspect,
+    Keys,
     Health,
     Ready,
     Metrics,
@@ -22,12 +24,14 @@ enum Route {
 }
 
 /// Every path there is. The one that nearly every request asks for is first.
-const ROUTES: [(&str, Route); 9] = [
+const ROUTES: [(&str, Route); 11] = [
     ("/v1/spend", Route::Command(Verb::Spend)),
     ("/v1/check", Route::Command(Verb::Check)),
     ("/v1/gate", Route::Gate),
     ("/v1/refund", Route::Command(Verb::Refund)),
     ("/v1/reset", Route::Command(Verb::Reset)),
+    ("/v1/inspect", Route::Inspect),
+    ("/v1/keys", Route::Keys),
     ("/metrics", Route::Metrics),
     ("/healthz", Route::Health),
     ("/readyz", Route::Ready),
@@ -65,6 +69,8 @@ pub(super) async fn answer(
         }
         Some(Route::Command(verb)) => command(verb, request, worker, in_force, response).await,
         Some(Route::Gate) => gate(request, worker, in_force, response).await,
+        Some(Route::Inspect) => (inspect(request, worker, response).await, false),
+        Some(Route::Keys) => (keys(request, worker, response).await, false),
         Some(Route::Metrics) => (metrics(worker, response), false),
         Some(Route::OpenApi) => {
             (response.document(Status::Ok, "application/json", OPENAPI.as_bytes()), false)
@@ -113,6 +119,29 @@ async fn gate(
     match worker.service.spend(in_force, &gate.command).await {
         Ok((charges, decision)) => (response.gate(&charges, &decision, gate.deny_status.status()), true),
         Err(error) => (response.problem(&problem(error)), false),
+    }
+}
+
+async fn inspect(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
+    let asked = match Inspect::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.inspect(&asked).await {
+        Ok(inspected) => response.inspected(&inspected),
+        Err(error) => response.problem(&problem(error)),
+    }
+}
+
+async fn keys(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
+    let asked = match ListKeys::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.keys(&asked).await {
+        Ok(Some(page)) => response.keys(&page),
+        Ok(None) => response.problem(&Problem::no_ids()),
+        Err(error) => response.problem(&problem(error)),
     }
 }
 
