@@ -171,6 +171,7 @@ fn more_connections_than_the_shell_allows_files_are_served() {
     let limited = format!("ulimit -Sn 100; exec {} serve --http 127.0.0.1:0", env!("CARGO_BIN_EXE_tollgate"));
     let mut shell = Command::new("sh");
     shell.args(["-c", &limited]);
+    shell.env_remove("RUST_LOG");
     let serving = Serving::start_command(shell);
     let mut clients: Vec<_> =
         (0..300).map(|_| std::net::TcpStream::connect(&serving.addr).unwrap()).collect();

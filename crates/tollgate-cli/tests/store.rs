@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod run;
+mod serving;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use run::{run, tollgate};
+use serving::Serving;
+use tollgate_testbed::RedisServer;
 
 const PASSWORD: &str = "hunter2";
 
@@ -52,4 +56,117 @@ fn a_password_is_in_no_help_no_error_and_no_description() {
 fn memory_needs_no_password() {
     let ran = run(&["replay", "--store", "memory"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+const LIMITS: &str =
+    "limits: { L: { burst: 2, count: 2, period: 2160h, number: 7 }, M: { burst: 9, count: 9, period: 1h } }";
+
+fn configuration(name: &str, store: &str) -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, format!("{store}\n{LIMITS}")).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// What somebody sees who looks everywhere.
+fn published(serving: &Serving) -> String {
+    let page = |path: &str| {
+        let url = format!("http://{}{path}", serving.addr);
+        let output = Command::new("curl").args(["-si", &url]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    serving.printed.clone() + &page("/metrics") + &page("/readyz") + &page("/v1/keys")
+}
+
+#[test]
+fn every_command_works_on_redis_and_no_password_is_published() {
+    let redis = RedisServer::start_with(&["--requirepass", PASSWORD]);
+    let address = redis.address();
+    let secret = Path::new(env!("CARGO_TARGET_TMPDIR")).join("secret.txt");
+    fs::write(&secret, format!("{PASSWORD}\n")).unwrap();
+    let url = "?deadline=5s";
+    let ways = [
+        (format!("store: redis://:{PASSWORD}@{address}{url}"), None),
+        (format!("store: {{ url: 'redis://{address}', password: {PASSWORD}, deadline: 5s }}"), None),
+        (format!("store: {{ url: 'redis://{address}{url}', password_file: '{}' }}", secret.display()), None),
+        (format!("store: redis://:wrong@{address}{url}"), Some(PASSWORD)),
+    ];
+    for (index, (store, password)) in ways.iter().enumerate() {
+        let config = configuration(&format!("redis-{index}.yaml"), store);
+        let environment: Vec<_> = password.iter().map(|it| ("TOLLGATE_STORE_PASSWORD", *it)).collect();
+        let environment: Vec<_> = environment.into_iter().chain([("RUST_LOG", "trace")]).collect();
+        let serving =
+            Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &environment);
+        for (arguments, code, answer) in [
+            (&["spend", "L:a", "--cost", "2"][..], 0, "allow remaining=0 "),
+            (&["spend", "L:a"], 1, "deny remaining=0 "),
+            (&["inspect", "L", "a"], 0, "bucket     7:a\nheld to    token_bucket, burst 2, "),
+            (&["keys"], 0, "7:a\n"),
+            (&["keys", "M"], 0, ""),
+            (&["reset", "L:a"], 0, "ok\n"),
+            (&["keys", "L"], 0, ""),
+        ] {
+            let (got, words) = serving.ask(arguments);
+            assert_eq!(got, code, "{store} {arguments:?}: {words}");
+            assert!(
+                words.starts_with(answer) && answer.is_empty() == words.is_empty(),
+                "{store} {arguments:?}: {words}"
+            );
+        }
+        let seen = published(&serving);
+        serving.signal("TERM");
+        let (code, log) = serving.wait();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(!seen.contains(PASSWORD) && !log.contains(PASSWORD), "{seen}\n{log}");
+        assert!(
+            seen.contains(&format!("buckets in redis://{}", if index == 2 { "" } else { ":***@" })),
+            "{seen}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_refuses_the_password_is_away_and_its_log_does_not_say_the_password() {
+    let redis = RedisServer::start_with(&["--requirepass", "another"]);
+    let store = format!("store: redis://:{PASSWORD}@{}?deadline=1s", redis.address());
+    let config = configuration("refused.yaml", &store);
+    let serving = Serving::start(
+        &["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"],
+        &[("RUST_LOG", "trace")],
+    );
+    let (code, words) = serving.ask(&["spend", "L:a", "--json"]);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("\"reason\":\"store\",\"degraded\":true"), "{words}");
+    let (code, words) = serving.ask(&["reset", "L:a"]);
+    assert_eq!(code, 2, "{words}");
+    assert!(words.starts_with("tollgate: The store gave no answer: "), "{words}");
+    let seen = published(&serving) + &words;
+    serving.signal("TERM");
+    let (_, log) = serving.wait();
+    assert!(log.contains("WRONGPASS") || log.contains("away"), "{log}");
+    assert!(!seen.contains(PASSWORD) && !log.contains(PASSWORD), "{seen}\n{log}");
+}
+
+#[test]
+fn it_is_spoken_to_over_tls() {
+    let redis = RedisServer::start_tls();
+    let ca = redis.certificate_authority().display();
+    let config = configuration("tls.yaml", &format!("store: {}?deadline=5s&tls_ca={ca}", redis.url()));
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    let (code, words) = serving.ask(&["spend", "L:a", "--json"]);
+    assert_eq!(code, 0, "{words}");
+    assert!(!words.contains("degraded"), "{words}");
+    assert_eq!(redis.cli(&["EXISTS", "tollgate:7:a"]).trim(), "1");
+}
+
+#[test]
+fn a_trace_is_replayed_on_redis_and_leaves_the_buckets_of_others_alone() {
+    let redis = RedisServer::start();
+    let config = configuration("replay-redis.yaml", "");
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redis.trace");
+    fs::write(&trace, "0s limit spend L:a cost=2 => allow remaining=0 retry_after=7776000s reset_after=7776000s\n1s limit spend L:a => deny remaining=0 retry_after=3887999s reset_after=7775999s\n").unwrap();
+    for _ in 0..2 {
+        let ran = run(&["replay", "--config", &config, "--store", &redis.url(), trace.to_str().unwrap()]);
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    }
+    assert_eq!(redis.cli(&["EXISTS", "tollgate:7:a"]).trim(), "0");
 }

@@ -20,13 +20,13 @@ impl Serving {
         let mut command = tollgate(&["serve"]);
         // Tests run side by side: no gate may have its usual port.
         command.env("TOLLGATE_TEXT", "127.0.0.1:0").env("TOLLGATE_THROTTR", "127.0.0.1:0");
+        command.env_remove("RUST_LOG");
         command.args(arguments).envs(environment.iter().copied());
         Self::start_command(command)
     }
 
     /// Starts what ends up as a server.
     pub(crate) fn start_command(mut command: Command) -> Self {
-        command.env_remove("RUST_LOG");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut printed = String::new();
