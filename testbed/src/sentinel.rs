@@ -34,7 +34,12 @@ impl RedisSentinels {
 
     /// Starts them, and waits until the Sentinels know of each other and of the replica.
     pub fn start() -> Self {
-        let primary = RedisServer::start();
+        Self::start_with(&[])
+    }
+
+    /// Starts them, with these arguments for the first primary.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let primary = RedisServer::start_with(arguments);
         let port = primary.port().to_string();
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]);
         let sentinels = (0..3).map(|_| Sentinel::start(primary.port())).collect();

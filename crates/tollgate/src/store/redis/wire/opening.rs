@@ -49,7 +49,10 @@ impl Switchboard {
             return;
         }
         match line {
-            Ok((address, line)) => self.up(id, address, line),
+            Ok((address, line)) => {
+                self.up(id, address, line);
+                self.ask_again_later();
+            }
             Err(reason) => {
                 self.away(id, reason);
                 let pause = self.nodes[id].backoff.next();
@@ -77,6 +80,16 @@ impl Switchboard {
         node.dialing = None;
         let patience = Patience::new(self.deadline);
         node.state = State::Up(Session { connection: line.connection, patience, driver, used: now });
+    }
+
+    /// Takes a connection to another place for the node; the one it had is closed.
+    pub(super) fn switch(&mut self, id: NodeId, address: Address, line: Line) {
+        self.lives += 1;
+        self.nodes[id].life = self.lives;
+        self.board.reconnects.add(1);
+        self.up(id, address, line);
+        self.ask_again_later();
+        self.show();
     }
 
     /// Leaves a node alone until a probe finds it well.

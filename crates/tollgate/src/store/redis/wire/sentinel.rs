@@ -1,16 +1,22 @@
 //! Sentinels, who know where the primary is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::backoff::random;
+use super::backoff::{jittered, random};
 use super::dial::{Dialer, Line};
+use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::Address;
 
 /// How long one Sentinel may take to answer.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
+
+/// How often they are asked while all is well. A primary that has been replaced may not know it, and go on answering whoever can
+/// still reach it: what is spent there is lost.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sentinels who watch one primary.
 #[derive(Debug)]
@@ -27,6 +33,12 @@ impl Sentinels {
     /// What the primary is called before its address is known.
     pub(super) fn somewhere(&self) -> Address {
         Address { host: self.name.clone(), port: 0 }
+    }
+
+    /// Opens a connection to the primary, if it is not at `here` any more.
+    async fn open_elsewhere(&self, dialer: &Dialer, here: &Address) -> Option<(Address, Line)> {
+        let address = self.primary(dialer).await.ok().filter(|address| address != here)?;
+        Some((address.clone(), dialer.open(&address).await.ok()?))
     }
 
     /// Asks where the primary is, and opens a connection to it.
@@ -56,6 +68,35 @@ impl Sentinels {
             }
         }
         Err(reasons.join("; "))
+    }
+}
+
+impl Switchboard {
+    /// Asks the Sentinels from time to time whether the primary is still the one that we know.
+    pub(super) fn ask_again_later(&mut self) {
+        let Layout::Watched(sentinels) = &self.layout else { return };
+        let (sentinels, dialer) = (Arc::clone(sentinels), Arc::clone(&self.dialer));
+        let (here, life) = (self.nodes[0].address.clone(), self.nodes[0].life);
+        let due = Instant::now() + jittered(ASK_EVERY);
+        self.events.spawn(async move {
+            sleep_until(due).await;
+            Event::Watched { life, elsewhere: sentinels.open_elsewhere(&dialer, &here).await }
+        });
+    }
+
+    /// The Sentinels were asked about the connection that had this number.
+    pub(super) fn watched(&mut self, life: u64, elsewhere: Option<(Address, Line)>) {
+        // Whoever opened another in the meantime has asked them, and asks them again.
+        if self.nodes[0].life != life {
+            return;
+        }
+        match elsewhere {
+            None => self.ask_again_later(),
+            Some((address, line)) => {
+                tracing::info!(from = %self.nodes[0].address, to = %address, "store has another primary");
+                self.switch(0, address, line);
+            }
+        }
     }
 }
 

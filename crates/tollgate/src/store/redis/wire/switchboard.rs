@@ -60,6 +60,8 @@ pub(super) enum Event {
     Opened { node: NodeId, life: u64, line: Result<(Address, Line), String> },
     /// A connection has ended.
     Lost { node: NodeId, life: u64 },
+    /// Sentinels were asked whether a primary is still the one; if not, the other is open.
+    Watched { life: u64, elsewhere: Option<(Address, Line)> },
     /// Errands have rested.
     Rested(Vec<Errand>),
     /// Somebody has said who has which slots.
@@ -174,6 +176,7 @@ impl Switchboard {
             Event::Answered { node, life, parcel, replies } => self.answered(node, life, parcel, replies),
             Event::Opened { node, life, line } => self.opened(node, life, line),
             Event::Lost { node, life } => self.lost(node, life),
+            Event::Watched { life, elsewhere } => self.watched(life, elsewhere),
             Event::Rested(errands) => errands.into_iter().for_each(|errand| self.route(errand)),
             Event::Mapped(shares) => self.mapped(shares),
             Event::Done => {}

@@ -3,12 +3,13 @@
 mod cluster;
 mod faults;
 mod load;
+mod sentinel;
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
-use tollgate_testbed::{RedisCluster, RedisSentinels, RedisServer};
+use tollgate_testbed::{RedisCluster, RedisServer};
 
 use super::*;
 use crate::store::redis::call::Script;
@@ -105,16 +106,6 @@ fn a_cluster_is_asked_where_the_slot_is() {
     assert_eq!(wait(wire.send_to_all(size())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
     assert_eq!(wait(wire.send_to_nth(2, size())), Some(Ok(Value::Int(1))));
     assert_eq!(wait(wire.send_to_nth(3, size())), None);
-}
-
-#[test]
-fn the_sentinels_say_where_the_primary_is() {
-    let mut sentinels = RedisSentinels::start();
-    let addresses = sentinels.addresses().iter().map(|address| parse(address)).collect();
-    let primary = RedisSentinels::NAME.to_owned();
-    let wire = Wire::start(&patiently(Topology::Sentinel { sentinels: addresses, primary })).unwrap();
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
-    assert_eq!(wire.health().nodes[0].address, sentinels.primary().address());
 }
 
 #[test]
