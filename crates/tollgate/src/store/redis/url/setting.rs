@@ -15,7 +15,7 @@ const NAMESPACE_MAX: usize = 64;
 /// The longest user, password or path, in bytes: twice what the tokens of cloud services have.
 pub(super) const TEXT_MAX: usize = 4096;
 /// What a call may be given to return: below is no network, above no caller that still waits.
-const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
 /// Why a setting cannot be as given.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -28,7 +28,7 @@ pub enum SettingError {
         given: String,
     },
     /// Shorter than a network takes, or longer than anybody's patience.
-    #[error("deadline must be a duration from 1ms to 10s, such as 15ms, not {given}")]
+    #[error("deadline must be a duration from 1ms to 1m, such as 15ms, not {given}")]
     Deadline {
         /// What was given.
         given: String,
