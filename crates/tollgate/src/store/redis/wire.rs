@@ -45,8 +45,8 @@ mod tls;
 
 pub use self::health::{Health, NodeHealth, NodeState};
 
-/// How many calls may wait at once. A node answers a tenth of it within the deadline; the rest is room for a burst, and more would
-/// only be memory for calls that time out.
+/// How many calls may wait before no more are taken. A node answers a tenth of it within the deadline; the rest is room for a
+/// burst, and more would only be memory for calls that time out. One batch is taken whole.
 const WAITING_MAX: usize = 16_384;
 
 /// What a node answered, or why there is no answer.
@@ -83,7 +83,7 @@ impl Wire {
         let count = calls.len();
         let (reply, replies) = oneshot::channel();
         let waiting = self.board.waiting.fetch_add(count, Ordering::Relaxed);
-        if waiting + count > WAITING_MAX || count == 0 {
+        if waiting >= WAITING_MAX || count == 0 {
             self.board.waiting.fetch_sub(count, Ordering::Relaxed);
             // Nobody can have hung up: the other end is here.
             let _ = reply.send(calls.iter().map(|_| Err(StoreError::Busy { waiting })).collect());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::backoff::{jittered, random};
+use super::backoff::{Backoff, jittered, random};
 use super::dial::Dialer;
 use super::health::{NodeHealth, NodeState};
 use super::node::{Node, NodeId, State};
@@ -16,10 +16,16 @@ use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::{Address, StoreError};
 
 /// How soon slots are asked for after a sign that they have moved. Many see the same sign at the same moment.
-const REFRESH_SOON: Duration = Duration::from_millis(50);
+const REFRESH_SOON: Duration = Duration::from_millis(100);
 
 /// How often, while a node that has slots is away: a replica takes over at some moment, and nobody tells us.
 const REFRESH_AWAY: Duration = Duration::from_millis(200);
+
+/// And how often when none has done so for some time.
+const REFRESH_FORSAKEN: Duration = Duration::from_secs(1);
+
+/// How long it may take until one does.
+const FAILOVER_MAX: Duration = Duration::from_secs(30);
 
 /// How long one node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
@@ -162,8 +168,9 @@ impl Switchboard {
             Err(reason) => self.unmapped(reason),
         }
         let again = if let Layout::Cluster(cluster) = &mut self.layout { cluster.refreshed() } else { false };
-        if self.nodes.iter().any(|node| matches!(node.state, State::Away { .. })) || self.is_lost() {
-            self.refresh_within(jittered(REFRESH_AWAY));
+        if let Some(since) = self.away_since() {
+            let forsaken = since.elapsed() > FAILOVER_MAX;
+            self.refresh_within(jittered(if forsaken { REFRESH_FORSAKEN } else { REFRESH_AWAY }));
         } else if again {
             self.refresh_soon();
         }
@@ -208,8 +215,17 @@ impl Switchboard {
         }
     }
 
-    fn is_lost(&self) -> bool {
-        matches!(&self.layout, Layout::Cluster(Cluster { known: Known::Lost { .. }, .. }))
+    /// Since when the node that left last has been away, or all of them.
+    fn away_since(&self) -> Option<Instant> {
+        let nodes = self.nodes.iter().filter(|node| !node.retired).filter_map(|node| match node.state {
+            State::Away { since, .. } => Some(since),
+            State::Opening | State::Up(_) => None,
+        });
+        let all = match &self.layout {
+            Layout::Cluster(Cluster { known: Known::Lost { since, .. }, .. }) => Some(*since),
+            _ => None,
+        };
+        nodes.chain(all).max()
     }
 
     /// A slot has another node: the call goes there, and everything else of that slot as well.
@@ -266,6 +282,7 @@ impl Switchboard {
             return;
         }
         node.state = State::Opening;
+        node.backoff = Backoff::default();
         if let Some(dialing) = node.dialing.take() {
             dialing.abort();
         }

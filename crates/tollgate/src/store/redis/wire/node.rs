@@ -54,6 +54,7 @@ pub(super) struct Session {
     pub(super) connection: MultiplexedConnection,
     pub(super) patience: Patience,
     pub(super) driver: AbortHandle,
+    pub(super) opened: Instant,
     pub(super) used: Instant,
 }
 

@@ -13,6 +13,9 @@ use super::patience::Patience;
 use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::Address;
 
+/// A connection that ends sooner was no good, and the next one will hardly be better: it is not opened at once.
+const SHORT_LIFE: Duration = Duration::from_millis(200);
+
 /// Everybody who shares a server loses it at the same moment, and should not come back at the same moment. But whoever waits has
 /// no more than a deadline.
 const RECONNECT_SPREAD: Duration = Duration::from_millis(4);
@@ -76,10 +79,10 @@ impl Switchboard {
             tracing::info!(%address, away = ?now - since, "store node is back");
         }
         node.address = address;
-        node.backoff = Backoff::default();
         node.dialing = None;
         let patience = Patience::new(self.deadline);
-        node.state = State::Up(Session { connection: line.connection, patience, driver, used: now });
+        node.state =
+            State::Up(Session { connection: line.connection, patience, driver, opened: now, used: now });
     }
 
     /// Takes a connection to another place for the node; the one it had is closed.
@@ -113,26 +116,28 @@ impl Switchboard {
         self.refresh_soon();
     }
 
-    /// A connection has ended: another is opened at once, and calls wait for it.
-    pub(super) fn lost(&mut self, id: NodeId, life: u64) {
+    /// A connection has ended, or is of no use: another is opened at once, and calls wait for it.
+    pub(super) fn lost(&mut self, id: NodeId, life: u64, reason: &str) {
         let node = &mut self.nodes[id];
-        if node.life != life || node.session().is_none() {
+        if node.life != life {
             return;
         }
+        let Some(lived) = node.session().map(|session| session.opened.elapsed()) else { return };
         node.state = State::Opening;
-        if !node.retired {
-            self.board.reconnects.add(1);
-            self.dial(id, up_to(RECONNECT_SPREAD));
+        if node.retired {
+            return;
         }
-        self.refresh_soon();
-        self.show();
-    }
-
-    /// A node has said that it cannot help. It may be another node that answers at its address next time.
-    pub(super) fn unfit(&mut self, id: NodeId, reason: &str) {
-        tracing::debug!(address = %self.nodes[id].address, %reason, "store node is unfit");
-        let life = self.nodes[id].life;
-        self.lost(id, life);
+        self.board.reconnects.add(1);
+        if lived < SHORT_LIFE {
+            self.away(id, reason.to_owned());
+            let pause = self.nodes[id].backoff.next();
+            self.dial(id, pause);
+        } else {
+            node.backoff = Backoff::default();
+            self.dial(id, up_to(RECONNECT_SPREAD));
+            self.refresh_soon();
+            self.show();
+        }
     }
 
     /// Leaves nodes that have been silent for too long, and looks after those that have been idle.
@@ -144,6 +149,8 @@ impl Switchboard {
             let Some(session) = self.nodes[id].session() else { continue };
             if session.patience.owed() == 0 {
                 self.send(id, Parcel::ping(), now);
+            } else if self.nodes[id].retired {
+                self.nodes[id].state = State::Opening;
             } else {
                 self.board.breaker_openings.add(1);
                 self.board.reconnects.add(1);

@@ -175,7 +175,7 @@ impl Switchboard {
         match event {
             Event::Answered { node, life, parcel, replies } => self.answered(node, life, parcel, replies),
             Event::Opened { node, life, line } => self.opened(node, life, line),
-            Event::Lost { node, life } => self.lost(node, life),
+            Event::Lost { node, life } => self.lost(node, life, "the connection was closed"),
             Event::Watched { life, elsewhere } => self.watched(life, elsewhere),
             Event::Rested(errands) => errands.into_iter().for_each(|errand| self.route(errand)),
             Event::Mapped(shares) => self.mapped(shares),
@@ -273,7 +273,7 @@ impl Switchboard {
                 for errand in parcel.into_errands() {
                     self.sheaves.fill(errand.ticket, Err(error.clone()));
                 }
-                self.lost(id, life);
+                self.lost(id, life, &reason);
             }
         }
     }
@@ -294,7 +294,9 @@ impl Switchboard {
             }
             Meaning::Ask(to) => self.repeat(id, errand, "ASK", |this, errand| this.ask(to, errand)),
             Meaning::Unfit(reason) => self.repeat(id, errand, &reason.clone(), |this, errand| {
-                this.unfit(id, &reason);
+                // At its address another may answer next time, or the same in a better state.
+                let life = this.nodes[id].life;
+                this.lost(id, life, &reason);
                 this.route(errand);
             }),
             Meaning::Later(reason) => self.repeat(id, errand, &reason, |this, errand| {

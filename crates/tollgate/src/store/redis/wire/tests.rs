@@ -117,9 +117,10 @@ fn tls_trusts_the_authority_that_it_was_told() {
     let wire = Wire::start(&url).unwrap();
     assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
     url.tls_ca = None;
-    let stranger = Wire::start(&url);
-    let replies = stranger.map(|wire| wait(wire.send(vec![count("n")])));
-    assert!(replies.is_err() || matches!(replies.as_deref(), Ok([Err(StoreError::Unreachable { .. })])));
+    // A machine without any certificates refuses to start; others do not trust this one.
+    if let Ok(stranger) = Wire::start(&url) {
+        assert!(wait(stranger.send(vec![count("n")]))[0].is_err());
+    }
 }
 
 /// A server's URL, with a deadline that a busy machine keeps.
