@@ -4,6 +4,7 @@ mod cluster;
 mod faults;
 mod load;
 mod sentinel;
+mod thief;
 
 use std::sync::LazyLock;
 use std::time::Duration;

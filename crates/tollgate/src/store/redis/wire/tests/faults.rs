@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::load::{Load, assert_never_twice, assert_no_twos, until};
+use super::thief::Thief;
 use super::*;
 
 #[test]
@@ -54,6 +55,24 @@ fn what_timed_out_is_not_sent_again() {
     until("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
     // Redis may have read it before the connection was closed, or not; but not twice.
     assert!(["1", "2"].contains(&server.cli(&["GET", "n"]).as_str()));
+}
+
+#[test]
+fn a_call_whose_reply_is_lost_is_not_sent_again() {
+    let server = RedisServer::start();
+    let thief = Thief::start(server.port());
+    let address = Address { host: "127.0.0.1".to_owned(), port: thief.port() };
+    let wire = Wire::start(&patiently(Topology::Single(address))).unwrap();
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    for executed in 2..10 {
+        thief.steal_next_reply();
+        let lost = wire.send(vec![count("n")]);
+        until("a theft", || thief.has_stolen());
+        let reply = wait(lost).remove(0);
+        assert!(matches!(reply, Err(StoreError::Unreachable { .. })), "{reply:?}");
+        until("a reconnection", || wire.health().is_well());
+        assert_eq!(server.cli(&["GET", "n"]), executed.to_string());
+    }
 }
 
 #[test]
