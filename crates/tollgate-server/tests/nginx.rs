@@ -46,6 +46,17 @@ fn nginx_asks_first_and_tells_the_client() {
     );
 }
 
+#[test]
+fn nginx_does_not_blame_the_client_for_a_store_that_is_away() {
+    let limits = POLICY.replace("id: ipAddress", "id: ipAddress, on_store_failure: deny");
+    let gate = start_with(&format!("store: redis://127.0.0.1:1\n{limits}"), |_| {});
+    let nginx = Nginx::start(gate.server.http_addr().unwrap(), application());
+    let denied = nginx.get("/");
+    assert!(denied.starts_with("HTTP/1.1 503 "), "{denied}");
+    assert!(denied.contains("Retry-After: 1\r\n") && !denied.contains("RateLimit"), "{denied}");
+    assert!(denied.ends_with("\r\n\r\nTry again in 1 seconds.\n"), "{denied}");
+}
+
 /// The site behind nginx: answers everything, for as long as the test runs.
 fn application() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -118,7 +118,7 @@ const CASES_AWAY: [(&str, &str, &str, u16); 18] = [
     ("POST", "/v1/refund", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/reset", r#"{"limit":"Open","id":"a"}"#, 503),
     ("GET", "/v1/gate?limit=Closed&id=a", "", 503),
-    ("GET", "/v1/gate?limit=Closed&id=a&deny_status=403", "", 503),
+    ("GET", "/v1/gate?limit=Closed&id=a&deny_status=403", "", 403),
     ("GET", "/v1/gate?limit=Open&id=a", "", 204),
     ("GET", "/v1/gate?limit=Local&id=b", "", 204),
     ("GET", "/v1/gate?limit=Local&id=b&deny_status=403", "", 403),

@@ -86,7 +86,8 @@ fn a_proxy_is_not_told_that_its_client_is_to_blame() {
     for (decision, asked_for, status) in [
         (degraded(Verdict::AllowAway, 0, 0), Status::Forbidden, 204),
         (degraded(Verdict::DenyAway, 0, 1), Status::TooManyRequests, 503),
-        (degraded(Verdict::DenyAway, 0, 1), Status::Forbidden, 503),
+        // It understands nothing else, and must not let the request through for that.
+        (degraded(Verdict::DenyAway, 0, 1), Status::Forbidden, 403),
         (degraded(Verdict::Deny, 0, 60), Status::Forbidden, 403),
     ] {
         let (code, head, body) = written(|response, charges| response.gate(charges, &decision, asked_for));

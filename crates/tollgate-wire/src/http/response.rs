@@ -114,7 +114,8 @@ impl Response<'_> {
     /// The answer to a proxy: 204 or what it takes for a refusal. The headers say the rest.
     pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: Status) -> Status {
         let status = match decision.verdict {
-            Verdict::DenyAway => Status::ServiceUnavailable,
+            // A proxy that asked for another status may take a 503 for no answer, and let the request through.
+            Verdict::DenyAway if denied == Status::TooManyRequests => Status::ServiceUnavailable,
             verdict if verdict.allowed() => Status::NoContent,
             _ => denied,
         };
