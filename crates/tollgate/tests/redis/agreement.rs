@@ -3,16 +3,17 @@
 //! A batch is one step for each of many ids, so that two hundred thousand of them take seconds.
 
 use tollgate::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
-use tollgate::core::{Algorithm, Bill, Charge, Kind, Limit, Nanos, Timestamp};
+use tollgate::core::{Algorithm, Bill, Charge, Kind, Limit, Timestamp};
 use tollgate::store::redis::Redis;
 use tollgate::waiting::block_on;
 
 use crate::model::Model;
 use crate::random::{Random, seed};
 use crate::servers;
+use crate::world::{WORLDS, World};
 
 /// How many steps each algorithm is held to.
-const STEPS: usize = 200_000;
+pub(crate) const STEPS: usize = 200_000;
 const IDS: usize = 400;
 
 #[test]
@@ -53,52 +54,6 @@ fn quotas_decide_as_in_the_core() {
     });
 }
 
-/// How long spans are, and how far apart moments.
-#[derive(Clone, Copy, Debug)]
-struct World {
-    span_max: u64,
-    step_max: u64,
-    number_max: u64,
-}
-
-const WORLDS: [World; 5] = [
-    World { span_max: 100, step_max: 40, number_max: 10 },
-    World { span_max: 3_000_000_000, step_max: 900_000_000, number_max: 100 },
-    World { span_max: 3_000_000, step_max: 1_000_000, number_max: 20_000_000 },
-    World { span_max: 100 * YEAR, step_max: YEAR, number_max: 1_000 },
-    World { span_max: u64::MAX, step_max: u64::MAX, number_max: u64::MAX },
-];
-const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
-
-impl World {
-    fn span(self, random: &mut Random) -> Nanos {
-        Nanos::new(edge_or(random, |random| random.magnitude(self.span_max)))
-    }
-
-    fn number(self, random: &mut Random) -> u64 {
-        edge_or(random, |random| random.magnitude(self.number_max))
-    }
-
-    /// Mostly a little later, sometimes earlier, and seldom anywhere.
-    fn next(self, random: &mut Random, now: Timestamp) -> Timestamp {
-        let step = Nanos::new(random.magnitude(self.step_max));
-        let next = match random.between(0, 99) {
-            0..=59 => now + step,
-            60..=94 => now,
-            95..=98 => now - step,
-            _ => Timestamp::from_nanos(edge_or(random, |random| random.next())),
-        };
-        next.min(Timestamp::MAX)
-    }
-}
-
-/// Now and then a number at the edge of its type.
-fn edge_or(random: &mut Random, number: impl FnOnce(&mut Random) -> u64) -> u64 {
-    const EDGES: [u64; 9] =
-        [1, 999_999_999, 1_000_000_000, 1 << 31, 1 << 53, (1 << 53) + 1, (1 << 63) - 1, 1 << 63, u64::MAX];
-    if random.one_in(50) { random.pick(&EDGES) } else { number(random) }
-}
-
 /// One id with a limit of its own, in Redis and in the core.
 struct Subject {
     id: String,
@@ -121,9 +76,9 @@ fn agree(name: &str, mut any_algorithm: impl FnMut(&mut Random, World) -> Option
             model: Model::default(),
         };
         let mut subjects: Vec<_> = (0..IDS).map(subject).collect();
-        let mut now = Timestamp::from_nanos(edge_or(&mut random, |random| random.magnitude(1 << 61)));
+        let mut now = World::start(&mut random);
         while steps < STEPS * (number + 1) / WORLDS.len() {
-            now = world.next(&mut random, now.min(Timestamp::MAX));
+            now = world.next(&mut random, now);
             for subject in &mut subjects {
                 if random.one_in(60) {
                     change_limit(&store, subject, any_limit(&mut random));

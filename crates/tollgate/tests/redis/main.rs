@@ -2,8 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop where something is wrong, as tests may")]
 
 mod agreement;
+mod bills;
 mod model;
+mod orders;
 #[expect(dead_code, reason = "histories here are batches, which cannot be cut down")]
 #[path = "../../../tollgate-core/tests/oracle/random.rs"]
 mod random;
+mod rates;
 mod servers;
+mod world;

@@ -99,7 +99,8 @@ impl<'a> Part<'a> {
         };
         let mut expression = String::new();
         self.expression.inspect(|refusals| self.spell(refusals, &mut expression));
-        let draft = Draft::new(&script::SETTLE, &keys).now(now).arg(mode).arg(expression);
+        let script = script::settle(self.lines.iter().map(|line| line.algorithm));
+        let draft = Draft::new(script, &keys).now(now).arg(mode).arg(expression);
         let draft = self.lines.iter().fold(draft, |draft, line| {
             let kind = match line.charge.kind() {
                 Kind::Spend => "s",

@@ -21,7 +21,7 @@ impl Redis {
         let call = |charge: &Charge<'_>| {
             let algorithm = refundable(charge)?;
             let key = self.namespace.of_id(charge.limit(), charge.id());
-            let draft = Draft::new(&script::REFUND, &[&key]).now(now).algorithm(algorithm);
+            let draft = Draft::new(script::refund(algorithm), &[&key]).now(now).algorithm(algorithm);
             Some(draft.numbers(algorithm, charge.cost()).finish())
         };
         let mut replies = self.wire.send(charges.iter().filter_map(call).collect()).await.into_iter();

@@ -1,7 +1,7 @@
 //! The scripts, put together from their parts, and calls of them.
 //!
 //! ```text
-//! settle = number + clock + token_bucket + sliding_log + smoothed_rate + quota + settle
+//! number + clock + token_bucket + quota + settle      for a bill of token buckets and quotas
 //! ```
 //!
 //! A script decides and writes, in one step that nobody can split; it explains nothing. It answers what it found and at what
@@ -19,28 +19,69 @@ use tollgate_core::{Algorithm, Nanos, Timestamp};
 use super::call::{Call, Script};
 use super::key;
 
-macro_rules! script {
-    ($($part:literal),+) => {
-        LazyLock::new(|| Script::new(concat!($(include_str!(concat!("lua/", $part, ".lua")), "\n"),+).to_owned()))
-    };
+macro_rules! lua {
+    ($($part:literal),+) => { concat!($(include_str!(concat!("lua/", $part, ".lua")), "\n"),+) };
 }
 
 /// One spend from one token bucket.
-pub(super) static SPEND: LazyLock<Script> = script!("spend");
-/// Any bill.
-pub(super) static SETTLE: LazyLock<Script> =
-    script!("number", "clock", "token_bucket", "sliding_log", "smoothed_rate", "quota", "settle");
-/// Giving back to one bucket.
-pub(super) static REFUND: LazyLock<Script> =
-    script!("number", "clock", "token_bucket", "sliding_log", "smoothed_rate", "quota", "refund");
-/// Taking back part of a bill.
-pub(super) static UNDO: LazyLock<Script> = script!("number", "clock", "smoothed_rate", "quota", "undo");
+pub(super) static SPEND: LazyLock<Script> = LazyLock::new(|| Script::new(lua!("spend").to_owned()));
 /// One more request in one rate.
-pub(super) static KNOCK: LazyLock<Script> = script!("number", "clock", "smoothed_rate", "knock");
+pub(super) static KNOCK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "knock").to_owned()));
 /// Orders for one quota.
-pub(super) static EXECUTE: LazyLock<Script> = script!("number", "clock", "quota", "execute");
+pub(super) static EXECUTE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "quota", "execute").to_owned()));
+/// Taking back part of a bill.
+pub(super) static UNDO: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "quota", "undo").to_owned()));
 /// A look at one bucket.
-pub(super) static INSPECT: LazyLock<Script> = script!("number", "clock", "inspect");
+pub(super) static INSPECT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "inspect").to_owned()));
+
+/// Any bill, with the algorithms that it needs.
+pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
+    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("settle")));
+    &SCRIPTS[algorithms.fold(0, |all, algorithm| all | 1 << place(algorithm))]
+}
+
+/// Giving back to one bucket.
+pub(super) fn refund(algorithm: &Algorithm) -> &'static Script {
+    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("refund")));
+    &SCRIPTS[1 << place(algorithm)]
+}
+
+/// A letter, a name and the functions of each algorithm.
+const ALGORITHMS: [(&str, &str, &str); 4] = [
+    ("b", "token_bucket", lua!("token_bucket")),
+    ("l", "sliding_log", lua!("sliding_log")),
+    ("r", "smoothed_rate", lua!("smoothed_rate")),
+    ("q", "quota", lua!("quota")),
+];
+
+const fn place(algorithm: &Algorithm) -> usize {
+    match algorithm {
+        Algorithm::TokenBucket(_) => 0,
+        Algorithm::SlidingLog(_) => 1,
+        Algorithm::SmoothedRate(_) => 2,
+        Algorithm::Quota(_) => 3,
+    }
+}
+
+/// A script with each set of algorithms, at the place that has their bits. All functions of a script are made anew whenever it
+/// is called, so one that brings them all takes a third longer.
+fn with_algorithms(script: &str) -> Vec<Script> {
+    let with = |set: usize| {
+        let algorithms = ALGORITHMS.iter().enumerate().filter(|(place, _)| set & 1 << place != 0);
+        let (mut functions, mut table) = (String::new(), String::new());
+        for (_, (letter, name, lua)) in algorithms {
+            functions += lua;
+            table += &format!("{letter} = {name}, ");
+        }
+        let start = lua!("number", "clock");
+        Script::new(format!("{start}{functions}local ALGORITHMS = {{{table}}}\n\n{script}"))
+    };
+    (0..1 << ALGORITHMS.len()).map(with).collect()
+}
 
 /// Spans below this are exact as doubles, with room for a second more.
 pub(super) const EXACT: Nanos = Nanos::new(9_000_000_000_000_000);
@@ -56,8 +97,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// A call about buckets that are all in one slot.
-    pub(super) fn new(script: &'static LazyLock<Script>, keys: &[&[u8]]) -> Self {
-        let script = LazyLock::force(script);
+    pub(super) fn new(script: &'static Script, keys: &[&[u8]]) -> Self {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&script.sha).arg(keys.len()).arg(keys);
         Self { command, script, slot: keys.first().map_or(0, |key| key::slot(key)) }
@@ -87,12 +127,7 @@ impl Draft {
 
     /// The letter of an algorithm.
     pub(super) fn algorithm(self, algorithm: &Algorithm) -> Self {
-        self.arg(match algorithm {
-            Algorithm::TokenBucket(_) => "b",
-            Algorithm::SlidingLog(_) => "l",
-            Algorithm::SmoothedRate(_) => "r",
-            Algorithm::Quota(_) => "q",
-        })
+        self.arg(ALGORITHMS[place(algorithm)].0)
     }
 
     /// The six numbers that an algorithm needs for a charge.

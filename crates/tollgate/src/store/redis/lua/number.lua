@@ -8,7 +8,7 @@ end
 local function plus(ah, al, bh, bl)
   local h, l = ah + bh, al + bl
   if l >= 1e9 then h, l = h + 1, l - 1e9 end
-  if less(18446744073, 709551615, h, l) then return 18446744073, 709551615 end
+  if h >= 18446744073 and (h > 18446744073 or l > 709551615) then return 18446744073, 709551615 end
   return h, l
 end
 
