@@ -3,6 +3,7 @@
 
 mod agreement;
 mod bills;
+mod kept;
 mod model;
 mod orders;
 #[expect(dead_code, reason = "histories here are batches, which cannot be cut down")]

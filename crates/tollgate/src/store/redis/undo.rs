@@ -1,6 +1,6 @@
 //! What a charge took, for the script that takes it back.
 
-use tollgate_core::algorithm::Bucket;
+use tollgate_core::algorithm::{Bucket, SmoothedRate};
 use tollgate_core::{Nanos, Timestamp};
 
 use super::script::Draft;
@@ -13,8 +13,8 @@ pub(super) enum Taken {
     Span(Nanos, Timestamp),
     /// So many entries of this moment.
     Entries(u64, Timestamp),
-    /// So much of the rate, of this period, at this moment.
-    Rate(f64, Nanos, Timestamp),
+    /// So much of the rate, of this period, at this moment, to this rate; and what there was before.
+    Rate { added: f64, period: Nanos, at: Timestamp, to: f64, before: SmoothedRate },
     /// So many of the window that ends at this moment.
     Units(u64, Timestamp),
 }
@@ -38,7 +38,13 @@ impl Taken {
                 let after = before.measure(limit, cost, now);
                 let added = after.rate - before.measure(limit, 0, now).rate;
                 let counted = !after.over || limit.strict();
-                (counted && added > 0.0).then_some(Self::Rate(added, limit.period(), now))
+                (counted && cost > 0).then_some(Self::Rate {
+                    added,
+                    period: limit.period(),
+                    at: now,
+                    to: after.rate,
+                    before: *before,
+                })
             }
             Seen::Quota(before, limit) => {
                 let mut after = *before;
@@ -51,15 +57,21 @@ impl Taken {
         }
     }
 
-    /// The letter of the algorithm, and four numbers.
+    /// The letter of the algorithm, and six values.
     pub(super) fn write(self, draft: Draft) -> Draft {
         match self {
-            Self::Span(span, full_at) => draft.arg("b").pair(span.get()).pair(full_at.as_nanos()),
-            Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()),
-            Self::Rate(added, period, at) => {
-                draft.arg("r").arg(added).arg(period.as_secs_f64()).pair(at.as_nanos())
+            Self::Span(span, full_at) => {
+                draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).arg(&["", ""])
             }
-            Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()),
+            Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()).arg(&["", ""]),
+            Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),
+            Self::Rate { added, period, at, to, before } => {
+                let (last, rate) = before.last();
+                let silent_at = before.silent_at();
+                let text = || format!("r{} {rate} {}", last.as_nanos(), silent_at.as_nanos());
+                let before = if silent_at > at { text() } else { String::new() };
+                draft.arg("r").arg(added).arg(period.as_secs_f64()).pair(at.as_nanos()).arg(to).arg(before)
+            }
         }
     }
 }

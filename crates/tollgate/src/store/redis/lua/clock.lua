@@ -9,19 +9,18 @@ else
   now_s, now_n = split(ARGV[1])
 end
 
--- How many milliseconds a key is kept that has something to say for so long. Never too few: the part of a millisecond
--- counts whole, and one more is for the time that has passed since the script began, which Redis counts from. Time that
--- is not ours may pass slower.
-local function lifetime(h, l)
-  local millis = h * 1000 + math.ceil(l / 1e6) + 1
-  if not own_time and millis < 3600000 then return 3600000 end
-  return millis
+-- When a key goes that has something to say until then: never sooner, so the part of a millisecond counts whole. Time that
+-- is not Redis's own may pass slower than that of keys.
+local function expiry(s, n)
+  local millis = s * 1000 + math.ceil(n / 1e6)
+  if own_time then return 'PXAT', millis end
+  return 'PX', math.max(3600000, millis - now_s * 1000)
 end
 
 -- Writes what a bucket has become, or nothing where it has nothing more to say.
 local function keep(bucket, value, until_s, until_n)
   if less(now_s, now_n, until_s, until_n) or (bucket.found and not own_time) then
-    redis.call('SET', bucket.key, value, 'PX', lifetime(minus(until_s, until_n, now_s, now_n)))
+    redis.call('SET', bucket.key, value, expiry(until_s, until_n))
   elseif bucket.found then
     redis.call('DEL', bucket.key)
   end

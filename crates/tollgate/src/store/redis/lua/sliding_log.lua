@@ -52,10 +52,14 @@ local function push(bucket, many)
   end
 end
 
-local function forget_after(bucket, h, l)
-  local millis, left = lifetime(h, l), redis.call('PTTL', bucket.key)
-  -- What is as good as right is not written again: every write goes to the replicas too.
-  if left < millis - 1 or left > millis + 1 then redis.call('PEXPIRE', bucket.key, millis) end
+-- Lets the log go a period after its newest entry.
+local function forget_in_time(bucket)
+  local newest_s, newest_n = split(bucket.newest)
+  local how, millis = expiry(plus(newest_s, newest_n, bucket.period_s, bucket.period_n))
+  if how == 'PX' then return redis.call('PEXPIRE', bucket.key, millis) end
+  -- It is so already unless an entry was added, or the limit has another period now. Every write goes to the replicas too.
+  local late = redis.call('PTTL', bucket.key) + now_s * 1000 + math.floor(now_n / 1e6) - millis
+  if bucket.added or late < -1 or late > 1 then redis.call('PEXPIREAT', bucket.key, millis) end
 end
 
 -- Drops what no longer counts, and pulls entries from the future back to now.
@@ -70,11 +74,6 @@ local function tidy(bucket)
   end
 end
 
-local function forget_in_time(bucket)
-  local newest_s, newest_n = split(bucket.newest)
-  forget_after(bucket, minus(bucket.period_s, bucket.period_n, minus(now_s, now_n, newest_s, newest_n)))
-end
-
 function sliding_log.mend(bucket)
   tidy(bucket)
   if bucket.newest then forget_in_time(bucket) end
@@ -87,7 +86,8 @@ local function add_entries(bucket, many)
   if bucket.foreign then redis.call('DEL', bucket.key) end
   tidy(bucket)
   push(bucket, many)
-  forget_after(bucket, bucket.period_s, bucket.period_n)
+  bucket.newest, bucket.added = digits(now_s, now_n), true
+  forget_in_time(bucket)
 end
 
 function sliding_log.spend(bucket)

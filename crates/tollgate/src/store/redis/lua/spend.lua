@@ -36,9 +36,11 @@ end
 local nanos = (now_n + after) % 1e9
 local seconds = now_s + (now_n + after - nanos) / 1e9
 local full_at = seconds > 0 and string.format('%d%09d', seconds, nanos) or string.format('%d', nanos)
--- Never too few: the part of a millisecond counts whole, and one more is for the time since the script began. Time that
--- is not ours may pass slower.
-local millis = (after - after % 1e6) / 1e6 + 2
-if not own_time and millis < 3600000 then millis = 3600000 end
-redis.call('SET', KEYS[1], full_at, 'PX', millis)
+if own_time then
+  -- Never sooner than that: the part of a millisecond counts whole.
+  redis.call('SET', KEYS[1], full_at, 'PXAT', seconds * 1000 + math.ceil(nanos / 1e6))
+else
+  -- Time that is not Redis's own may pass slower than that of keys.
+  redis.call('SET', KEYS[1], full_at, 'PX', math.max(3600000, math.ceil(after / 1e6)))
+end
 return time

@@ -1,6 +1,6 @@
--- Takes back what part of a bill has charged when another part, in another slot, was refused: as though these charges
--- had never been made, and where that cannot be known, as though a little of them had.
--- Arguments: now, and for each charge its algorithm and four numbers.
+-- Takes back what one part of a bill has charged when another part, in another slot, was refused: as though it had never
+-- been charged, or, where others came in between and that cannot be known, as though a little of it had.
+-- Arguments: now, and for each charge its algorithm and six values.
 
 local undo = {}
 
@@ -31,16 +31,23 @@ function undo.q(bucket, at)
   write_quota(bucket, used_h, used_l, bucket.end_s, bucket.end_n)
 end
 
--- What it added to the rate, the period in seconds, and when. It has faded since like everything else.
+-- What it added to the rate, the period in seconds, when, to what rate, and what there was before. What was added has faded
+-- since, like everything else.
 function undo.r(bucket, at)
   read_rate(bucket)
   if not bucket.found then return end
-  local idle = double(minus(bucket.last_s, bucket.last_n, ARGV[at + 2] + 0, ARGV[at + 3] + 0)) / 1e9
+  local at_s, at_n, before = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 5]
+  if bucket.last_s == at_s and bucket.last_n == at_n and bucket.rate == ARGV[at + 4] + 0 then
+    -- Nobody came after it. The next request must not be measured by an interval that began with this one.
+    if before == '' then return redis.call('DEL', bucket.key) end
+    return redis.call('SET', bucket.key, before, 'KEEPTTL')
+  end
+  local idle = double(minus(bucket.last_s, bucket.last_n, at_s, at_n)) / 1e9
   local rate = math.max(0, bucket.rate - ARGV[at] * math.exp(-idle / ARGV[at + 1]))
   write_rate(bucket, rate, bucket.last_s, bucket.last_n, bucket.silent_s, bucket.silent_n)
 end
 
 for i = 1, #KEYS do
-  undo[ARGV[5 * i - 3]]({key = KEYS[i], found = false}, 5 * i - 2)
+  undo[ARGV[7 * i - 5]]({key = KEYS[i], found = false}, 7 * i - 4)
 end
 return true
