@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, timeout};
 
 use super::backoff::{Backoff, jittered, random};
@@ -19,7 +20,7 @@ use crate::store::redis::{Address, StoreError};
 const REFRESH_SOON: Duration = Duration::from_millis(100);
 
 /// How often, while a node that has slots is away: a replica takes over at some moment, and nobody tells us.
-const REFRESH_AWAY: Duration = Duration::from_millis(200);
+const REFRESH_AWAY: Duration = Duration::from_millis(100);
 
 /// And how often when none has done so for some time.
 const REFRESH_FORSAKEN: Duration = Duration::from_secs(1);
@@ -142,23 +143,25 @@ impl Switchboard {
         }
     }
 
-    /// Asks one node after the other for the slots, until one answers. Those that are up come first, in any order.
+    /// Asks one node after the other for the slots, until one answers: those that are up first, over the connections that there are,
+    /// then the others, and those that were configured.
     pub(super) fn refresh_if_due(&mut self, now: Instant) {
         let Layout::Cluster(cluster) = &mut self.layout else { return };
         if cluster.alarm().is_none_or(|due| due > now) {
             return;
         }
         cluster.refresh = Refresh::Running;
-        let mut known: Vec<_> = self.nodes.iter().filter(|node| !node.retired).collect();
+        let known = self.nodes.iter_mut().filter(|node| !node.retired);
+        let mut known: Vec<_> = known
+            .map(|node| (node.address.clone(), node.session().map(|session| session.connection.clone())))
+            .collect();
+        let mut seeds: Vec<_> = cluster.seeds.iter().map(|seed| (seed.clone(), None)).collect();
         shuffle(&mut known);
-        known.sort_by_key(|node| !matches!(node.state, State::Up(_)));
-        let known = known.into_iter().map(|node| &node.address);
-        let mut addresses: Vec<_> = known.chain(&cluster.seeds).cloned().collect();
-        if self.nodes.is_empty() {
-            shuffle(&mut addresses);
-        }
+        shuffle(&mut seeds);
+        known.sort_by_key(|(_, connection)| connection.is_none());
+        known.append(&mut seeds);
         let dialer = Arc::clone(&self.dialer);
-        self.events.spawn(async move { Event::Mapped(ask_in_turn(&dialer, &addresses).await) });
+        self.events.spawn(async move { Event::Mapped(ask_in_turn(&dialer, known).await) });
     }
 
     /// Somebody has said who has which slots.
@@ -289,21 +292,35 @@ impl Switchboard {
     }
 }
 
-async fn ask_in_turn(dialer: &Dialer, addresses: &[Address]) -> Result<Vec<Share>, String> {
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("SLOTS");
+/// Some node, and the connection to it if there is one.
+type Candidate = (Address, Option<MultiplexedConnection>);
+
+async fn ask_in_turn(dialer: &Dialer, nodes: Vec<Candidate>) -> Result<Vec<Share>, String> {
     let mut reasons = Vec::new();
-    for address in addresses {
-        let answer = timeout(ANSWER_MAX, dialer.ask_once(address, &question)).await;
+    for (address, connection) in nodes {
+        let answer = timeout(ANSWER_MAX, ask(dialer, &address, connection)).await;
         match answer.unwrap_or_else(|_| Err(format!("no answer for {ANSWER_MAX:?}"))) {
-            Ok(answer) => match slots::read(&answer, address) {
-                Ok(shares) => return Ok(shares),
-                Err(reason) => reasons.push(format!("{address}: {reason}")),
-            },
+            Ok(shares) => return Ok(shares),
             Err(reason) => reasons.push(format!("{address}: {reason}")),
         }
     }
     Err(reasons.join("; "))
+}
+
+async fn ask(
+    dialer: &Dialer,
+    address: &Address,
+    connection: Option<MultiplexedConnection>,
+) -> Result<Vec<Share>, String> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let answer = match connection {
+        Some(mut connection) => {
+            connection.send_packed_command(&question).await.map_err(|error| error.to_string())?
+        }
+        None => dialer.ask_once(address, &question).await?,
+    };
+    slots::read(&answer, address)
 }
 
 /// Puts them into any order.

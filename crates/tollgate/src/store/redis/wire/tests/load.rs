@@ -88,7 +88,7 @@ pub(super) fn until(what: &str, so: impl Fn() -> bool) {
     let started = Instant::now();
     while !so() {
         assert!(started.elapsed() < Duration::from_secs(30), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
