@@ -13,6 +13,7 @@ use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use tollgate::Limiter;
+use tollgate::store::redis::{Health, NodeState};
 use tollgate_core::{Nanos, Policy};
 
 use super::histogram::BOUNDS;
@@ -143,6 +144,9 @@ fn limits(page: &mut Page, policy: &Policy) {
 }
 
 fn store(page: &mut Page, limiter: &Limiter) {
+    if let Some(health) = limiter.health() {
+        shared_store(page, &health);
+    }
     let census = limiter.census();
     page.single("tollgate_buckets", "gauge", "Buckets held.", census.buckets);
     page.single("tollgate_buckets_max", "gauge", "Buckets that may be held.", census.max_buckets);
@@ -151,6 +155,28 @@ fn store(page: &mut Page, limiter: &Limiter) {
     page.single("tollgate_buckets_swept_total", "counter", help, census.swept);
     let help = "New ids that found no room.";
     page.single("tollgate_refused_full_total", "counter", help, census.refused_full);
+}
+
+fn shared_store(page: &mut Page, health: &Health) {
+    page.family("tollgate_store_up", "gauge", "Can the node of the store be asked?");
+    for node in &health.nodes {
+        let up = u8::from(matches!(node.state, NodeState::Up));
+        page.sample("tollgate_store_up", &[("node", &node.address)], up);
+    }
+    for (name, help, count) in [
+        ("tollgate_store_calls_total", "Commands asked of the store.", health.calls),
+        ("tollgate_store_timeouts_total", "Commands that got no answer in time.", health.timeouts),
+        ("tollgate_store_refusals_total", "Commands that a node refused.", health.refusals),
+        ("tollgate_store_redirects_total", "Commands sent on to another node.", health.redirects),
+        ("tollgate_store_reconnects_total", "Connections opened anew.", health.reconnects),
+        (
+            "tollgate_store_breaker_openings_total",
+            "Times that a node was left alone.",
+            health.breaker_openings,
+        ),
+    ] {
+        page.single(name, "counter", help, count);
+    }
 }
 
 fn reloads(page: &mut Page, metrics: &Metrics) {

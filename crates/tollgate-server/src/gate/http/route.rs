@@ -1,11 +1,16 @@
 //! Which path is for what.
 
+use tollgate::Limiter;
+use tollgate::store::redis::NodeState;
 use tollgate_core::Verb;
 use tollgate_wire::http::{Command, Gate, Inspect, ListKeys, Method, Problem, Request, Response, Status};
 
 use crate::gate::Worker;
 use crate::metrics;
 use crate::service::{CallError, InForce, Reply};
+
+/// What is for people, or for whoever only looks at the status.
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The interface, as a document.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -78,8 +83,9 @@ pub(super) async fn answer(
         Some(Route::Ready) if worker.drain.has_started() => {
             (response.problem(&Problem::not_ready("draining: no new connections are accepted")), false)
         }
-        Some(Route::Health | Route::Ready) => {
-            (response.document(Status::Ok, "text/plain; charset=utf-8", b"ok\n"), false)
+        Some(Route::Health) => (response.document(Status::Ok, TEXT, b"ok\n"), false),
+        Some(Route::Ready) => {
+            (response.document(Status::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes()), false)
         }
     };
     worker.metrics.responded(status);
@@ -148,6 +154,21 @@ async fn keys(request: &Request<'_>, worker: &Worker, response: Response<'_>) ->
 fn metrics(worker: &Worker, response: Response<'_>) -> Status {
     let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
     response.document(Status::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
+}
+
+/// Ready, and how the store is. Away or not, every question is answered: a proxy that took all servers out because they
+/// share a store would take the site down.
+fn readiness(limiter: &Limiter) -> String {
+    let mut text = "ok\n".to_owned();
+    for node in limiter.health().into_iter().flat_map(|health| health.nodes) {
+        let state = match node.state {
+            NodeState::Up => "up".to_owned(),
+            NodeState::Away { since, reason } => format!("away for {}s: {reason}", since.elapsed().as_secs()),
+            _ => "connecting".to_owned(),
+        };
+        text += &format!("store {} {state}\n", node.address);
+    }
+    text
 }
 
 fn problem(error: CallError) -> Problem {
