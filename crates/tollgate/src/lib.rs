@@ -10,8 +10,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Limiter`] is a policy, a store and a clock. It is synchronous and shared between threads by reference; it
-//! spawns nothing and does no I/O.
+//! [`Limiter`] is a policy, a store and a clock, shared between threads by reference. In memory it spawns nothing and does
+//! no I/O. With `store: redis://…` in its configuration the buckets are a fleet's: one thread talks to Redis, and
+//! whoever asks sleeps until the answer is there, or awaits it.
 
 pub mod clock;
 pub mod config;
