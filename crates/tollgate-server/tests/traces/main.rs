@@ -12,10 +12,10 @@ use std::path::Path;
 use over_sockets::OverSockets;
 use support::start_with;
 use tollgate::core::Timestamp;
-use tollgate::store::memory::Memory;
 use tollgate::trace::{Reader, Target, matches};
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::Desk;
+use tollgate_testbed::{RedisCluster, RedisServer};
 
 #[test]
 fn the_desk_answers_the_traces() {
@@ -25,6 +25,42 @@ fn the_desk_answers_the_traces() {
 #[test]
 fn the_gates_answer_the_traces_over_sockets() {
     each_trace(|name, config, trace| run(name, &mut over_sockets(config), trace));
+}
+
+#[test]
+fn the_desk_answers_the_traces_from_redis() {
+    let server = RedisServer::start();
+    each_trace(|name, config, trace| {
+        server.cli(&["FLUSHALL"]);
+        run(name, &mut desk(&shared(config, &server.url())), trace);
+    });
+}
+
+#[test]
+fn the_gates_answer_the_traces_over_sockets_from_redis() {
+    let server = RedisServer::start();
+    each_trace(|name, config, trace| {
+        server.cli(&["FLUSHALL"]);
+        run(name, &mut over_sockets(&shared(config, &server.url())), trace);
+    });
+}
+
+#[test]
+fn the_desk_answers_the_traces_from_a_cluster() {
+    let cluster = RedisCluster::start();
+    each_trace(|name, config, trace| {
+        cluster.flush();
+        run(name, &mut desk(&shared(config, &cluster.url())), trace);
+    });
+}
+
+#[test]
+fn the_gates_answer_the_traces_over_sockets_from_a_cluster() {
+    let cluster = RedisCluster::start();
+    each_trace(|name, config, trace| {
+        cluster.flush();
+        run(name, &mut over_sockets(&shared(config, &cluster.url())), trace);
+    });
 }
 
 #[test]
@@ -56,8 +92,13 @@ fn a_reply_that_differs_is_found() {
 
 fn desk(config: &str) -> Desk {
     let config = Config::parse(config, "inline").unwrap_or_else(|errors| panic!("{errors}"));
-    let store = Memory::new(config.max_buckets);
-    Desk::new(Limiter::with(config.policy, store, Clock::manual(Timestamp::EPOCH)), config.gates.on_insert)
+    let on_insert = config.gates.on_insert;
+    Desk::new(Limiter::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), on_insert)
+}
+
+/// The same configuration with its buckets in Redis, which may take its time: what is tested is what it answers.
+fn shared(config: &str, url: &str) -> String {
+    format!("{config}\nstore: {url}?deadline=10s\n")
 }
 
 fn over_sockets(config: &str) -> OverSockets {

@@ -1,4 +1,4 @@
-//! Every trace of the project, against the core alone and against the memory store.
+//! Every trace of the project, against the core alone, the memory store, Redis and a Cluster of six.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod codec;
@@ -12,6 +12,7 @@ use tollgate::core::Timestamp;
 use tollgate::store::memory::Memory;
 use tollgate::trace::{Reader, Request, Target, matches};
 use tollgate::{Clock, Limiter};
+use tollgate_testbed::{RedisCluster, RedisServer};
 
 use crate::core_alone::CoreAlone;
 
@@ -24,6 +25,26 @@ fn the_core_answers_the_traces() {
 #[test]
 fn the_memory_store_answers_the_traces() {
     let ran = each_trace(|config| Box::new(in_memory(config)));
+    assert!(ran > 10, "only {ran} traces were found");
+}
+
+#[test]
+fn redis_answers_the_traces() {
+    let server = RedisServer::start();
+    let ran = each_trace(|config| {
+        server.cli(&["FLUSHALL"]);
+        Box::new(shared(config, &server.url()))
+    });
+    assert!(ran > 10, "only {ran} traces were found");
+}
+
+#[test]
+fn a_cluster_answers_the_traces() {
+    let cluster = RedisCluster::start();
+    let ran = each_trace(|config| {
+        cluster.flush();
+        Box::new(shared(config, &cluster.url()))
+    });
     assert!(ran > 10, "only {ran} traces were found");
 }
 
@@ -89,11 +110,18 @@ fn a_wrong_expectation_is_noticed() {
 fn check(config: &str, trace: &str) {
     let config = Config::parse(config, "inline").unwrap();
     run("inline", trace, &mut CoreAlone::new(config.policy.clone()));
-    run("inline", trace, &mut in_memory(config));
+    run("inline", trace, &mut in_memory(config.clone()));
+    run("inline", trace, &mut shared(config, &RedisServer::start().url()));
 }
 
 fn in_memory(config: Config) -> Limiter {
     Limiter::with(config.policy, Memory::new(config.max_buckets), Clock::manual(Timestamp::EPOCH))
+}
+
+/// In Redis, which may take its time: what is tested is what it answers.
+fn shared(config: Config, url: &str) -> Limiter {
+    let store = format!("{url}?deadline=10s").parse().unwrap();
+    Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
 /// Runs every `traces/NAME.trace` that asks for limits alone by `traces/NAME.yaml`, and says how many there were. What
