@@ -12,10 +12,6 @@ use crate::servers;
 const LIMITS: u64 = 5;
 const IDS: u64 = 12;
 
-/// How many bills go out together, and how many buckets are asked afterwards.
-const BATCH: usize = 100;
-const ASKED: usize = 20;
-
 /// One charge on paper: the places of its limit and of its id.
 #[derive(Clone, Debug)]
 struct Line {
@@ -34,51 +30,68 @@ struct Paper {
 
 #[test]
 fn bills_are_settled_as_in_memory() {
-    Both { store: servers::store("bills"), memory: Memory::new(1_000_000) }.compare(50_000);
+    let mut random = Random::new(seed());
+    let both = Both::new(servers::store("bills"), &mut random);
+    both.compare(500, 100, true, &mut random);
+}
+
+/// One after another: where a bill is charged in parts, the next in a batch may come between.
+#[test]
+fn bills_over_several_slots_are_settled_as_in_memory() {
+    let mut random = Random::new(seed());
+    for number in 0..10 {
+        let both = Both::new(servers::cluster_store(&format!("bills{number}")), &mut random);
+        both.compare(300, 1, false, &mut random);
+    }
 }
 
 /// The same bills to both.
 struct Both {
     store: Redis,
     memory: Memory,
+    limits: Vec<Limit>,
 }
 
 impl Both {
-    fn compare(&self, bills: usize) {
-        let mut random = Random::new(seed());
-        let mut limits = any_limits(&mut random);
-        self.introduce_scripts(&limits);
+    fn new(store: Redis, random: &mut Random) -> Self {
+        Self { store, memory: Memory::new(1_000_000), limits: any_limits(random) }
+    }
+
+    /// Batches of bills are settled, others are checked and some charges refunded, all of it as time passes.
+    fn compare(mut self, rounds: usize, batch: usize, changing: bool, random: &mut Random) {
+        self.introduce_scripts();
         let mut now = Timestamp::from_nanos(1_700_000_000_000_000_000);
-        for _ in 0..bills.div_ceil(BATCH) {
+        for _ in 0..rounds {
             now = now + Nanos::new(random.magnitude(3_000));
-            if random.one_in(20) {
-                let others = any_limits(&mut random);
-                self.forget_logs(&limits);
-                limits = others;
+            if changing && random.one_in(20) {
+                self.forget_logs();
+                self.limits = any_limits(random);
             }
-            let papers: Vec<_> = (0..BATCH).map(|_| any_paper(&mut random)).collect();
-            self.on_each(&limits, &papers, |bills| {
+            let papers: Vec<_> = (0..batch).map(|_| any_paper(random)).collect();
+            self.on_each(&papers, |bills| {
                 let mut expected = Vec::new();
                 self.memory.settle(bills, now, &mut expected);
                 (block_on(self.store.settle(bills, Some(now))), expected)
             });
-            let papers: Vec<_> = (0..ASKED).map(|_| any_paper(&mut random)).collect();
-            self.on_each(&limits, &papers, |bills| {
+            let papers: Vec<_> = (0..batch.div_ceil(5)).map(|_| any_paper(random)).collect();
+            self.on_each(&papers, |bills| {
                 let mut expected = Vec::new();
                 self.memory.check(bills, now, &mut expected);
                 (block_on(self.store.check(bills, Some(now))), expected)
             });
-            self.refund(&limits, &any_lines(&mut random), now);
+            if random.one_in(4) {
+                self.refund(&any_lines(random), now);
+            }
         }
     }
 
     /// A script that Redis has not seen is sent and called again, which is after others of its batch: once, for each set
     /// of algorithms.
-    fn introduce_scripts(&self, limits: &[Limit]) {
-        let spend = Charge::new(&limits[0], b"nobody", 1).unwrap();
+    fn introduce_scripts(&self) {
+        let spend = Charge::new(&self.limits[0], b"nobody", 1).unwrap();
         block_on(self.store.settle(&[Bill::one(&spend)], None))[0].as_ref().unwrap();
-        for set in 1..1 << limits.len() {
-            let limits = limits.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
+        for set in 1..1 << self.limits.len() {
+            let limits = self.limits.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
             let charges: Vec<_> = limits.map(|(_, limit)| Charge::new(limit, b"1", 0).unwrap()).collect();
             block_on(self.store.check(&[Bill::new(&charges).unwrap()], None))[0].as_ref().unwrap();
         }
@@ -86,11 +99,10 @@ impl Both {
 
     fn on_each<E: std::fmt::Debug>(
         &self,
-        limits: &[Limit],
         papers: &[Paper],
         ask: impl FnOnce(&[Bill<'_>]) -> (Vec<Result<Decision, E>>, Vec<Decision>),
     ) {
-        let charges: Vec<Vec<_>> = papers.iter().map(|paper| charges(limits, &paper.lines)).collect();
+        let charges: Vec<Vec<_>> = papers.iter().map(|paper| charges(&self.limits, &paper.lines)).collect();
         let bills: Vec<_> = papers
             .iter()
             .zip(&charges)
@@ -102,22 +114,22 @@ impl Both {
         let (answers, expected) = ask(&bills);
         assert_eq!(answers.len(), expected.len());
         for ((paper, answer), expected) in papers.iter().zip(answers).zip(expected) {
-            assert_eq!(answer.unwrap(), expected, "{paper:?} under {limits:?}");
+            assert_eq!(answer.unwrap(), expected, "{paper:?} under {:?}", self.limits);
         }
     }
 
-    fn refund(&self, limits: &[Limit], lines: &[Line], now: Timestamp) {
-        let charges = charges(limits, lines);
+    fn refund(&self, lines: &[Line], now: Timestamp) {
+        let charges = charges(&self.limits, lines);
         let refunds: Vec<Refund> =
             block_on(self.store.refund(&charges, Some(now))).into_iter().map(Result::unwrap).collect();
         let expected: Vec<_> = charges.iter().map(|charge| self.memory.refund(charge, now)).collect();
-        assert_eq!(refunds, expected, "{lines:?} under {limits:?}");
+        assert_eq!(refunds, expected, "{lines:?} under {:?}", self.limits);
     }
 
     /// A longer period would bring back entries that a clock of Redis's own would have let expire.
-    fn forget_logs(&self, limits: &[Limit]) {
+    fn forget_logs(&self) {
         let ids: Vec<_> = (0..IDS).map(|id| id.to_string()).collect();
-        for limit in limits.iter().filter(|limit| limit.name() == "Log") {
+        for limit in self.limits.iter().filter(|limit| limit.name() == "Log") {
             for id in &ids {
                 let charge = Charge::new(limit, id.as_bytes(), 0).unwrap();
                 self.memory.reset(&charge);

@@ -3,7 +3,9 @@
 
 mod agreement;
 mod bills;
+mod hammer;
 mod kept;
+mod looking;
 mod model;
 mod orders;
 #[expect(dead_code, reason = "histories here are batches, which cannot be cut down")]

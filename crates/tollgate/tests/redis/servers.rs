@@ -4,9 +4,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tollgate::store::redis::{Redis, RedisUrl};
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{RedisCluster, RedisServer};
 
 static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 
 /// The one Redis.
 pub(crate) fn server() -> &'static RedisServer {
@@ -16,6 +18,16 @@ pub(crate) fn server() -> &'static RedisServer {
 /// A store of its own in the one Redis, with time for as large batches as tests make.
 pub(crate) fn store(namespace: &str) -> Redis {
     open(&server().url(), namespace)
+}
+
+/// The one Cluster.
+pub(crate) fn cluster() -> &'static RedisCluster {
+    &CLUSTER
+}
+
+/// A store of its own in the one Cluster.
+pub(crate) fn cluster_store(namespace: &str) -> Redis {
+    open(&cluster().url(), namespace)
 }
 
 pub(crate) fn open(url: &str, namespace: &str) -> Redis {

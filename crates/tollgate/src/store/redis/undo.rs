@@ -75,3 +75,118 @@ impl Taken {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+    use tollgate_core::{Algorithm, Bill, Charge, Decision, Limit};
+    use tollgate_testbed::RedisServer;
+
+    use super::*;
+    use crate::store::redis::part::{Mode, Part};
+    use crate::store::redis::{Redis, RedisUrl, script};
+    use crate::waiting::block_on;
+
+    const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+
+    /// A small generator, so that a failure comes again.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    fn settle(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        block_on(store.settle(&[Bill::one(charge)], Some(now))).remove(0).unwrap()
+    }
+
+    /// Charges as one part of a bill would be, and returns the call that takes it back.
+    fn charge(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Option<(Vec<u8>, Taken)> {
+        let bill = Bill::one(charge);
+        let part = Part::of(&bill, &store.namespace, false, Mode::Whole).remove(0);
+        let reply = block_on(store.wire.send(vec![part.call(Some(now))])).remove(0).unwrap();
+        let read = part.read(reply, Some(now)).unwrap();
+        let taken = Taken::from(&read.seen[0], charge.cost(), now)?;
+        (!read.denied).then(|| (part.lines[0].key.clone(), taken))
+    }
+
+    fn undo(store: &Redis, key: &[u8], taken: Taken, now: Timestamp) {
+        let call = taken.write(Draft::new(&script::UNDO, &[key]).now(Some(now))).finish();
+        block_on(store.wire.send(vec![call])).remove(0).unwrap();
+    }
+
+    /// Others spend before a charge, between it and its being taken back, and after; beside it, the same without the charge.
+    fn nobody_gets_more(limit: &Limit) {
+        let server = RedisServer::start();
+        let deadline = Duration::from_secs(20);
+        let store = Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap();
+        let mut dice = Dice(1);
+        for round in 0..400 {
+            let ids = [format!("with{round}"), format!("without{round}")];
+            let mut now = START;
+            let mut spend_both = |dice: &mut Dice, now: &mut Timestamp, times: u64| {
+                for _ in 0..times {
+                    *now = *now + Nanos::new(dice.roll(1_500));
+                    let cost = 1 + dice.roll(3);
+                    let [with, without] =
+                        ids.each_ref().map(|id| Charge::new(limit, id.as_bytes(), cost).unwrap());
+                    if settle(&store, &with, *now).allowed() {
+                        let fits = settle(&store, &without, *now).allowed();
+                        assert!(fits, "round {round}: more was given than there would have been");
+                    }
+                }
+            };
+            let before = dice.roll(5);
+            spend_both(&mut dice, &mut now, before);
+            let cost = 1 + dice.roll(5);
+            let ours = Charge::new(limit, ids[0].as_bytes(), cost).unwrap();
+            let taken = charge(&store, &ours, now);
+            let between = if dice.roll(3) == 0 { 0 } else { dice.roll(4) };
+            spend_both(&mut dice, &mut now, between);
+            now = now + Nanos::new(dice.roll(2_000));
+            if let Some((key, taken)) = taken {
+                undo(&store, &key, taken, now);
+            }
+            let [with, without] = ids.each_ref().map(|id| {
+                let charge = Charge::new(limit, id.as_bytes(), 0).unwrap();
+                block_on(store.check(&[Bill::one(&charge)], Some(now))).remove(0).unwrap()
+            });
+            assert!(with.remaining <= without.remaining, "round {round}: {with:?}, not {without:?}");
+            if between == 0 {
+                assert_eq!((with.remaining, with.retry_after), (without.remaining, without.retry_after));
+            }
+            spend_both(&mut dice, &mut now, 6);
+        }
+    }
+
+    fn limit(algorithm: Algorithm) -> Limit {
+        Limit::new("L").unwrap().with_default(algorithm)
+    }
+
+    #[test]
+    fn a_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
+        let numbers = TokenBucketLimit::new(8, 1, Nanos::new(1_000)).unwrap();
+        nobody_gets_more(&limit(Algorithm::TokenBucket(numbers)));
+    }
+
+    #[test]
+    fn a_log_never_gives_more_for_having_been_charged_and_paid_back() {
+        nobody_gets_more(&limit(Algorithm::SlidingLog(SlidingLogLimit::new(8, Nanos::new(6_000)).unwrap())));
+    }
+
+    #[test]
+    fn a_rate_never_gives_more_for_having_been_charged_and_paid_back() {
+        let numbers = SmoothedRateLimit::new(8.5, Nanos::new(4_000), false).unwrap();
+        nobody_gets_more(&limit(Algorithm::SmoothedRate(numbers)));
+    }
+
+    #[test]
+    fn a_quota_gives_no_window_more_for_having_been_charged_and_paid_back() {
+        nobody_gets_more(&limit(Algorithm::Quota(QuotaLimit::new(8, Nanos::new(1_000_000)).unwrap())));
+    }
+}

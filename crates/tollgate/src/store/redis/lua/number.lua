@@ -42,10 +42,9 @@ local function rest(ah, al, bh, bl)
   return ah, al
 end
 
--- Rounded once, as converting an integer would.
+-- Exact up to 2^53, and rounded as converting an integer would be for 146 years of nanoseconds.
 local function double(h, l)
-  if h < 9007199 then return h * 1e9 + l end
-  return tonumber(string.format('%d%09d', h, l))
+  return h * 1e9 + l
 end
 
 local function is_number(text)
