@@ -129,7 +129,7 @@ mod tests {
         for round in 0..400 {
             let ids = [format!("with{round}"), format!("without{round}")];
             let mut now = START;
-            let mut spend_both = |dice: &mut Dice, now: &mut Timestamp, times: u64| {
+            let spend_both = |dice: &mut Dice, now: &mut Timestamp, times: u64| {
                 for _ in 0..times {
                     *now = *now + Nanos::new(dice.roll(1_500));
                     let cost = 1 + dice.roll(3);
