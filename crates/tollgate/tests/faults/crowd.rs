@@ -102,8 +102,39 @@ pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
 }
 
 /// What all but one in a hundred took no longer than.
-pub(crate) fn p99<'a>(asked: impl Iterator<Item = &'a Asked>) -> Duration {
-    let mut took: Vec<_> = asked.map(|asked| asked.took).collect();
+pub(crate) fn p99(took: impl Iterator<Item = Duration>) -> Duration {
+    let mut took: Vec<_> = took.collect();
     took.sort();
     took[took.len() * 99 / 100]
+}
+
+/// Somebody who only sleeps, to see how much longer that takes on this machine, now.
+pub(crate) struct Sleeper {
+    stop: Arc<AtomicBool>,
+    asleep: JoinHandle<Vec<Duration>>,
+}
+
+impl Sleeper {
+    /// Begins to sleep for this long, again and again.
+    pub(crate) fn start(pause: Duration) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        let asleep = thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let mut overslept = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let started = Instant::now();
+                runtime.block_on(async { tokio::time::sleep(pause).await });
+                overslept.push(started.elapsed() - pause);
+            }
+            overslept
+        });
+        Self { stop, asleep }
+    }
+
+    /// How much too long all but one sleep in a hundred were at most.
+    pub(crate) fn wake(self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        p99(self.asleep.join().unwrap().into_iter())
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tollgate::Limiter;
 use tollgate_testbed::{RedisCluster, RedisServer};
 
-use crate::crowd::{Crowd, p99, until};
+use crate::crowd::{Crowd, Sleeper, p99, until};
 
 /// What everybody has who configures none.
 const DEADLINE: Duration = Duration::from_millis(15);
@@ -26,13 +26,15 @@ fn a_frozen_redis_is_decided_without_by_the_deadline() {
     for crowd in &crowds {
         crowd.wait_for(100);
     }
+    let sleeper = Sleeper::start(DEADLINE);
     let frozen = Instant::now();
     server.freeze();
-    until("a breaker", || limiter.health().unwrap().breaker_openings > 0);
+    until("a breaker", || !limiter.health().unwrap().is_well());
     let opened = frozen.elapsed();
     // This is how long it is frozen; nothing is waited for. Ten seconds would prove the same.
     std::thread::sleep(Duration::from_secs(2));
     let thawed = Instant::now();
+    let noise = sleeper.wake();
     server.thaw();
     let back = crowds[0].wait_for(1);
     for crowd in &crowds {
@@ -42,23 +44,26 @@ fn a_frozen_redis_is_decided_without_by_the_deadline() {
 
     let meanwhile = |asked: &&crowd::Asked| asked.at > frozen && asked.at + asked.took < thawed;
     let everybody = || allow.iter().chain(&deny).chain(&local).filter(meanwhile);
-    let p99 = p99(everybody());
-    println!("breaker open after {opened:?}, p99 {p99:?} of {}, back after {back:?}", everybody().count());
-    assert!(p99 <= DEADLINE + Duration::from_millis(5), "{p99:?}");
-    // A tenth of a second, and as much again for a machine that does other things.
-    assert!(opened <= Duration::from_millis(200), "{opened:?}");
+    let p99 = p99(everybody().map(|asked| asked.took));
+    let count = everybody().count();
+    println!(
+        "breaker open after {opened:?}, p99 {p99:?} of {count}, back after {back:?}; sleep {noise:?} too long"
+    );
+    // Whatever this machine adds to a sleep, it adds to a deadline too.
+    assert!(p99 <= DEADLINE + Duration::from_millis(5) + noise, "{p99:?}");
+    assert!(opened <= Duration::from_millis(100) + 5 * noise, "{opened:?}");
     assert!(back <= Duration::from_secs(2), "{back:?}");
     assert!(everybody().all(|asked| asked.decision.degraded));
     assert!(allow.iter().filter(meanwhile).all(|asked| asked.decision.allowed()));
     assert!(!deny.iter().filter(meanwhile).any(|asked| asked.decision.allowed()));
-    // A quarter of a burst of 40, and of ten a second.
+    // A quarter of a burst of 40, and of ten a second; what was asked before the freeze and answered in it is not counted.
     for id in &ids {
         let admitted = local
             .iter()
             .filter(meanwhile)
             .filter(|asked| asked.id == *id && asked.decision.allowed())
             .count();
-        assert!((10..=10 + 6).contains(&admitted), "{id} got {admitted}");
+        assert!((5..=10 + 6).contains(&admitted), "{id} got {admitted}");
     }
 }
 
@@ -87,8 +92,9 @@ fn a_cluster_primary_that_is_killed_takes_nobody_along() {
     until("a healthy Cluster", || limiter.health().unwrap().is_well());
 
     let spared = spared.disperse();
-    let calm = p99(spared.iter().filter(|asked| asked.at < killed));
-    let meanwhile = p99(spared.iter().filter(|asked| asked.at >= killed && asked.at < killed + back));
+    let calm = p99(spared.iter().filter(|asked| asked.at < killed).map(|asked| asked.took));
+    let outage = killed..killed + back;
+    let meanwhile = p99(spared.iter().filter(|asked| outage.contains(&asked.at)).map(|asked| asked.took));
     println!(
         "replaced after {replaced:?}, back after {back:?}; other slots: p99 {calm:?}, then {meanwhile:?}"
     );

@@ -17,15 +17,7 @@ const THINK: Duration = Duration::from_millis(1);
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     well: Arc<AtomicU64>,
-    callers: JoinHandle<Vec<Asked>>,
-}
-
-/// One call, and what came of it.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) at: Instant,
-    pub(super) took: Duration,
-    pub(super) reply: Reply,
+    callers: JoinHandle<Vec<Reply>>,
 }
 
 impl Load {
@@ -39,11 +31,10 @@ impl Load {
             async move {
                 let mut asked = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    let at = Instant::now();
                     let key = format!("{{{tag}}}{caller}/{}", asked.len());
                     let reply = wire.send(vec![Call { slot, ..count(&key) }]).await.remove(0);
                     well.fetch_add(reply.is_ok().into(), Ordering::Relaxed);
-                    asked.push(Asked { at, took: at.elapsed(), reply });
+                    asked.push(reply);
                     tokio::time::sleep(THINK).await;
                 }
                 asked
@@ -57,27 +48,20 @@ impl Load {
                 for caller in callers {
                     asked.extend(caller.await.unwrap());
                 }
-                asked.sort_by_key(|asked| asked.at);
                 asked
             })
         });
         Self { stop, well, callers }
     }
 
-    /// How many calls have been answered.
-    pub(super) fn well(&self) -> u64 {
-        self.well.load(Ordering::Relaxed)
-    }
-
-    /// Waits until `more` calls have been answered, and says how long that took.
-    pub(super) fn wait_for(&self, more: u64) -> Duration {
-        let (started, before) = (Instant::now(), self.well());
-        until("answers", || self.well() >= before + more);
-        started.elapsed()
+    /// Waits until `more` calls have been answered.
+    pub(super) fn wait_for(&self, more: u64) {
+        let before = self.well.load(Ordering::Relaxed);
+        until("answers", || self.well.load(Ordering::Relaxed) >= before + more);
     }
 
     /// Ends it.
-    pub(super) fn stop(self) -> Vec<Asked> {
+    pub(super) fn stop(self) -> Vec<Reply> {
         self.stop.store(true, Ordering::Relaxed);
         self.callers.join().unwrap()
     }
@@ -93,9 +77,9 @@ pub(super) fn until(what: &str, so: impl Fn() -> bool) {
 }
 
 /// Every answer is a one: it was the first time that its call was executed.
-pub(super) fn assert_never_twice(asked: &[Asked]) {
-    for asked in asked {
-        assert!(asked.reply == Ok(Value::Int(1)) || asked.reply.is_err(), "{asked:?}");
+pub(super) fn assert_never_twice(replies: &[Reply]) {
+    for reply in replies {
+        assert!(*reply == Ok(Value::Int(1)) || reply.is_err(), "{reply:?}");
     }
 }
 
