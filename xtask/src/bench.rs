@@ -9,7 +9,7 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 3] = ["core", "http", "gates"];
+pub(crate) const NAMES: [&str; 4] = ["core", "http", "gates", "redis"];
 
 /// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
@@ -27,6 +27,10 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     match name {
         "http" => bench.args(http_servers(steps)?),
         "gates" => bench.arg(gates_server(steps)?),
+        "redis" => {
+            setup::install(steps, GATES_PROGRAMS)?;
+            &mut bench
+        }
         _ => &mut bench,
     };
     steps.run("bench", bench.args(arguments))
