@@ -85,8 +85,8 @@ impl Both {
         }
     }
 
-    /// A script that Redis has not seen is sent and called again, which is after others of its batch: once, for each set
-    /// of algorithms.
+    /// A script that Redis has not seen is sent and called again, which is after others of its batch: once, for each
+    /// set of algorithms.
     fn introduce_scripts(&self) {
         let spend = Charge::new(&self.limits[0], b"nobody", 1).unwrap();
         block_on(self.store.settle(&[Bill::one(&spend)], None))[0].as_ref().unwrap();

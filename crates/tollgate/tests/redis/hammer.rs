@@ -1,6 +1,6 @@
 //! Many processes and tasks at the same buckets: nobody gets more than the limit, and who keeps to it is never denied.
 //!
-//! The test starts this program four times over, to run [`child`] alone; each of them hammers, and prints what it was given.
+//! The test starts this program four times over, to run [`child`] alone; each hammers, and prints what it was given.
 
 use std::collections::HashMap;
 use std::env;

@@ -12,8 +12,8 @@ use super::wire::Reply;
 use super::{Redis, StoreError};
 
 impl Redis {
-    /// Does what each order says, in one pipeline; orders for one pair are one call, and so keep their order. The time is
-    /// Redis's own unless it is given.
+    /// Does what each order says, in one pipeline; orders for one pair are one call, and so keep their order. The time
+    /// is Redis's own unless it is given.
     pub async fn execute(
         &self,
         orders: &[Order<'_>],

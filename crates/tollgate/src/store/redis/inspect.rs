@@ -23,8 +23,8 @@ pub struct Page {
 }
 
 impl Redis {
-    /// What the bucket of a charge holds, or `None` if it says nothing, and when that was so. The time is Redis's own unless it
-    /// is given.
+    /// What the bucket of a charge holds, or `None` if it says nothing, and when that was so. The time is Redis's own
+    /// unless it is given.
     pub async fn inspect(
         &self,
         charge: &Charge<'_>,
@@ -39,8 +39,8 @@ impl Redis {
         Ok((held.flatten(), now))
     }
 
-    /// Some of the buckets, of one limit or of all: a page begins at 0, or where the page before it ended, and is made of
-    /// about `count` keys that were looked at. Every bucket that is there all the while is on one page at least.
+    /// Some of the buckets, of one limit or of all: a page begins at 0, or where the page before it ended, and is made
+    /// of about `count` keys that were looked at. Every bucket that is there all the while is on one page at least.
     pub async fn scan(&self, limit: Option<&Limit>, from: u64, count: usize) -> Result<Page, StoreError> {
         // Which primary, counted from 0, and where it said to go on: nobody has so many keys that it would say more.
         let (node, at) = (from % NODES, from / NODES);

@@ -6,9 +6,9 @@
 //! tollgate:throttr/alice/uploads            a consumer and a resource
 //! ```
 //!
-//! A limit's name has neither `:` nor `/` in it, so the first of them says which kind it is. Bytes that a terminal would not
-//! show, `%` itself and braces are written `%7B`: a brace would let whoever chooses an id choose the slot of a Cluster as well,
-//! and so aim at one node.
+//! A limit's name has neither `:` nor `/` in it, so the first of them says which kind it is. Bytes that a terminal would
+//! not show, `%` itself and braces are written `%7B`: a brace would let whoever chooses an id choose the slot of a
+//! Cluster as well, and so aim at one node.
 
 use std::fmt::Write;
 

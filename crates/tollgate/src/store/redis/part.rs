@@ -127,7 +127,8 @@ impl<'a> Part<'a> {
         Ok(Read { now, denied, seen: seen.collect::<Result<_, _>>()? })
     }
 
-    /// The numbers of the quickest script, if it can decide this: how long the cost takes to come, and how long a full bucket.
+    /// The numbers of the quickest script, if it can decide this: how long the cost takes to come, and how long a full
+    /// bucket does.
     fn quick(&self) -> Option<(u64, u64)> {
         let (Mode::Whole | Mode::Each, [line], None) = (self.mode, &*self.lines, self.expression) else {
             return None;

@@ -4,8 +4,8 @@
 //! number + clock + token_bucket + quota + settle      for a bill of token buckets and quotas
 //! ```
 //!
-//! A script decides and writes, in one step that nobody can split; it explains nothing. It answers what it found and at what
-//! time, and from that the core works out what was decided and why, by the functions that decide in memory.
+//! A script decides and writes, in one step that nobody can split; it explains nothing. It answers what it found and at
+//! what time, and from that the core works out what was decided and why, by the functions that decide in memory.
 //!
 //! Scripts count in nanoseconds like everything else, so that both stores give the same answers to the last digit. A
 //! double has no room for the nanoseconds since 1970: such a number is handed over, and held, as two.
@@ -67,8 +67,8 @@ const fn place(algorithm: &Algorithm) -> usize {
     }
 }
 
-/// A script with each set of algorithms, at the place that has their bits. All functions of a script are made anew whenever it
-/// is called, so one that brings them all takes a third longer.
+/// A script with each set of algorithms, at the place that has their bits. All functions of a script are made anew
+/// whenever it is called, so one that brings them all takes a third longer.
 fn with_algorithms(script: &str) -> Vec<Script> {
     let with = |set: usize| {
         let algorithms = ALGORITHMS.iter().enumerate().filter(|(place, _)| set & 1 << place != 0);

@@ -5,9 +5,9 @@
 //!        └─ part ─ call ─> reply ─ read ─┴─> what is left to do
 //! ```
 //!
-//! A bill whose buckets are in one slot is one call, and atomic. Where they are in several, all parts are charged at once, each by
-//! itself. If one refuses, or gives no answer, the others are taken back: nobody ever gets more than the limit, but for
-//! as long as taking back takes, somebody may get less.
+//! A bill whose buckets are in one slot is one call, and atomic. Where they are in several, all parts are charged at once,
+//! each by itself. If one refuses, or gives no answer, the others are taken back: nobody ever gets more than the limit,
+//! but for as long as taking back takes, somebody may get less.
 
 use tollgate_core::{Algorithm, Bill, Decision, Kind, Timestamp, Verdict};
 
@@ -58,7 +58,7 @@ impl Redis {
             decisions.push(decision);
         }
         if !left_to_do.is_empty() {
-            // What was decided stands, whatever comes of this: a charge that cannot be taken back is paid for by waiting.
+            // What was decided stands, whatever comes of this. A charge that cannot be taken back is paid for by waiting.
             self.wire.send(left_to_do).await;
         }
         decisions
@@ -79,7 +79,8 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
         }
     }
     let decision = bill.answer(&decisions);
-    // Who took is who knows. The two can differ where a rate is a hair's breadth from its limit, and machines round it differently.
+    // Who took is who knows. The two can differ where a rate is a hair's breadth from its limit, and two machines round it
+    // differently.
     let told = parts.len() == 1 || bill.expression().is_none();
     Ok(match (told, decision.allowed(), denied) {
         (true, true, true) => Decision { verdict: Verdict::Deny, ..decision },
@@ -88,8 +89,8 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
     })
 }
 
-/// What is left to do when the parts of a bill were charged by themselves: take back what should not have been taken, or
-/// take what fits of what did not fit as a whole.
+/// What is left to do when the parts of a bill were charged by themselves: take back what should not have been taken,
+/// or take what fits of what did not fit as a whole.
 fn left_after(allowed: bool, parts: &[Part<'_>], reads: &Reads<'_>, now: Option<Timestamp>) -> Vec<Call> {
     let charged = parts.iter().zip(reads).filter_map(|(part, read)| Some((part, read.as_ref().ok()?)));
     charged

@@ -120,7 +120,7 @@ mod tests {
         block_on(store.wire.send(vec![call])).remove(0).unwrap();
     }
 
-    /// Others spend before a charge, between it and its being taken back, and after; beside it, the same without the charge.
+    /// Others spend before a charge, between it and its being taken back, and after; and the same without the charge.
     fn nobody_gets_more(limit: &Limit) {
         let server = RedisServer::start();
         let deadline = Duration::from_secs(20);

@@ -9,8 +9,8 @@ else
   now_s, now_n = split(ARGV[1])
 end
 
--- When a key goes that has something to say until then: never sooner, so the part of a millisecond counts whole. Time that
--- is not Redis's own may pass slower than that of keys.
+-- When a key goes that has something to say until then: never sooner, so the part of a millisecond counts whole.
+-- Time that is not Redis's own may pass slower than that of keys.
 local function expiry(s, n)
   local millis = s * 1000 + math.ceil(n / 1e6)
   if own_time then return 'PXAT', millis end

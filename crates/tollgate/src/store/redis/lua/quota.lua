@@ -15,7 +15,7 @@ local function read_quota(bucket)
 end
 
 local function write_quota(bucket, used_h, used_l, end_s, end_n)
-  local value = 'q' .. digits(used_h, used_l) .. ' ' .. digits(end_s, end_n) .. ' ' .. bucket.unit
+  local value = string.format('q%s %s %s', digits(used_h, used_l), digits(end_s, end_n), bucket.unit)
   keep(bucket, value, end_s, end_n)
 end
 

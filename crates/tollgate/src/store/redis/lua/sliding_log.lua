@@ -57,7 +57,7 @@ local function forget_in_time(bucket)
   local newest_s, newest_n = split(bucket.newest)
   local how, millis = expiry(plus(newest_s, newest_n, bucket.period_s, bucket.period_n))
   if how == 'PX' then return redis.call('PEXPIRE', bucket.key, millis) end
-  -- It is so already unless an entry was added, or the limit has another period now. Every write goes to the replicas too.
+  -- It is so already, unless an entry was added or the limit has another period now. A write goes to replicas too.
   local late = redis.call('PTTL', bucket.key) + now_s * 1000 + math.floor(now_n / 1e6) - millis
   if bucket.added or late < -1 or late > 1 then redis.call('PEXPIREAT', bucket.key, millis) end
 end

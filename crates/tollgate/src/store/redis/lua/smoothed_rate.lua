@@ -17,7 +17,7 @@ local function read_rate(bucket)
 end
 
 local function write_rate(bucket, rate, last_s, last_n, silent_s, silent_n)
-  local value = 'r' .. digits(last_s, last_n) .. ' ' .. string.format('%.17g', rate) .. ' ' .. digits(silent_s, silent_n)
+  local value = string.format('r%s %.17g %s', digits(last_s, last_n), rate, digits(silent_s, silent_n))
   keep(bucket, value, silent_s, silent_n)
 end
 

@@ -1,5 +1,5 @@
--- Takes back what one part of a bill has charged when another part, in another slot, was refused: as though it had never
--- been charged, or, where others came in between and that cannot be known, as though a little of it had.
+-- Takes back what one part of a bill has charged when another part, in another slot, was refused: as though it had
+-- never been charged, or, where others came in between and that cannot be known, as though a little of it had.
 -- Arguments: now, and for each charge its algorithm and six values.
 
 local undo = {}
@@ -31,8 +31,8 @@ function undo.q(bucket, at)
   write_quota(bucket, used_h, used_l, bucket.end_s, bucket.end_n)
 end
 
--- What it added to the rate, the period in seconds, when, to what rate, and what there was before. What was added has faded
--- since, like everything else.
+-- What it added to the rate, the period in seconds, when, to what rate, and what there was before. What was added has
+-- faded since, like everything else.
 function undo.r(bucket, at)
   read_rate(bucket)
   if not bucket.found then return end
