@@ -169,7 +169,10 @@ fn the_rights_on_the_page_are_enough_for_a_cluster() {
     let cluster = RedisCluster::start();
     cluster.nodes().iter().for_each(|node| give_rights(node, 2));
     let url = cluster.url().replace("redis+cluster://", "redis+cluster://tollgate:s3cret@") + "?deadline=10s";
-    let config = file("fleet-cluster.yaml", "limits: { L: { burst: 5, count: 5, period: 1h } }");
+    let config = file(
+        "fleet-cluster.yaml",
+        "limits: { L: { burst: 5, count: 5, period: 1h }, M: { algorithm: sliding_log, count: 1, period: 1h } }",
+    );
     let serving = serve(&config, &url);
     let ids: Vec<_> = (0..20).map(|id| format!("L:{id}")).collect();
     let bill: Vec<_> = ["spend"].into_iter().chain(ids.iter().map(String::as_str)).collect();
@@ -178,6 +181,11 @@ fn the_rights_on_the_page_are_enough_for_a_cluster() {
     let (code, keys) = serving.ask(&["keys", "L"]);
     assert_eq!((code, keys.lines().count()), (0, 20), "{keys}");
     assert_eq!(serving.ask(&["reset", "L:1"]).0, 0);
+    // One refuses, and what the others took in their slots is taken back.
+    assert_eq!(serving.ask(&["spend", "M:0"]).0, 0);
+    let (_, answer) = serving.ask(&["spend", "M:0", "M:1", "M:2", "M:3"]);
+    assert!(answer.starts_with("deny"), "{answer}");
+    assert_eq!(serving.ask(&["spend", "M:1", "M:2", "M:3"]).0, 0);
     cluster.nodes().iter().for_each(assert_nothing_was_refused);
 }
 
