@@ -116,7 +116,8 @@ impl Slots {
 pub(crate) struct Doors {
     pub(crate) http: Option<TcpListener>,
     pub(crate) throttr: Option<TcpListener>,
-    pub(crate) text: Option<(Datagrams, TextService)>,
+    /// And who answers there, each a batch at a time.
+    pub(crate) text: Option<(Datagrams, Vec<TextService>)>,
 }
 
 /// What one worker's connections have in common.
@@ -183,9 +184,12 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
     let worker = Arc::new(worker);
     let Doors { http, throttr, text } = doors;
     let mut guests = Guests::default();
-    if let Some((datagrams, service)) = text {
-        let worker = Arc::clone(&worker);
-        guests.inside.spawn(async move { text::converse(datagrams, &worker, service).await });
+    if let Some((datagrams, services)) = text {
+        let datagrams = Arc::new(datagrams);
+        for service in services {
+            let (datagrams, worker) = (Arc::clone(&datagrams), Arc::clone(&worker));
+            guests.inside.spawn(async move { text::converse(&datagrams, &worker, service).await });
+        }
     }
     let mut draining = pin!(worker.drain.clone().started());
     let mut trouble = Occasion::default();

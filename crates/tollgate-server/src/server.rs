@@ -21,6 +21,10 @@ use crate::reload::Reloader;
 use crate::service::{Service, TextService};
 use crate::stats::Stats;
 
+/// How many batches of datagrams each worker answers at a time, where answers are waited for: while one is on its way, the
+/// others are received.
+const TEXT_WAITING: usize = 8;
+
 /// What to serve, and where.
 pub struct Settings {
     /// What decides.
@@ -172,7 +176,7 @@ impl Sockets {
     }
 
     /// Makes them a runtime's, inside it.
-    fn open(self, text: TextService) -> io::Result<Doors> {
+    fn open(self, text: Vec<TextService>) -> io::Result<Doors> {
         let listener = |socket: Option<std::net::TcpListener>| socket.map(TcpListener::from_std).transpose();
         Ok(Doors {
             http: listener(self.http)?,
@@ -200,7 +204,10 @@ impl Worker {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let metrics = Arc::clone(&shared.metrics.workers[index]);
         let service = Arc::new(Service::new(Arc::clone(&shared.limiter), metrics));
-        let text = TextService::new(Arc::clone(&service), Arc::clone(&shared.stats), index);
+        // In memory one is always done before the next datagrams are received.
+        let desks = if shared.limiter.waits() { TEXT_WAITING } else { 1 };
+        let text = || TextService::new(Arc::clone(&service), Arc::clone(&shared.stats), index);
+        let text = (0..desks).map(|_| text()).collect();
         let doors = {
             let _inside = runtime.enter();
             sockets.open(text)?

@@ -14,7 +14,7 @@ use crate::service::TextService;
 const LAST_LOOKS: usize = 16;
 
 /// Answers everybody until the server drains.
-pub(super) async fn converse(datagrams: Datagrams, worker: &Worker, service: TextService) {
+pub(super) async fn converse(datagrams: &Datagrams, worker: &Worker, service: TextService) {
     let mut conversation = Conversation { worker, service, inbox: Inbox::new(), outbox: Outbox::new() };
     let mut draining = pin!(worker.drain.clone().started());
     let mut trouble = Occasion::default();
@@ -23,7 +23,7 @@ pub(super) async fn converse(datagrams: Datagrams, worker: &Worker, service: Tex
             biased;
             () = &mut draining => break,
             received = datagrams.receive(&mut conversation.inbox) => match received {
-                Ok(()) => conversation.answer(&datagrams).await,
+                Ok(()) => conversation.answer(datagrams).await,
                 Err(error) => {
                     worker.metrics.text.receive_errors.one();
                     if let Some(times) = trouble.now() {
@@ -38,7 +38,7 @@ pub(super) async fn converse(datagrams: Datagrams, worker: &Worker, service: Tex
         if datagrams.receive_now(&mut conversation.inbox).is_err() {
             return;
         }
-        conversation.answer(&datagrams).await;
+        conversation.answer(datagrams).await;
     }
 }
 
