@@ -37,6 +37,8 @@ mod opening;
 mod parcel;
 mod patience;
 mod people;
+mod redirect;
+mod replies;
 mod sentinel;
 mod sheaf;
 mod slots;

@@ -14,7 +14,7 @@ use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::Address;
 
 /// A connection that ends sooner was no good, and the next one will hardly be better: it is not opened at once.
-const SHORT_LIFE: Duration = Duration::from_millis(200);
+const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 /// Everybody who shares a server loses it at the same moment, and should not come back at the same moment. But whoever waits has
 /// no more than a deadline.
@@ -122,21 +122,32 @@ impl Switchboard {
         if node.life != life {
             return;
         }
-        let Some(lived) = node.session().map(|session| session.opened.elapsed()) else { return };
+        let Some(session) = node.session() else { return };
+        let short = session.opened.elapsed() < SHORT_LIFE;
         node.state = State::Opening;
         if node.retired {
-            return;
+            // Whoever has its slots now is a better place to wait.
+            let queue = std::mem::take(&mut node.queue);
+            return queue.into_iter().for_each(|errand| self.route(errand));
         }
-        self.board.reconnects.add(1);
-        if lived < SHORT_LIFE {
+        if short {
             self.away(id, reason.to_owned());
-            let pause = self.nodes[id].backoff.next();
+        }
+        self.dial_again(id, short);
+        self.refresh_soon();
+        self.show();
+    }
+
+    /// Opens a connection after another, soon if that one was good for something.
+    fn dial_again(&mut self, id: NodeId, short: bool) {
+        self.board.reconnects.add(1);
+        let backoff = &mut self.nodes[id].backoff;
+        if short {
+            let pause = backoff.next();
             self.dial(id, pause);
         } else {
-            node.backoff = Backoff::default();
+            *backoff = Backoff::default();
             self.dial(id, up_to(RECONNECT_SPREAD));
-            self.refresh_soon();
-            self.show();
         }
     }
 
@@ -146,17 +157,17 @@ impl Switchboard {
             if self.nodes[id].alarm().is_none_or(|due| due > now) {
                 continue;
             }
+            let retired = self.nodes[id].retired;
             let Some(session) = self.nodes[id].session() else { continue };
             if session.patience.owed() == 0 {
                 self.send(id, Parcel::ping(), now);
-            } else if self.nodes[id].retired {
+            } else if retired {
                 self.nodes[id].state = State::Opening;
             } else {
+                let short = now - session.opened < SHORT_LIFE;
                 self.board.breaker_openings.add(1);
-                self.board.reconnects.add(1);
                 self.away(id, "it is silent".to_owned());
-                self.dial(id, up_to(RECONNECT_SPREAD));
-                self.show();
+                self.dial_again(id, short);
             }
         }
     }

@@ -107,6 +107,12 @@ fn a_cluster_is_asked_where_the_slot_is() {
     assert_eq!(wait(wire.send_to_all(size())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
     assert_eq!(wait(wire.send_to_nth(2, size())), Some(Ok(Value::Int(1))));
     assert_eq!(wait(wire.send_to_nth(3, size())), None);
+    // Whoever takes one of its nodes for all there is, is told.
+    let replies = wait(patient(&cluster.nodes()[0]).send(vec![count("a")]));
+    assert!(
+        matches!(&replies[0], Err(StoreError::Refused { reason, .. }) if reason.contains("Cluster")),
+        "{replies:?}"
+    );
 }
 
 #[test]
