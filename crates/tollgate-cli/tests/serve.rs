@@ -196,7 +196,7 @@ fn a_port_is_not_shared_with_another_server() {
 fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     let config = file("reload.yaml", "limits: { Old: { burst: 2, count: 2, period: 1h } }");
     let mut serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
-    file("reload.yaml", "limits: { New: { burst: 2, count: 2, period: 1h } }");
+    file("reload.yaml", "store: redis://nowhere\nlimits: { New: { burst: 2, count: 2, period: 1h } }");
     serving.signal("HUP");
     serving.wait_for(|serving| serving.ask(&["check", "New:a"]).0 == 0);
     assert_eq!(serving.ask(&["check", "Old:a"]).0, 2);
@@ -213,6 +213,10 @@ fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     let (code, log) = serving.wait();
     assert_eq!(code, Some(0));
     assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
+    assert!(
+        log.contains("another store, max_buckets or gates take effect when the server is restarted"),
+        "{log}"
+    );
 }
 
 #[test]

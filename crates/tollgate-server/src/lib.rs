@@ -35,4 +35,5 @@ pub use bounds::Bounds;
 pub use desk::Desk;
 pub use drain::Signals;
 pub use gate::allow_connections;
+pub use reload::ConfigFile;
 pub use server::{Server, Settings};

@@ -1,7 +1,6 @@
 //! Starting, and stopping.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
@@ -9,7 +8,7 @@ use std::{fmt, io};
 use socket2::{Protocol, Socket};
 use tokio::net::TcpListener;
 use tollgate::Limiter;
-use tollgate::config::{Gates, OnInsert, Watch};
+use tollgate::config::{Gates, OnInsert};
 use tracing::error;
 
 use crate::bounds::Bounds;
@@ -17,7 +16,7 @@ use crate::datagrams::Datagrams;
 use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, Doors, Slots};
 use crate::metrics::Metrics;
-use crate::reload::Reloader;
+use crate::reload::{ConfigFile, Reloader};
 use crate::service::{Service, TextService};
 use crate::stats::Stats;
 
@@ -37,8 +36,8 @@ pub struct Settings {
     pub workers: usize,
     /// How much of everything.
     pub bounds: Bounds,
-    /// The file the policy came from, and a watch that began before it was read. Without one, nothing is reloaded.
-    pub config: Option<(PathBuf, Watch)>,
+    /// The file the policy came from. Without one, nothing is reloaded.
+    pub config: Option<ConfigFile>,
 }
 
 impl Settings {

@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use support::{PATIENCE, POLICY, read_all, start, start_with};
+use tollgate::Config;
 use tollgate::config::Watch;
+use tollgate_server::ConfigFile;
 
 const HALF: &str = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 26\r\n\r\n{\"limit\":";
 const OTHER_HALF: &str = "\"Login\",\"id\":\"a\"}";
@@ -90,7 +92,9 @@ fn limits_change_while_requests_go_on() {
     let path = directory.path().join("policy.yaml");
     let policy = |burst| format!("limits: {{ L: {{ burst: {burst}, count: 1, period: 2160h }} }}");
     fs::write(&path, policy(1)).unwrap();
-    let gate = start_with(&policy(1), |settings| settings.config = Some((path.clone(), Watch::new(&path))));
+    let gate = start_with(&policy(1), |settings| {
+        settings.config = Some(ConfigFile::new(path.clone(), Watch::new(&path), &parsed(&policy(1))));
+    });
     let (done, body) = (AtomicBool::new(false), r#"{"limit":"L","id":"a"}"#);
     assert_eq!([gate.post("/v1/spend", body).status, gate.post("/v1/spend", body).status], [200, 429]);
     thread::scope(|scope| {
@@ -145,7 +149,9 @@ fn a_file_that_changes_is_noticed() {
     fs::write(&path, "limits: { Old: { burst: 1, count: 1, period: 1s } }").unwrap();
     let watch = Watch::new(&path);
     let old = fs::read_to_string(&path).unwrap();
-    let gate = start_with(&old, |settings| settings.config = Some((path.clone(), watch)));
+    let gate = start_with(&old, |settings| {
+        settings.config = Some(ConfigFile::new(path.clone(), watch, &parsed(&old)));
+    });
     replace(&path, "limits: { New: { burst: 1, count: 1, period: 1s } }");
     while gate.post("/v1/check", r#"{"limit":"New","id":"a"}"#).status != 200 {}
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Old","id":"a"}"#).status, 404);
@@ -163,4 +169,8 @@ fn readiness_ends_when_the_drain_begins() {
     stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let answer = read_all(&mut stream);
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("draining"), "{answer}");
+}
+
+fn parsed(text: &str) -> Config {
+    Config::parse(text, "policy.yaml").unwrap()
 }

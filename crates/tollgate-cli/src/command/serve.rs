@@ -11,7 +11,7 @@ use clap::Args;
 use tollgate::config::{GateAddressError, Gates, StoreUrl, Watch};
 use tollgate::core::{IdFormat, Limit};
 use tollgate::{Clock, Config, Limiter};
-use tollgate_server::{Server, Settings, Signals};
+use tollgate_server::{ConfigFile, Server, Settings, Signals};
 use tracing_subscriber::EnvFilter;
 
 use super::{Outcome, configured, store};
@@ -82,6 +82,7 @@ impl Serve {
         // Before the file is read, so that no change falls between.
         let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
         let config = configured(self.config.as_deref())?;
+        let watched = watched.map(|(path, watch)| ConfigFile::new(path, watch, &config));
         let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
         let store = store::chosen(self.store.as_deref(), config.store.clone())?;
         let gates = self.gates(config.gates.clone());
