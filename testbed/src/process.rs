@@ -1,16 +1,16 @@
 //! A program that does not outlive the test.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Starts the program, says its number, and ends it when its own input ends: that is when the test lets go of the other end of
-/// the pipe, if only by dying.
-const GUARD: &str =
-    r#"log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
+/// Starts the program, says its number, and ends it when its own input does: that is when the test lets go of the other end of the
+/// pipe, if only by dying. In that case nobody else is left to clear the directory away.
+const GUARD: &str = r#"log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!
+read -r word; kill -9 $! 2>/dev/null; wait; [ "$word" = keep ] || rm -rf "$PWD""#;
 
 /// A running program.
 #[derive(Debug)]
@@ -67,7 +67,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        drop(self.guard.stdin.take());
+        // What it wrote may be wanted, by its next run for one.
+        if let Some(mut guard) = self.guard.stdin.take() {
+            let _ = guard.write_all(b"keep\n");
+        }
         let _ = self.guard.wait();
     }
 }
