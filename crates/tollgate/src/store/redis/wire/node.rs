@@ -22,6 +22,10 @@ const PARCELS_MAX: usize = 8;
 /// A connection that has been idle for so long is asked for a sign of life, before somebody needs it.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
+/// How often the log is told that a node refuses what is asked. It may be every request, until somebody gives it memory or us
+/// a right.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
 /// One node.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -36,6 +40,8 @@ pub(super) struct Node {
     pub(super) dialing: Option<AbortHandle>,
     /// It has no slots any more: it is left when it owes nothing.
     pub(super) retired: bool,
+    /// When the log was last told that it refuses.
+    pub(super) complained: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -68,6 +74,7 @@ impl Node {
             life: 0,
             dialing: None,
             retired: false,
+            complained: None,
         }
     }
 
@@ -79,10 +86,15 @@ impl Node {
         }
     }
 
+    /// Is there something to send, and a connection with room for it?
+    pub(super) fn is_loaded(&self) -> bool {
+        let State::Up(session) = &self.state else { return false };
+        !self.queue.is_empty() && session.patience.owed() < PARCELS_MAX
+    }
+
     /// Takes the next errands to send, if a connection has room for them.
     pub(super) fn load(&mut self) -> Option<Vec<Errand>> {
-        let State::Up(session) = &self.state else { return None };
-        if self.queue.is_empty() || session.patience.owed() >= PARCELS_MAX {
+        if !self.is_loaded() {
             return None;
         }
         let rest = self.queue.split_off(self.queue.len().min(PARCEL_CALLS));
@@ -101,6 +113,15 @@ impl Node {
 
     pub(super) fn unreachable(&self, reason: &str) -> StoreError {
         StoreError::Unreachable { address: self.address.to_string(), reason: reason.to_owned() }
+    }
+
+    /// It refuses something. Is that to be told?
+    pub(super) fn complain(&mut self, now: Instant) -> bool {
+        let told = self.complained.is_some_and(|last| now - last < COMPLAIN_EVERY);
+        if !told {
+            self.complained = Some(now);
+        }
+        !told
     }
 
     pub(super) fn refused(&self, reason: String) -> StoreError {
@@ -130,5 +151,19 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.driver.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_once_a_minute() {
+        let mut node = Node::new(Address { host: "h".to_owned(), port: 1 });
+        let began = Instant::now();
+        let told =
+            [0, 1, 59, 60, 61, 119, 120].map(|second| node.complain(began + Duration::from_secs(second)));
+        assert_eq!(told, [true, false, false, true, false, false, true]);
     }
 }

@@ -6,8 +6,9 @@ use redis::{Cmd, Pipeline, Value};
 use super::sheaf::Ticket;
 use crate::store::redis::call::{Call, Script};
 
-/// How many calls go in one write. More would only make the first of them wait for the last.
-pub(super) const PARCEL_CALLS: usize = 256;
+/// How many calls go in one write. Redis answers none of them before it has executed all that it read together: with two
+/// writes under way it executes the one while we read the replies to the other.
+pub(super) const PARCEL_CALLS: usize = 32;
 
 /// One call, and who waits for its reply.
 #[derive(Debug)]

@@ -96,7 +96,11 @@ impl Switchboard {
 
     fn refuse(&mut self, id: NodeId, errand: &Errand, reason: String) {
         self.board.refusals.add(1);
-        let error = self.nodes[id].refused(reason);
+        let node = &mut self.nodes[id];
+        if node.complain(Instant::now()) {
+            tracing::warn!(address = %node.address, %reason, "store node refuses what is asked");
+        }
+        let error = node.refused(reason);
         self.sheaves.fill(errand.ticket, Err(error));
     }
 }

@@ -127,6 +127,9 @@ impl Switchboard {
             let due = self.alarm();
             if due.is_some_and(|due| due <= Instant::now()) {
                 self.ring().await;
+            } else if self.nodes.iter().any(Node::is_loaded) {
+                // The write before goes out first, and not together with the next.
+                task::yield_now().await;
             } else {
                 // It is moved only when that makes a difference: it may go off too early, and then nothing is due.
                 if let Some(due) = due.filter(|due| alarm.is_elapsed() || *due < alarm.deadline()) {
@@ -219,11 +222,11 @@ impl Switchboard {
         }
     }
 
-    /// Sends what has gathered: one write for each node.
+    /// Sends what has gathered: one write for each node, and what does not fit in it with the next round.
     fn flush(&mut self) {
         let now = Instant::now();
         for id in 0..self.nodes.len() {
-            while let Some(mut errands) = self.nodes[id].load() {
+            if let Some(mut errands) = self.nodes[id].load() {
                 // Whose time ran out here was never sent, and nobody has to wonder.
                 errands.retain(|errand| self.sheaves.is_awaited(errand.ticket));
                 if !errands.is_empty() {
