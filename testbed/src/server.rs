@@ -122,8 +122,8 @@ impl RedisServer {
     /// How often a command has been called, successfully or not; `script|load` is one with two words.
     pub fn times_called(&self, command: &str) -> u64 {
         let info = self.cli(&["INFO", "commandstats"]);
-        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_")?.strip_prefix(command));
-        let calls = line.and_then(|line| line.strip_prefix(":calls=")?.split(',').next()?.parse().ok());
+        let name = format!("cmdstat_{command}:calls=");
+        let calls = info.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse().ok());
         calls.unwrap_or_default()
     }
 
