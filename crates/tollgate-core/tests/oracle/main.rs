@@ -11,6 +11,7 @@ mod naive;
 mod policy;
 mod quota;
 mod random;
+mod rule;
 mod sliding_log;
 mod smoothed_rate;
 mod token_bucket;

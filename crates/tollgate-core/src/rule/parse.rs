@@ -1,0 +1,384 @@
+//! Rules as they are written.
+//!
+//! ```text
+//! rule   = rate | And(…) | Or(…)            10/s      And('user:10/5m', Or('10/s', '15/m'))
+//! part   = 'rate' | "rate" | And(…) | Or(…)
+//! rate   = [selector:]COUNT/SPAN[:ignored]   user:10/5m     apikey:5/s:0.1
+//! ```
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::{Rate, Rule, RuleLog};
+use crate::algorithm::LOG_MAX;
+use crate::bill::Expression;
+use crate::time::Nanos;
+
+/// The longest text of a rule, in bytes.
+pub const RULE_MAX: usize = 4096;
+/// The most rates of a rule: all their logs are looked at in one step.
+pub const RATES_MAX: usize = 32;
+/// How deep expressions may nest.
+const DEPTH_MAX: usize = 16;
+
+/// The units of a span, the longest last.
+pub(super) const UNITS: [(&str, u64); 5] = [
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// Why a text is no rule, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct RuleError {
+    /// The text.
+    pub rule: String,
+    /// The bytes of it that are wrong; none where something is missing.
+    pub at: Range<usize>,
+    /// What is wrong with them.
+    pub problem: RuleProblem,
+}
+
+/// What is wrong with a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RuleProblem {
+    /// No rate.
+    #[error("a rate is [selector:]COUNT/SPAN, such as 10/s or user:100/24h")]
+    Rate,
+    /// No selector.
+    #[error("a selector is a name: letters, digits and `_`, and no digit first")]
+    Selector,
+    /// No count.
+    #[error("a count is a whole number, at most {LOG_MAX}")]
+    Count,
+    /// No span.
+    #[error("a span is a number, or none for one, and ms, s, m, h or d, such as 5m")]
+    Span,
+    /// A span that nobody waits for.
+    #[error("a span is above zero and at most 292 years")]
+    SpanRange,
+    /// A third field that is no decimal.
+    #[error("a third field is a decimal, and has no effect")]
+    Ignored,
+    /// Neither a rate in quotes nor an expression.
+    #[error("a part is a rate in quotes, And(…) or Or(…)")]
+    Part,
+    /// Something else before a parenthesis.
+    #[error("an expression is And(…) or Or(…)")]
+    Operator,
+    /// A quote without its twin.
+    #[error("a quote is not closed")]
+    Quote,
+    /// Something other than a comma or a parenthesis.
+    #[error("after a part comes `,` or `)`")]
+    Separator,
+    /// Something after the end.
+    #[error("the rule ends before this")]
+    End,
+    /// Longer than [`RULE_MAX`].
+    #[error("a rule is at most {RULE_MAX} bytes long")]
+    TooLong,
+    /// More rates than [`RATES_MAX`].
+    #[error("a rule has at most {RATES_MAX} rates")]
+    TooMany,
+    /// Too many parentheses in each other.
+    #[error("a rule nests at most {DEPTH_MAX} deep")]
+    TooDeep,
+}
+
+/// The problem, the line it is in, and carets under the place.
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.problem)?;
+        if self.problem == RuleProblem::TooLong {
+            return Ok(());
+        }
+        // A control character would move what is below it.
+        let line: String = self.rule.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let width = |range: Range<usize>| self.rule.get(range).unwrap_or_default().chars().count();
+        let (before, wrong) = (width(0..self.at.start), width(self.at.clone()).max(1));
+        write!(f, "\n  {line}\n  {:before$}{}", "", "^".repeat(wrong))
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        if text.len() > RULE_MAX {
+            return Err(RuleError { rule: String::new(), at: 0..0, problem: RuleProblem::TooLong });
+        }
+        let mut parser = Parser { text, at: 0, rates: Vec::new(), logs: Vec::new() };
+        let expression = parser.rule();
+        match expression {
+            Ok(expression) => Ok(Self { rates: parser.rates, logs: parser.logs, expression }),
+            Err((at, problem)) => Err(RuleError { rule: text.to_owned(), at, problem }),
+        }
+    }
+}
+
+/// What is wrong, and where.
+type Wrong = (Range<usize>, RuleProblem);
+
+/// Makes an expression of its parts.
+type Operator = fn(Vec<Expression>) -> Expression;
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    rates: Vec<Rate>,
+    logs: Vec<RuleLog>,
+}
+
+impl<'a> Parser<'a> {
+    fn rule(&mut self) -> Result<Expression, Wrong> {
+        self.skip_space();
+        let bare = !self.rest().starts_with(['\'', '"']) && self.operator().is_none();
+        if bare && let Some(paren) = self.rest().find('(') {
+            return Err((self.at..self.at + paren.max(1), RuleProblem::Operator));
+        }
+        let expression = if bare {
+            let end = self.text.trim_ascii_end().len().max(self.at);
+            let rate = self.rate(self.at..end)?;
+            self.at = end;
+            rate
+        } else {
+            self.part(0)?
+        };
+        self.skip_space();
+        if self.at < self.text.len() {
+            Err((self.at..self.text.len(), RuleProblem::End))
+        } else {
+            Ok(expression)
+        }
+    }
+
+    fn part(&mut self, depth: usize) -> Result<Expression, Wrong> {
+        if let Some((operator, len)) = self.operator() {
+            if depth == DEPTH_MAX {
+                return Err((self.at..self.at + len, RuleProblem::TooDeep));
+            }
+            self.at += len;
+            let parts = self.parts(depth + 1)?;
+            return Ok(operator(parts));
+        }
+        let Some(quote) = self.rest().chars().next().filter(|c| matches!(c, '\'' | '"')) else {
+            return Err((self.at..self.word_end(), RuleProblem::Part));
+        };
+        let start = self.at + 1;
+        let Some(len) = self.text[start..].find(quote) else {
+            return Err((self.at..self.text.len(), RuleProblem::Quote));
+        };
+        self.at = start + len + 1;
+        self.rate(start..start + len)
+    }
+
+    /// What follows an opening parenthesis, up to the closing one. A comma may end the list.
+    fn parts(&mut self, depth: usize) -> Result<Vec<Expression>, Wrong> {
+        let mut parts = Vec::new();
+        loop {
+            self.skip_space();
+            if self.take(')') {
+                return Ok(parts);
+            }
+            parts.push(self.part(depth)?);
+            self.skip_space();
+            if !self.take(',') && !self.rest().starts_with(')') {
+                return Err((self.at..self.word_end(), RuleProblem::Separator));
+            }
+        }
+    }
+
+    /// An operator and how long it is, with its opening parenthesis.
+    fn operator(&self) -> Option<(Operator, usize)> {
+        let operators: [(&str, Operator); 2] = [("And", Expression::And), ("Or", Expression::Or)];
+        operators.into_iter().find_map(|(name, operator)| {
+            let after = self.rest().strip_prefix(name)?;
+            let paren = after.trim_ascii_start().strip_prefix('(')?;
+            Some((operator, self.rest().len() - paren.len()))
+        })
+    }
+
+    fn rate(&mut self, range: Range<usize>) -> Result<Expression, Wrong> {
+        if self.rates.len() == RATES_MAX {
+            return Err((range, RuleProblem::TooMany));
+        }
+        let text = &self.text[range.clone()];
+        let Some(slash) = text.find('/') else { return Err((range, RuleProblem::Rate)) };
+        let place = |part: Range<usize>| range.start + part.start..range.start + part.end;
+        let colon = text[..slash].find(':');
+        let selector = colon.map(|colon| &text[..colon]);
+        if let Some(selector) = selector.filter(|selector| !is_name(selector)) {
+            return Err((place(0..selector.len()), RuleProblem::Selector));
+        }
+        let count_at = colon.map_or(0, |colon| colon + 1)..slash;
+        let count = whole(&text[count_at.clone()])
+            .filter(|count| *count <= LOG_MAX)
+            .and_then(|count| usize::try_from(count).ok())
+            .ok_or((place(count_at), RuleProblem::Count))?;
+        let third = text[slash..].find(':').map(|colon| slash + colon);
+        let span_at = slash + 1..third.unwrap_or(text.len());
+        let span = span(&text[span_at.clone()]).map_err(|problem| (place(span_at), problem))?;
+        if let Some(third) = third.filter(|third| !is_decimal(&text[third + 1..])) {
+            return Err((place(third + 1..text.len()), RuleProblem::Ignored));
+        }
+        let log = self.log(selector, count, span);
+        self.rates.push(Rate { count, span, log, ignored: third.is_some() });
+        Ok(Expression::Charge(self.rates.len() - 1))
+    }
+
+    /// The place of a selector's log, kept for one more rate.
+    fn log(&mut self, selector: Option<&str>, count: usize, span: Nanos) -> usize {
+        let place = self.logs.iter().position(|log| log.selector() == selector).unwrap_or_else(|| {
+            self.logs.push(RuleLog { selector: selector.map(Into::into), keep: 0, span: Nanos::ZERO });
+            self.logs.len() - 1
+        });
+        let log = &mut self.logs[place];
+        (log.keep, log.span) = (log.keep.max(count), log.span.max(span));
+        place
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip_space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_ascii_start().len();
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        let taken = self.rest().starts_with(c);
+        self.at += if taken { c.len_utf8() } else { 0 };
+        taken
+    }
+
+    /// Where the word ends that starts here, for who points at it.
+    fn word_end(&self) -> usize {
+        let stop = |c: char| c.is_ascii_whitespace() || matches!(c, ',' | ')' | '(');
+        let first = self.rest().chars().next().map_or(0, char::len_utf8);
+        self.at + self.rest().find(stop).unwrap_or(self.rest().len()).max(first)
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !text.is_empty() && text.bytes().all(fits) && !text.as_bytes()[0].is_ascii_digit()
+}
+
+/// Digits and nothing else.
+fn whole(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+fn is_decimal(text: &str) -> bool {
+    let (before, after) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    digits(before) && digits(after)
+}
+
+fn span(text: &str) -> Result<Nanos, RuleProblem> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or(RuleProblem::Span)?;
+    let (number, unit) = text.split_at(unit_at);
+    let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or(RuleProblem::Span)?;
+    let number = if number.is_empty() { 1 } else { number.parse().map_err(|_| RuleProblem::SpanRange)? };
+    let span = Nanos::new(nanos).saturating_mul(number);
+    if span == Nanos::ZERO || span > Nanos::MAX { Err(RuleProblem::SpanRange) } else { Ok(span) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_printed_in_their_canonical_form() {
+        for (written, canonical) in [
+            ("10/s", "10/s"),
+            ("10/1s", "10/s"),
+            (" user:10/5m ", "user:10/5m"),
+            ("'15/m'", "15/m"),
+            ("\"100/24h\"", "100/d"),
+            ("1/1500ms", "1/1500ms"),
+            ("1/90s", "1/90s"),
+            ("0/s", "0/s"),
+            ("apikey:5/s:0.1", "apikey:5/s"),
+            ("And()", "And()"),
+            ("Or( )", "Or()"),
+            ("Or('10/s',\n   '15/m',)", "Or('10/s', '15/m')"),
+            (
+                "And('apikey:100/h', Or('10/s', And('15/m', 'apikey:5/s:0.1')))",
+                "And('apikey:100/h', Or('10/s', And('15/m', 'apikey:5/s')))",
+            ),
+        ] {
+            let rule: Rule = written.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(rule.to_string(), canonical);
+            assert_eq!(canonical.parse::<Rule>().map(|rule| rule.to_string()).as_deref(), Ok(canonical));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        for (rule, carets, problem) in [
+            ("", "^", RuleProblem::Rate),
+            ("ten", "^^^", RuleProblem::Rate),
+            ("10", "^^", RuleProblem::Rate),
+            ("/s", "^", RuleProblem::Count),
+            ("-1/s", "^^", RuleProblem::Count),
+            ("65537/s", "^^^^^", RuleProblem::Count),
+            ("99999999999999999999/s", "^^^^^^^^^^^^^^^^^^^^", RuleProblem::Count),
+            ("10/", "   ^", RuleProblem::Span),
+            ("10/5", "   ^", RuleProblem::Span),
+            ("10/5w", "   ^^", RuleProblem::Span),
+            ("10/0s", "   ^^", RuleProblem::SpanRange),
+            ("10/999999999d", "   ^^^^^^^^^^", RuleProblem::SpanRange),
+            (":10/s", "^", RuleProblem::Selector),
+            ("1st:10/s", "^^^", RuleProblem::Selector),
+            ("us er:10/s", "^^^^^", RuleProblem::Selector),
+            ("a:5/s:", "      ^", RuleProblem::Ignored),
+            ("a:5/s:x", "      ^", RuleProblem::Ignored),
+            ("Or(10/s)", "   ^^^^", RuleProblem::Part),
+            ("Or(ü)", "   ^", RuleProblem::Part),
+            ("Or('10/s' '5/m')", "          ^^^^^", RuleProblem::Separator),
+            ("Or('10/s'", "         ^", RuleProblem::Separator),
+            ("Or('10/s", "   ^^^^^", RuleProblem::Quote),
+            ("Or('10/s',", "          ^", RuleProblem::Part),
+            ("Or('10/s') x", "           ^", RuleProblem::End),
+            ("'10/s','5/m'", "      ^^^^^^", RuleProblem::End),
+            ("Xor('10/s')", "^^^", RuleProblem::Operator),
+            ("('10/s')", "^", RuleProblem::Operator),
+        ] {
+            let error = rule.parse::<Rule>().expect_err(rule);
+            assert_eq!(error.problem, problem, "{rule}");
+            assert_eq!(error.to_string().lines().last(), Some(&*format!("  {carets}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn everything_that_grows_has_a_bound() {
+        let rates = |count: usize| format!("Or({})", "'1/s',".repeat(count));
+        let nested = |depth: usize| "And(".repeat(depth) + "'1/s'" + &")".repeat(depth);
+        let problem = |rule: &str| rule.parse::<Rule>().err().map(|error| error.problem);
+        assert_eq!(problem(&rates(RATES_MAX)), None);
+        assert_eq!(problem(&rates(RATES_MAX + 1)), Some(RuleProblem::TooMany));
+        assert_eq!(problem(&nested(DEPTH_MAX)), None);
+        assert_eq!(problem(&nested(DEPTH_MAX + 1)), Some(RuleProblem::TooDeep));
+        assert_eq!(problem(&" ".repeat(RULE_MAX + 1)), Some(RuleProblem::TooLong));
+    }
+
+    #[test]
+    fn rates_of_one_selector_share_a_log_that_serves_them_all() {
+        let rule: Rule = "Or('user:10/s', 'user:100/h', '7/m', And('user:3/d'))".parse().unwrap();
+        let logs: Vec<_> = rule
+            .logs()
+            .iter()
+            .map(|log| (log.selector(), log.keep(), log.span().as_secs_rounded_up()))
+            .collect();
+        assert_eq!(logs, [(Some("user"), 100, 86_400), (None, 7, 60)]);
+        assert_eq!(rule.rates().iter().map(Rate::log).collect::<Vec<_>>(), [0, 0, 1, 0]);
+    }
+}
