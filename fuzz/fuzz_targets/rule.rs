@@ -1,4 +1,4 @@
-//! Whatever is written, it is a rule that reads back as itself, or an error that points into the text.
+//! Whatever is written, it is a rule whose canonical form reads back as itself, or an error that points into the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,10 @@ use tollgate_core::{Rule, RuleError};
 
 fuzz_target!(|text: &str| {
     match text.parse::<Rule>() {
-        Ok(rule) => assert_eq!(rule.to_string().parse().as_ref(), Ok(&rule)),
+        Ok(rule) => {
+            let canonical = rule.to_string();
+            assert_eq!(canonical.parse().map(|rule: Rule| rule.to_string()), Ok(canonical));
+        }
         Err(error) => {
             let RuleError { rule, at, .. } = &error;
             assert!(rule.get(at.clone()).is_some());
