@@ -17,15 +17,20 @@
 //! A rate reads a log of the requests that were allowed. It is reached until one moment, when the entry that fills it has
 //! grown old, and not after it; so a whole rule limits until one moment, too: the last of an `Or`, the first of an `And`.
 
+mod keyed;
 mod parse;
+mod ruling;
 
 use std::fmt;
 
 use crate::algorithm::SlidingLog;
 use crate::bill::Expression;
+use crate::share::Share;
 use crate::time::{Nanos, Timestamp};
 
+pub use keyed::{Identifier, KeyedRule, RuleBill, RuleLimit};
 pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};
+pub use ruling::Ruling;
 
 /// Rates, and which of them limit. Read from text, so it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +82,16 @@ impl Rule {
         };
         self.expression.limits_until(&until)
     }
+
+    /// The same rule with this share of every count. What would come to nothing is one, but for a count of zero.
+    pub(crate) fn share(&self, share: Share) -> Self {
+        let mut part = self.clone();
+        let kept = part.rates.iter_mut().map(|rate| &mut rate.count);
+        for count in kept.chain(part.logs.iter_mut().map(|log| &mut log.keep)).filter(|count| **count > 0) {
+            *count = share.count(*count);
+        }
+        part
+    }
 }
 
 impl Rate {
@@ -125,16 +140,24 @@ impl RuleLog {
     pub const fn span(&self) -> Nanos {
         self.span
     }
+
+    /// Adds a request to the log. By a clock that has stepped back it is made when the newest was, so that no entry ever
+    /// counts for less than another did.
+    #[inline]
+    pub fn log(&self, log: &mut SlidingLog, now: Timestamp) {
+        let at = log.nth_newest(1).map_or(now, |newest| newest.max(now));
+        log.record(at, self.keep, self.span);
+    }
 }
 
 impl Expression {
     /// Until when it limits, given until when each rate does.
     fn limits_until(&self, until: &impl Fn(usize) -> Timestamp) -> Timestamp {
-        let parts = |parts: &[Self]| parts.iter().map(|part| part.limits_until(until)).collect::<Vec<_>>();
+        let moment = |part: &Self| part.limits_until(until);
         match self {
             Self::Charge(index) => until(*index),
-            Self::Or(each) => parts(each).into_iter().max().unwrap_or(Timestamp::EPOCH),
-            Self::And(each) => parts(each).into_iter().min().unwrap_or(Timestamp::from_nanos(u64::MAX)),
+            Self::Or(parts) => parts.iter().map(moment).max().unwrap_or(Timestamp::EPOCH),
+            Self::And(parts) => parts.iter().map(moment).min().unwrap_or(Timestamp::from_nanos(u64::MAX)),
         }
     }
 }

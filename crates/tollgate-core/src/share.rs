@@ -78,6 +78,11 @@ impl Share {
         SmoothedRateLimit::new(part, limit.period(), limit.strict()).ok()
     }
 
+    /// What is left of a count.
+    pub fn count(self, count: usize) -> usize {
+        usize::try_from(self.units(count as u64)).unwrap_or(count)
+    }
+
     fn units(self, units: u64) -> u64 {
         let part = u128::from(units) * u128::from(self.numerator) / u128::from(self.denominator);
         u64::try_from(part).unwrap_or(u64::MAX).max(1)

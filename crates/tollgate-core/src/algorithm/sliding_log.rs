@@ -13,6 +13,9 @@ use crate::time::{Nanos, Timestamp};
 /// The most entries one log keeps: half a megabyte. Whoever needs more than that wants a token bucket.
 pub const LOG_MAX: u64 = 65_536;
 
+/// Room for how many entries a log begins with, if it will keep as many.
+const LOG_ROOM_MIN: usize = 4;
+
 /// At most `count` in any `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLogLimit {
@@ -99,19 +102,28 @@ pub struct Glimpse {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLog {
     entries: VecDeque<Timestamp>,
+    /// The most entries that any of its readers wanted kept.
+    keep: usize,
     silent_at: Timestamp,
 }
 
 impl SlidingLog {
-    /// Adds an entry in its place and keeps the newest `keep`. An entry counts while it is younger than `span`, the
-    /// longest of those who will ask, so the log is silent a `span` after its newest.
+    /// Adds an entry in its place and keeps the newest `keep`. An entry counts while it is younger than `span`, so the log is
+    /// silent a `span` after its newest. Of readers that want different ones, the largest hold, until it is silent.
     pub fn record(&mut self, at: Timestamp, keep: usize, span: Nanos) {
-        let place = self.entries.partition_point(|entry| *entry <= at);
-        self.entries.insert(place, at);
-        while self.entries.len() > keep {
+        let longest = self.entries.back().map_or(span, |newest| self.silent_at.since(*newest).max(span));
+        self.keep = self.keep.max(keep);
+        if self.entries.len() >= self.keep {
+            // The oldest makes way, unless that is the new one.
+            if self.entries.front().is_none_or(|oldest| at < *oldest) {
+                return;
+            }
             self.entries.pop_front();
         }
-        self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + span);
+        self.make_room(self.keep);
+        let place = self.entries.partition_point(|entry| *entry <= at);
+        self.entries.insert(place, at);
+        self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
     }
 
     /// Are there `count` entries, the oldest of them younger than `span`? A count of zero is always reached.
@@ -143,6 +155,14 @@ impl SlidingLog {
     pub fn nth_newest(&self, n: usize) -> Option<Timestamp> {
         let index = self.entries.len().checked_sub(n)?;
         self.entries.get(index).copied()
+    }
+
+    /// Room for one more, taken by doubling, but never for more than will be kept: eight bytes an entry.
+    fn make_room(&mut self, keep: usize) {
+        let len = self.entries.len();
+        if len == self.entries.capacity() {
+            self.entries.reserve_exact(len.max(LOG_ROOM_MIN).min(keep.saturating_sub(len)).max(1));
+        }
     }
 
     /// Where the entries begin that are younger than the limit's period.
