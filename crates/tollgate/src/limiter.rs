@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tollgate_core::algorithm::{Measure, Order, Outcome};
-use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund};
+use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund, RuleBill, Ruling};
 
-pub use self::awaiting::Inspection;
+pub use self::awaiting::{Examination, Inspection};
 pub use self::handle::Handle;
 use self::in_force::InForce;
 use crate::clock::Clock;
@@ -172,6 +172,15 @@ impl Limiter {
     /// Does what each order says, one after another. Appends an outcome each.
     pub fn execute(&self, orders: &[Order<'_>], outcomes: &mut Vec<Outcome>) {
         block_on(self.execute_async(orders, outcomes));
+    }
+
+    /// Is the limit of a rule reached? If not, the request is entered in its logs.
+    #[inline]
+    pub fn resolve(&self, bill: &RuleBill<'_>) -> Ruling {
+        match &self.shared {
+            None => self.memory.resolve(bill, || self.clock.now()),
+            Some(_) => block_on(self.resolve_async(bill)),
+        }
     }
 
     /// Gives back each of the charges, and says what it came to in all.

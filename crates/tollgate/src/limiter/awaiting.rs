@@ -11,7 +11,7 @@
 //! once. Dropping one that is under way takes nothing back: the store may have been asked already.
 
 use tollgate_core::algorithm::{Measure, Order, Outcome};
-use tollgate_core::{Algorithm, Bill, Charge, ChargeError, Decision, Refund, Timestamp};
+use tollgate_core::{Algorithm, Bill, Charge, ChargeError, Decision, Refund, RuleBill, Ruling, Timestamp};
 
 use super::{AskError, Limiter, failure};
 use crate::keys::Knock;
@@ -31,6 +31,16 @@ pub struct Inspection {
     pub decision: Decision,
     /// When this was so, by the clock of the store.
     pub at: Timestamp,
+}
+
+/// A rule's rates, for whoever wants to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Examination {
+    /// When this was so, by the clock of the store.
+    pub at: Timestamp,
+    /// Until when each rate of the rule is reached, in their order. A moment that has passed is one at which it is not;
+    /// `u64::MAX` nanoseconds is for ever.
+    pub reached_until: Vec<Timestamp>,
 }
 
 impl Limiter {
@@ -136,6 +146,22 @@ impl Limiter {
         };
         let answers = redis.execute(orders, self.clock.told()).await;
         outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(Outcome::Failed)));
+    }
+
+    /// Is the limit of a rule reached? If not, the request is entered in its logs.
+    #[inline]
+    pub async fn resolve_async(&self, bill: &RuleBill<'_>) -> Ruling {
+        let Some(redis) = &self.shared else { return self.memory.resolve(bill, || self.clock.now()) };
+        let answer = redis.resolve(bill, self.clock.told()).await;
+        answer.unwrap_or_else(|_| failure::resolve(bill, &self.memory, self.clock.now()))
+    }
+
+    /// Until when each rate of a rule is reached, and changes nothing.
+    pub async fn examine_async(&self, bill: &RuleBill<'_>) -> Result<Examination, StoreError> {
+        match &self.shared {
+            None => Ok(Examination { at: self.clock.now(), reached_until: self.memory.examine(bill) }),
+            Some(redis) => redis.examine(bill, self.clock.told()).await,
+        }
     }
 
     /// Gives back each of the charges, and says what it came to in all.

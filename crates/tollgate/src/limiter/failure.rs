@@ -9,7 +9,9 @@
 //! Of a bill with several charges, one that must be denied denies it; the rest is decided by those that decide locally.
 
 use tollgate_core::algorithm::Measure;
-use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Nanos, OnStoreFailure, Timestamp, Verdict};
+use tollgate_core::{
+    Algorithm, Bill, Charge, Decision, Kind, Nanos, OnStoreFailure, RuleBill, Ruling, Timestamp, Verdict,
+};
 
 use crate::keys::Knock;
 use crate::store::memory::Memory;
@@ -38,6 +40,21 @@ pub(super) fn knock(knock: &Knock<'_>, memory: &Memory, now: Timestamp) -> Measu
     let mut measures = Vec::with_capacity(1);
     memory.knock(&[Knock { limit: &part, ..*knock }], now, &mut measures);
     measures[0]
+}
+
+/// Resolves a rule as its limit says.
+pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> Ruling {
+    match bill.limit().on_store_failure() {
+        OnStoreFailure::Allow => {
+            Ruling { verdict: Verdict::AllowAway, retry_after: Nanos::ZERO, degraded: true }
+        }
+        OnStoreFailure::Deny => {
+            Ruling { verdict: Verdict::DenyAway, retry_after: RETRY_AFTER, degraded: true }
+        }
+        OnStoreFailure::Local(share) => {
+            Ruling { degraded: true, ..memory.resolve(&bill.share(share), || now) }
+        }
+    }
 }
 
 fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> Decision {
@@ -76,6 +93,8 @@ const fn away(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::{KeyedRule, RuleLimit, Share};
+
     use super::*;
     use crate::config::Config;
 
@@ -108,6 +127,25 @@ mod tests {
             assert!(decision.degraded, "{names:?}");
             let found = (decision.verdict, decision.remaining, decision.charge);
             assert_eq!(found, (verdict, remaining, decided), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn every_rule_has_its_say() {
+        use Verdict::{Allow, AllowAway, Deny, DenyAway};
+        let half = Share::new(1, 2).unwrap();
+        for (on_store_failure, expected) in [
+            (OnStoreFailure::Allow, [AllowAway; 3]),
+            (OnStoreFailure::Deny, [DenyAway; 3]),
+            (OnStoreFailure::Local(half), [Allow, Allow, Deny]),
+        ] {
+            let rule = RuleLimit::new("Or('4/s', '5/m')".parse().unwrap());
+            let rule = KeyedRule::new(rule.with_on_store_failure(on_store_failure), "", "key");
+            let bill = rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
+            let memory = Memory::new(100);
+            let rulings = [(); 3].map(|()| resolve(&bill, &memory, Timestamp::EPOCH));
+            assert_eq!(rulings.map(|ruling| ruling.verdict), expected);
+            assert!(rulings.iter().all(|ruling| ruling.degraded));
         }
     }
 

@@ -11,7 +11,9 @@
 //! its limit's `on_full` answer.
 
 mod capacity;
+mod guards;
 mod locked;
+mod rules;
 mod shard;
 mod table;
 

@@ -17,6 +17,7 @@ mod knock;
 mod part;
 mod refund;
 mod reply;
+mod rules;
 mod script;
 mod seen;
 mod settle;

@@ -5,17 +5,15 @@ use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{Algorithm, Bill, Charge, Decision, Kind, Timestamp, Verdict};
 
 use super::Memory;
-use super::shard::{Guard, Shards, with_table};
+use super::guards::Guards;
+use super::shard::with_table;
 use crate::hash::BucketHash;
 
-/// The locks of every shard a bill touches, taken in the order of the shards so that two bills never wait for each other.
+/// The charges of a bill, and the locks of every shard they touch.
 pub(super) struct Locked<'a> {
     charges: &'a [Charge<'a>],
     hashes: [BucketHash; CHARGES_MAX],
-    shards: &'a Shards,
-    guards: Vec<(usize, Guard<'a>)>,
-    /// Which of `guards` each charge belongs to.
-    places: [usize; CHARGES_MAX],
+    guards: Guards<'a>,
 }
 
 impl<'a> Locked<'a> {
@@ -25,24 +23,15 @@ impl<'a> Locked<'a> {
         for (hash, charge) in hashes.iter_mut().zip(charges) {
             *hash = store.key.hash(charge);
         }
-        let shard_of = |hash: &BucketHash| store.shards.number(*hash);
-        let mut numbers: Vec<usize> = hashes[..charges.len()].iter().map(shard_of).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut places = [0; CHARGES_MAX];
-        for (place, hash) in places.iter_mut().zip(&hashes[..charges.len()]) {
-            *place = numbers.partition_point(|number| *number < shard_of(hash));
-        }
-        let lock = |number: usize| (number, store.shards.lock(number));
-        let guards = numbers.into_iter().map(lock).collect();
-        Self { charges, hashes, shards: &store.shards, guards, places }
+        let guards = Guards::lock(&store.shards, hashes[..charges.len()].iter().copied());
+        Self { charges, hashes, guards }
     }
 
     /// Would charging this one have to make a bucket?
     pub(super) fn needs_room(&mut self, index: usize) -> bool {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return false };
-        let tables = &mut self.guards[self.places[index]].1;
+        let tables = self.guards.tables(hash);
         charge.cost() > 0
             && charge.kind() != Kind::CheckOnly
             && !with_table!(tables, algorithm, |table, _limit| table.contains(hash))
@@ -52,7 +41,7 @@ impl<'a> Locked<'a> {
     pub(super) fn check(&mut self, index: usize, now: Timestamp) -> Decision {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-        let tables = &mut self.guards[self.places[index]].1;
+        let tables = self.guards.tables(hash);
         with_table!(tables, algorithm, |table, limit| table.check(hash, limit, charge.cost(), now))
     }
 
@@ -64,7 +53,7 @@ impl<'a> Locked<'a> {
             let Some(algorithm) = charge.algorithm() else { continue };
             let (hash, cost) = (self.hashes[index], charge.cost());
             let takes = charge.kind() != Kind::CheckOnly;
-            let (number, tables) = &mut self.guards[self.places[index]];
+            let tables = self.guards.tables(hash);
             let room = || {
                 made += 1;
                 true
@@ -91,7 +80,7 @@ impl<'a> Locked<'a> {
                 }
                 _ => continue,
             };
-            self.shards.note_places(*number, tables);
+            self.guards.note_places(hash);
         }
         made
     }

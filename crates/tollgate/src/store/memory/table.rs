@@ -91,6 +91,10 @@ impl<B: Bucket> Table<B> {
         }
     }
 
+    pub(super) fn get(&self, hash: BucketHash) -> Option<&B> {
+        self.find(hash).ok().map(|at| &self.slots[at].bucket)
+    }
+
     /// The bucket, if there is one.
     #[inline]
     pub(super) fn get_mut(&mut self, hash: BucketHash) -> Option<&mut B> {

@@ -1,0 +1,104 @@
+//! Rules, resolved and logged in one step that nobody can split.
+
+use std::sync::atomic::Ordering;
+
+use tollgate_core::algorithm::SlidingLog;
+use tollgate_core::{OnFull, RuleBill, Ruling, Timestamp, Verdict};
+
+use super::guards::Guards;
+use super::{FULL_RETRY_AFTER, Memory, NoRoom, SWEEP_SLOTS};
+use crate::hash::BucketHash;
+
+/// What the logs of rules have for the fingerprint of a limit.
+const LOGS: u64 = u64::from_le_bytes(*b"rule log");
+
+impl Memory {
+    /// Is the rule's limit reached? If not, the request is entered in every log that has a name.
+    #[inline]
+    pub fn resolve(&self, bill: &RuleBill<'_>, now: impl FnOnce() -> Timestamp) -> Ruling {
+        match bill.identifiers() {
+            [Some(name)] => {
+                let hash = self.key.hash_of(LOGS, name.as_bytes());
+                self.shards.prefetch_bucket::<SlidingLog>(hash);
+                self.resolve_single(bill, hash, now())
+            }
+            _ => self.resolve_whole(bill, now()),
+        }
+    }
+
+    /// Until when each rate of the rule is reached, remembering nothing.
+    pub fn examine(&self, bill: &RuleBill<'_>) -> Vec<Timestamp> {
+        let hashes = self.hashes(bill);
+        let guards = Guards::lock(&self.shards, hashes.iter().copied().flatten());
+        let empty = SlidingLog::default();
+        let rates = bill.limit().rule().rates().iter();
+        let until = rates.map(|rate| match hashes[rate.log()] {
+            Some(hash) => rate.reached_until(guards.log(hash).unwrap_or(&empty)),
+            None => Timestamp::EPOCH,
+        });
+        until.collect()
+    }
+
+    /// The short way: one log, one lock.
+    #[inline]
+    fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> Ruling {
+        let rule = bill.limit().rule();
+        let resolve = |log: &mut SlidingLog| {
+            let ruling = Ruling::until(rule.limits_until(|_| Some(log)), now);
+            if ruling.allowed() {
+                rule.logs()[0].log(log, now);
+            }
+            ruling
+        };
+        self.change(hash, now, resolve).unwrap_or_else(|NoRoom| self.refuse_rule(bill))
+    }
+
+    /// The long way: every shard that has one of the logs is locked before the first is looked at.
+    fn resolve_whole(&self, bill: &RuleBill<'_>, now: Timestamp) -> Ruling {
+        let rule = bill.limit().rule();
+        let hashes = self.hashes(bill);
+        let mut guards = Guards::lock(&self.shards, hashes.iter().copied().flatten());
+        let empty = SlidingLog::default();
+        let log = |index: usize| hashes[index].map(|hash| guards.log(hash).unwrap_or(&empty));
+        let ruling = Ruling::until(rule.limits_until(log), now);
+        if !ruling.allowed() {
+            return ruling;
+        }
+        let missing = hashes.iter().flatten().filter(|hash| guards.log(**hash).is_none()).count();
+        let places = (0..missing).take_while(|_| self.take_place(now)).count();
+        let ruling = if places == missing { ruling } else { self.refuse_rule(bill) };
+        let mut made = 0;
+        for (hash, log) in hashes.iter().zip(rule.logs()).filter(|_| ruling.allowed()) {
+            let Some(hash) = *hash else { continue };
+            let room = || {
+                let left = made < places;
+                made += usize::from(left);
+                left
+            };
+            // One without room goes without an entry, as the limit says.
+            let _ = guards.tables(hash).sliding_logs.change(hash, now, room, |bucket| log.log(bucket, now));
+            guards.note_places(hash);
+        }
+        drop(guards);
+        self.capacity.give_back(places - made);
+        if made > 0 {
+            self.sweep(SWEEP_SLOTS, now);
+        }
+        ruling
+    }
+
+    fn hashes(&self, bill: &RuleBill<'_>) -> Vec<Option<BucketHash>> {
+        let hash = |name: &str| self.key.hash_of(LOGS, name.as_bytes());
+        bill.identifiers().iter().map(|name| name.as_deref().map(hash)).collect()
+    }
+
+    fn refuse_rule(&self, bill: &RuleBill<'_>) -> Ruling {
+        self.refused_full.fetch_add(1, Ordering::Relaxed);
+        match bill.limit().on_full() {
+            OnFull::Allow => Ruling { verdict: Verdict::AllowFull, ..Ruling::ALLOW },
+            OnFull::Deny => {
+                Ruling { verdict: Verdict::DenyFull, retry_after: FULL_RETRY_AFTER, degraded: false }
+            }
+        }
+    }
+}
