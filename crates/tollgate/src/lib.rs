@@ -22,6 +22,7 @@ pub mod limiter;
 pub mod patterns;
 mod prefetch;
 mod quote;
+pub mod rate_limit;
 pub mod store;
 pub mod trace;
 pub mod waiting;

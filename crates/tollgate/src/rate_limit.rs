@@ -1,0 +1,5 @@
+//! Rules on functions and blocks of code.
+
+mod registry;
+
+pub use registry::{KeyError, Registry};
