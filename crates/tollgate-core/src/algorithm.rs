@@ -26,7 +26,7 @@ use crate::decision::{Decision, Refund};
 use crate::time::{Nanos, Timestamp};
 
 /// What one limit remembers about one id, and how it moves.
-pub trait Bucket: Default {
+pub trait Bucket: Clone + Default {
     /// The numbers this kind of bucket is held to.
     type Limit;
 
@@ -44,6 +44,19 @@ pub trait Bucket: Default {
 
     /// The moment from which this bucket is no different from one never used.
     fn silent_at(&self) -> Timestamp;
+
+    /// Does it take more memory the more it remembers?
+    const GROWS: bool = false;
+
+    /// How many entries it has, of a bucket that grows.
+    fn entries(&self) -> usize {
+        0
+    }
+
+    /// For how many entries it has taken memory.
+    fn room(&self) -> usize {
+        0
+    }
 }
 
 /// An algorithm and its numbers.

@@ -56,10 +56,10 @@ impl From<&Quota> for Held {
 
 impl Held {
     /// What a bucket holds that still says something.
-    fn live<'b, B: Bucket>(bucket: Option<&'b mut B>, now: Timestamp) -> Option<Self>
+    fn live<'b, B: Bucket>(bucket: Option<&'b B>, now: Timestamp) -> Option<Self>
     where
         Self: From<&'b B>,
     {
-        bucket.filter(|bucket| bucket.silent_at() > now).map(|bucket| Self::from(&*bucket))
+        bucket.filter(|bucket| bucket.silent_at() > now).map(Self::from)
     }
 }

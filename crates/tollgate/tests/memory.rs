@@ -1,7 +1,8 @@
 //! The memory store at its bound: who stays, who is turned away, and what is given back.
 
 use tollgate::config::Config;
-use tollgate::core::{Bill, Decision, Nanos, Timestamp, Verdict};
+use tollgate::core::algorithm::{Bucket, SlidingLog};
+use tollgate::core::{Bill, Decision, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict};
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
 
@@ -121,4 +122,62 @@ fn no_bound_at_all_takes_no_more_memory_than_its_buckets() {
         assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
     }
     assert_eq!(limiter.census().buckets, 600_000);
+}
+
+/// As many entries as there is memory for when there are few buckets.
+const ENTRIES: usize = 1 << 20;
+
+fn log_limiter() -> Limiter {
+    let limits = "limits: { Long: { algorithm: sliding_log, count: 60000, period: 1h } }";
+    let policy = Config::parse(limits, "limits").expect("the limit above").policy;
+    Limiter::with(policy, Memory::new(1_000), Clock::manual(Timestamp::EPOCH))
+}
+
+#[test]
+fn logs_take_memory_for_so_many_entries_and_no_more() {
+    let limiter = log_limiter();
+    let full =
+        |id: usize| limiter.spend("Long", format!("{id}"), 60_000).unwrap().verdict == Verdict::DenyFull;
+    // One too many may be let in: who finds a little room may take all it needs.
+    let held = (0..100).take_while(|id| !full(*id)).count();
+    assert_eq!(held, ENTRIES.div_ceil(60_000));
+    assert!(full(100), "a new id");
+    assert_eq!(limiter.spend("Long", "0", 1).unwrap().verdict, Verdict::Deny, "a log that is there");
+    limiter.clock().set(at(3_600));
+    assert!(limiter.sweep(usize::MAX) >= held);
+    assert!(!full(100), "memory is given back with the logs");
+}
+
+#[test]
+fn a_rule_that_finds_no_memory_for_an_entry_says_so() {
+    let limiter = log_limiter();
+    let resolve = |text: &str, user: &str| {
+        let rule = KeyedRule::new(RuleLimit::new(text.parse().unwrap()), "", "key");
+        limiter.resolve(&rule.bill(|_| Ok::<_, ()>(Some(user))).unwrap()).verdict
+    };
+    for rule in ["user:9/h", "Or('user:9/h', 'x:9/h')"] {
+        assert_eq!(resolve(rule, "early"), Verdict::Allow);
+    }
+    for id in 0..ENTRIES.div_ceil(60_000) {
+        limiter.spend("Long", format!("{id}"), 60_000).unwrap();
+    }
+    for rule in ["user:9/h", "Or('user:9/h', 'x:9/h')"] {
+        assert_eq!(resolve(rule, "late"), Verdict::DenyFull);
+        assert_eq!(resolve(rule, "early"), Verdict::Allow, "there is room in its log");
+    }
+}
+
+#[test]
+fn a_thousand_entries_take_eight_bytes_each() {
+    let mut log = SlidingLog::default();
+    for second in 0..5_000 {
+        log.record(at(second), 1_000, Nanos::from_secs(3_600));
+        assert!(
+            log.room() <= 1_000 && log.room() < 2 * log.entries().max(4),
+            "{} for {}",
+            log.room(),
+            log.entries()
+        );
+    }
+    assert_eq!((log.entries(), log.room() * size_of::<Timestamp>()), (1_000, 8_000));
 }

@@ -120,7 +120,7 @@ impl SlidingLog {
             }
             self.entries.pop_front();
         }
-        self.make_room(self.keep);
+        self.make_room(1, self.keep as u64);
         let place = self.entries.partition_point(|entry| *entry <= at);
         self.entries.insert(place, at);
         self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
@@ -157,11 +157,13 @@ impl SlidingLog {
         self.entries.get(index).copied()
     }
 
-    /// Room for one more, taken by doubling, but never for more than will be kept: eight bytes an entry.
-    fn make_room(&mut self, keep: usize) {
-        let len = self.entries.len();
-        if len == self.entries.capacity() {
-            self.entries.reserve_exact(len.max(LOG_ROOM_MIN).min(keep.saturating_sub(len)).max(1));
+    /// Room for so many more, taken by doubling, but never for more than will be kept: eight bytes an entry.
+    fn make_room(&mut self, more: u64, keep: u64) {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (len, more, keep) = (self.entries.len(), number(more), number(keep));
+        if len.saturating_add(more) > self.entries.capacity() {
+            let doubled = len.max(LOG_ROOM_MIN).min(keep.saturating_sub(len));
+            self.entries.reserve_exact(doubled.max(more));
         }
     }
 
@@ -207,6 +209,7 @@ impl Bucket for SlidingLog {
         let decision = self.check(limit, cost, now);
         self.tidy(limit, now);
         if decision.allowed() && cost > 0 {
+            self.make_room(cost, limit.count);
             self.entries.extend((0..cost).map(|_| now));
             self.silent_at = now + limit.period;
         }
@@ -233,5 +236,15 @@ impl Bucket for SlidingLog {
 
     fn silent_at(&self) -> Timestamp {
         self.silent_at
+    }
+
+    const GROWS: bool = true;
+
+    fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn room(&self) -> usize {
+        self.entries.capacity()
     }
 }

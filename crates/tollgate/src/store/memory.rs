@@ -34,6 +34,11 @@ use crate::store::Held;
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
 
+/// Logs take memory for this many entries for each bucket that there may be: as much again as a bucket takes.
+const ENTRIES_PER_BUCKET: usize = 4;
+/// But for no fewer than this many in all: eight megabytes.
+const ENTRIES_MIN: usize = 1 << 20;
+
 /// How many buckets a shard is meant for at most. Growing a table this long takes some tens of microseconds.
 const SHARD_BUCKETS: usize = 16_384;
 const SHARDS_MIN: usize = 16;
@@ -65,6 +70,8 @@ pub struct Memory {
     shards: Shards,
     key: HashKey,
     capacity: Capacity,
+    /// For how many entries logs take memory.
+    entries: Capacity,
     /// The shard the sweep is in, counted on without end.
     sweeping: AtomicUsize,
     sweeps: AtomicU64,
@@ -99,6 +106,7 @@ impl Memory {
             shards: Shards::new(shards, reserve),
             key: HashKey::random(),
             capacity: Capacity::new(max_buckets),
+            entries: Capacity::new(max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN)),
             sweeping: AtomicUsize::new(0),
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
@@ -211,7 +219,12 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
-        if with_table!(tables, algorithm, |table, _limit| table.remove(hash)) {
+        let removed = with_table!(tables, algorithm, |table, _limit| {
+            let removed = table.remove(hash);
+            self.entries.count(table.tell_growth());
+            removed
+        });
+        if removed {
             self.capacity.give_back(1);
         }
     }
@@ -221,7 +234,7 @@ impl Memory {
         let algorithm = charge.algorithm()?;
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
-        with_table!(tables, algorithm, |table, _limit| Held::live(table.get_mut(hash), now))
+        with_table!(tables, algorithm, |table, _limit| Held::live(table.get(hash), now))
     }
 
     /// Drops what is silent among the next `slots` slots, or once round the whole store if it has fewer. Returns how many
@@ -241,6 +254,7 @@ impl Memory {
             // At least one: an empty table is a look as well.
             looked_at += swept.looked_at.max(1);
             dropped += swept.dropped;
+            self.entries.count(swept.growth);
         }
         self.sweeps.fetch_add(1, Ordering::Relaxed);
         if dropped > 0 {
@@ -303,15 +317,18 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
     ) -> Decision {
+        let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
+        if B::GROWS {
+            return self.change(hash, now, settle).unwrap_or_else(|NoRoom| self.refuse_full(charge));
+        }
         // As `change` does it, but what is decided is written where it belongs: moving it out of a `Result` is a tenth of all
         // instructions of a decision.
         let mut tables = self.shards.lock(self.shards.number(hash));
         if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
-            return bucket.charge(limit, charge.cost(), now);
+            return settle(bucket);
         }
         drop(tables);
-        let made = self.change_new(hash, now, |bucket: &mut B| bucket.charge(limit, charge.cost(), now));
-        made.unwrap_or_else(|NoRoom| self.refuse_full(charge))
+        self.change_new(hash, now, settle).unwrap_or_else(|NoRoom| self.refuse_full(charge))
     }
 
     /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
@@ -323,11 +340,21 @@ impl Memory {
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, NoRoom> {
         let mut tables = self.shards.lock(self.shards.number(hash));
-        if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
-            return Ok(change(bucket));
+        let table = B::table(&mut tables);
+        if B::GROWS && self.entries.is_full() && table.outgrows(hash, &change) {
+            drop(tables);
+            self.sweep(FULL_SWEEP_SLOTS, now);
+            return Err(NoRoom);
+        }
+        let changed = table.alter(hash, &change);
+        if B::GROWS {
+            self.entries.count(table.tell_growth());
         }
         drop(tables);
-        self.change_new(hash, now, change)
+        match changed {
+            Some(outcome) => Ok(outcome),
+            None => self.change_new(hash, now, change),
+        }
     }
 
     #[cold]
@@ -345,6 +372,7 @@ impl Memory {
         };
         let mut tables = self.shards.lock(number);
         let outcome = B::table(&mut tables).change(hash, now, room, &change);
+        self.entries.count(B::table(&mut tables).tell_growth());
         self.shards.note_place::<B>(number, &mut tables);
         drop(tables);
         if let Some(taken) = place {
@@ -379,8 +407,11 @@ impl Memory {
         let mut locked = Locked::new(self, bill);
         let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
         let mut places = 0;
+        let entries_full = self.entries.is_full();
         for (index, charge) in bill.charges().iter().enumerate() {
-            answers[index] = if !locked.needs_room(index) {
+            answers[index] = if entries_full && locked.outgrows(index, now) {
+                self.refuse_full(charge)
+            } else if !locked.needs_room(index) {
                 locked.check(index, now)
             } else if self.take_place(now) {
                 places += 1;

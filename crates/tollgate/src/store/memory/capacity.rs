@@ -1,9 +1,11 @@
-//! How many buckets there may be in all, counted across shards without a lock.
+//! How many buckets there may be in all, and entries in them, counted across shards without a lock.
 
 #[cfg(interleaving)]
 use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(interleaving))]
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::table::Growth;
 
 /// A number of places, of which some are taken.
 #[derive(Debug)]
@@ -26,6 +28,17 @@ impl Capacity {
 
     pub(super) fn is_full(&self) -> bool {
         self.taken() >= self.max
+    }
+
+    /// Counts what was taken already and what was given back. It may come to more than there are.
+    #[inline]
+    pub(super) fn count(&self, growth: Growth) {
+        let Growth { taken, given_back } = growth;
+        if taken > given_back {
+            self.taken.fetch_add(taken - given_back, Ordering::Relaxed);
+        } else if given_back > taken {
+            self.give_back(given_back - taken);
+        }
     }
 
     /// Gives places back.

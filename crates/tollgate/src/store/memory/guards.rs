@@ -31,6 +31,11 @@ impl<'a> Guards<'a> {
         self.guards[self.place(hash)].1.sliding_logs.get(hash)
     }
 
+    /// Would this change make the log of `hash` outgrow the memory it has taken?
+    pub(super) fn outgrows(&self, hash: BucketHash, change: impl FnOnce(&mut SlidingLog)) -> bool {
+        self.guards[self.place(hash)].1.sliding_logs.outgrows(hash, change)
+    }
+
     fn place(&self, hash: BucketHash) -> usize {
         let number = self.shards.number(hash);
         self.guards.partition_point(|(locked, _)| *locked < number)

@@ -11,6 +11,7 @@ use crate::hash::BucketHash;
 
 /// The charges of a bill, and the locks of every shard they touch.
 pub(super) struct Locked<'a> {
+    store: &'a Memory,
     charges: &'a [Charge<'a>],
     hashes: [BucketHash; CHARGES_MAX],
     guards: Guards<'a>,
@@ -24,7 +25,7 @@ impl<'a> Locked<'a> {
             *hash = store.key.hash(charge);
         }
         let guards = Guards::lock(&store.shards, hashes[..charges.len()].iter().copied());
-        Self { charges, hashes, guards }
+        Self { store, charges, hashes, guards }
     }
 
     /// Would charging this one have to make a bucket?
@@ -35,6 +36,17 @@ impl<'a> Locked<'a> {
         charge.cost() > 0
             && charge.kind() != Kind::CheckOnly
             && !with_table!(tables, algorithm, |table, _limit| table.contains(hash))
+    }
+
+    /// Would charging this one take more memory than its bucket has?
+    pub(super) fn outgrows(&mut self, index: usize, now: Timestamp) -> bool {
+        let (charge, hash) = (&self.charges[index], self.hashes[index]);
+        let Some(algorithm) = charge.algorithm() else { return false };
+        let tables = self.guards.tables(hash);
+        charge.kind() != Kind::CheckOnly
+            && with_table!(tables, algorithm, |table, limit| {
+                table.outgrows(hash, |bucket| bucket.take(limit, charge.cost(), now))
+            })
     }
 
     /// What the charge would come to by itself.
@@ -80,6 +92,7 @@ impl<'a> Locked<'a> {
                 }
                 _ => continue,
             };
+            self.store.entries.count(self.guards.tables(hash).sliding_logs.tell_growth());
             self.guards.note_places(hash);
         }
         made

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tollgate_core::algorithm::SlidingLog;
+use tollgate_core::rule::RuleLog;
 use tollgate_core::{OnFull, RuleBill, Ruling, Timestamp, Verdict};
 
 use super::guards::Guards;
@@ -64,19 +65,25 @@ impl Memory {
         if !ruling.allowed() {
             return ruling;
         }
+        let logs = || hashes.iter().zip(rule.logs());
+        let outgrows = |(hash, log): (&Option<BucketHash>, &RuleLog)| {
+            hash.is_some_and(|hash| guards.outgrows(hash, |bucket| log.log(bucket, now)))
+        };
+        let no_entries = self.entries.is_full() && logs().any(outgrows);
         let missing = hashes.iter().flatten().filter(|hash| guards.log(**hash).is_none()).count();
         let places = (0..missing).take_while(|_| self.take_place(now)).count();
-        let ruling = if places == missing { ruling } else { self.refuse_rule(bill) };
+        let full = places < missing || no_entries;
+        let ruling = if full { self.refuse_rule(bill) } else { ruling };
         let mut made = 0;
-        for (hash, log) in hashes.iter().zip(rule.logs()).filter(|_| ruling.allowed()) {
+        for (hash, log) in logs().filter(|_| !full) {
             let Some(hash) = *hash else { continue };
             let room = || {
-                let left = made < places;
-                made += usize::from(left);
-                left
+                made += 1;
+                true
             };
-            // One without room goes without an entry, as the limit says.
+            // Room was taken for whatever is missing.
             let _ = guards.tables(hash).sliding_logs.change(hash, now, room, |bucket| log.log(bucket, now));
+            self.entries.count(guards.tables(hash).sliding_logs.tell_growth());
             guards.note_places(hash);
         }
         drop(guards);

@@ -9,7 +9,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollgate_core::Timestamp;
 use tollgate_core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
 
-use super::table::{NEAR, Slot, Swept, Table};
+use super::table::{Growth, NEAR, Slot, Swept, Table};
 use crate::hash::BucketHash;
 use crate::prefetch::prefetch;
 
@@ -196,7 +196,8 @@ impl Shards {
     /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One with nothing
     /// in it, or in use, is passed over: a sweep can wait, a decision cannot.
     pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (Swept, bool) {
-        let in_use_or_empty = (Swept { looked_at: 0, dropped: 0, next: None }, true);
+        let in_use_or_empty =
+            (Swept { looked_at: 0, dropped: 0, next: None, growth: Growth::default() }, true);
         let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
         if tables.are_empty() {
             tables.sweep = Cursor::default();

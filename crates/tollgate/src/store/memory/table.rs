@@ -48,6 +48,9 @@ pub(super) struct Table<B> {
     homes: usize,
     len: usize,
     reserve: usize,
+    /// For how many entries its buckets have taken memory, and for how many when this was last told.
+    room: usize,
+    room_told: usize,
 }
 
 /// What a sweep came to.
@@ -59,6 +62,15 @@ pub(super) struct Swept {
     pub(super) dropped: usize,
     /// Where to go on; `None` at the end of the table.
     pub(super) next: Option<usize>,
+    /// What the memory of buckets came to.
+    pub(super) growth: Growth,
+}
+
+/// Memory that buckets have taken, and given back, in entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Growth {
+    pub(super) taken: usize,
+    pub(super) given_back: usize,
 }
 
 /// Why there is no bucket to charge: there was none, and no room for one more.
@@ -68,7 +80,7 @@ pub(super) struct NoRoom;
 impl<B: Bucket> Table<B> {
     /// An empty table that is meant to hold up to `reserve` buckets. It takes no memory until it is used.
     pub(super) fn new(reserve: usize) -> Self {
-        Self { slots: Vec::new(), homes: 0, len: 0, reserve }
+        Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_told: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -95,13 +107,39 @@ impl<B: Bucket> Table<B> {
         self.find(hash).ok().map(|at| &self.slots[at].bucket)
     }
 
-    /// The bucket, if there is one.
+    /// The bucket, if there is one, of a kind that does not grow.
     #[inline]
     pub(super) fn get_mut(&mut self, hash: BucketHash) -> Option<&mut B> {
+        debug_assert!(!B::GROWS, "what it grows by would not be counted");
         match self.find(hash) {
             Ok(at) => Some(&mut self.slots[at].bucket),
             Err(_) => None,
         }
+    }
+
+    /// Changes the bucket, if there is one.
+    #[inline]
+    pub(super) fn alter<T>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B) -> T) -> Option<T> {
+        match self.find(hash) {
+            Ok(at) => Some(self.alter_at(at, change)),
+            Err(_) => None,
+        }
+    }
+
+    /// Would this change make the bucket outgrow the memory it has taken?
+    pub(super) fn outgrows<T>(&self, hash: BucketHash, change: impl FnOnce(&mut B) -> T) -> bool {
+        let bucket = self.get(hash);
+        let mut changed = bucket.cloned().unwrap_or_default();
+        change(&mut changed);
+        changed.entries() > bucket.map_or(0, B::room)
+    }
+
+    /// For how many more entries, or how many fewer, its buckets take memory than when this was last asked.
+    #[inline]
+    pub(super) fn tell_growth(&mut self) -> Growth {
+        let growth = Growth { taken: self.room, given_back: self.room_told };
+        self.room_told = self.room;
+        growth
     }
 
     /// Changes the bucket. One not there yet is made if there is something to remember and `room` can be had.
@@ -113,7 +151,7 @@ impl<B: Bucket> Table<B> {
         change: impl FnOnce(&mut B) -> T,
     ) -> Result<T, NoRoom> {
         match self.find(hash) {
-            Ok(at) => Ok(change(&mut self.slots[at].bucket)),
+            Ok(at) => Ok(self.alter_at(at, change)),
             Err(at) => {
                 let mut bucket = B::default();
                 let outcome = change(&mut bucket);
@@ -121,6 +159,7 @@ impl<B: Bucket> Table<B> {
                     if !room() {
                         return Err(NoRoom);
                     }
+                    self.room += bucket.room();
                     self.insert(at, Slot { hash, bucket });
                 }
                 Ok(outcome)
@@ -136,7 +175,7 @@ impl<B: Bucket> Table<B> {
         now: Timestamp,
     ) -> Option<Refund> {
         match self.find(hash) {
-            Ok(at) => self.slots[at].bucket.refund(limit, cost, now),
+            Ok(at) => self.alter_at(at, |bucket| bucket.refund(limit, cost, now)),
             Err(_) => B::default().refund(limit, cost, now),
         }
     }
@@ -157,7 +196,7 @@ impl<B: Bucket> Table<B> {
             match self.slots.get(at) {
                 None => {
                     self.shrink();
-                    return Swept { looked_at, dropped, next: None };
+                    return Swept { looked_at, dropped, next: None, growth: self.tell_growth() };
                 }
                 Some(slot) if !slot.is_empty() && slot.is_silent(now) => {
                     // What follows moves up into this slot: look at it again.
@@ -167,7 +206,16 @@ impl<B: Bucket> Table<B> {
                 Some(_) => at += 1,
             }
         }
-        Swept { looked_at: slots, dropped, next: Some(at) }
+        Swept { looked_at: slots, dropped, next: Some(at), growth: self.tell_growth() }
+    }
+
+    #[inline]
+    fn alter_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
+        let bucket = &mut self.slots[at].bucket;
+        let before = bucket.room();
+        let outcome = change(bucket);
+        self.room = self.room - before + bucket.room();
+        outcome
     }
 
     /// Where `hash` is, or where it would have to be put.
@@ -216,6 +264,7 @@ impl<B: Bucket> Table<B> {
     }
 
     fn remove_at(&mut self, at: usize) {
+        self.room -= self.slots[at].bucket.room();
         // Whatever stands away from its home moves one closer, up to the first gap or the first at home.
         let follows =
             |(index, slot): &(usize, &Slot<B>)| !slot.is_empty() && slot.hash.home(self.homes) < *index;
