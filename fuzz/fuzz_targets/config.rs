@@ -10,6 +10,8 @@ fuzz_target!(|text: &str| {
         Err(errors) => {
             assert!(!errors.errors().is_empty() && errors.errors().is_sorted());
             assert!(errors.errors().iter().all(|error| !error.message.contains(char::is_control)));
+            let excerpts = errors.errors().iter().filter_map(|error| error.excerpt.as_deref());
+            excerpts.for_each(|excerpt| assert!(excerpt.ends_with('^') && excerpt.lines().count() == 2));
         }
     }
 });

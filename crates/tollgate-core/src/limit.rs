@@ -67,12 +67,17 @@ pub enum LimitError {
     },
 }
 
+/// Can this name a limit, or a rule?
+pub(crate) fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    // Digits alone are kept for numbers, so that `3:alice` can only mean one thing. Nothing at all is digits alone, too.
+    name.bytes().all(fits) && !name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 impl Limit {
     /// A limit that says nothing yet: every id is unlimited until there is a default or an override.
     pub fn new(name: &str) -> Result<Self, LimitError> {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        // Digits alone are kept for numbers, so that `3:alice` can only mean one thing.
-        if !name.bytes().all(fits) || name.bytes().all(|byte| byte.is_ascii_digit()) {
+        if !is_name(name) {
             return Err(LimitError::Name { name: name.to_owned() });
         }
         Ok(Self {

@@ -21,13 +21,16 @@ use thiserror::Error;
 use crate::charge::{Charge, ChargeError};
 use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
+use crate::rule::{KeyedRule, NamedRule};
 
-/// The limits by name, and what holds for keys.
+/// The limits and the rules by name, and what holds for keys.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     limits: Vec<Limit>,
     index: Index,
     keys: Keys,
+    rules: Vec<NamedRule>,
+    rules_by_name: HashMap<Box<str>, usize, NameHash>,
 }
 
 /// Why limits make no policy.
@@ -54,6 +57,12 @@ pub enum PolicyError {
         /// The rule's place, counted from 0.
         rule: usize,
     },
+    /// Two rules with one name.
+    #[error("there are two rules named `{name}`")]
+    SameRuleName {
+        /// The name.
+        name: String,
+    },
 }
 
 impl Policy {
@@ -67,7 +76,7 @@ impl Policy {
                 return Err(PolicyError::SameBuckets { one, other });
             }
         }
-        Ok(Self { limits, index, keys: Keys::default() })
+        Ok(Self { limits, index, ..Self::default() })
     }
 
     /// With these rules for keys. A rule that uses a limit this policy has not is an error.
@@ -81,6 +90,18 @@ impl Policy {
             return Err(PolicyError::UnknownUse { rule });
         }
         self.keys = keys;
+        Ok(self)
+    }
+
+    /// With these rules, in this order.
+    pub fn with_rules(mut self, rules: Vec<NamedRule>) -> Result<Self, PolicyError> {
+        self.rules_by_name = HashMap::with_capacity_and_hasher(rules.len(), NameHash::default());
+        for (index, rule) in rules.iter().enumerate() {
+            if self.rules_by_name.insert(rule.name().into(), index).is_some() {
+                return Err(PolicyError::SameRuleName { name: rule.name().to_owned() });
+            }
+        }
+        self.rules = rules;
         Ok(self)
     }
 
@@ -98,6 +119,17 @@ impl Policy {
     #[inline]
     pub fn limit(&self, name: &str) -> Option<&Limit> {
         self.index.place(&self.limits, name).ok()
+    }
+
+    /// The rules in the order they were configured.
+    pub fn rules(&self) -> &[NamedRule] {
+        &self.rules
+    }
+
+    /// The rule of this name.
+    #[inline]
+    pub fn rule(&self, name: &str) -> Option<&KeyedRule> {
+        self.rules_by_name.get(name).map(|index| self.rules[*index].keyed())
     }
 
     /// What a request of `cost` would take from the bucket of `id` under the limit `name`.
@@ -219,5 +251,22 @@ fn same(a: &[u8], b: &[u8]) -> bool {
             (Some(first), Some(last)) => b.first_chunk() == Some(first) && b.last_chunk() == Some(last),
             _ => a == b,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::RuleLimit;
+
+    #[test]
+    fn a_rule_is_found_by_its_name() {
+        let rule = |name: &str| NamedRule::new(name, RuleLimit::new("1/s".parse().unwrap())).unwrap();
+        let policy = Policy::default().with_rules(vec![rule("upload"), rule("login")]).unwrap();
+        assert_eq!(policy.rules().iter().map(NamedRule::name).collect::<Vec<_>>(), ["upload", "login"]);
+        assert_eq!(policy.rule("login"), Some(policy.rules()[1].keyed()));
+        assert_eq!(policy.rule("Login"), None);
+        let twice = Policy::default().with_rules(vec![rule("a"), rule("b"), rule("a")]);
+        assert_eq!(twice.err(), Some(PolicyError::SameRuleName { name: "a".into() }));
     }
 }

@@ -18,6 +18,7 @@
 //! grown old, and not after it; so a whole rule limits until one moment, too: the last of an `Or`, the first of an `And`.
 
 mod keyed;
+mod named;
 mod parse;
 mod ruling;
 
@@ -29,6 +30,7 @@ use crate::share::Share;
 use crate::time::{Nanos, Timestamp};
 
 pub use keyed::{Identifier, KeyedRule, RuleBill, RuleLimit};
+pub use named::{NamedRule, RuleNameError};
 pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};
 pub use ruling::Ruling;
 
@@ -71,6 +73,11 @@ impl Rule {
     /// Which rates limit.
     pub const fn expression(&self) -> &Expression {
         &self.expression
+    }
+
+    /// One of the rates in canonical form, `user:100/h`.
+    pub fn display_rate(&self, index: usize) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| self.write_rate(index, f))
     }
 
     /// Until when it limits, if nobody else comes. `logs` are those of [`logs`](Self::logs), in their order; `None` where the

@@ -23,6 +23,7 @@ mod keys;
 mod limits;
 mod numbers;
 mod overrides;
+mod rules;
 mod store;
 mod suggest;
 mod watch;
@@ -30,6 +31,7 @@ mod yaml;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ use crate::store::memory::MAX_BUCKETS;
 use errors::{Errors, Position};
 use fields::{unknown_field, whole_number};
 use limits::Limits;
+use rules::Rules;
 use yaml::{Entry, Node, Value};
 
 pub use describe::{describe, describe_algorithm};
@@ -49,7 +52,8 @@ pub use store::{StoreUrl, StoreUrlError};
 pub use watch::Watch;
 
 /// The parts of a file.
-const SECTIONS: [&str; 7] = ["limits", "overrides", "keys", "rewrite", "store", "max_buckets", "gates"];
+const SECTIONS: [&str; 8] =
+    ["limits", "overrides", "keys", "rewrite", "rules", "store", "max_buckets", "gates"];
 /// What marks a mapping at the top of a file as a limit or an override.
 const NUMBERS: [&str; 3] = ["burst", "count", "period"];
 
@@ -66,6 +70,8 @@ pub struct Config {
     pub max_buckets: usize,
     /// Where the server listens.
     pub gates: Gates,
+    /// What holds, but perhaps not as its author thinks.
+    pub warnings: Vec<ConfigError>,
 }
 
 impl Config {
@@ -126,26 +132,32 @@ fn read(document: Option<&Node>, errors: &mut Errors) -> Option<Config> {
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
     let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
-    let (policy, patterns) = read_policy(entries, errors)?;
+    let mut rules = Rules::default();
+    if let Some(entry) = section("rules") {
+        rules.section(entry, errors);
+    }
+    let warnings = mem::take(&mut rules.warnings);
+    let (policy, patterns) = read_policy(entries, rules, errors)?;
     Some(Config {
         policy,
         patterns,
         store: store.unwrap_or(Some(StoreUrl::default()))?,
         max_buckets: max_buckets.unwrap_or(Some(MAX_BUCKETS))?,
         gates: gates.unwrap_or(Some(Gates::default()))?,
+        warnings,
     })
 }
 
-/// The limits of the file, those of its sections and those at the top, and its rules for keys; the built-in ones if it
-/// has nothing to say.
-fn read_policy(entries: &[Entry], errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
+/// The limits of the file, those of its sections and those at the top, its rules for keys and its rules by name; the built-in
+/// ones if it has nothing to say.
+fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
     let mut limits = Limits::default();
     let mut overrides = Vec::new();
     let mut silent = true;
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
-            "overrides" | "keys" | "rewrite" => {}
+            "overrides" | "keys" | "rewrite" | "rules" => {}
             name if SECTIONS.contains(&name) => continue,
             name if name.contains(':') && matches!(entry.value.value, Value::Map(_)) => overrides.push(entry),
             _ if has_numbers(&entry.value) => limits.limit(entry, errors),
@@ -169,7 +181,7 @@ fn read_policy(entries: &[Entry], errors: &mut Errors) -> Option<(Policy, Arc<Pa
     let keys = keys::read(section("keys"), section("rewrite"), &limits, errors);
     let policy = limits.policy(errors);
     let (keys, patterns) = keys?;
-    let policy = policy?.with_keys(keys);
+    let policy = policy?.with_keys(keys).and_then(|policy| policy.with_rules(rules.rules));
     Some((policy.map_err(|error| errors.add(Position::START, error.to_string())).ok()?, patterns))
 }
 

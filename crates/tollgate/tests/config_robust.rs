@@ -13,6 +13,9 @@ keys:
   - { match: '^ws ip=', limit: 22.5, period: 20s, strict: true, on_store_failure: local, local_share: 0.25 }
   - { match: '^login ', use: Trial }
   - { match: '.*', answer: never }
+rules:
+  upload: \"Or('10/s', And('user:100/h', 'apikey:60/h:0.1'))\"
+  login: { rule: 'user:5/m', on_full: allow, on_store_failure: local, local_share: 1/2 }
 gates: { http: 127.0.0.1:8080, text: 127.0.0.1:2000, throttr: { listen: off, on_insert: reset } }
 limits:
   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3 }
@@ -32,7 +35,7 @@ NewFoosPerIPAddress:172.23.45.22:
 ";
 
 /// What makes trouble where it is put.
-const TROUBLE: [&str; 40] = [
+const TROUBLE: [&str; 44] = [
     "",
     "\n",
     "\r\n",
@@ -73,6 +76,10 @@ const TROUBLE: [&str; 40] = [
     "18446744073709551616",
     "limits:",
     "burst: ",
+    "rules: ",
+    "And(",
+    "'1/s'",
+    "(",
 ];
 
 /// Reads it, and everything that can be said about what was read.
@@ -87,6 +94,9 @@ fn check(text: &str) {
             for error in errors.errors() {
                 assert!((1..=lines).contains(&error.line) && error.column > 0, "{error:?} of {lines} lines");
                 assert!(!error.message.contains(char::is_control), "{error:?}");
+                let excerpt = error.excerpt.as_deref().unwrap_or_default();
+                assert!(!excerpt.contains(|c: char| c.is_control() && c != '\n'), "{error:?}");
+                assert!(excerpt.is_empty() || excerpt.lines().last().is_some_and(|line| line.ends_with('^')));
             }
             assert!(errors.to_string().lines().count() >= errors.errors().len());
         }
@@ -112,7 +122,7 @@ fn mutate(text: &mut String, from: prop::sample::Index, to: prop::sample::Index,
 #[test]
 fn the_text_to_be_damaged_is_sound() {
     let config = Config::parse(VALID, "valid").unwrap_or_else(|errors| panic!("{errors}"));
-    assert_eq!(config.policy.limits().len(), 5);
+    assert_eq!((config.policy.limits().len(), config.policy.rules().len()), (5, 2));
 }
 
 #[test]
@@ -155,6 +165,8 @@ proptest! {
         check(&format!("limits: {{ A: {{}} }}\nA:{value}: {{ burst: 1, count: 1, period: {value} }}"));
         check(&format!("keys: [{{ match: {value:?}, limit: {value} }}, {{ match: {value}, use: {value} }}]"));
         check(&format!("rewrite: [{{ match: {value:?}, replace: {value:?} }}, {{ match: '(a)', replace: {value:?} }}]"));
+        check(&format!("rules: {{ a: {value:?}, b: {{ rule: {value:?} }} }}\n"));
+        check(&format!("rules:\n  a: {value}\n  b: \"Or('{value}', 'user:{value}/s')\"\n"));
         for scheme in ["redis", "rediss+sentinel", "valkey+cluster"] {
             check(&format!("store: {scheme}://{value}\n"));
             check(&format!("store: {{ url: {scheme}://a, namespace: {value:?}, deadline: {value}, password: {value:?} }}"));

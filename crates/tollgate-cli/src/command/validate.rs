@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use tollgate::config::{Config, ConfigErrors, describe};
+use tollgate::config::{Config, ConfigError, ConfigErrors, describe};
 
 use super::Outcome;
 use crate::output::OutputError;
@@ -12,8 +12,8 @@ use crate::output::OutputError;
 /// Check a configuration file and print it as it was understood
 ///
 /// Prints every limit with what follows from its numbers: how long one unit takes to come, and how long an empty
-/// bucket takes to fill. A file that is wrong is answered by all of its errors, each with its line, its column and what
-/// would be right.
+/// bucket takes to fill; and every rule in its canonical form, with the names of its logs. A file that is wrong is answered by
+/// all of its errors, each with its line, its column and what would be right. What is right but has no effect is warned about.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,13 @@ pub(crate) struct Validate {
 impl Validate {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match Config::from_file(&self.file) {
-            Ok(config) => write!(io::stdout(), "{}", describe(&config)).map_err(OutputError::from)?,
+            Ok(config) => {
+                write!(io::stdout(), "{}", describe(&config)).map_err(OutputError::from)?;
+                for warning in &config.warnings {
+                    let ConfigError { line, column, message, .. } = warning;
+                    writeln!(io::stderr(), "{}:{line}:{column}: warning: {message}", self.file.display())?;
+                }
+            }
             Err(errors) if unreadable(&errors) => return Err(errors.into()),
             Err(errors) => {
                 writeln!(io::stderr(), "{errors}")?;

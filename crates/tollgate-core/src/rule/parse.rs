@@ -96,14 +96,21 @@ pub enum RuleProblem {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.problem)?;
+        self.excerpt().map_or(Ok(()), |[line, carets]| write!(f, "\n  {line}\n  {carets}"))
+    }
+}
+
+impl RuleError {
+    /// The rule on one line, and carets under the place; `None` for one that is too long to show.
+    pub fn excerpt(&self) -> Option<[String; 2]> {
         if self.problem == RuleProblem::TooLong {
-            return Ok(());
+            return None;
         }
         // A control character would move what is below it.
         let line: String = self.rule.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let width = |range: Range<usize>| self.rule.get(range).unwrap_or_default().chars().count();
         let (before, wrong) = (width(0..self.at.start), width(self.at.clone()).max(1));
-        write!(f, "\n  {line}\n  {:before$}{}", "", "^".repeat(wrong))
+        Some([line, format!("{:before$}{}", "", "^".repeat(wrong))])
     }
 }
 

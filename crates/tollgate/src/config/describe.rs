@@ -5,6 +5,7 @@
 //! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off
 //! limits  1
 //! keys    2 rules, 1 rewrite
+//! rules   1
 //!
 //! NewOrdersPerAccount             token_bucket  burst 300, 300 per 3h  one per 36s, full after 3h
 //!   id regId, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
@@ -13,12 +14,18 @@
 //! rewrite 1  ip=10\.0\..*$  to cust=office
 //! rule 1     ^ws global$    2500 per 10s, stats, on_full deny, on_store_failure allow
 //! rule 2     .*             never over
+//!
+//! upload  Or('10/s', 'user:100/h')
+//!   logs :upload, :upload:user:VALUE, on_full deny, on_store_failure allow
 //! ```
 
+use std::convert::Infallible;
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
 
-use tollgate_core::{Algorithm, KeyLimit, KeyRule, Limit, Nanos, OnFull, OnStoreFailure, Policy, Share};
+use tollgate_core::{
+    Algorithm, KeyLimit, KeyRule, Limit, NamedRule, Nanos, OnFull, OnStoreFailure, Policy, Share,
+};
 
 use super::{Config, Gates, OnInsert, StoreUrl};
 
@@ -37,10 +44,12 @@ pub fn describe(config: &Config) -> impl Display {
             0 => writeln!(f)?,
             rewrites => writeln!(f, ", {}", counted(rewrites, "rewrite"))?,
         }
+        writeln!(f, "rules   {}", config.policy.rules().len())?;
         let lines: Vec<_> = limits.iter().flat_map(lines_of).collect();
         let widths = [0, 1, 2].map(|column| width(&lines, column));
         lines.iter().try_for_each(|line| line.write(widths, f))?;
-        write_keys(config, f)
+        write_keys(config, f)?;
+        config.policy.rules().iter().try_for_each(|rule| write_rule(rule, f))
     })
 }
 
@@ -102,6 +111,18 @@ fn write_keys(config: &Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     };
     let (number, pattern) = (width(0), width(1));
     rows.iter().try_for_each(|[a, b, c]| writeln!(f, "{a:number$}  {b:pattern$}  {c}"))
+}
+
+/// A rule in its canonical form, and the names of its logs.
+fn write_rule(rule: &NamedRule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let limit = rule.keyed().limit();
+    writeln!(f, "\n{}  {}", rule.name(), limit.rule())?;
+    let bill =
+        rule.keyed().bill(|_| Ok::<_, Infallible>(Some("VALUE"))).unwrap_or_else(|never| match never {});
+    let logs: Vec<_> = bill.identifiers().iter().flatten().map(|name| &**name).collect();
+    let logs = if logs.is_empty() { "none".to_owned() } else { logs.join(", ") };
+    let (full, failure) = (on_full_name(limit.on_full()), on_store_failure_name(limit.on_store_failure()));
+    writeln!(f, "  logs {logs}, on_full {full}, on_store_failure {failure}")
 }
 
 /// A text on one line.

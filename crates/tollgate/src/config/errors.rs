@@ -24,12 +24,14 @@ pub struct ConfigError {
     pub column: usize,
     /// What is wrong and what would be right.
     pub message: String,
+    /// What was written, and below it carets under the place, where a line and a column do not say it well enough.
+    pub excerpt: Option<String>,
 }
 
 impl ConfigErrors {
     /// The one error of a file that could not even be looked into.
     pub(crate) fn whole_file(source: &str, message: String) -> Self {
-        let error = ConfigError { line: 0, column: 0, message };
+        let error = ConfigError { line: 0, column: 0, message, excerpt: None };
         Self { source: source.to_owned(), errors: vec![error], omitted: 0 }
     }
 
@@ -44,16 +46,12 @@ impl ConfigErrors {
     }
 }
 
-/// One error a line: `policy.yaml:3:5: what is wrong`.
+/// One error a line, `policy.yaml:3:5: what is wrong`, and its excerpt below it.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {
             let end_of_last = if index == 0 { "" } else { "\n" };
-            write!(f, "{end_of_last}{}:", self.source)?;
-            if error.line > 0 {
-                write!(f, "{}:{}:", error.line, error.column)?;
-            }
-            write!(f, " {}", error.message)?;
+            write!(f, "{end_of_last}{}:{error}", self.source)?;
         }
         if self.omitted > 0 {
             write!(f, "\n{}: and {} more", self.source, self.omitted)?;
@@ -63,6 +61,24 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl Error for ConfigErrors {}
+
+/// What stands after the name of the file: `3:5: what is wrong`, and the excerpt below it.
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "{}:{}:", self.line, self.column)?;
+        }
+        write!(f, " {}", self.message)?;
+        let mut excerpt = self.excerpt.iter().flat_map(|excerpt| excerpt.lines());
+        excerpt.try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+impl ConfigError {
+    pub(super) const fn new(at: Position, message: String) -> Self {
+        Self { line: at.line, column: at.column, message, excerpt: None }
+    }
+}
 
 /// A place in a file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,10 +112,14 @@ pub(super) struct Errors {
 
 impl Errors {
     pub(super) fn add(&mut self, at: Position, message: impl Into<String>) {
+        self.push(ConfigError::new(at, message.into()));
+    }
+
+    pub(super) fn push(&mut self, error: ConfigError) {
         if self.is_full() {
             self.omitted += 1;
         } else {
-            self.found.push(ConfigError { line: at.line, column: at.column, message: message.into() });
+            self.found.push(error);
         }
     }
 

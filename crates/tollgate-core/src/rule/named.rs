@@ -1,0 +1,56 @@
+//! A rule by a name of its own, as a configuration has it.
+
+use thiserror::Error;
+
+use super::{KeyedRule, RuleLimit};
+use crate::limit::is_name;
+
+/// A rule and its name, which is the key that it is counted under unless a request brings another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRule {
+    name: Box<str>,
+    keyed: KeyedRule,
+}
+
+/// Why a rule cannot be called this.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{name}` cannot name a rule: use letters, digits, `_`, `-` and `.`, and not digits alone")]
+pub struct RuleNameError {
+    /// What was given.
+    pub name: String,
+}
+
+impl NamedRule {
+    /// This rule by this name. Names are those that limits can have.
+    pub fn new(name: &str, limit: RuleLimit) -> Result<Self, RuleNameError> {
+        if !is_name(name) {
+            return Err(RuleNameError { name: name.to_owned() });
+        }
+        Ok(Self { keyed: KeyedRule::new(limit, "", name), name: name.into() })
+    }
+
+    /// The name it is asked by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The rule, counted under its name.
+    pub const fn keyed(&self) -> &KeyedRule {
+        &self.keyed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_the_key() {
+        let limit = RuleLimit::new("10/s".parse().unwrap());
+        let upload = NamedRule::new("upload", limit.clone()).unwrap();
+        assert_eq!((upload.name(), upload.keyed()), ("upload", &KeyedRule::new(limit.clone(), "", "upload")));
+        for name in ["", "7", "a b", "a:b", "\"10/s\"", "user=x"] {
+            assert_eq!(NamedRule::new(name, limit.clone()), Err(RuleNameError { name: name.to_owned() }));
+        }
+    }
+}
