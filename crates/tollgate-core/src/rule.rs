@@ -24,7 +24,7 @@ mod ruling;
 
 use std::fmt;
 
-use crate::algorithm::SlidingLog;
+use crate::algorithm::{Bucket, SlidingLog};
 use crate::bill::Expression;
 use crate::share::Share;
 use crate::time::{Nanos, Timestamp};
@@ -87,7 +87,12 @@ impl Rule {
             let rate = &self.rates[index];
             logs(rate.log).map_or(Timestamp::EPOCH, |log| rate.reached_until(log))
         };
-        self.expression.limits_until(&until)
+        self.limits_until_by(until)
+    }
+
+    /// The same, for who knows until when each of [`rates`](Self::rates) is reached.
+    pub fn limits_until_by(&self, reached_until: impl Fn(usize) -> Timestamp) -> Timestamp {
+        self.expression.limits_until(&reached_until)
     }
 
     /// The same rule with this share of every count. What would come to nothing is one, but for a count of zero.
@@ -128,7 +133,9 @@ impl Rate {
         if self.count == 0 {
             return Timestamp::from_nanos(u64::MAX);
         }
-        log.nth_newest(self.count).map_or(Timestamp::EPOCH, |entry| entry + self.span)
+        // A log that others have filled, for a shorter span, is forgotten when it is silent to them.
+        let forgotten_at = log.silent_at();
+        log.nth_newest(self.count).map_or(Timestamp::EPOCH, |entry| (entry + self.span).min(forgotten_at))
     }
 }
 
@@ -152,6 +159,9 @@ impl RuleLog {
     /// counts for less than another did.
     #[inline]
     pub fn log(&self, log: &mut SlidingLog, now: Timestamp) {
+        if log.silent_at() <= now {
+            log.clear();
+        }
         let at = log.nth_newest(1).map_or(now, |newest| newest.max(now));
         log.record(at, self.keep, self.span);
     }
@@ -213,5 +223,26 @@ impl Rule {
             1 => write!(f, "{}/{unit}", rate.count),
             number => write!(f, "{}/{number}{unit}", rate.count),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_forgotten_when_it_is_silent_to_all_who_fill_it_whoever_reads_it_then() {
+        let [short, long] = ["2/s", "2/h"].map(|rule| rule.parse::<Rule>().unwrap());
+        let at = |millis| Timestamp::EPOCH + Nanos::from_millis(millis);
+        let mut log = SlidingLog::default();
+        for now in [0, 500] {
+            short.logs[0].log(&mut log, at(now));
+        }
+        assert_eq!(long.limits_until(|_| Some(&log)), at(1_500));
+        long.logs[0].log(&mut log, at(1_499));
+        short.logs[0].log(&mut log, at(1_499));
+        assert_eq!(long.limits_until(|_| Some(&log)), at(3_601_499));
+        short.logs[0].log(&mut log, at(3_601_499));
+        assert_eq!((log.len(), log.silent_at()), (1, at(3_602_499)));
     }
 }

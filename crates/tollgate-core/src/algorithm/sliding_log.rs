@@ -126,6 +126,12 @@ impl SlidingLog {
         self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
     }
 
+    /// Forgets everything, but keeps its room.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        (self.keep, self.silent_at) = (0, Timestamp::EPOCH);
+    }
+
     /// Are there `count` entries, the oldest of them younger than `span`? A count of zero is always reached.
     pub fn reached(&self, count: usize, span: Nanos, now: Timestamp) -> bool {
         count == 0 || self.nth_newest(count).is_some_and(|entry| now.since(entry) < span)
