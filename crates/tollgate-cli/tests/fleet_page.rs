@@ -12,6 +12,8 @@ use std::{env, fs};
 use run::{root, run};
 use serving::Serving;
 use tollgate::config::Config;
+use tollgate::core::{KeyedRule, RuleLimit};
+use tollgate::{Clock, Limiter};
 use tollgate_testbed::{RedisCluster, RedisServer};
 
 fn page() -> String {
@@ -156,12 +158,27 @@ fn the_rights_on_the_page_are_enough_and_none_is_too_many() {
     for arguments in [["spend", "L:a"], ["refund", "L:a"]] {
         assert_eq!(serving.ask(&arguments).0, 0, "{arguments:?}");
     }
+    // A log that another rule wants kept longer.
+    assert_eq!(rulings(&url, &["1/h", "1/h", "2/h"]), [true, false, true]);
     assert_nothing_was_refused(&redis);
     for right in rights()[0].iter().filter_map(|word| word.strip_prefix('+')) {
         // Asked for by the protocol's client if a database other than 0 is named.
         let used = right == "select" || redis.times_called(right) > 0;
         assert!(used, "nothing asks for {right}");
     }
+}
+
+/// Whether each of the rules allows, one after another under one key, where every selector has the same value.
+fn rulings(url: &str, rules: &[&str]) -> Vec<bool> {
+    let config = Config::parse(&format!("store: {url}"), "rules.yaml").unwrap();
+    let limiter = Limiter::open(config, Clock::monotonic()).unwrap();
+    let resolve = |rule: &&str| {
+        let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "key");
+        let ruling = limiter.resolve(&rule.bill(|_| Ok::<_, ()>(Some("x"))).unwrap());
+        assert!(!ruling.degraded);
+        ruling.allowed()
+    };
+    rules.iter().map(resolve).collect()
 }
 
 #[test]
@@ -186,6 +203,9 @@ fn the_rights_on_the_page_are_enough_for_a_cluster() {
     let (_, answer) = serving.ask(&["spend", "M:0", "M:1", "M:2", "M:3"]);
     assert!(answer.starts_with("deny"), "{answer}");
     assert_eq!(serving.ask(&["spend", "M:1", "M:2", "M:3"]).0, 0);
+    // And the same of a rule, whose first part limits by itself, and whose others do not.
+    let rule = "Or('1/h', 'a:2/h', 'b:2/h', 'c:2/h')";
+    assert_eq!(rulings(&url, &[rule, rule, "And('a:2/h', 'b:2/h')"]), [true, false, true]);
     cluster.nodes().iter().for_each(assert_nothing_was_refused);
 }
 

@@ -4,6 +4,7 @@
 //! tollgate:NewOrdersPerAccount:12345678     an id under a limit, or under the number that stands for its name
 //! tollgate:text/ws ip=10.0.0.1              a key of the text protocol, as rewritten
 //! tollgate:throttr/alice/uploads            a consumer and a resource
+//! tollgate:rule/shop:upload:user:vova       the log of a rule, in a namespace of its own, under a key, of a selector's value
 //! ```
 //!
 //! A limit's name has neither `:` nor `/` in it, so the first of them says which kind it is. Bytes that a terminal would
@@ -55,6 +56,11 @@ impl Namespace {
         key.push(b'/');
         escape(resource, b"/", &mut key);
         key
+    }
+
+    /// The log of a rule, whose name can be printed and has no brace in it already.
+    pub(super) fn of_rule(&self, identifier: &str) -> Vec<u8> {
+        [&self.prefix, &b"rule/"[..], identifier.as_bytes()].concat()
     }
 
     /// A pattern for `SCAN` that only the buckets of this limit match, or all there are.
@@ -158,6 +164,7 @@ const CRC16: [u16; 256] = {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tollgate_core::{KeyedRule, RuleLimit};
 
     use super::*;
 
@@ -171,6 +178,8 @@ mod tests {
         Id(String, Option<u64>, Vec<u8>),
         Text(Vec<u8>),
         Pair(Vec<u8>, Vec<u8>),
+        /// A namespace, a key and perhaps the value of a selector.
+        Rule([String; 2], Option<Vec<u8>>),
     }
 
     impl Name {
@@ -183,6 +192,12 @@ mod tests {
                 }
                 Self::Text(text) => namespace().of_text(text),
                 Self::Pair(consumer, resource) => namespace().of_pair(&pair(consumer, resource)),
+                Self::Rule([own, key], value) => {
+                    let rule = if value.is_some() { "user:1/s" } else { "1/s" };
+                    let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), own, key);
+                    let bill = rule.bill(|_| Ok::<_, ()>(value.as_ref())).unwrap();
+                    namespace().of_rule(bill.identifiers()[0].as_ref().unwrap())
+                }
             }
         }
 
@@ -209,7 +224,9 @@ mod tests {
     }
 
     fn name() -> impl Strategy<Value = Name> {
-        let limit = prop_oneof![Just("text"), Just("throttr"), Just("A"), Just("a2")];
+        let limit = prop_oneof![Just("text"), Just("throttr"), Just("rule"), Just("A")];
+        let text = || bytes().prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let value = bytes().prop_filter("an empty value is none", |value| !value.is_empty());
         prop_oneof![
             (limit, proptest::option::of(0..3_u64), bytes()).prop_map(|(limit, number, id)| Name::Id(
                 limit.to_owned(),
@@ -218,6 +235,8 @@ mod tests {
             )),
             bytes().prop_map(Name::Text),
             (bytes(), bytes()).prop_map(|(consumer, resource)| Name::Pair(consumer, resource)),
+            ([text(), text()], proptest::option::of(value))
+                .prop_map(|(names, value)| Name::Rule(names, value)),
         ]
     }
 
@@ -253,6 +272,9 @@ mod tests {
         assert_eq!(namespace().of_id(&limit.with_number(3), b"1"), b"tollgate:3:1");
         assert_eq!(namespace().of_text(b"ws ip=10.0.0.1"), b"tollgate:text/ws ip=10.0.0.1");
         assert_eq!(namespace().of_pair(&pair(b"al/ice", b"up")), b"tollgate:throttr/al%2Fice/up");
+        let log = Name::Rule(["shop".to_owned(), "upload".to_owned()], Some(b"vova".to_vec())).key();
+        assert_eq!(log, b"tollgate:rule/shop:upload:user:vova");
+        assert_eq!(namespace().readable(&log), "rule/shop:upload:user:vova");
     }
 
     #[test]

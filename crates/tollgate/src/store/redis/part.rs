@@ -1,7 +1,5 @@
 //! The charges of a bill that are in one slot: one call decides them.
 
-use std::fmt::Write;
-
 use redis::Value;
 use tollgate_core::{Algorithm, Bill, Charge, Expression, Kind, Timestamp};
 
@@ -97,8 +95,9 @@ impl<'a> Part<'a> {
             Mode::Each => "each",
             Mode::Rest => "rest",
         };
-        let mut expression = String::new();
-        self.expression.inspect(|refusals| self.spell(refusals, &mut expression));
+        // What nothing holds for has no place, and is no reason to deny.
+        let place = |place| self.lines.iter().position(|line| line.place == place);
+        let expression = self.expression.map(|refusals| script::spell(refusals, &place)).unwrap_or_default();
         let script = script::settle(self.lines.iter().map(|line| line.algorithm));
         let draft = Draft::new(script, &keys).now(now).arg(mode).arg(expression);
         let draft = self.lines.iter().fold(draft, |draft, line| {
@@ -141,25 +140,5 @@ impl<'a> Part<'a> {
             }
             _ => None,
         }
-    }
-
-    /// Writes an expression behind what it is about: `1 2 |2` denies if the first or the second line does.
-    fn spell(&self, expression: &Expression, text: &mut String) {
-        // A `String` takes whatever is written to it.
-        let _ = match expression {
-            Expression::Charge(place) => match self.lines.iter().position(|line| line.place == *place) {
-                Some(index) => write!(text, "{} ", index + 1),
-                // Nothing holds for it: no more reason to deny than no reasons at all.
-                None => write!(text, "|0 "),
-            },
-            Expression::Or(parts) => {
-                parts.iter().for_each(|part| self.spell(part, text));
-                write!(text, "|{} ", parts.len())
-            }
-            Expression::And(parts) => {
-                parts.iter().for_each(|part| self.spell(part, text));
-                write!(text, "&{} ", parts.len())
-            }
-        };
     }
 }

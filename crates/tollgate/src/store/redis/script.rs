@@ -10,11 +10,12 @@
 //! Scripts count in nanoseconds like everything else, so that both stores give the same answers to the last digit. A
 //! double has no room for the nanoseconds since 1970: such a number is handed over, and held, as two.
 
+use std::fmt::Write;
 use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 use tollgate_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRateLimit};
-use tollgate_core::{Algorithm, Nanos, Timestamp};
+use tollgate_core::{Algorithm, Expression, Nanos, Timestamp};
 
 use super::call::{Call, Script};
 use super::key;
@@ -34,13 +35,23 @@ pub(super) static EXECUTE: LazyLock<Script> =
 /// Taking back part of a bill.
 pub(super) static UNDO: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "quota", "undo").to_owned()));
+/// Any rule.
+pub(super) static RULE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "expression", "rule_log", "rule").to_owned()));
+/// A rule that is one rate.
+pub(super) static RULE_PLAIN: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(lua!("rule_plain", "number", "clock", "expression", "rule_log", "rule").to_owned())
+});
+/// Taking back part of a rule.
+pub(super) static RULE_UNDO: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "rule_log", "rule_undo").to_owned()));
 /// A look at one bucket.
 pub(super) static INSPECT: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "inspect").to_owned()));
 
 /// Any bill, with the algorithms that it needs.
 pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
-    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("settle")));
+    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("expression", "settle")));
     &SCRIPTS[algorithms.fold(0, |all, algorithm| all | 1 << place(algorithm))]
 }
 
@@ -81,6 +92,24 @@ fn with_algorithms(script: &str) -> Vec<Script> {
         Script::new(format!("{start}{functions}local ALGORITHMS = {{{table}}}\n\n{script}"))
     };
     (0..1 << ALGORITHMS.len()).map(with).collect()
+}
+
+/// An expression, written behind what it is about: `1 2 |2` holds if the first or the second answer does. `place` counts the
+/// answers from 0; one that has none does not hold.
+pub(super) fn spell(expression: &Expression, place: &impl Fn(usize) -> Option<usize>) -> String {
+    let several = |sign: char, parts: &[Expression]| {
+        let mut text: String = parts.iter().map(|part| spell(part, place)).collect();
+        // A `String` takes whatever is written to it.
+        let _ = write!(text, "{sign}{} ", parts.len());
+        text
+    };
+    match expression {
+        Expression::Charge(index) => {
+            place(*index).map_or_else(|| several('|', &[]), |place| format!("{} ", place + 1))
+        }
+        Expression::Or(parts) => several('|', parts),
+        Expression::And(parts) => several('&', parts),
+    }
 }
 
 /// Spans below this are exact as doubles, with room for a second more.

@@ -3,35 +3,17 @@
 -- Answers now, whether the bill is denied, and what it found for each charge.
 
 local mode, expression = ARGV[2], ARGV[3]
-local charges, deny, reply = {}, false, {now_s, now_n, 0}
+local charges, denies, deny, reply = {}, {}, false, {now_s, now_n, 0}
 for i = 1, #KEYS do
   local at = 8 * i - 4
   local bucket = {key = KEYS[i], algorithm = ALGORITHMS[ARGV[at]], kind = ARGV[at + 1], found = false}
   bucket.algorithm.look(bucket, at + 2)
-  bucket.denies = not bucket.fits and bucket.kind ~= 'o'
-  deny = deny or bucket.denies
+  denies[i] = not bucket.fits and bucket.kind ~= 'o'
+  deny = deny or denies[i]
   charges[i], reply[i + 3] = bucket, bucket.found
 end
 
-if expression ~= '' then
-  -- Numbers are charges; `|3` and `&2` say of so many before them whether any, or all, deny.
-  local stack, top = {}, 0
-  for sign, number in string.gmatch(expression, '([|&]?)(%d+)') do
-    if sign == '' then
-      top = top + 1
-      stack[top] = charges[number + 0].denies
-    else
-      local all = sign == '&'
-      local answer = all
-      for i = top - number + 1, top do
-        if stack[i] ~= all then answer = not all end
-      end
-      top = top - number + 1
-      stack[top] = answer
-    end
-  end
-  deny = stack[1]
-end
+if expression ~= '' then deny = holds(expression, denies) end
 if deny then reply[3] = 1 end
 if mode == 'check' then return reply end
 
