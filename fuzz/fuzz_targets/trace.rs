@@ -10,7 +10,7 @@ use tollgate::store::memory::Memory;
 use tollgate::trace::{Reader, Reply, Request, Target, matches, parse_line};
 use tollgate::{Clock, Limiter};
 
-/// Every algorithm and some formats, under names that the project's own traces use.
+/// Every algorithm, some formats and some rules, under names that the project's own traces use.
 const LIMITS: &str = "limits:
   A: { burst: 9, count: 1, period: 1s }
   Orders: { burst: 3, count: 1, period: 100ms, on_full: allow }
@@ -20,7 +20,10 @@ const LIMITS: &str = "limits:
   Daily: { algorithm: quota, count: 5, period: 10s }
   Address: { burst: 9, count: 1, period: 1s, id: ipAddress }
   Names: { burst: 9, count: 1, period: 1s, id: 'regId:fqdnSet' }
-  Unlimited: {}";
+  Unlimited: {}
+rules:
+  upload: Or('3/s', And('user:5/h', 'apikey:2/h'))
+  login: { rule: user:2/m, on_full: allow }";
 
 static POLICY: LazyLock<Policy> = LazyLock::new(|| Config::parse(LIMITS, "fuzz.yaml").expect("valid").policy);
 
@@ -32,7 +35,7 @@ fuzz_target!(|trace: &[u8]| {
         Limiter::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
     for event in Reader::new(trace).map_while(Result::ok) {
         let reply = match &event.request {
-            Request::Limit(_) => limiter.answer(event.at, &event.request),
+            Request::Limit(_) | Request::Rule(_) => limiter.answer(event.at, &event.request),
             // What can be asked in bytes can be answered in bytes: an echo.
             Request::Text(text) => Reply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
             Request::Throttr(bytes) => Reply::Throttr(bytes.clone()),

@@ -37,7 +37,7 @@ pub use id::{IdError, IdFormat};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
 pub use policy::{Policy, PolicyError};
-pub use rule::{KeyedRule, NamedRule, Rule, RuleBill, RuleError, RuleLimit, Ruling};
+pub use rule::{KeyedRule, NamedRule, Rule, RuleAskError, RuleBill, RuleError, RuleLimit, RuleText, Ruling};
 pub use share::{Share, ShareError};
 pub use time::{Nanos, ParseNanosError, Timestamp};
 pub use verb::Verb;

@@ -17,6 +17,7 @@
 //! A rate reads a log of the requests that were allowed. It is reached until one moment, when the entry that fills it has
 //! grown old, and not after it; so a whole rule limits until one moment, too: the last of an `Or`, the first of an `And`.
 
+mod asked;
 mod keyed;
 mod named;
 mod parse;
@@ -29,6 +30,7 @@ use crate::bill::Expression;
 use crate::share::Share;
 use crate::time::{Nanos, Timestamp};
 
+pub use asked::{RuleAskError, RuleText};
 pub use keyed::{Identifier, KeyedRule, RuleBill, RuleLimit};
 pub use named::{NamedRule, RuleNameError};
 pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};

@@ -64,6 +64,7 @@ impl Target for Desk {
         self.limiter.clock().set(at);
         match request {
             Request::Limit(request) => self.limiter.answer_limit(request),
+            Request::Rule(request) => self.limiter.answer_rule(request),
             Request::Text(datagram) => Reply::Text(self.text(datagram)),
             Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
         }

@@ -31,6 +31,7 @@ mod hex;
 mod parse;
 mod reader;
 mod reply;
+mod rule;
 mod target;
 
 use std::fmt;
@@ -40,6 +41,7 @@ use tollgate_core::{Timestamp, Verb};
 pub use parse::{Problem, TraceError, parse_line};
 pub use reader::{LINE_MAX, ReadError, Reader};
 pub use reply::{Reply, matches};
+pub use rule::RuleRequest;
 pub use target::Target;
 
 /// One line of a trace that asks for something.
@@ -75,6 +77,8 @@ impl Event {
 pub enum Request {
     /// At the gate `limit`, which speaks of limits by name.
     Limit(LimitRequest),
+    /// At the gate `rule`, which resolves rules.
+    Rule(RuleRequest),
     /// At the gate `text`: one datagram.
     Text(Vec<u8>),
     /// At the gate `throttr`: what the client of the trace's one connection writes, whole requests or parts of them.
@@ -86,6 +90,7 @@ impl Request {
     pub const fn gate(&self) -> &'static str {
         match self {
             Self::Limit(_) => "limit",
+            Self::Rule(_) => "rule",
             Self::Text(_) => "text",
             Self::Throttr(_) => "throttr",
         }
@@ -97,6 +102,7 @@ impl fmt::Display for Request {
         write!(f, "{}  ", self.gate())?;
         match self {
             Self::Limit(request) => request.fmt(f),
+            Self::Rule(request) => request.fmt(f),
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
         }

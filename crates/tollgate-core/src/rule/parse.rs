@@ -101,6 +101,11 @@ impl fmt::Display for RuleError {
 }
 
 impl RuleError {
+    /// The character of the rule at which it is wrong, counted from 1.
+    pub fn character(&self) -> usize {
+        self.rule.get(..self.at.start).unwrap_or_default().chars().count() + 1
+    }
+
     /// The rule on one line, and carets under the place; `None` for one that is too long to show.
     pub fn excerpt(&self) -> Option<[String; 2]> {
         if self.problem == RuleProblem::TooLong {

@@ -98,7 +98,7 @@ impl Target for OverSockets {
     fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
         self.http.gate.clock.set(at);
         match request {
-            Request::Limit(_) => self.http.answer(at, request),
+            Request::Limit(_) | Request::Rule(_) => self.http.answer(at, request),
             Request::Text(datagram) => Reply::Text(self.text(datagram)),
             Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
         }

@@ -62,7 +62,11 @@ pub(super) fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result
 }
 
 /// Writes each byte as it is where it is `plain`, by its place and value.
-fn write_escaped(f: &mut fmt::Formatter<'_>, bytes: &[u8], plain: impl Fn(usize, u8) -> bool) -> fmt::Result {
+pub(super) fn write_escaped(
+    f: &mut fmt::Formatter<'_>,
+    bytes: &[u8],
+    plain: impl Fn(usize, u8) -> bool,
+) -> fmt::Result {
     let plain = |at, byte| plain(at, byte) && byte != b'\\';
     if let Ok(text) = std::str::from_utf8(bytes)
         && bytes.iter().enumerate().all(|(at, byte)| plain(at, *byte))

@@ -6,6 +6,7 @@ use tollgate_core::{Nanos, ParseNanosError, Timestamp, Verb};
 use super::escape::unescape;
 use super::hex;
 use super::reply::SILENCE;
+use super::rule::{self, SELECTORS_MAX};
 use super::{ChargeText, Event, LimitRequest, Request};
 
 /// Why a line is not part of a trace, and where it stops being one.
@@ -56,7 +57,7 @@ pub enum Problem {
     #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
     NoGate,
     /// A gate we do not know.
-    #[error("there is no gate `{gate}`: the gates known here are `limit`, `text` and `throttr`")]
+    #[error("there is no gate `{gate}`: the gates known here are `limit`, `rule`, `text` and `throttr`")]
     UnknownGate {
         /// What stands there.
         gate: String,
@@ -97,6 +98,30 @@ pub enum Problem {
     /// A name that is no text.
     #[error("the name of a limit is UTF-8")]
     Name,
+    /// The gate `rule` without one.
+    #[error("a rule must follow: its name, or an expression in double quotes, such as \"10/s\"")]
+    NoRule,
+    /// A quote without its twin.
+    #[error("a quote is not closed; one inside is written \\x22")]
+    OpenQuote,
+    /// Neither a selector nor a key.
+    #[error("`{text}` is neither a selector, name=value, nor a key, key=NAME")]
+    NotASelector {
+        /// What stands there.
+        text: String,
+    },
+    /// A selector or a key given again.
+    #[error("`{name}` is given twice")]
+    Twice {
+        /// Its name.
+        name: String,
+    },
+    /// More selectors than a rule could have.
+    #[error("a request has at most {SELECTORS_MAX} selectors")]
+    TooManySelectors,
+    /// A rule, a key or a selector that is no text.
+    #[error("a rule, its key and the names of its selectors are UTF-8")]
+    NotText,
     /// The gate `throttr` with nothing to say to it.
     #[error("a request in hexadecimal must follow, such as 020100000001016372")]
     NoBytes,
@@ -120,7 +145,7 @@ pub fn parse_line(line: &[u8], number: u64) -> Result<Option<Event>, TraceError>
 }
 
 /// A problem and the place of the byte it starts at.
-type Found = (usize, Problem);
+pub(super) type Found = (usize, Problem);
 
 fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
     let line = line.trim_ascii_end();
@@ -166,6 +191,7 @@ fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
     let gate = fields.next_or_nothing();
     match gate.text {
         "limit" => limit_request(fields).map(Request::Limit),
+        "rule" => rule::parse(fields).map(Request::Rule),
         "text" => unescaped(&fields.rest()).map(Request::Text),
         "throttr" => throttr_request(&fields.rest()).map(Request::Throttr),
         "" => Err((gate.at, Problem::NoGate)),
@@ -214,7 +240,7 @@ fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, Fou
     Ok(ChargeText { limit, id, cost: verb.default_cost() })
 }
 
-fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+pub(super) fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, Found> {
     let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, Problem::Escape))?;
     Ok(bytes.into_owned())
 }
@@ -244,32 +270,32 @@ fn reply_to(request: &Request, reply: Field<'_>) -> Result<String, Found> {
     match request {
         Request::Text(_) => drop(unescaped(&reply)?),
         Request::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
-        Request::Throttr(_) | Request::Limit(_) => {}
+        Request::Throttr(_) | Request::Limit(_) | Request::Rule(_) => {}
     }
     Ok(reply.text.to_owned())
 }
 
 /// What stands between two blanks, and where.
-struct Field<'a> {
-    text: &'a str,
-    at: usize,
+pub(super) struct Field<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
 }
 
 /// The fields of a line of ASCII from `at` on.
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     line: &'a str,
-    at: usize,
+    pub(super) at: usize,
 }
 
 impl<'a> Fields<'a> {
     /// The next field, or nothing at the place where it is missing.
-    fn next_or_nothing(&mut self) -> Field<'a> {
+    pub(super) fn next_or_nothing(&mut self) -> Field<'a> {
         let end = self.at;
         self.next().unwrap_or(Field { text: "", at: end })
     }
 
     /// All that is left, without the blanks around it.
-    fn rest(&self) -> Field<'a> {
+    pub(super) fn rest(&self) -> Field<'a> {
         let rest = self.line[self.at..].trim_ascii_end();
         let text = rest.trim_ascii_start();
         Field { text, at: self.at + rest.len() - text.len() }
@@ -291,6 +317,8 @@ impl<'a> Iterator for Fields<'a> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::RuleText;
+
     use super::*;
 
     fn charge(limit: &str, id: &[u8], cost: u64) -> ChargeText {
@@ -385,6 +413,31 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_has_a_name_or_is_written_out() {
+        let named = |name: &str| RuleText::Named(name.into());
+        let written = |text: &str| RuleText::Written(text.into());
+        for (line, rule, key, selectors) in [
+            ("upload", named("upload"), None, &[][..]),
+            ("upload user=vova apikey=", named("upload"), None, &[("user", &b"vova"[..]), ("apikey", b"")]),
+            (r"upload key=a\x20b user=0", named("upload"), Some("a b"), &[("user", b"0")]),
+            (r"upload key= \x6bey=v", named("upload"), Some(""), &[("key", b"v")]),
+            (r"upload user=a=b:\xff", named("upload"), None, &[("user", b"a=b:\xff")]),
+            (r#""10/s""#, written("10/s"), None, &[]),
+            (r#""Or('1/s', '5/m')" key=stuff"#, written("Or('1/s', '5/m')"), Some("stuff"), &[]),
+            (r#""Or(\x221/s\x22)" u=1"#, written("Or(\"1/s\")"), None, &[("u", b"1")]),
+            (r#""" key=="#, written(""), Some("="), &[]),
+            (r#""a =\x3e b""#, written("a => b"), None, &[]),
+        ] {
+            let Request::Rule(request) = parsed(&format!("1s  rule  {line}  => allow")).request else {
+                panic!("{line} is asked of the gate `rule`");
+            };
+            let given: Vec<_> = request.selectors.iter().map(|(name, value)| (&**name, &**value)).collect();
+            assert_eq!((&request.rule, request.key.as_deref(), &*given), (&rule, key, selectors), "{line}");
+            assert_eq!(request.to_string(), line);
+        }
+    }
+
+    #[test]
     fn the_first_arrow_ends_the_request() {
         let event = parsed("0s limit spend A:x => error `a => b` is no id");
         assert_eq!(event.expected.as_deref(), Some("error `a => b` is no id"));
@@ -405,7 +458,7 @@ mod tests {
             ("0s => ok", "7:3: a gate and a request must follow"),
             (
                 "0s  soap  over_limit x",
-                "7:5: there is no gate `soap`: the gates known here are `limit`, `text` and",
+                "7:5: there is no gate `soap`: the gates known here are `limit`, `rule`, `text` and",
             ),
             ("0s limit", "7:9: `` is no verb: use spend, check, refund or reset"),
             ("0s limit Spend A:1", "7:10: `Spend` is no verb"),
@@ -429,6 +482,19 @@ mod tests {
             ("0s text ping => po\\ng\\", "7:22: a backslash starts one of"),
             ("0s text ping =>", "7:14: a reply must follow `=>`"),
             ("0s text \u{e9}", "7:9: byte 0xc3 is not printable ASCII"),
+            (
+                "0s rule",
+                "7:8: a rule must follow: its name, or an expression in double quotes, such as \"10/s\"",
+            ),
+            ("0s rule user=vova", "7:9: a rule must follow"),
+            ("0s rule \"10/s key=x", "7:9: a quote is not closed; one inside is written \\x22"),
+            ("0s rule \"Or(' => ')\"", "7:9: a quote is not closed"),
+            ("0s rule upload vova", "7:16: `vova` is neither a selector, name=value, nor a key, key=NAME"),
+            ("0s rule upload =vova", "7:16: `=vova` is neither a selector"),
+            ("0s rule upload a=1 b=2 a=", "7:24: `a` is given twice"),
+            ("0s rule upload key=1 key=1", "7:22: `key` is given twice"),
+            ("0s rule upload key=\\xff", "7:20: a rule, its key and the names of its selectors are UTF-8"),
+            ("0s rule upload user=\\q", "7:21: a backslash starts one of"),
             ("0s throttr", "7:11: a request in hexadecimal must follow"),
             ("0s throttr => 00", "7:11: a request in hexadecimal must follow"),
             ("0s throttr 0x01", "7:13: `x` is no hexadecimal digit"),

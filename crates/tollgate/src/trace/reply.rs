@@ -9,11 +9,13 @@
 //! ok                                       (of a reset)   error there is no limit `X`
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
 //! (none)                                   (silence)
+//! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
+//! allow full, allow away, allow degraded   (of `rule`)    deny                     (of `rule`; no time lifts it)
 //! ```
 
 use std::fmt::{self, Write};
 
-use tollgate_core::{Decision, Refund, Verdict};
+use tollgate_core::{Decision, Refund, Ruling, Verdict};
 
 use super::{escape, hex};
 
@@ -30,6 +32,8 @@ pub enum Reply {
         /// The limit that decided, where the bill had more than one charge.
         limit: Option<String>,
     },
+    /// To what was asked of a rule.
+    Ruling(Ruling),
     /// To a refund: what it came to.
     Refund(Refund),
     /// To a refund where no limit applies.
@@ -40,7 +44,7 @@ pub enum Reply {
     Text(Option<Vec<u8>>),
     /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
     Throttr(Vec<u8>),
-    /// To what cannot be decided: a limit nobody configured, an id of the wrong format, a cost that never fits.
+    /// To what cannot be decided: a limit or a rule nobody configured, an id of the wrong format, a cost that never fits.
     Error(String),
 }
 
@@ -48,6 +52,7 @@ impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
+            Self::Ruling(ruling) => write_ruling(f, ruling),
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_after)
@@ -67,19 +72,11 @@ impl fmt::Display for Reply {
 }
 
 fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option<&str>) -> fmt::Result {
-    f.write_str(match decision.verdict {
-        Verdict::Allow => "allow",
-        Verdict::Deny => "deny",
-        Verdict::AllowFull => "allow full",
-        Verdict::DenyFull => "deny full",
-        Verdict::AllowAway => "allow away",
-        Verdict::DenyAway => "deny away",
+    if decision.verdict == Verdict::Unlimited {
         // Nothing is counted, and no limit decided.
-        Verdict::Unlimited => return f.write_str("allow unlimited"),
-    })?;
-    if decision.degraded && matches!(decision.verdict, Verdict::Allow | Verdict::Deny) {
-        f.write_str(" degraded")?;
+        return f.write_str("allow unlimited");
     }
+    write_verdict(f, decision.verdict, decision.degraded)?;
     write!(f, " remaining={}", decision.remaining)?;
     if !decision.retry_after.is_forever() {
         write!(f, " retry_after={}", decision.retry_after)?;
@@ -90,6 +87,28 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
         escape::write_token(f, limit.as_bytes())?;
     }
     Ok(())
+}
+
+/// When it would pass is of interest to those who do not.
+fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &Ruling) -> fmt::Result {
+    write_verdict(f, ruling.verdict, ruling.degraded)?;
+    if ruling.allowed() || ruling.retry_after.is_forever() {
+        return Ok(());
+    }
+    write!(f, " retry_after={}", ruling.retry_after)
+}
+
+fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -> fmt::Result {
+    f.write_str(match verdict {
+        Verdict::Allow | Verdict::Unlimited => "allow",
+        Verdict::Deny => "deny",
+        Verdict::AllowFull => "allow full",
+        Verdict::DenyFull => "deny full",
+        Verdict::AllowAway => "allow away",
+        Verdict::DenyAway => "deny away",
+    })?;
+    let says_why = !matches!(verdict, Verdict::Allow | Verdict::Deny);
+    if degraded && !says_why { f.write_str(" degraded") } else { Ok(()) }
 }
 
 /// Writes a datagram so that it is not taken for silence, nor for the end of the line.
@@ -184,6 +203,25 @@ mod tests {
         ] {
             assert_eq!(reply.to_string(), text);
             assert!(matches(text, &reply));
+        }
+    }
+
+    #[test]
+    fn rulings_read_as_documented() {
+        let deny = Ruling { verdict: Verdict::Deny, retry_after: Nanos::from_millis(800), degraded: false };
+        for (ruling, text) in [
+            (Ruling::ALLOW, "allow"),
+            (deny, "deny retry_after=0.8s"),
+            (Ruling { retry_after: Nanos::FOREVER, ..deny }, "deny"),
+            (Ruling { degraded: true, ..Ruling::ALLOW }, "allow degraded"),
+            (Ruling { degraded: true, ..deny }, "deny degraded retry_after=0.8s"),
+            (Ruling { verdict: Verdict::AllowFull, ..Ruling::ALLOW }, "allow full"),
+            (Ruling { verdict: Verdict::DenyFull, ..deny }, "deny full retry_after=0.8s"),
+            (Ruling { verdict: Verdict::AllowAway, degraded: true, ..Ruling::ALLOW }, "allow away"),
+            (Ruling { verdict: Verdict::DenyAway, degraded: true, ..deny }, "deny away retry_after=0.8s"),
+        ] {
+            assert_eq!(Reply::Ruling(ruling).to_string(), text);
+            assert!(matches(text, &Reply::Ruling(ruling)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Bill, Charge, ChargeError, Policy, Timestamp, Verb};
 
-use super::{LimitRequest, Reply, Request};
+use super::{LimitRequest, Reply, Request, RuleRequest};
 use crate::limiter::Limiter;
 
 /// Whatever answers requests when told what time it is: a limiter, or a gate at the other end of a socket.
@@ -17,6 +17,7 @@ impl Target for Limiter {
         self.clock().set(at);
         match request {
             Request::Limit(request) => self.answer_limit(request),
+            Request::Rule(request) => self.answer_rule(request),
             Request::Text(_) | Request::Throttr(_) => {
                 Reply::Error(format!("a limiter alone does not speak `{}`", request.gate()))
             }
@@ -28,6 +29,13 @@ impl Limiter {
     /// Answers a request that speaks of limits by name, now.
     pub fn answer_limit(&self, request: &LimitRequest) -> Reply {
         answer(self, request).unwrap_or_else(Reply::Error)
+    }
+
+    /// Answers a request that asks for a rule, now.
+    pub fn answer_rule(&self, request: &RuleRequest) -> Reply {
+        let policy = self.policy();
+        let ruling = request.find(&policy).and_then(|rule| Ok(self.resolve(&request.bill(&rule)?)));
+        ruling.map_or_else(|error| Reply::Error(error.to_string()), Reply::Ruling)
     }
 }
 

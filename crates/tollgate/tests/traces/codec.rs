@@ -4,7 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::core::Timestamp;
 use tollgate::core::Verb;
-use tollgate::trace::{ChargeText, Event, LimitRequest, Reader, Reply, Request, matches, parse_line};
+use tollgate::core::{Nanos, RuleText, Ruling, Verdict};
+use tollgate::trace::{
+    ChargeText, Event, LimitRequest, Reader, Reply, Request, RuleRequest, matches, parse_line,
+};
 
 fn verb() -> impl Strategy<Value = Verb> {
     proptest::sample::select(&Verb::ALL[..])
@@ -21,6 +24,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         limit_request().prop_map(Request::Limit),
+        rule_request().prop_map(Request::Rule),
         bytes().prop_map(Request::Text),
         vec(any::<u8>(), 1..40).prop_map(Request::Throttr),
     ]
@@ -31,6 +35,7 @@ fn reply(request: &Request) -> BoxedStrategy<Reply> {
     let error = any::<String>().prop_map(Reply::Error);
     match request {
         Request::Limit(_) => error.boxed(),
+        Request::Rule(_) => prop_oneof![error, ruling().prop_map(Reply::Ruling)].boxed(),
         Request::Text(_) => {
             let text = bytes().prop_map(|bytes| Reply::Text(Some(bytes).filter(|bytes| !bytes.is_empty())));
             prop_oneof![error, text].boxed()
@@ -45,6 +50,30 @@ fn limit_request() -> impl Strategy<Value = LimitRequest> {
         let cost = |cost| if verb == Verb::Reset { 0 } else { cost };
         let charge = |(limit, id, any_cost)| ChargeText { limit, id, cost: cost(any_cost) };
         LimitRequest { verb, charges: charges.into_iter().map(charge).collect() }
+    })
+}
+
+fn rule_request() -> impl Strategy<Value = RuleRequest> {
+    let name = || prop_oneof!["key|user|[a-z]{1,3}", ".{1,6}"];
+    let tricky =
+        proptest::sample::select(&["\"", " ", "=", ">", " => ", "'", "Or(", "1/s", "\\", "\n", "\u{fc}"][..]);
+    let written = vec(tricky, 0..12).prop_map(|parts| RuleText::Written(parts.concat()));
+    let rule = prop_oneof![name().prop_map(RuleText::Named), written];
+    let selectors = proptest::collection::btree_map(name(), bytes(), 0..5);
+    (rule, proptest::option::of(".{0,5}"), selectors).prop_map(|(rule, key, selectors)| RuleRequest {
+        rule,
+        key,
+        selectors: selectors.into_iter().collect(),
+    })
+}
+
+fn ruling() -> impl Strategy<Value = Ruling> {
+    use Verdict::{Allow, AllowAway, AllowFull, Deny, DenyAway, DenyFull};
+    let verdict = proptest::sample::select(&[Allow, Deny, AllowFull, DenyFull, AllowAway, DenyAway][..]);
+    (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| Ruling {
+        verdict,
+        retry_after: Nanos::new(nanos),
+        degraded,
     })
 }
 
@@ -77,7 +106,7 @@ proptest! {
 
     #[test]
     fn almost_an_event_is_an_event_or_an_error_within_the_line(
-        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|text|throttr|) {0,2}([0-9a-f]{2}|spend|check|refund|reset|)( [Ab:]{0,3}[ -~]{0,4}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
+        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|rule|text|throttr|) {0,2}([0-9a-f]{2}|spend|check|refund|reset|\"[ -~]{0,5}\"|)( [Ab:]{0,3}[ -~]{0,4}| (key|u)=[!-~]{0,3}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
     ) {
         match parse_line(line.as_bytes(), 1) {
             Ok(event) => {

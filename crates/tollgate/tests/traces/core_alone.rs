@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use tollgate::core::Verb;
 use tollgate::core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollgate::core::{Algorithm, Bill, Charge, Decision, Policy, Refund, Timestamp};
-use tollgate::trace::{LimitRequest, Reply, Request, Target};
+use tollgate::core::{Algorithm, Bill, Charge, Decision, Policy, Refund, RuleAskError, Ruling, Timestamp};
+use tollgate::trace::{LimitRequest, Reply, Request, RuleRequest, Target};
 
 pub(crate) struct CoreAlone {
     policy: Policy,
     buckets: Buckets,
+    logs: HashMap<String, SlidingLog>,
 }
 
 #[derive(Default)]
@@ -38,7 +39,7 @@ macro_rules! each {
 
 impl CoreAlone {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, buckets: Buckets::default() }
+        Self { policy, buckets: Buckets::default(), logs: HashMap::new() }
     }
 
     fn limit(&mut self, now: Timestamp, request: &LimitRequest) -> Result<Reply, String> {
@@ -71,10 +72,29 @@ impl CoreAlone {
     }
 }
 
+impl CoreAlone {
+    fn rule(&mut self, now: Timestamp, request: &RuleRequest) -> Result<Reply, RuleAskError> {
+        let keyed = request.find(&self.policy)?;
+        let bill = request.bill(&keyed)?;
+        let (rule, empty) = (bill.limit().rule(), SlidingLog::default());
+        let names = bill.identifiers();
+        let log = |index: usize| Some(self.logs.get(&**names[index].as_ref()?).unwrap_or(&empty));
+        let ruling = Ruling::until(rule.limits_until(log), now);
+        let named = names.iter().zip(rule.logs()).filter_map(|(name, log)| Some((name.as_deref()?, log)));
+        for (name, log) in named.filter(|_| ruling.allowed()) {
+            log.log(self.logs.entry(name.to_owned()).or_default(), now);
+        }
+        Ok(Reply::Ruling(ruling))
+    }
+}
+
 impl Target for CoreAlone {
     fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
         match request {
             Request::Limit(request) => self.limit(at, request).unwrap_or_else(Reply::Error),
+            Request::Rule(request) => {
+                self.rule(at, request).unwrap_or_else(|error| Reply::Error(error.to_string()))
+            }
             _ => Reply::Error(format!("the core does not speak `{}`", request.gate())),
         }
     }

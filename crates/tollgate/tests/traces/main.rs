@@ -18,20 +18,20 @@ use crate::core_alone::CoreAlone;
 
 #[test]
 fn the_core_answers_the_traces() {
-    let ran = each_trace(|config| Box::new(CoreAlone::new(config.policy)));
+    let ran = each_trace(limits_and_rules, |config| Box::new(CoreAlone::new(config.policy)));
     assert!(ran > 10, "only {ran} traces were found");
 }
 
 #[test]
 fn the_memory_store_answers_the_traces() {
-    let ran = each_trace(|config| Box::new(in_memory(config)));
+    let ran = each_trace(limits_and_rules, |config| Box::new(in_memory(config)));
     assert!(ran > 10, "only {ran} traces were found");
 }
 
 #[test]
 fn redis_answers_the_traces() {
     let server = RedisServer::start();
-    let ran = each_trace(|config| {
+    let ran = each_trace(limits, |config| {
         server.cli(&["FLUSHALL"]);
         Box::new(shared(config, &server.url()))
     });
@@ -41,7 +41,7 @@ fn redis_answers_the_traces() {
 #[test]
 fn a_cluster_answers_the_traces() {
     let cluster = RedisCluster::start();
-    let ran = each_trace(|config| {
+    let ran = each_trace(limits, |config| {
         cluster.flush();
         Box::new(shared(config, &cluster.url()))
     });
@@ -96,6 +96,24 @@ fn a_store_without_room_answers_as_the_limit_says() {
 }
 
 #[test]
+fn a_rule_without_room_for_its_logs_answers_as_it_says() {
+    let config = "
+        max_buckets: 1
+        rules: { closed: 'user:2/s', open: { rule: 'user:2/s', on_full: allow } }
+    ";
+    let trace = "
+        0s  rule  closed user=        => allow
+        0s  rule  closed user=first   => allow
+        0s  rule  closed user=second  => deny full retry_after=1s
+        0s  rule  open user=second    => allow full
+        0s  rule  open user=          => allow
+        0s  rule  closed user=first   => allow
+        0s  rule  closed user=first   => deny retry_after=1s
+    ";
+    run("inline", trace, &mut in_memory(Config::parse(config, "inline").unwrap()));
+}
+
+#[test]
 #[should_panic(
     expected = "inline:1: 0s  limit  spend A:x  => allow remaining=2 retry_after=0s reset_after=1s"
 )]
@@ -124,9 +142,17 @@ fn shared(config: Config, url: &str) -> Limiter {
     Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
-/// Runs every `traces/NAME.trace` that asks for limits alone by `traces/NAME.yaml`, and says how many there were. What
+fn limits_and_rules(request: &Request) -> bool {
+    matches!(request, Request::Limit(_) | Request::Rule(_))
+}
+
+fn limits(request: &Request) -> bool {
+    matches!(request, Request::Limit(_))
+}
+
+/// Runs every `traces/NAME.trace` that asks for nothing else by `traces/NAME.yaml`, and says how many there were. What
 /// speaks the other gates' languages is above this crate, and so are the tests of their traces.
-fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
+fn each_trace(asks: fn(&Request) -> bool, target: impl Fn(Config) -> Box<dyn Target>) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let traces: Vec<PathBuf> =
@@ -137,7 +163,7 @@ fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
             Config::from_file(&path.with_extension("yaml")).unwrap_or_else(|errors| panic!("{errors}"));
         let name = path.file_name().unwrap().to_string_lossy();
         let text = fs::read_to_string(path).unwrap();
-        if asks_for_limits_alone(&name, &text) {
+        if asks_nothing_else(&name, &text, asks) {
             run(&name, &text, &mut *target(config));
             ran += 1;
         }
@@ -145,11 +171,11 @@ fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
     ran
 }
 
-fn asks_for_limits_alone(name: &str, trace: &str) -> bool {
+fn asks_nothing_else(name: &str, trace: &str, asks: fn(&Request) -> bool) -> bool {
     let events =
         Reader::new(trace.as_bytes()).map(|event| event.unwrap_or_else(|error| panic!("{name}:{error}")));
     // All are read, so that a bad line is found here too.
-    events.filter(|event| !matches!(event.request, Request::Limit(_))).count() == 0
+    events.filter(|event| !asks(&event.request)).count() == 0
 }
 
 fn run(name: &str, trace: &str, target: &mut dyn Target) {

@@ -4,6 +4,7 @@
 //! # limit  requests  denied  share  busiest ids
 //! # A             4       1  25.0%  alice 3, bob 1
 //! #
+//! # rule: 3 requests, 1 denied
 //! # text: 7 requests, 2 without a reply
 //! # 1 request could not be decided
 //! # 5 events: 3 as expected, 1 differed, 1 without an expectation
@@ -27,6 +28,7 @@ const ID_SHOWN: usize = 48;
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     limits: HashMap<String, Tally>,
+    rules: Resolved,
     gates: BTreeMap<&'static str, Asked>,
     as_expected: u64,
     differed: u64,
@@ -40,6 +42,13 @@ struct Tally {
     requests: u64,
     denied: u64,
     busiest: Busiest,
+}
+
+/// What was asked of rules.
+#[derive(Debug, Default)]
+struct Resolved {
+    requests: u64,
+    denied: u64,
 }
 
 /// What a gate that answers in bytes saw.
@@ -61,6 +70,10 @@ impl Summary {
             (_, Reply::Error(_)) => self.errors += 1,
             (Request::Limit(request), Reply::Decision { decision, .. }) if request.verb == Verb::Spend => {
                 self.spend(policy, request, (!decision.allowed()).then_some(decision.charge));
+            }
+            (_, Reply::Ruling(ruling)) => {
+                self.rules.requests += 1;
+                self.rules.denied += u64::from(!ruling.allowed());
             }
             (_, Reply::Text(text)) => self.asked(request, text.is_none()),
             (_, Reply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
@@ -113,6 +126,10 @@ impl fmt::Display for Summary {
         if !self.limits.is_empty() {
             write_table(f, &self.table())?;
             writeln!(f, "#")?;
+        }
+        let Resolved { requests, denied } = self.rules;
+        if requests > 0 {
+            writeln!(f, "# rule: {}, {denied} denied", counted(requests, "request"))?;
         }
         for (gate, Asked { requests, silences }) in &self.gates {
             writeln!(f, "# {gate}: {}, {silences} without a reply", counted(*requests, "request"))?;

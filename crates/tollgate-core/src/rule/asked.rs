@@ -1,0 +1,111 @@
+//! A rule as it is asked for: by its name or by its expression, under a key, with values for its selectors.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use super::{KeyedRule, RuleBill, RuleError, RuleLimit};
+use crate::policy::Policy;
+
+/// Which rule is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleText {
+    /// The one of this name.
+    Named(String),
+    /// This one.
+    Written(String),
+}
+
+/// Why a rule that was asked for cannot be resolved. None of these is a denial.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RuleAskError {
+    /// A name that nobody configured.
+    #[error("there is no rule `{name}`")]
+    UnknownRule {
+        /// The name.
+        name: String,
+    },
+    /// What is no rule.
+    #[error("character {} of the rule: {}", .0.character(), .0.problem)]
+    Malformed(#[from] RuleError),
+    /// A selector that is named in the rule and not in the request.
+    #[error(
+        "the rule has a selector `{selector}`, and the request has not; one without a value is given an empty one"
+    )]
+    MissingSelector {
+        /// Its name.
+        selector: String,
+    },
+}
+
+impl Policy {
+    /// The rule that is meant, counted under `key`. Without one that is its name, or nothing if it has none.
+    pub fn find_rule(&self, rule: &RuleText, key: Option<&str>) -> Result<Cow<'_, KeyedRule>, RuleAskError> {
+        let name = match rule {
+            RuleText::Named(name) => name,
+            RuleText::Written(text) => {
+                let limit = RuleLimit::new(text.parse()?);
+                return Ok(Cow::Owned(KeyedRule::new(limit, "", key.unwrap_or_default())));
+            }
+        };
+        let found = self.rule(name).ok_or_else(|| RuleAskError::UnknownRule { name: name.clone() })?;
+        Ok(match key {
+            Some(key) => Cow::Owned(KeyedRule::new(found.limit().clone(), "", key)),
+            None => Cow::Borrowed(found),
+        })
+    }
+}
+
+impl KeyedRule {
+    /// What a request asks that brings these selectors, of which `None` and an empty one have no value. Others than those of
+    /// the rule are ignored: a caller may say all it knows, whatever the rule of the day looks at.
+    pub fn bill_of<'v>(
+        &self,
+        value: impl Fn(&str) -> Option<Option<&'v [u8]>>,
+    ) -> Result<RuleBill<'_>, RuleAskError> {
+        self.bill(|selector| {
+            value(selector).ok_or_else(|| RuleAskError::MissingSelector { selector: selector.to_owned() })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::NamedRule;
+
+    #[test]
+    fn a_rule_is_asked_for_by_name_or_in_writing() {
+        let upload =
+            NamedRule::new("upload", RuleLimit::new("Or('10/s', 'user:5/m')".parse().unwrap())).unwrap();
+        let policy = Policy::default().with_rules(vec![upload]).unwrap();
+        let named = || RuleText::Named("upload".into());
+        let written = || RuleText::Written("user:5/m".into());
+        for (rule, key, names) in [
+            (named(), None, &[":upload", ":upload:user:vova"][..]),
+            (named(), Some("cats"), &[":cats", ":cats:user:vova"]),
+            (named(), Some(""), &[":", "::user:vova"]),
+            (written(), Some("cats"), &[":cats:user:vova"]),
+            (written(), None, &["::user:vova"]),
+        ] {
+            let rule = policy.find_rule(&rule, key).unwrap();
+            let bill = rule.bill_of(|_| Some(Some(b"vova"))).unwrap();
+            assert_eq!(bill.identifiers().iter().flatten().collect::<Vec<_>>(), names);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_says_why() {
+        let policy = Policy::default();
+        let error = |rule: RuleText| policy.find_rule(&rule, None).unwrap_err().to_string();
+        assert_eq!(error(RuleText::Named("upload".into())), "there is no rule `upload`");
+        assert_eq!(
+            error(RuleText::Written("Or('10/s', 'ü:5/s')".into())),
+            "character 13 of the rule: a selector is a name: letters, digits and `_`, and no digit first"
+        );
+        let rule = policy.find_rule(&RuleText::Written("Or('u:1/s', 'v:1/s')".into()), None).unwrap();
+        let bill = rule.bill_of(|selector| (selector == "u").then_some(None));
+        assert_eq!(bill.err(), Some(RuleAskError::MissingSelector { selector: "v".into() }));
+    }
+}
