@@ -31,6 +31,7 @@ pub struct RuleLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedRule {
     limit: RuleLimit,
+    key: Box<str>,
     /// One for each log of the rule: all of its name, or as much as comes before the value.
     stems: Box<[Box<str>]>,
 }
@@ -102,12 +103,29 @@ impl KeyedRule {
             stem.into_boxed_str()
         };
         let stems = limit.rule.logs().iter().map(|log| stem(log.selector())).collect();
-        Self { limit, stems }
+        Self { limit, key: key.into(), stems }
+    }
+
+    /// With this for new identifiers when there is no room for them.
+    pub fn with_on_full(mut self, on_full: OnFull) -> Self {
+        self.limit.on_full = on_full;
+        self
+    }
+
+    /// With this for when the store gives no answer.
+    pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
+        self.limit.on_store_failure = on_store_failure;
+        self
     }
 
     /// The rule, and what is answered when nothing can be remembered.
     pub const fn limit(&self) -> &RuleLimit {
         &self.limit
+    }
+
+    /// What it is counted under, within its namespace.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// What a request asks whose selectors have these values. `None` and an empty value are no value; an error is one of the
