@@ -1,7 +1,7 @@
 //! The map of the crates as a test: who may use whom, and what may come from outside.
 //!
 //! ```text
-//! core <- wire <- client        core <- tollgate <- tower, macros, python
+//! core <- wire <- client        core <- macros <- tollgate <- tower, python
 //! core, wire, tollgate <- server <- cli
 //! ```
 //!
@@ -18,9 +18,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-wire", &["tollgate-core"]),
     ("tollgate-client", &["tollgate-core", "tollgate-wire"]),
-    ("tollgate", &["tollgate-core"]),
+    ("tollgate", &["tollgate-core", "tollgate-macros"]),
     ("tollgate-tower", &["tollgate-core", "tollgate", "tollgate-client"]),
-    ("tollgate-macros", &["tollgate-core", "tollgate"]),
+    ("tollgate-macros", &["tollgate-core"]),
     ("tollgate-python", &["tollgate-core", "tollgate"]),
     ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),
     ("tollgate-cli", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-client"]),
