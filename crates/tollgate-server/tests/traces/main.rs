@@ -30,7 +30,7 @@ fn the_gates_answer_the_traces_over_sockets() {
 #[test]
 fn the_desk_answers_the_traces_from_redis() {
     let server = RedisServer::start();
-    each_trace(but_rules, |name, config, trace| {
+    each_trace(all, |name, config, trace| {
         server.cli(&["FLUSHALL"]);
         run(name, &mut desk(&shared(config, &server.url())), trace);
     });
@@ -48,7 +48,7 @@ fn the_gates_answer_the_traces_over_sockets_from_redis() {
 #[test]
 fn the_desk_answers_the_traces_from_a_cluster() {
     let cluster = RedisCluster::start();
-    each_trace(but_rules, |name, config, trace| {
+    each_trace(all, |name, config, trace| {
         cluster.flush();
         run(name, &mut desk(&shared(config, &cluster.url())), trace);
     });

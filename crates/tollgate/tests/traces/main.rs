@@ -18,20 +18,20 @@ use crate::core_alone::CoreAlone;
 
 #[test]
 fn the_core_answers_the_traces() {
-    let ran = each_trace(limits_and_rules, |config| Box::new(CoreAlone::new(config.policy)));
+    let ran = each_trace(|config| Box::new(CoreAlone::new(config.policy)));
     assert!(ran > 10, "only {ran} traces were found");
 }
 
 #[test]
 fn the_memory_store_answers_the_traces() {
-    let ran = each_trace(limits_and_rules, |config| Box::new(in_memory(config)));
+    let ran = each_trace(|config| Box::new(in_memory(config)));
     assert!(ran > 10, "only {ran} traces were found");
 }
 
 #[test]
 fn redis_answers_the_traces() {
     let server = RedisServer::start();
-    let ran = each_trace(limits, |config| {
+    let ran = each_trace(|config| {
         server.cli(&["FLUSHALL"]);
         Box::new(shared(config, &server.url()))
     });
@@ -41,7 +41,7 @@ fn redis_answers_the_traces() {
 #[test]
 fn a_cluster_answers_the_traces() {
     let cluster = RedisCluster::start();
-    let ran = each_trace(limits, |config| {
+    let ran = each_trace(|config| {
         cluster.flush();
         Box::new(shared(config, &cluster.url()))
     });
@@ -142,17 +142,9 @@ fn shared(config: Config, url: &str) -> Limiter {
     Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
-fn limits_and_rules(request: &Request) -> bool {
-    matches!(request, Request::Limit(_) | Request::Rule(_))
-}
-
-fn limits(request: &Request) -> bool {
-    matches!(request, Request::Limit(_))
-}
-
-/// Runs every `traces/NAME.trace` that asks for nothing else by `traces/NAME.yaml`, and says how many there were. What
+/// Runs every `traces/NAME.trace` that asks for limits and rules alone by `traces/NAME.yaml`, and says how many there were. What
 /// speaks the other gates' languages is above this crate, and so are the tests of their traces.
-fn each_trace(asks: fn(&Request) -> bool, target: impl Fn(Config) -> Box<dyn Target>) -> usize {
+fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let traces: Vec<PathBuf> =
@@ -163,7 +155,7 @@ fn each_trace(asks: fn(&Request) -> bool, target: impl Fn(Config) -> Box<dyn Tar
             Config::from_file(&path.with_extension("yaml")).unwrap_or_else(|errors| panic!("{errors}"));
         let name = path.file_name().unwrap().to_string_lossy();
         let text = fs::read_to_string(path).unwrap();
-        if asks_nothing_else(&name, &text, asks) {
+        if asks_for_limits_and_rules(&name, &text) {
             run(&name, &text, &mut *target(config));
             ran += 1;
         }
@@ -171,11 +163,11 @@ fn each_trace(asks: fn(&Request) -> bool, target: impl Fn(Config) -> Box<dyn Tar
     ran
 }
 
-fn asks_nothing_else(name: &str, trace: &str, asks: fn(&Request) -> bool) -> bool {
+fn asks_for_limits_and_rules(name: &str, trace: &str) -> bool {
     let events =
         Reader::new(trace.as_bytes()).map(|event| event.unwrap_or_else(|error| panic!("{name}:{error}")));
     // All are read, so that a bad line is found here too.
-    events.filter(|event| !asks(&event.request)).count() == 0
+    events.filter(|event| !matches!(event.request, Request::Limit(_) | Request::Rule(_))).count() == 0
 }
 
 fn run(name: &str, trace: &str, target: &mut dyn Target) {
