@@ -12,8 +12,15 @@ use tollgate::{Clock, Config, Limiter};
 const PAGES: &[&str] = &["../../README.md", "../../docs/library.md"];
 
 /// What they may quote: files whose code, or whose documentation's code, runs with the tests.
-const SOURCES: &[&str] =
-    &["src/lib.rs", "src/limiter/awaiting.rs", "src/limiter/handle.rs", "../../examples/embed.rs"];
+const SOURCES: &[&str] = &[
+    "src/lib.rs",
+    "src/limiter/awaiting.rs",
+    "src/limiter/handle.rs",
+    "src/rate_limit.rs",
+    "src/rate_limit/limit.rs",
+    "../../examples/embed.rs",
+    "../../examples/rules.rs",
+];
 
 #[test]
 fn every_snippet_is_code_that_is_tested() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{KeyedRule, Rule, Ruling, Verdict};
+use tollgate_core::{KeyedRule, Nanos, Rule, Ruling, Verdict};
 
 /// Leave to run. It holds nothing and nothing happens when it is dropped; but nobody else can make one, so a function that
 /// takes it is one that cannot be called without asking.
@@ -81,7 +81,10 @@ impl fmt::Display for RateLimitExceeded {
         }
         match self.ruling.retry_after {
             never if never.is_forever() => f.write_str("; waiting does not help"),
-            retry_after => write!(f, "; retry after {retry_after}"),
+            // For people, and rounded up: who waits that long is not early.
+            retry_after => {
+                write!(f, "; retry after {}", Nanos::from_millis(retry_after.get().div_ceil(1_000_000)))
+            }
         }
     }
 }
@@ -100,13 +103,13 @@ impl fmt::Debug for RateLimitExceeded {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Nanos, RuleLimit};
+    use tollgate_core::RuleLimit;
 
     use super::*;
 
     #[test]
     fn a_denial_says_of_what_and_until_when() {
-        let (soon, never) = (Nanos::from_millis(1_500), Nanos::FOREVER);
+        let (soon, never) = (Nanos::new(1_499_000_001), Nanos::FOREVER);
         for (verdict, retry_after, key, said) in [
             (Verdict::Deny, soon, "login", "rate limit exceeded: login, user:10/5m; retry after 1.5s"),
             (Verdict::Deny, soon, "", "rate limit exceeded: user:10/5m; retry after 1.5s"),
@@ -128,7 +131,7 @@ mod tests {
             let rule = Arc::new(KeyedRule::new(limit, "", key));
             let denied = Pass::by(Ruling { verdict, retry_after, degraded: false }, &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
-            assert_eq!(denied.retry_after(), (retry_after == soon).then_some(Duration::from_millis(1_500)));
+            assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }
     }
 }

@@ -1,0 +1,105 @@
+//! A mailbox that nobody can flood: `cargo run -p tollgate --example rules`
+//!
+//! Everybody sends ten letters in five minutes, and each address gets two in a second whoever they are from. A letter that is
+//! denied was counted nowhere.
+
+use std::error::Error;
+
+use tollgate::rate_limit::{RateLimitExceeded, global, set_global};
+use tollgate::{Limiter, RateLimit};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // For a fleet the text is `store: redis://cache:6379`, and nothing else differs.
+    let limiter = Limiter::from_yaml("store: memory")?;
+    set_global(RateLimit::new(limiter).with_namespace("mail"))?;
+
+    let mut letters = Mailbox { owner: "vova".to_owned(), sent: 0 };
+    for address in ["anna", "anna", "anna", "tom"] {
+        match letters.send(address) {
+            Ok(sent) => println!("to {address}: sent, {sent} in all"),
+            Err(Undelivered::TooMany(denied)) => println!("to {address}: {denied}"),
+        }
+    }
+    print_in_blocks()
+}
+
+struct Mailbox {
+    owner: String,
+    sent: u32,
+}
+
+/// Why a letter stayed here.
+#[derive(Debug, PartialEq)]
+enum Undelivered {
+    TooMany(RateLimitExceeded),
+}
+
+impl From<RateLimitExceeded> for Undelivered {
+    fn from(denied: RateLimitExceeded) -> Self {
+        Self::TooMany(denied)
+    }
+}
+
+impl Mailbox {
+    #[tollgate::limit("Or('from:10/5m', 'to:2/s')", from = self.owner, to = address)]
+    fn send(&mut self, address: &str) -> Result<u32, Undelivered> {
+        self.sent += 1;
+        Ok(self.sent)
+    }
+}
+
+/// The same for code that is no function of its own.
+fn print_in_blocks() -> Result<(), Box<dyn Error>> {
+    let printer = global().limit("3/m")?.key("printer");
+    for page in 1..=4 {
+        match printer.run(|| println!("page {page}")) {
+            Ok(()) => {}
+            Err(error) => println!("page {page}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::core::{Nanos, Policy, Timestamp};
+    use tollgate::rate_limit::RateLimitError;
+    use tollgate::store::memory::{MAX_BUCKETS, Memory};
+    use tollgate::{Clock, limit};
+
+    use super::*;
+
+    #[test]
+    fn it_runs() {
+        main().unwrap();
+    }
+
+    struct Cat {
+        limits: RateLimit,
+    }
+
+    impl Cat {
+        #[limit("owner:1/s", with = self.limits, key = "cats", owner)]
+        fn stroke(&self, owner: &str) -> Result<&'static str, RateLimitError> {
+            Ok("purr")
+        }
+
+        #[limit(with = self.limits, key = "cats", owner)]
+        async fn feed(&self, owner: &str) -> Result<&'static str, RateLimitError> {
+            Ok("purr")
+        }
+    }
+
+    #[test]
+    fn cats_have_one_clock() {
+        let clock = Clock::manual(Timestamp::EPOCH);
+        let limiter = Limiter::with(Policy::default(), Memory::new(MAX_BUCKETS), clock.clone());
+        let cat = Cat { limits: RateLimit::new(limiter) };
+        assert_eq!(cat.stroke("vova"), Ok("purr"));
+        assert!(matches!(cat.stroke("vova"), Err(RateLimitError::Exceeded(_))));
+
+        clock.set(Timestamp::EPOCH + Nanos::from_secs(1));
+        assert_eq!(tollgate::waiting::block_on(cat.feed("vova")), Ok("purr"));
+        assert!(cat.stroke("vova").is_err());
+    }
+}
