@@ -1,0 +1,47 @@
+//! Servers for tests that are not written in Rust.
+//!
+//! ```console
+//! $ tollgate-testbed redis cluster
+//! redis://127.0.0.1:40913
+//! redis+cluster://127.0.0.1:41001,127.0.0.1:41002,…
+//! ```
+//!
+//! They end when standard input does.
+
+use std::io;
+use std::process::ExitCode;
+
+use tollgate_testbed::{RedisCluster, RedisServer};
+
+enum Server {
+    Redis(RedisServer),
+    Cluster(RedisCluster),
+}
+
+fn main() -> ExitCode {
+    let mut servers = Vec::new();
+    for name in std::env::args().skip(1) {
+        let server = match &*name {
+            "redis" => Server::Redis(RedisServer::start()),
+            "cluster" => Server::Cluster(RedisCluster::start()),
+            _ => {
+                eprintln!("there is `redis` and `cluster`, and no {name:?}");
+                return ExitCode::FAILURE;
+            }
+        };
+        println!("{}", server.url());
+        servers.push(server);
+    }
+    // Whoever started this is gone if it cannot be read.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    ExitCode::SUCCESS
+}
+
+impl Server {
+    fn url(&self) -> String {
+        match self {
+            Self::Redis(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+}
