@@ -1,15 +1,16 @@
-//! Benchmarks: each is a bench target of the crate in `bench/`, which puts Tollgate beside its peers.
+//! Benchmarks: each is a bench target of the crate in `bench/`, which puts Tollgate beside its peers; or, of the Python
+//! package, a program in Python.
 
-use std::env;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use crate::python;
 use crate::setup::{self, Program};
-use crate::step::{Steps, cargo};
+use crate::step::{Steps, cargo, target};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 4] = ["core", "http", "gates", "redis"];
+pub(crate) const NAMES: [&str; 5] = ["core", "http", "gates", "redis", "python"];
 
 /// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
@@ -18,11 +19,18 @@ const HTTP_PROGRAMS: &[Program] =
 /// What the gates are measured beside.
 const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset", "util-linux")];
 
+/// What measures the Python package, and what it is measured over.
+const PYTHON_PROGRAMS: &[Program] = &[(setup::PYTHON, "python3-venv"), ("redis-server", "redis-server")];
+
 /// The peer of the HTTP gate: a crate with a binary.
 const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
 
 /// Builds one benchmark for release and runs it.
 pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result<()> {
+    if name == "python" {
+        setup::install(steps, PYTHON_PROGRAMS)?;
+        return python::bench(steps, arguments);
+    }
     let mut bench = cargo(&format!("bench --locked --package tollgate-bench --bench {name} --"));
     match name {
         "http" => bench.args(http_servers(steps)?),
@@ -55,9 +63,4 @@ fn gates_server(steps: &mut Steps) -> Result<PathBuf> {
 fn tollgate(steps: &mut Steps) -> Result<PathBuf> {
     steps.run("tollgate", &mut cargo("build --locked --release --package tollgate-cli"))?;
     Ok(target()?.join("release/tollgate"))
-}
-
-fn target() -> Result<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    Ok(env::current_dir().context("the root is there")?.join(target))
 }

@@ -1,12 +1,10 @@
 //! Everything that must hold before a change lands.
 
-use std::env;
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::step::{Steps, cargo};
+use crate::step::{Steps, cargo, target};
 use crate::test;
 
 /// The cheapest steps first: what is wrong is said as early as it can be.
@@ -16,22 +14,17 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("format fuzz", &mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
     steps.run("lint", &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"))?;
     let mut fuzz = cargo("clippy --manifest-path fuzz/Cargo.toml --locked --target-dir");
-    steps.run("lint fuzz", fuzz.arg(target().join("fuzz")).args(["--", "-D", "warnings"]))?;
+    steps.run("lint fuzz", fuzz.arg(target()?.join("fuzz")).args(["--", "-D", "warnings"]))?;
     test::run(steps, &[])?;
     // Whatever is lock-free, in every order there is. Apart, because the flag would rebuild everything else.
     let mut interleave = cargo("test --package tollgate --lib --locked interleaving --target-dir");
-    steps.run("interleave", interleave.arg(target().join("loom")).env("RUSTFLAGS", "--cfg interleaving"))?;
+    steps.run("interleave", interleave.arg(target()?.join("loom")).env("RUSTFLAGS", "--cfg interleaving"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     steps.take("leave no trace", "git status, as it was before", || match changes()? {
         after if after == before => Ok(()),
         after => bail!("the steps changed what git sees:\n{after}"),
     })
-}
-
-/// Where cargo builds, here and in the workspaces of their own.
-fn target() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()).into()
 }
 
 /// What differs from the last commit, and how.

@@ -11,6 +11,7 @@
 
 mod bench;
 mod ci;
+mod python;
 mod setup;
 mod step;
 mod test;
@@ -35,6 +36,12 @@ enum Chore {
     /// Set up, then run every test of the workspace, documentation and examples included
     Test {
         /// Handed to `cargo test` as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Set up, then run the tests of the Python package alone
+    Python {
+        /// Handed to pytest as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -67,6 +74,10 @@ fn run(chore: Chore) -> anyhow::Result<()> {
     match chore {
         Chore::Setup => setup::run(&mut steps)?,
         Chore::Test { arguments } => test::run(&mut steps, &arguments)?,
+        Chore::Python { arguments } => {
+            setup::run(&mut steps)?;
+            python::test(&mut steps, &arguments)?;
+        }
         Chore::Ci => ci::run(&mut steps)?,
         Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
     }

@@ -17,10 +17,14 @@ use crate::step::Steps;
 /// A program's name, and the Debian package it comes in.
 pub(crate) type Program = (&'static str, &'static str);
 
+/// What makes the environment in which the Python package is tested; 3.9 or later.
+pub(crate) const PYTHON: &str = "python3";
+
 /// Every program that a test starts.
 const TEST_PROGRAMS: &[Program] = &[
     ("curl", "curl"),
     ("nginx", "nginx"),
+    (PYTHON, "python3-venv"),
     ("redis-cli", "redis-tools"),
     // A Sentinel is this program too, by another flag.
     ("redis-server", "redis-server"),
@@ -57,7 +61,14 @@ pub(crate) fn install(steps: &mut Steps, programs: &[Program]) -> Result<()> {
 
 /// The packages of the programs that are not found.
 fn missing(programs: &[Program]) -> Vec<&'static str> {
-    programs.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect()
+    programs.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect()
+}
+
+fn is_there(program: &str) -> bool {
+    // Debian has a Python that cannot make environments until another package is installed.
+    let makes_environments = || Command::new(program).args(["-c", "import ensurepip"]).status();
+    find(program).is_some()
+        && (program != PYTHON || makes_environments().is_ok_and(|status| status.success()))
 }
 
 /// Where a program is. Servers live in `/usr/sbin`, which is not on everybody's path.

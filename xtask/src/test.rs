@@ -2,12 +2,14 @@
 
 use anyhow::Result;
 
+use crate::python;
 use crate::setup;
 use crate::step::{Steps, cargo};
 
 /// Sets up, then runs the tests. Without a selection of its own, `cargo test` builds the examples and runs the
-/// documentation as well.
+/// documentation as well, and the tests of the Python package follow.
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     setup::run(steps)?;
-    steps.run("test", cargo("test --workspace --locked").args(arguments))
+    steps.run("test", cargo("test --workspace --locked").args(arguments))?;
+    if arguments.is_empty() { python::test(steps, &[]) } else { Ok(()) }
 }
