@@ -1,8 +1,10 @@
-//! Every trace of the project, against the core alone, the memory store, Redis and a Cluster of six.
+//! Every trace of the project, against the core alone, the memory store, Redis and a Cluster of six; on each store by the
+//! limiter itself, and as functions and blocks ask it.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod codec;
 mod core_alone;
+mod functions;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use tollgate::{Clock, Limiter};
 use tollgate_testbed::{RedisCluster, RedisServer};
 
 use crate::core_alone::CoreAlone;
+use crate::functions::Functions;
 
 #[test]
 fn the_core_answers_the_traces() {
@@ -26,26 +29,31 @@ fn the_core_answers_the_traces() {
 fn the_memory_store_answers_the_traces() {
     let ran = each_trace(|config| Box::new(in_memory(config)));
     assert!(ran > 10, "only {ran} traces were found");
+    each_trace(|config| Box::new(Functions::new(in_memory(config))));
 }
 
 #[test]
 fn redis_answers_the_traces() {
     let server = RedisServer::start();
-    let ran = each_trace(|config| {
+    let limiter = |config| {
         server.cli(&["FLUSHALL"]);
-        Box::new(shared(config, &server.url()))
-    });
+        shared(config, &server.url())
+    };
+    let ran = each_trace(|config| Box::new(limiter(config)));
     assert!(ran > 10, "only {ran} traces were found");
+    each_trace(|config| Box::new(Functions::new(limiter(config))));
 }
 
 #[test]
 fn a_cluster_answers_the_traces() {
     let cluster = RedisCluster::start();
-    let ran = each_trace(|config| {
+    let limiter = |config| {
         cluster.flush();
-        Box::new(shared(config, &cluster.url()))
-    });
+        shared(config, &cluster.url())
+    };
+    let ran = each_trace(|config| Box::new(limiter(config)));
     assert!(ran > 10, "only {ran} traces were found");
+    each_trace(|config| Box::new(Functions::new(limiter(config))));
 }
 
 #[test]
