@@ -19,6 +19,7 @@
 
 mod asked;
 mod keyed;
+mod name;
 mod named;
 mod parse;
 mod ruling;
@@ -32,6 +33,7 @@ use crate::time::{Nanos, Timestamp};
 
 pub use asked::{RuleAskError, RuleText};
 pub use keyed::{Identifier, KeyedRule, RuleBill, RuleLimit};
+pub use name::Name;
 pub use named::{NamedRule, RuleNameError};
 pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};
 pub use ruling::Ruling;

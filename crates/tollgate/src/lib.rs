@@ -64,7 +64,7 @@ pub use tollgate_core as core;
 /// function then: `user = user_of(token)?`. One that is `None` or empty has no value, and its rates are not counted.
 ///
 /// A method knows only its own name and not its type's, so two methods `get` in one namespace share their counts: give one a
-/// `key`. A call in memory that is allowed on a plain rule allocates nothing.
+/// `key`. In memory, a call that is allowed on one rate allocates nothing, unless the value of its selector is long.
 ///
 /// # Shared keys
 /// The rule of a key is given once: by the first of its functions, or before any is called, by

@@ -1,4 +1,4 @@
-//! What a limited call allocates: nothing on a plain rule, whether it is called or awaited.
+//! What a limited call allocates: nothing on one rate, whether it is called or awaited, of everybody or of a selector.
 //!
 //! One test, because what is counted is the whole process.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
@@ -65,13 +65,15 @@ fn a_limited_call_allocates_nothing_that_can_be_done_without() {
     check("a shared key", 0, &|| shared(limits).is_ok());
     check("denied", 0, &|| denied(limits).is_ok());
     check("a block", 0, &|| block.enter().is_ok());
-    check("a selector", SELECTOR, &|| selected(limits, "vova").is_ok());
-    check("a number for a selector", SELECTOR, &|| numbered(limits, 7).is_ok());
-    check("a block with a selector", SELECTOR, &|| of_user.enter().is_ok());
+    check("a selector", 0, &|| selected(limits, "vova").is_ok());
+    check("a number for a selector", 0, &|| numbered(limits, 7).is_ok());
+    check("a long value for a selector", 1, &|| selected(limits, LONG).is_ok());
+    check("a block with a selector", 0, &|| of_user.enter().is_ok());
 }
 
-/// The name of its log.
-const SELECTOR: usize = 1;
+/// Longer than most names of logs are.
+const LONG: &str =
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
 
 /// Allocations of one call, when the log has all the room it will ever need.
 fn per_call(clock: &Clock, call: impl Fn()) -> usize {

@@ -13,9 +13,8 @@
 //! A name that would be left out leaves its colon: `:upload` has no namespace. So no two names meet, whatever is in them.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
-use super::Rule;
+use super::{Name, Rule};
 use crate::limit::{OnFull, OnStoreFailure};
 use crate::share::Share;
 
@@ -44,7 +43,7 @@ pub struct RuleBill<'a> {
 }
 
 /// The name of a log; `None` where the selector has no value.
-pub type Identifier<'a> = Option<Cow<'a, str>>;
+pub type Identifier<'a> = Option<Name<'a>>;
 
 /// One of them is by far the most common, and needs no memory.
 #[derive(Clone, Debug)]
@@ -91,16 +90,16 @@ impl KeyedRule {
     /// This rule, counted under these names. Both may be empty.
     pub fn new(limit: RuleLimit, namespace: &str, key: &str) -> Self {
         let stem = |selector: Option<&str>| {
-            let mut stem = String::with_capacity(namespace.len() + key.len() + 16);
-            escape(namespace.as_bytes(), &mut stem);
-            stem.push(':');
-            escape(key.as_bytes(), &mut stem);
+            let mut stem = Name::starting("");
+            stem.escape(namespace.as_bytes());
+            stem.push(b":");
+            stem.escape(key.as_bytes());
             if let Some(selector) = selector {
-                stem.push(':');
-                escape(selector.as_bytes(), &mut stem);
-                stem.push(':');
+                stem.push(b":");
+                stem.escape(selector.as_bytes());
+                stem.push(b":");
             }
-            stem.into_boxed_str()
+            Box::from(&*stem)
         };
         let stems = limit.rule.logs().iter().map(|log| stem(log.selector())).collect();
         Self { limit, key: key.into(), stems }
@@ -138,13 +137,12 @@ impl KeyedRule {
         let mut identifier = |index: usize| -> Result<Identifier<'_>, E> {
             let stem = &*self.stems[index];
             let Some(selector) = self.limit.rule.logs()[index].selector() else {
-                return Ok(Some(Cow::Borrowed(stem)));
+                return Ok(Some(Name::whole(stem)));
             };
             let named = |value: V| {
-                let mut name = String::with_capacity(stem.len() + value.as_ref().len());
-                name.push_str(stem);
-                escape(value.as_ref(), &mut name);
-                Cow::Owned(name)
+                let mut name = Name::starting(stem);
+                name.escape(value.as_ref());
+                name
             };
             Ok(value(selector)?.filter(|value| !value.as_ref().is_empty()).map(named))
         };
@@ -174,18 +172,6 @@ impl RuleBill<'_> {
     pub fn share(&self, share: Share) -> Self {
         let limit = RuleLimit { rule: self.limit.rule.share(share), ..*self.limit };
         Self { limit: Cow::Owned(limit), identifiers: self.identifiers.clone() }
-    }
-}
-
-/// Printable, with nothing that separates parts or that a Cluster would take for the tag of a slot.
-fn escape(part: &[u8], name: &mut String) {
-    for byte in part {
-        if (*byte == b' ' || byte.is_ascii_graphic()) && !b":%{}".contains(byte) {
-            name.push(char::from(*byte));
-        } else {
-            // A `String` takes whatever is written to it.
-            let _ = write!(name, "%{byte:02X}");
-        }
     }
 }
 

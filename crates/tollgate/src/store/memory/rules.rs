@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tollgate_core::algorithm::SlidingLog;
+use tollgate_core::rule::Name;
 use tollgate_core::rule::RuleLog;
 use tollgate_core::{OnFull, RuleBill, Ruling, Timestamp, Verdict};
 
@@ -95,8 +96,8 @@ impl Memory {
     }
 
     fn hashes(&self, bill: &RuleBill<'_>) -> Vec<Option<BucketHash>> {
-        let hash = |name: &str| self.key.hash_of(LOGS, name.as_bytes());
-        bill.identifiers().iter().map(|name| name.as_deref().map(hash)).collect()
+        let hash = |name: &Name<'_>| self.key.hash_of(LOGS, name.as_bytes());
+        bill.identifiers().iter().map(|name| name.as_ref().map(hash)).collect()
     }
 
     fn refuse_rule(&self, bill: &RuleBill<'_>) -> Ruling {

@@ -1,0 +1,122 @@
+//! The name of a log, made for one request: most are short, and need no memory.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// Printable ASCII, whatever was put into it.
+#[derive(Clone)]
+pub struct Name<'a>(Text<'a>);
+
+#[derive(Clone)]
+enum Text<'a> {
+    Whole(&'a str),
+    Short { bytes: [u8; SHORT_MAX], len: u8 },
+    Long(Vec<u8>),
+}
+
+/// A namespace, a key, a selector and an address. With what else a name is made of it takes a cache line and a bit.
+const SHORT_MAX: usize = 78;
+
+impl<'a> Name<'a> {
+    /// This name, as it is.
+    pub(super) const fn whole(name: &'a str) -> Self {
+        Self(Text::Whole(name))
+    }
+
+    /// A name that starts with this.
+    pub(super) fn starting(stem: &str) -> Self {
+        let mut name = Self(Text::Short { bytes: [0; SHORT_MAX], len: 0 });
+        name.push(stem.as_bytes());
+        name
+    }
+
+    /// Puts a part into it, without what separates parts or what a Cluster would take for the tag of a slot.
+    pub(super) fn escape(&mut self, part: &[u8]) {
+        for run in part.chunk_by(|one, other| is_plain(*one) == is_plain(*other)) {
+            match is_plain(run[0]) {
+                true => self.push(run),
+                false => run.iter().for_each(|byte| self.push(&escaped(*byte))),
+            }
+        }
+    }
+
+    /// Puts text into it that separates parts, or is escaped.
+    pub(super) fn push(&mut self, text: &[u8]) {
+        match &mut self.0 {
+            Text::Long(bytes) => bytes.extend_from_slice(text),
+            Text::Short { bytes, len } if usize::from(*len) + text.len() <= SHORT_MAX => {
+                let end = usize::from(*len) + text.len();
+                bytes[usize::from(*len)..end].copy_from_slice(text);
+                *len = u8::try_from(end).expect("SHORT_MAX fits in one");
+            }
+            _ => self.0 = Text::Long([self.as_bytes(), text].concat()),
+        }
+    }
+
+    /// The same, as bytes.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Whole(name) => name.as_bytes(),
+            Text::Short { bytes, len } => &bytes[..usize::from(*len)],
+            Text::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for Name<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self.0 {
+            Text::Whole(name) => name,
+            _ => str::from_utf8(self.as_bytes()).expect("what is put into a name is ASCII"),
+        }
+    }
+}
+
+impl PartialEq<str> for Name<'_> {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+const fn is_plain(byte: u8) -> bool {
+    (byte == b' ' || byte.is_ascii_graphic()) && !matches!(byte, b':' | b'%' | b'{' | b'}')
+}
+
+fn escaped(byte: u8) -> [u8; 3] {
+    let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+    [b'%', digit(byte >> 4), digit(byte & 15)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_whole_however_long_it_gets() {
+        for len in [0, 1, SHORT_MAX - 2, SHORT_MAX - 1, SHORT_MAX, SHORT_MAX + 1, 1_000] {
+            let (mut name, mut expected) = (Name::starting("a:"), "a:".to_owned());
+            for byte in "x%".bytes().cycle().take(len) {
+                name.escape(&[byte]);
+                expected += if byte == b'x' { "x" } else { "%25" };
+            }
+            assert_eq!(*name, *expected);
+            assert_eq!(name.as_bytes(), expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_could_be_taken_for_something_else_is_escaped() {
+        let mut name = Name::starting("");
+        name.escape("a b:c%{d}\n\0ü".as_bytes());
+        assert_eq!(*name, *"a b%3Ac%25%7Bd%7D%0A%00%C3%BC");
+    }
+}
