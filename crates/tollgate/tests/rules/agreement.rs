@@ -37,6 +37,27 @@ fn over_several_slots_rules_decide_as_the_naive_one_does() {
     agree(20_000, &|thread| servers::over_redis(&servers::cluster().url(), &format!("naive{thread}")));
 }
 
+/// Whatever anybody wants kept, and whoever comes first.
+#[test]
+fn on_redis_a_log_is_kept_as_in_memory() {
+    let mut random = Random::new(seed());
+    let stores = [servers::in_memory(), servers::over_redis(&servers::server().url(), "kept-as")];
+    for number in 0..150 {
+        let world = World::new(&mut random, &format!("key{number}"));
+        let mut now = 1_700_000_000_000_000_000;
+        for _ in 0..HISTORY {
+            now += if random.one_in(3) { 0 } else { random.magnitude(4_000_000_000) };
+            let (rule, values) = (usize::try_from(random.between(0, 3)).unwrap(), any_values(&mut random));
+            let bill = world.rules[rule].1.bill(|selector| value(selector, &values)).unwrap();
+            let [memory, redis] = stores.each_ref().map(|(limiter, clock)| {
+                clock.set(Timestamp::from_nanos(now));
+                limiter.resolve(&bill)
+            });
+            assert_eq!(redis, memory, "{} of {values:?} at {now}", world.rules[rule].0.text());
+        }
+    }
+}
+
 fn agree(steps: u64, open: &(impl Fn(u64) -> (Limiter, Clock) + Sync)) {
     thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop where something is wrong, as tests may")]
 
 mod agreement;
+mod hammer;
+mod kept;
 mod naive;
 #[expect(dead_code, reason = "histories here go on from what was answered, so they cannot be cut down")]
 #[path = "../../../tollgate-core/tests/oracle/random.rs"]

@@ -49,8 +49,8 @@ if header == ARGV[1] or not header then
   local at = digits(at_s, at_n)
   if header then
     local entries = redis.call('RPUSH', key, at) - 1
-    if entries >= count + 8 and (ARGV[4] == '' or read(redis.call('LINDEX', key, count + 8)) >= 1e9) then
-      -- The header goes with the oldest, and takes the place of the last that goes.
+    if entries >= count + 8 then
+      -- All that go are older than the span, or this would not be allowed: nobody misses them. The header goes with the oldest, and takes the place of the last that goes.
       redis.call('LTRIM', key, 8, -1)
       redis.call('LSET', key, 0, header)
     end

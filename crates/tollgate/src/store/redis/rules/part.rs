@@ -134,3 +134,97 @@ impl<'a> Part<'a> {
 }
 
 const BILLION: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{KeyedRule, Nanos, RuleLimit};
+    use tollgate_testbed::RedisServer;
+
+    use super::*;
+    use crate::store::redis::{Redis, RedisUrl};
+    use crate::waiting::block_on;
+
+    const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+
+    /// A small generator, so that a failure comes again.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    fn ask(store: &Redis, call: Call) -> Value {
+        block_on(store.wire.send(vec![call])).remove(0).unwrap()
+    }
+
+    fn keyed(rule: &str, key: &str) -> KeyedRule {
+        KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", key)
+    }
+
+    fn bill(rule: &KeyedRule) -> RuleBill<'_> {
+        rule.bill(|_| Ok::<_, ()>(Some("x"))).unwrap()
+    }
+
+    fn allows(store: &Redis, rule: &KeyedRule, revocable: bool, now: Timestamp) -> bool {
+        let bill = bill(rule);
+        let part = Part::of(&bill, &store.namespace, revocable).remove(0);
+        ask(store, part.call(Mode::Whole, Some(now))) == Value::Nil
+    }
+
+    /// Between the requests of a rule come others that are limited elsewhere, each taken back a little later; and the same
+    /// without them.
+    #[test]
+    fn nobody_gets_more_for_what_was_entered_and_taken_back() {
+        let server = RedisServer::start();
+        let deadline = Duration::from_secs(20);
+        let store = Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap();
+        let (mut dice, mut compared) = (Dice(1), 0);
+        for round in 0..40 {
+            let count = 1 + dice.roll(6);
+            let rule = match dice.roll(2) {
+                0 => format!("{count}/3s"),
+                _ => format!("Or('{count}/3s', '{}/500ms')", 1 + count / 2),
+            };
+            let [with, without] = ["with", "without"].map(|key| keyed(&rule, &format!("{key}{round}")));
+            let elsewhere = keyed(&format!("And('{count}/3s', 'elsewhere:1/s')"), &format!("with{round}"));
+            let bill = bill(&elsewhere);
+            let part = Part::of(&bill, &store.namespace, true).remove(0);
+            // Some stay for so long that they are not taken back any more.
+            let undone = if dice.roll(2) == 0 { 4 } else { 1 };
+            let (mut now, mut entered, mut stayed) = (START, Vec::new(), false);
+            for _ in 0..300 {
+                now = now + Nanos::from_millis(dice.roll(120));
+                match dice.roll(12) {
+                    0 | 1 => {
+                        for _ in 0..dice.roll(5) {
+                            let reply = ask(&store, part.call(Mode::Part, Some(now)));
+                            entered.push((now, part.read(reply).unwrap()));
+                        }
+                    }
+                    turn if turn < 2 + undone && !entered.is_empty() => {
+                        for (at, found) in entered.drain(..) {
+                            ask(&store, part.undo(&found, Some(now)).unwrap());
+                            stayed |= now.since(at) >= Nanos::from_secs(1);
+                        }
+                    }
+                    _ => {
+                        let allowed = allows(&store, &with, true, now);
+                        let alone = entered.is_empty() && !stayed;
+                        if allowed || alone {
+                            let fits = allows(&store, &without, false, now);
+                            assert!(fits || !allowed, "round {round}: {rule} let one more through at {now}");
+                            assert!(allowed || !fits, "round {round}: {rule} let one less through at {now}");
+                            compared += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(compared > 1_000, "only {compared} were compared");
+    }
+}
