@@ -47,9 +47,15 @@ const NO_RESULT: &str =
 
 /// Could a type be a `Result` by another name? The compiler knows; we know of some that cannot.
 fn may_be_result(returned: &Type) -> bool {
-    let Type::Path(path) = returned else { return matches!(returned, Type::Macro(_)) };
     let named = |name: String| name != "Option" && !name.starts_with(char::is_lowercase);
-    path.path.segments.last().is_some_and(|last| named(last.ident.to_string()))
+    match returned {
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| named(last.ident.to_string())),
+        // Of a macro, or handed on by one.
+        Type::Group(group) => may_be_result(&group.elem),
+        Type::Paren(group) => may_be_result(&group.elem),
+        Type::Macro(_) => true,
+        _ => false,
+    }
 }
 
 /// Asks, and leaves with the error of a denial. Its names are its own, and cannot be meant by a selector's expression.

@@ -205,6 +205,24 @@ fn methods_are_limited_whatever_self_is() {
     assert_eq!(account().introduce(&limits), Err(DENIED));
 }
 
+macro_rules! endpoint {
+    ($name:ident, $rule:literal, $selector:ident = $value:expr, $returns:ty) => {
+        #[limit($rule, with = limits, $selector = $value)]
+        fn $name(limits: &RateLimit) -> $returns {
+            Ok(())
+        }
+    };
+}
+
+endpoint!(written_by_a_macro, "user:1/s", user = "vova", Result<(), Failure>);
+
+#[test]
+fn functions_that_macros_write_are_functions() {
+    let (limits, _) = limits();
+    assert_eq!(written_by_a_macro(&limits), Ok(()));
+    assert_eq!(written_by_a_macro(&limits), Err(DENIED));
+}
+
 mod one {
     #[tollgate::limit("1/s", with = limits)]
     pub(super) fn of_one_name(limits: &tollgate::RateLimit) -> Result<(), super::Failure> {
