@@ -72,15 +72,8 @@ impl<'a> Part<'a> {
 
     /// The call that reads the logs.
     pub(super) fn call(&self, mode: Mode, now: Option<Timestamp>) -> Call {
-        let revocable = if self.revocable { "1" } else { "" };
         if let (Mode::Whole, Some(rate)) = (mode, self.plain()) {
-            let (count, span) = (rate.count(), rate.span().get());
-            let kept = format!("k{count} {} {}", span / BILLION, span % BILLION);
-            let draft = Draft::new(&script::RULE_PLAIN, &[&self.logs[0].1]).arg(kept).arg(count).arg(span);
-            return match now {
-                Some(now) => draft.arg(revocable).pair(now.as_nanos()).finish(),
-                None => draft.arg(revocable).finish(),
-            };
+            return self.call_plain(rate, now);
         }
         let mode = match mode {
             Mode::Look => "look",
@@ -89,7 +82,8 @@ impl<'a> Part<'a> {
         };
         let place = |place: usize| self.rates.iter().position(|rate| *rate == place);
         let expression = script::spell(self.rule.expression(), &place);
-        let draft = Draft::new(&script::RULE, &self.keys()).now(now).arg(mode).arg(revocable).arg(expression);
+        let draft =
+            Draft::new(&script::RULE, &self.keys()).now(now).arg(mode).arg(self.revocable()).arg(expression);
         let draft = self.rates.iter().fold(draft.arg(self.rates.len()), |draft, rate| {
             let rate = &self.rule.rates()[*rate];
             let log = self.logs.iter().position(|(place, _)| *place == rate.log()).map_or(0, |log| log + 1);
@@ -97,6 +91,17 @@ impl<'a> Part<'a> {
         });
         let logs = self.logs.iter().map(|(place, _)| &self.rule.logs()[*place]);
         logs.fold(draft, |draft, log| draft.arg(log.keep()).pair(log.span().get())).finish()
+    }
+
+    fn call_plain(&self, rate: &Rate, now: Option<Timestamp>) -> Call {
+        let (count, span) = (rate.count(), rate.span().get());
+        let kept = format!("k{count} {} {}", span / BILLION, span % BILLION);
+        let draft = Draft::new(&script::RULE_PLAIN, &self.keys()).arg(kept).arg(count).arg(span);
+        let draft = draft.arg(self.revocable());
+        match now {
+            Some(now) => draft.pair(now.as_nanos()).finish(),
+            None => draft.finish(),
+        }
     }
 
     /// What the call has answered.
@@ -122,6 +127,10 @@ impl<'a> Part<'a> {
 
     fn keys(&self) -> Vec<&[u8]> {
         self.logs.iter().map(|(_, key)| &**key).collect()
+    }
+
+    const fn revocable(&self) -> &'static str {
+        if self.revocable { "1" } else { "" }
     }
 
     /// The rate of a rule that is nothing else, if the quickest script can count it.
