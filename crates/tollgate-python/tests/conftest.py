@@ -11,7 +11,7 @@ from tollgate import ManualClock, RateLimit, RateLimitExceeded
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 3))
 TESTBED = ["cargo", "run", "--quiet", "--locked", "--package", "tollgate-testbed", "--"]
-STORES = ["memory"]
+STORES = ["memory", "redis", "cluster"]
 
 namespaces = (f"test-{number}" for number in itertools.count())
 
