@@ -32,7 +32,7 @@ mod _tollgate {
     #[pymodule_export]
     use super::decision::Decision;
     #[pymodule_export]
-    use super::engine::Engine;
+    use super::engine::{Engine, Keyed};
     #[pymodule_export]
     use super::mailbox::Mailbox;
 

@@ -13,7 +13,7 @@
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError};
 use pyo3::import_exception;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
 use tollgate::core::Rule;
 
 import_exception!(tollgate._errors, SelectorError);
@@ -129,13 +129,13 @@ impl<'py> Call<'_, 'py> {
     }
 }
 
-/// What an object has by this name. A mapping has items; whatever else there is has attributes, and perhaps items too.
+/// What an object has by this name. A dictionary has items; whatever else there is has attributes, and perhaps items too.
 fn member<'py>(
     object: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
-    if object.cast::<PyMapping>().is_err() {
+    if !object.is_instance_of::<PyDict>() {
         match object.getattr(name) {
             Ok(value) => return Ok(Some(value)),
             Err(error) if error.is_instance_of::<PyAttributeError>(py) => {}

@@ -56,7 +56,7 @@ def test_an_object_has_attributes_methods_or_items(local, source):
     assert limit.ask() and limit.ask(user="vova") and not limit.ask()
 
 
-def test_what_a_mapping_can_do_is_not_what_it_has(local):
+def test_what_a_dictionary_can_do_is_not_what_it_has(local):
     with pytest.raises(SelectorError, match="'items'"):
         local.limit("items:1/s", selector={}).ask()
 

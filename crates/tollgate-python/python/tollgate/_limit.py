@@ -10,7 +10,7 @@ from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, 
 from weakref import WeakSet
 
 from ._rules import Rule, rule_text
-from ._tollgate import Asker, Decision, Engine, ManualClock
+from ._tollgate import Asker, Decision, Engine, Keyed, ManualClock
 from ._waiting import decided
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,7 +99,7 @@ class Limit:
         self._key = key
         self._layer = layer
         self._asker: Optional[Asker] = None
-        self._keyed: Any = None
+        self._keyed: Optional[Keyed] = None
 
     def __call__(self, function: F) -> F:
         """Limits a function, a method or a coroutine. What is ``async`` stays so, and what is not stays so, too."""
@@ -119,7 +119,7 @@ class Limit:
         return cast(F, _limited_function(function, asker))
 
     def __enter__(self) -> None:
-        self._block().enforce((), {})
+        (self._asker or self._block()).enforce((), {})
 
     def __exit__(
         self,
@@ -130,7 +130,7 @@ class Limit:
         """Nothing is given back: what was allowed was counted."""
 
     async def __aenter__(self) -> None:
-        asker = self._block()
+        asker = self._asker or self._block()
         values = asker.enforce_async((), {})
         if values is not None:
             await decided(asker, values, True)
@@ -157,11 +157,11 @@ class Limit:
             uploads = rl.limit("user:10/5m", key="uploads")
             if not uploads.ask(user=name): ...
         """
-        return self._block().ask(selectors)
+        return (self._asker or self._block()).ask(selectors)
 
     async def ask_async(self, **selectors: Any) -> Decision:
         """The same, awaited."""
-        asker = self._block()
+        asker = self._asker or self._block()
         decision = asker.ask_async(selectors)
         if isinstance(decision, Decision):
             return decision
@@ -192,19 +192,19 @@ class Limit:
         return self._new_asker(engine.unnamed(name, self._rule), name, function)
 
     def _block(self) -> Asker:
-        if self._asker is None:
-            engine = self._owner._engine
-            if self._keyed is not None:
-                keyed = self._keyed
-            elif self._key is not None:
-                keyed = engine.enter(self._key, self._rule)
-            else:
-                assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
-                keyed = engine.unnamed("", self._rule)
-            self._asker = self._new_asker(keyed, self._key or "", None)
+        """Who asks for blocks, from now on."""
+        engine = self._owner._engine
+        if self._keyed is not None:
+            keyed = self._keyed
+        elif self._key is not None:
+            keyed = engine.enter(self._key, self._rule)
+        else:
+            assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
+            keyed = engine.unnamed("", self._rule)
+        self._asker = self._new_asker(keyed, self._key or "", None)
         return self._asker
 
-    def _new_asker(self, keyed: Any, key: str, function: Optional[Callable[..., Any]]) -> Asker:
+    def _new_asker(self, keyed: Keyed, key: str, function: Optional[Callable[..., Any]]) -> Asker:
         layers = self._layers()
         if function is None:
             return Asker(self._owner._engine, keyed, key, layers, False, None)
@@ -227,7 +227,9 @@ def _limited_function(function: Callable[..., Any], asker: Asker) -> Callable[..
     return limited
 
 
-def _limited_coroutine(function: Callable[..., Any], asker: Asker) -> Callable[..., Any]:
+def _limited_coroutine(
+    function: Callable[..., Any], asker: Asker
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     enforce = asker.enforce_async
 
     @functools.wraps(function)
