@@ -3,7 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Answer, Command, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Step};
+use tollgate_wire::http::{
+    Answer, AskRule, Command, Explained, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Ruled, Step,
+};
 
 const HEAD_MAX: usize = 1024;
 const BODY_MAX: usize = 1024;
@@ -19,6 +21,18 @@ fuzz_target!(|input: (u8, &[u8])| {
     }
     let _ = Answer::from_json(200, bytes);
     let _ = KeysPage::from_json(200, bytes);
+    let _ = Ruled::from_json(200, bytes);
+    let _ = AskRule::of_rule("upload", bytes);
+    if let Ok(asked) = AskRule::from_json(bytes) {
+        let mut again = Vec::new();
+        asked.put_json(&mut again);
+        assert_eq!(AskRule::from_json(&again), Ok(asked));
+    }
+    if let Ok(explained) = Explained::from_json(200, bytes) {
+        let mut again = Vec::new();
+        explained.put_json(&mut again);
+        assert_eq!(Explained::from_json(200, &again).ok(), Some(explained));
+    }
     if let Ok(inspected) = Inspected::from_json(200, bytes) {
         let mut again = Vec::new();
         inspected.put_json(&mut again);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use thiserror::Error;
 use tollgate_core::Verb;
 pub use tollgate_wire::http::{
-    Answer, AnswerError, Ask, Inspect, Inspected, KeysPage, ListKeys, Moment, State,
+    Answer, AnswerError, Ask, AskRule, Explained, Inspect, Inspected, KeysPage, ListKeys, Moment, Part,
+    PartKind, Ruled, State,
 };
 use tollgate_wire::http::{Asks, Command};
 use ureq::http::Response;
@@ -15,7 +16,7 @@ use ureq::{Agent, Body};
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer to a command that is read. Ours are a few hundred bytes.
 const ANSWER_MAX: u64 = 64 << 10;
-/// The longest page of keys that is read: a thousand, of ids that may be long.
+/// The longest page of keys that is read, or explanation of a rule: a thousand, of ids that may be long.
 const PAGE_MAX: u64 = 16 << 20;
 
 /// Asks one server. Keeps its connection open, and may be shared between threads.
@@ -70,9 +71,28 @@ impl Client {
         };
         let mut body = Vec::new();
         Command::new(verb, asks).put_json(&mut body);
-        let url = format!("{}/v1/{}", self.origin, verb.name());
-        let response = self.agent.post(url).content_type("application/json").send(&body);
-        self.read(response, ANSWER_MAX)
+        self.post(&format!("/v1/{}", verb.name()), &body, ANSWER_MAX)
+    }
+
+    /// Asks whether the limit of a configured rule is reached, and if not, is counted.
+    pub fn resolve(&self, asked: &AskRule<'_>) -> Result<Ruled, AskError> {
+        let mut body = Vec::new();
+        asked.put_json_of_rule(&mut body);
+        let (status, body) = self.post(&asked.path(), &body, ANSWER_MAX)?;
+        Ok(Ruled::from_json(status, &body)?)
+    }
+
+    /// Asks which parts of a rule are reached.
+    pub fn explain(&self, asked: &AskRule<'_>) -> Result<Explained, AskError> {
+        let (status, body) = self.explain_raw(asked)?;
+        Ok(Explained::from_json(status, &body)?)
+    }
+
+    /// Asks which parts of a rule are reached, and returns the status and the body as they came.
+    pub fn explain_raw(&self, asked: &AskRule<'_>) -> Result<(u16, Vec<u8>), AskError> {
+        let mut body = Vec::new();
+        asked.put_json(&mut body);
+        self.post("/v1/explain", &body, PAGE_MAX)
     }
 
     /// Looks at one bucket.
@@ -95,6 +115,11 @@ impl Client {
     /// Some of the buckets there are, as the status and the body came.
     pub fn keys_raw(&self, page: &ListKeys<'_>) -> Result<(u16, Vec<u8>), AskError> {
         self.get(&format!("/v1/keys?{}", page.to_query()), PAGE_MAX)
+    }
+
+    fn post(&self, path: &str, body: &[u8], most: u64) -> Result<(u16, Vec<u8>), AskError> {
+        let url = format!("{}{path}", self.origin);
+        self.read(self.agent.post(url).content_type("application/json").send(body), most)
     }
 
     fn get(&self, path: &str, most: u64) -> Result<(u16, Vec<u8>), AskError> {

@@ -1,7 +1,7 @@
 //! What has happened, counted without getting in its way.
 //!
 //! Each worker counts for itself, so that two cores never wait for one counter; a scrape adds them up. Counters belong
-//! to a limit's name and outlive the policy that named it, so a reload never sets one back. An id is never a label:
+//! to the name of a limit or a rule and outlive the policy that named it, so a reload never sets one back. An id is never a label:
 //! there are as many ids as clients care to invent.
 
 mod histogram;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tollgate_core::{Decision, Verdict};
+use tollgate_core::{Decision, Ruling, Verdict};
 use tollgate_wire::http::Status;
 
 pub(crate) use histogram::Histogram;
@@ -29,6 +29,7 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
     limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
+    rules: Mutex<BTreeMap<Box<str>, Arc<RuleCounters>>>,
     /// From a whole request in hand to its answer written.
     pub(crate) latency: Histogram,
     /// By the first digit of the status.
@@ -78,6 +79,14 @@ pub(crate) struct LimitCounters {
     degraded: Counter,
 }
 
+/// The counters of one rule on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounters {
+    rulings: [Counter; OUTCOMES.len()],
+    /// Rulings, of the above, that were made without the store.
+    degraded: Counter,
+}
+
 /// Every verdict, with its name as a label.
 const OUTCOMES: [(Verdict, &str); 7] = [
     (Verdict::Allow, "allow"),
@@ -120,6 +129,12 @@ impl WorkerMetrics {
         Arc::clone(limits.entry(name.into()).or_default())
     }
 
+    /// The counters of the rule of this name, the same before and after a reload.
+    pub(crate) fn rule(&self, name: &str) -> Arc<RuleCounters> {
+        let mut rules = self.rules.lock().expect("nobody panics while counting");
+        Arc::clone(rules.entry(name.into()).or_default())
+    }
+
     pub(crate) fn responded(&self, status: Status) {
         self.responses[usize::from(status.code() / 100).min(self.responses.len() - 1)].one();
     }
@@ -147,6 +162,13 @@ impl LimitCounters {
 
     pub(crate) fn reset(&self) {
         self.resets.one();
+    }
+}
+
+impl RuleCounters {
+    pub(crate) fn ruled(&self, ruling: &Ruling) {
+        self.rulings[outcome(ruling.verdict)].one();
+        self.degraded.add(u64::from(ruling.degraded));
     }
 }
 

@@ -3,9 +3,11 @@
 //! The one place that turns commands into bills, whatever protocol they came by. It awaits the limiter and nothing else.
 
 mod look;
+mod rules;
 mod text;
 mod throttr;
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -13,12 +15,12 @@ use arc_swap::ArcSwap;
 use thiserror::Error;
 use tollgate::Limiter;
 use tollgate::store::redis::StoreError;
-use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund, Verb};
+use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund, RuleAskError, Verb};
 use tollgate_wire::http::{Ask, Command};
 
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::{Heard as ThrottrHeard, ThrottrService};
-use crate::metrics::{LimitCounters, WorkerMetrics};
+use crate::metrics::{LimitCounters, RuleCounters, WorkerMetrics};
 
 /// One worker's way to the limiter.
 pub(crate) struct Service {
@@ -27,11 +29,12 @@ pub(crate) struct Service {
     in_force: ArcSwap<InForce>,
 }
 
-/// A policy and the counters of its limits.
+/// A policy and the counters of its limits and rules.
 pub(crate) struct InForce {
     policy: Arc<Policy>,
     /// By the limits' fingerprints, in order.
     counters: Vec<(u64, Arc<LimitCounters>)>,
+    rules: HashMap<Box<str>, Arc<RuleCounters>>,
 }
 
 /// What a command came to.
@@ -54,6 +57,8 @@ pub(crate) enum CallError {
     Charge(#[from] ChargeError),
     #[error(transparent)]
     Bill(#[from] BillError),
+    #[error(transparent)]
+    Rule(#[from] RuleAskError),
     /// The store gave no answer, and nothing can be answered in its place.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -154,7 +159,9 @@ impl InForce {
         let of_limit = |limit: &tollgate_core::Limit| (limit.fingerprint(), metrics.limit(limit.name()));
         let mut counters: Vec<_> = policy.limits().iter().map(of_limit).collect();
         counters.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
-        Self { policy, counters }
+        let of_rule = |rule: &tollgate_core::NamedRule| (rule.name().into(), metrics.rule(rule.name()));
+        let rules = policy.rules().iter().map(of_rule).collect();
+        Self { policy, counters, rules }
     }
 
     fn charges<'a>(&'a self, command: &'a Command<'_>) -> Result<Charges<'a>, ChargeError> {
@@ -171,6 +178,10 @@ impl InForce {
     fn charge<'a>(&'a self, verb: Verb, ask: &'a Ask<'_>) -> Result<Charge<'a>, ChargeError> {
         let charge = self.policy.charge(&ask.limit, &ask.id, ask.cost)?.with_kind(ask.kind);
         if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
+    }
+
+    fn of_rule(&self, name: &str) -> &RuleCounters {
+        self.rules.get(name).expect("the rule is of this policy, and so are the counters")
     }
 
     fn of(&self, charge: &Charge<'_>) -> &LimitCounters {

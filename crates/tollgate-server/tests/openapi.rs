@@ -20,7 +20,7 @@ const EVERY_KIND: &str = r#"{"charges":[{"limit":"Login","id":"k","kind":"check_
 const TOO_MUCH: &str = r#"{"limit":"Login","id":"a","cost":6}"#;
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 70] = [
+const CASES: [(&str, &str, &str, u16); 90] = [
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
     ("POST", "/v1/spend", EVERY_KIND, 200),
@@ -78,6 +78,31 @@ const CASES: [(&str, &str, &str, u16); 70] = [
     ("HEAD", "/v1/gate", "", 400),
     ("HEAD", "/v1/gate?limit=Nobody&id=g", "", 404),
     ("HEAD", "/v1/gate?limit=Login&id=g&cost=6", "", 422),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":"vova"}}"#, 200),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":"vova","more":7}}"#, 429),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":0},"key":"cats"}"#, 200),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":null},"key":null}"#, 200),
+    ("POST", "/v1/rules/closed", "{}", 429),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":1.5}}"#, 400),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":true}}"#, 400),
+    ("POST", "/v1/rules/upload", r#"{"selectors":[]}"#, 400),
+    ("POST", "/v1/rules/upload", r#"{"user":"vova"}"#, 400),
+    ("POST", "/v1/rules/nobody", "{}", 404),
+    ("POST", "/v1/rules/upload", "LARGE", 413),
+    ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":"vova"}}"#, 200),
+    ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":""}}"#, 200),
+    (
+        "POST",
+        "/v1/explain",
+        r#"{"rule":"Or('0/s', And('user:1/s', And(), Or()))","selectors":{"user":1},"key":"k"}"#,
+        200,
+    ),
+    ("POST", "/v1/explain", r#"{"rule":"closed"}"#, 200),
+    ("POST", "/v1/explain", r#"{"rule":7}"#, 400),
+    ("POST", "/v1/explain", r#"{"selectors":{}}"#, 400),
+    ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":{}}}"#, 400),
+    ("POST", "/v1/explain", r#"{"rule":"nobody"}"#, 404),
+    ("POST", "/v1/explain", "LARGE", 413),
     ("GET", "/v1/inspect?limit=Login&id=a", "", 200),
     ("GET", "/v1/inspect?limit=Login&id=nobody", "", 200),
     ("GET", "/v1/inspect?limit=Login", "", 400),
@@ -105,10 +130,14 @@ limits:
   Closed: { burst: 5, count: 5, period: 1m, on_store_failure: deny }
   Open: { burst: 5, count: 5, period: 1m }
   Local: { burst: 5, count: 5, period: 1m, on_store_failure: local, local_share: 1/5 }
+rules:
+  closed: { rule: 5/m, on_store_failure: deny }
+  open: 5/m
+  local: { rule: 5/m, on_store_failure: local, local_share: 1/5 }
 ";
 
 /// The same, of a server whose store is away.
-const CASES_AWAY: [(&str, &str, &str, u16); 18] = [
+const CASES_AWAY: [(&str, &str, &str, u16); 23] = [
     ("POST", "/v1/spend", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/check", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/spend", r#"{"limit":"Open","id":"a"}"#, 200),
@@ -117,6 +146,11 @@ const CASES_AWAY: [(&str, &str, &str, u16); 18] = [
     ("POST", "/v1/spend", r#"{"limit":"Local","id":"a"}"#, 429),
     ("POST", "/v1/refund", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/reset", r#"{"limit":"Open","id":"a"}"#, 503),
+    ("POST", "/v1/rules/closed", "{}", 503),
+    ("POST", "/v1/rules/open", "{}", 200),
+    ("POST", "/v1/rules/local", "{}", 200),
+    ("POST", "/v1/rules/local", "{}", 429),
+    ("POST", "/v1/explain", r#"{"rule":"10/s"}"#, 503),
     ("GET", "/v1/gate?limit=Closed&id=a", "", 503),
     ("GET", "/v1/gate?limit=Closed&id=a&deny_status=403", "", 403),
     ("GET", "/v1/gate?limit=Open&id=a", "", 204),
@@ -130,9 +164,11 @@ const CASES_AWAY: [(&str, &str, &str, u16); 18] = [
 ];
 
 /// The same, of a server whose store is a Redis.
-const CASES_REDIS: [(&str, &str, &str, u16); 6] = [
+const CASES_REDIS: [(&str, &str, &str, u16); 8] = [
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
+    ("POST", "/v1/rules/upload", r#"{"selectors":{"user":"vova"}}"#, 200),
+    ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":"vova"}}"#, 200),
     ("GET", "/v1/inspect?limit=Login&id=a", "", 200),
     ("GET", "/v1/keys", "", 200),
     ("GET", "/v1/keys?limit=Login&cursor=1&count=1", "", 200),
@@ -196,6 +232,7 @@ impl Document {
             let reply = gate.request(method, target, (method == "POST").then_some(body));
             assert_eq!(reply.status, status, "{method} {target} {body}: {}", reply.body);
             let path = target.split('?').next().unwrap();
+            let path = if path.starts_with("/v1/rules/") { "/v1/rules/{name}" } else { path };
             self.check_request(method, path, body, status);
             self.check_reply(method, path, &reply);
             seen.insert((path.to_owned(), method.to_lowercase(), status.to_string()));

@@ -13,20 +13,24 @@
 
 mod answer;
 mod command;
+mod explain;
 mod framing;
 mod inspect;
 mod keys;
 mod problem;
 mod query;
 mod response;
+mod rule;
 
 pub use answer::{Answer, AnswerError};
 pub use command::{Ask, Asks, Command, Malformed};
+pub use explain::{Explained, Part, PartKind};
 pub use framing::{Awaiting, Framer, FramingError, HEADERS_MAX, Method, Request, Step};
 pub use inspect::{Inspect, Inspected, State};
 pub use keys::{KeysPage, ListKeys};
 pub use problem::Problem;
 pub use query::{DenyStatus, Gate};
 pub use response::{Response, Status};
+pub use rule::{AskRule, Ruled};
 
 pub use crate::moment::Moment;

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Answer, Command, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Step};
+use tollgate_wire::http::{
+    Answer, AskRule, Command, Explained, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Ruled, Step,
+};
 
 const HEAD_MAX: usize = 512;
 const BODY_MAX: usize = 256;
@@ -78,6 +80,27 @@ proptest! {
             let _ = Answer::from_json(status, &body);
             let _ = Inspected::from_json(status, &body);
             let _ = KeysPage::from_json(status, &body);
+            let _ = Ruled::from_json(status, &body);
+            let _ = Explained::from_json(status, &body);
+        }
+        for asked in [AskRule::from_json(&body), AskRule::of_rule("r", &body)] {
+            prop_assert!(asked.is_ok() || !asked.unwrap_err().detail.is_empty());
+        }
+    }
+
+    #[test]
+    fn any_json_asks_for_a_rule_or_is_explained(
+        body in r#"\{"(rule|selectors|key|x)":("[a-z\\"]{0,4}"|-?[0-9.eE+-]{1,24}|\{"[a-z]{0,2}":("\\u00[0-9a-f]{2}"|null|true|-?[0-9]{1,3}|\[\]),?\}?|null)(,"(rule|key)":"a"|,"selectors":\{\}){0,2}\}?"#,
+    ) {
+        if let Ok(asked) = AskRule::from_json(body.as_bytes()) {
+            let mut again = Vec::new();
+            asked.put_json(&mut again);
+            prop_assert_eq!(AskRule::from_json(&again), Ok(asked));
+        }
+        if let Ok(asked) = AskRule::of_rule("r", body.as_bytes()) {
+            let mut again = Vec::new();
+            asked.put_json_of_rule(&mut again);
+            prop_assert_eq!(AskRule::of_rule("r", &again), Ok(asked));
         }
     }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use super::{KeyedRule, RuleBill, RuleError, RuleLimit};
+use crate::limit::is_name;
 use crate::policy::Policy;
 
 /// Which rule is meant.
@@ -14,6 +15,13 @@ pub enum RuleText {
     Named(String),
     /// This one.
     Written(String),
+}
+
+/// What reads like a name is one. No expression does: it has a slash or a parenthesis.
+impl From<&str> for RuleText {
+    fn from(text: &str) -> Self {
+        if is_name(text) { Self::Named(text.to_owned()) } else { Self::Written(text.to_owned()) }
+    }
 }
 
 /// Why a rule that was asked for cannot be resolved. None of these is a denial.
@@ -92,6 +100,16 @@ mod tests {
             let rule = policy.find_rule(&rule, key).unwrap();
             let bill = rule.bill_of(|_| Some(Some(b"vova"))).unwrap();
             assert_eq!(bill.identifiers().iter().flatten().collect::<Vec<_>>(), names);
+        }
+    }
+
+    #[test]
+    fn a_name_is_told_from_an_expression() {
+        for name in ["upload", "And", "a.b-c_9"] {
+            assert_eq!(RuleText::from(name), RuleText::Named(name.into()));
+        }
+        for text in ["10/s", "user:10/s", "And()", "'1/s'", "", "7", "no rule"] {
+            assert_eq!(RuleText::from(text), RuleText::Written(text.into()));
         }
     }
 

@@ -10,14 +10,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tollgate::Limiter;
 use tollgate::store::redis::{Health, NodeState};
-use tollgate_core::{Nanos, Policy};
+use tollgate_core::{Nanos, Policy, Verdict};
 
 use super::histogram::BOUNDS;
-use super::{Counter, LimitCounters, Metrics, OUTCOMES, TextCounters, ThrottrCounters, WorkerMetrics};
+use super::{
+    Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, TextCounters, ThrottrCounters, WorkerMetrics,
+};
 
 /// What a process can say beyond its counters.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,8 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Limiter, gauges: Gauges) -> St
     let mut page = Page(String::with_capacity(8 << 10));
     page.family("tollgate_build_info", "gauge", "The version that is running.");
     page.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    decisions(&mut page, &by_limit(metrics));
+    decisions(&mut page, &by_name(metrics, |worker| &worker.limits));
+    rulings(&mut page, &by_name(metrics, |worker| &worker.rules));
     limits(&mut page, &limiter.policy());
     store(&mut page, limiter);
     reloads(&mut page, metrics);
@@ -69,23 +72,27 @@ impl Page {
     }
 }
 
-type ByLimit = BTreeMap<Box<str>, Vec<Arc<LimitCounters>>>;
+/// The counters of all workers, by the names they belong to.
+type ByName<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
 
-fn by_limit(metrics: &Metrics) -> ByLimit {
-    let mut limits = ByLimit::new();
+fn by_name<T>(
+    metrics: &Metrics,
+    of: impl Fn(&WorkerMetrics) -> &Mutex<BTreeMap<Box<str>, Arc<T>>>,
+) -> ByName<T> {
+    let mut names = ByName::new();
     for worker in &metrics.workers {
-        for (name, counters) in worker.limits.lock().expect("nobody panics while counting").iter() {
-            limits.entry(name.clone()).or_default().push(Arc::clone(counters));
+        for (name, counters) in of(worker).lock().expect("nobody panics while counting").iter() {
+            names.entry(name.clone()).or_insert_with(Vec::new).push(Arc::clone(counters));
         }
     }
-    limits
+    names
 }
 
-fn total(counters: &[Arc<LimitCounters>], of: impl Fn(&LimitCounters) -> &Counter) -> u64 {
+fn total<T>(counters: &[Arc<T>], of: impl Fn(&T) -> &Counter) -> u64 {
     counters.iter().map(|counters| of(counters).get()).sum()
 }
 
-fn decisions(page: &mut Page, limits: &ByLimit) {
+fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     let name = "tollgate_decisions_total";
     page.family(name, "counter", "Decisions, by the limit that decided and what it said.");
     for (limit, counters) in limits {
@@ -120,6 +127,25 @@ fn decisions(page: &mut Page, limits: &ByLimit) {
             &[("limit", limit)],
             total(counters, |counters| &counters.resets),
         );
+    }
+}
+
+fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
+    let name = "tollgate_rulings_total";
+    page.family(name, "counter", "What was decided by rules, by the rule and what it said.");
+    for (rule, counters) in rules {
+        // A rule always limits something, so nothing is unlimited.
+        for (index, (_, outcome)) in
+            OUTCOMES.into_iter().enumerate().filter(|(_, (of, _))| *of != Verdict::Unlimited)
+        {
+            let count = total(counters, |counters| &counters.rulings[index]);
+            page.sample(name, &[("rule", rule), ("outcome", outcome)], count);
+        }
+    }
+    let name = "tollgate_rulings_degraded_total";
+    page.family(name, "counter", "What was decided by rules without the store, which gave no answer.");
+    for (rule, counters) in rules {
+        page.sample(name, &[("rule", rule)], total(counters, |counters| &counters.degraded));
     }
 }
 

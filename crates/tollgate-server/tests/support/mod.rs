@@ -22,6 +22,9 @@ limits:
   Account: { burst: 3, count: 3, period: 3s, id: regId }
 overrides:
   Login:vip: { burst: 100, count: 100, period: 1m }
+rules:
+  upload: Or('10/s', 'user:1/m')
+  closed: And()
 ";
 
 pub struct Harness {

@@ -6,13 +6,14 @@ mod over_sockets;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use over_sockets::OverSockets;
 use support::start_with;
-use tollgate::core::Timestamp;
-use tollgate::trace::{Reader, Request, Target, matches};
+use tollgate::core::{Rule, RuleText, Timestamp};
+use tollgate::trace::{Reader, Request, RuleRequest, Target, matches};
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::Desk;
 use tollgate_testbed::{RedisCluster, RedisServer};
@@ -24,7 +25,7 @@ fn the_desk_answers_the_traces() {
 
 #[test]
 fn the_gates_answer_the_traces_over_sockets() {
-    each_trace(but_rules, |name, config, trace| run(name, &mut over_sockets(config), trace));
+    each_trace(in_json, |name, config, trace| run(name, &mut over_sockets(config, trace), trace));
 }
 
 #[test]
@@ -39,9 +40,9 @@ fn the_desk_answers_the_traces_from_redis() {
 #[test]
 fn the_gates_answer_the_traces_over_sockets_from_redis() {
     let server = RedisServer::start();
-    each_trace(but_rules, |name, config, trace| {
+    each_trace(in_json, |name, config, trace| {
         server.cli(&["FLUSHALL"]);
-        run(name, &mut over_sockets(&shared(config, &server.url())), trace);
+        run(name, &mut over_sockets(&shared(config, &server.url()), trace), trace);
     });
 }
 
@@ -57,9 +58,9 @@ fn the_desk_answers_the_traces_from_a_cluster() {
 #[test]
 fn the_gates_answer_the_traces_over_sockets_from_a_cluster() {
     let cluster = RedisCluster::start();
-    each_trace(but_rules, |name, config, trace| {
+    each_trace(in_json, |name, config, trace| {
         cluster.flush();
-        run(name, &mut over_sockets(&shared(config, &cluster.url())), trace);
+        run(name, &mut over_sockets(&shared(config, &cluster.url()), trace), trace);
     });
 }
 
@@ -80,14 +81,15 @@ fn the_gate_says_when_a_store_has_no_room() {
         0s  throttr  01010000000500000000000000020a0000000000000001016372  => 0100000000
     ";
     run("inline", &mut desk(config), trace);
-    run("inline", &mut over_sockets(config), trace);
+    run("inline", &mut over_sockets(config, trace), trace);
 }
 
 #[test]
 #[should_panic(expected = "inline:1: limit  spend L:a => allow remaining=2 retry_after=0s reset_after=1s")]
 fn a_reply_that_differs_is_found() {
     let config = "limits: { L: { burst: 3, count: 1, period: 1s } }";
-    run("inline", &mut over_sockets(config), "0s limit spend L:a => allow remaining=3");
+    let trace = "0s limit spend L:a => allow remaining=3";
+    run("inline", &mut over_sockets(config, trace), trace);
 }
 
 fn desk(config: &str) -> Desk {
@@ -101,16 +103,32 @@ fn shared(config: &str, url: &str) -> String {
     format!("{config}\nstore: {url}?deadline=10s\n")
 }
 
-fn over_sockets(config: &str) -> OverSockets {
-    OverSockets::new(start_with(config, |settings| settings.workers = 1))
+fn over_sockets(config: &str, trace: &str) -> OverSockets {
+    OverSockets::new(start_with(&with_rules_of(config, trace), |settings| settings.workers = 1))
+}
+
+/// The same configuration with the expressions of the trace among its rules: over HTTP rules are resolved by name.
+fn with_rules_of(config: &str, trace: &str) -> String {
+    let mut rules = BTreeMap::new();
+    for event in Reader::new(trace.as_bytes()).map(Result::unwrap) {
+        if let Request::Rule(RuleRequest { rule: RuleText::Written(text), .. }) = event.request
+            && text.parse::<Rule>().is_ok()
+        {
+            rules.insert(over_http::name_of(&text), text);
+        }
+    }
+    let rules: String = rules.iter().map(|(name, text)| format!("  {name}: {text:?}\n")).collect();
+    config.replace("rules: {}\n", "rules:\n").replace("rules:\n", &format!("rules:\n{rules}"))
 }
 
 fn all(_: &Request) -> bool {
     true
 }
 
-fn but_rules(request: &Request) -> bool {
-    !matches!(request, Request::Rule(_))
+/// Can it be asked in JSON? That is text, and a value of a selector need not be.
+fn in_json(request: &Request) -> bool {
+    let Request::Rule(request) = request else { return true };
+    request.selectors.iter().all(|(_, value)| std::str::from_utf8(value).is_ok())
 }
 
 /// Hands over every `traces/NAME.trace` that asks for nothing else, with `traces/NAME.yaml`.

@@ -1,9 +1,9 @@
-//! Limits, asked for over HTTP.
+//! Limits and rules, asked for over HTTP.
 
 use tollgate::core::Verb;
-use tollgate::core::{Decision, Kind, Nanos, Refund, Timestamp, Verdict};
-use tollgate::trace::{ChargeText, LimitRequest, Reply, Request, Target};
-use tollgate_client::http::{Answer, AnswerError, Ask, AskError, Client};
+use tollgate::core::{Decision, Kind, Nanos, Refund, Rule, RuleText, Ruling, Timestamp, Verdict};
+use tollgate::trace::{ChargeText, LimitRequest, Reply, Request, RuleRequest, Target};
+use tollgate_client::http::{Answer, AnswerError, Ask, AskError, AskRule, Client, Ruled};
 
 use crate::support::Harness;
 
@@ -15,8 +15,10 @@ pub(crate) struct OverHttp {
 impl Target for OverHttp {
     fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
         self.gate.clock.set(at);
-        let Request::Limit(request) = request else {
-            panic!("HTTP does not speak `{}`", request.gate());
+        let request = match request {
+            Request::Limit(request) => request,
+            Request::Rule(request) => return self.rule(request),
+            _ => panic!("HTTP does not speak `{}`", request.gate()),
         };
         match &request.charges[..] {
             // JSON has no such id; a query string has.
@@ -49,6 +51,32 @@ impl OverHttp {
         }
     }
 
+    fn rule(&self, request: &RuleRequest) -> Reply {
+        let (name, key) = match &request.rule {
+            RuleText::Named(name) => (name.clone(), request.key.clone()),
+            RuleText::Written(text) => (name_of(text), Some(request.key.clone().unwrap_or_default())),
+        };
+        let selectors = request.selectors.iter().map(|(name, value)| {
+            let value = String::from_utf8(value.clone()).unwrap();
+            (name.into(), Some(value.into()))
+        });
+        let mut asked =
+            AskRule { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
+        let ruled = match &request.rule {
+            // Only the configuration can name a rule, so what is none cannot be resolved; but it can be explained.
+            RuleText::Written(text) if text.parse::<Rule>().is_err() => {
+                asked.rule = text.into();
+                self.client.explain(&asked).map(|explained| panic!("{explained:?}"))
+            }
+            _ => self.client.resolve(&asked),
+        };
+        match ruled {
+            Ok(ruled) => Reply::Ruling(ruling(ruled)),
+            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => Reply::Error(detail),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     fn through_the_gate(&self, verb: Verb, charge: &ChargeText) -> Reply {
         assert_eq!(verb, Verb::Spend, "the gate only spends");
         let id: String = charge.id.iter().map(|byte| format!("%{byte:02x}")).collect();
@@ -64,6 +92,23 @@ impl OverHttp {
         };
         Reply::Decision { decision, limit: None }
     }
+}
+
+/// What a rule is called where it needs a name.
+pub(crate) fn name_of(rule: &str) -> String {
+    rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+}
+
+fn ruling(ruled: Ruled) -> Ruling {
+    let verdict = match (ruled.allowed, ruled.reason.as_deref()) {
+        (true, None) => Verdict::Allow,
+        (true, Some("full")) => Verdict::AllowFull,
+        (false, None) => Verdict::Deny,
+        (false, Some("full")) => Verdict::DenyFull,
+        (_, Some(reason)) => panic!("{reason}"),
+    };
+    let never = if ruled.allowed { Nanos::ZERO } else { Nanos::FOREVER };
+    Ruling { verdict, retry_after: ruled.retry_after.unwrap_or(never), degraded: ruled.degraded }
 }
 
 fn reply(answer: Answer, charges: usize) -> Reply {

@@ -7,7 +7,7 @@
 //!
 //! The type is for programs and never changes; the detail is for people and may.
 
-use tollgate_core::{BillError, ChargeError};
+use tollgate_core::{BillError, ChargeError, RuleAskError};
 
 use super::command::Malformed;
 use super::framing::FramingError;
@@ -147,5 +147,24 @@ impl From<BillError> for Problem {
     fn from(error: BillError) -> Self {
         let title = "The charges make no bill";
         Self::new(Status::Unprocessable, "bad-bill", title, error.to_string()).about("charges")
+    }
+}
+
+impl From<RuleAskError> for Problem {
+    fn from(error: RuleAskError) -> Self {
+        let detail = error.to_string();
+        match error {
+            RuleAskError::UnknownRule { name } => {
+                // Whatever stood in the path, of any length.
+                let detail = RuleAskError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
+                Self::new(Status::NotFound, "unknown-rule", "There is no such rule", detail).about("rule")
+            }
+            RuleAskError::MissingSelector { selector } => {
+                let title = "The rule names a selector that is not given";
+                Self::new(Status::BadRequest, "missing-selector", title, detail)
+                    .about(&format!("selectors.{selector}"))
+            }
+            _ => Malformed { field: Some("rule".to_owned()), detail }.into(),
+        }
     }
 }

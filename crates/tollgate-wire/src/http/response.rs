@@ -18,8 +18,9 @@
 //! `RateLimit` and `RateLimit-Policy` are those of draft-ietf-httpapi-ratelimit-headers-11. Headers carry whole
 //! seconds, rounded up, because their grammar has no others; the body is exact.
 
-use tollgate_core::{Algorithm, Charge, Decision, Nanos, Refund, Verdict};
+use tollgate_core::{Algorithm, Charge, Decision, Nanos, Refund, Ruling, Verdict};
 
+use super::explain::Explained;
 use super::inspect::Inspected;
 use super::keys::KeysPage;
 use super::problem::Problem;
@@ -98,12 +99,7 @@ pub struct Response<'o> {
 impl Response<'_> {
     /// The answer to a spend or a check: 200 or 429, and all that is known about it.
     pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> Status {
-        let status = match decision.verdict {
-            // Nobody is over a limit: a client that is told so would blame itself, and its dashboards would agree.
-            Verdict::DenyAway => Status::ServiceUnavailable,
-            verdict if verdict.allowed() => Status::Ok,
-            _ => Status::TooManyRequests,
-        };
+        let status = status_of(decision.verdict);
         put_decision(self.scratch, charges[decision.charge].limit().name(), decision);
         self.start(status);
         self.rate_limit(charges, decision);
@@ -139,6 +135,26 @@ impl Response<'_> {
     pub fn reset(mut self) -> Status {
         self.start(Status::Ok);
         self.finish(JSON, br#"{"reset":true}"#);
+        Status::Ok
+    }
+
+    /// The answer to what is asked of a rule: 200 or 429.
+    pub fn ruling(mut self, ruling: &Ruling) -> Status {
+        let status = status_of(ruling.verdict);
+        put_ruling(self.scratch, ruling);
+        self.start(status);
+        if !ruling.allowed() && !ruling.retry_after.is_forever() {
+            self.number(b"Retry-After: ", whole_wait(ruling.retry_after));
+        }
+        self.finish_with_scratch(JSON);
+        status
+    }
+
+    /// The answer to who wants to know why a rule would limit.
+    pub fn explained(mut self, explained: &Explained) -> Status {
+        explained.put_json(self.scratch);
+        self.start(Status::Ok);
+        self.finish_with_scratch(JSON);
         Status::Ok
     }
 
@@ -197,7 +213,7 @@ impl Response<'_> {
             self.service_limit(decided.limit().name(), &quota, decision);
         }
         if !decision.allowed() && !decision.retry_after.is_forever() {
-            self.number(b"Retry-After: ", whole_wait(decision));
+            self.number(b"Retry-After: ", whole_wait(decision.retry_after));
         }
     }
 
@@ -219,8 +235,11 @@ impl Response<'_> {
     /// `RateLimit` and its predecessors: the limit that decided.
     fn service_limit(&mut self, name: &str, quota: &Quota, decision: &Decision) {
         // On a refusal, the time to wait: Retry-After must not end before the window does.
-        let window =
-            if decision.allowed() { decision.reset_after.as_secs_rounded_up() } else { whole_wait(decision) };
+        let window = if decision.allowed() {
+            decision.reset_after.as_secs_rounded_up()
+        } else {
+            whole_wait(decision.retry_after)
+        };
         self.outbox.extend_from_slice(b"RateLimit: ");
         put_name(self.outbox, name);
         put_parameter(self.outbox, b";r=", decision.remaining);
@@ -273,6 +292,15 @@ impl Response<'_> {
     }
 }
 
+fn status_of(verdict: Verdict) -> Status {
+    match verdict {
+        // Nobody is over a limit: a client that is told so would blame itself, and its dashboards would agree.
+        Verdict::DenyAway => Status::ServiceUnavailable,
+        verdict if verdict.allowed() => Status::Ok,
+        _ => Status::TooManyRequests,
+    }
+}
+
 /// So many units in so many seconds.
 struct Quota {
     units: u64,
@@ -294,8 +322,8 @@ impl Quota {
 }
 
 /// Seconds to wait after a refusal. Never 0: whoever obeys it must not come back at once.
-fn whole_wait(decision: &Decision) -> u64 {
-    decision.retry_after.as_secs_rounded_up().max(1)
+fn whole_wait(retry_after: Nanos) -> u64 {
+    retry_after.as_secs_rounded_up().max(1)
 }
 
 /// A limit's name as a structured field's string. It has no character that would need escaping.
@@ -324,13 +352,28 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     put_span(out, br#","retry_after":"#, decision.retry_after);
     put_span(out, br#","reset_after":"#, decision.reset_after);
     put_limit(out, limit);
-    match decision.verdict {
+    put_ground(out, decision.verdict, decision.degraded);
+}
+
+/// When it would pass is of interest to those who do not.
+fn put_ruling(out: &mut Vec<u8>, ruling: &Ruling) {
+    if ruling.allowed() {
+        out.extend_from_slice(br#"{"allowed":true"#);
+    } else {
+        put_span(out, br#"{"allowed":false,"retry_after":"#, ruling.retry_after);
+    }
+    put_ground(out, ruling.verdict, ruling.degraded);
+}
+
+/// On what ground it was decided, if on another than what is counted; and the end.
+fn put_ground(out: &mut Vec<u8>, verdict: Verdict, degraded: bool) {
+    match verdict {
         Verdict::Unlimited => out.extend_from_slice(br#","unlimited":true"#),
         Verdict::AllowFull | Verdict::DenyFull => out.extend_from_slice(br#","reason":"full""#),
         Verdict::AllowAway | Verdict::DenyAway => out.extend_from_slice(br#","reason":"store""#),
         Verdict::Allow | Verdict::Deny => {}
     }
-    if decision.degraded {
+    if degraded {
         out.extend_from_slice(br#","degraded":true"#);
     }
     out.push(b'}');

@@ -3,7 +3,9 @@
 use tollgate::Limiter;
 use tollgate::store::redis::NodeState;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Command, Gate, Inspect, ListKeys, Method, Problem, Request, Response, Status};
+use tollgate_wire::http::{
+    AskRule, Command, Gate, Inspect, ListKeys, Method, Problem, Request, Response, Status,
+};
 
 use crate::gate::Worker;
 use crate::metrics;
@@ -20,6 +22,8 @@ const OPENAPI: &str = include_str!("openapi.json");
 enum Route {
     Command(Verb),
     Gate,
+    Rule,
+    Explain,
     Inspect,
     Keys,
     Health,
@@ -28,13 +32,18 @@ enum Route {
     OpenApi,
 }
 
+/// What stands before the name of a rule.
+const RULES: &str = "/v1/rules/";
+
 /// Every path there is. The one that nearly every request asks for is first.
-const ROUTES: [(&str, Route); 11] = [
+const ROUTES: [(&str, Route); 13] = [
     ("/v1/spend", Route::Command(Verb::Spend)),
     ("/v1/check", Route::Command(Verb::Check)),
     ("/v1/gate", Route::Gate),
     ("/v1/refund", Route::Command(Verb::Refund)),
     ("/v1/reset", Route::Command(Verb::Reset)),
+    ("/v1/rules/{name}", Route::Rule),
+    ("/v1/explain", Route::Explain),
     ("/v1/inspect", Route::Inspect),
     ("/v1/keys", Route::Keys),
     ("/metrics", Route::Metrics),
@@ -45,19 +54,25 @@ const ROUTES: [(&str, Route); 11] = [
 
 impl Route {
     fn at(path: &str) -> Option<Self> {
-        ROUTES.iter().find(|(at, _)| *at == path).map(|(_, route)| *route)
+        let found = ROUTES.iter().find(|(at, _)| *at == path).map(|(_, route)| *route);
+        found.or_else(|| rule_name(path).map(|_| Self::Rule))
     }
 
     fn takes(self, method: Method) -> bool {
         match self {
-            Self::Command(_) => method == Method::Post,
+            Self::Command(_) | Self::Rule | Self::Explain => method == Method::Post,
             _ => matches!(method, Method::Get | Method::Head),
         }
     }
 
     const fn methods(self) -> &'static str {
-        if matches!(self, Self::Command(_)) { "POST" } else { "GET, HEAD" }
+        if matches!(self, Self::Command(_) | Self::Rule | Self::Explain) { "POST" } else { "GET, HEAD" }
     }
+}
+
+/// The name in a path to a rule.
+fn rule_name(path: &str) -> Option<&str> {
+    path.strip_prefix(RULES).filter(|name| !name.is_empty())
 }
 
 /// Answers one request, and says whether something was decided, given back or reset.
@@ -74,6 +89,8 @@ pub(super) async fn answer(
         }
         Some(Route::Command(verb)) => command(verb, request, worker, in_force, response).await,
         Some(Route::Gate) => gate(request, worker, in_force, response).await,
+        Some(Route::Rule) => rule(request, worker, in_force, response).await,
+        Some(Route::Explain) => (explain(request, worker, in_force, response).await, false),
         Some(Route::Inspect) => (inspect(request, worker, response).await, false),
         Some(Route::Keys) => (keys(request, worker, response).await, false),
         Some(Route::Metrics) => (metrics(worker, response), false),
@@ -128,6 +145,39 @@ async fn gate(
     }
 }
 
+async fn rule(
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> (Status, bool) {
+    let name = rule_name(request.path).unwrap_or_default();
+    let asked = match AskRule::of_rule(name, request.body) {
+        Ok(asked) => asked,
+        Err(malformed) => return (response.problem(&malformed.into()), false),
+    };
+    match worker.service.resolve(in_force, &asked).await {
+        Ok(ruling) => (response.ruling(&ruling), true),
+        Err(error) => (response.problem(&error.into()), false),
+    }
+}
+
+async fn explain(
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> Status {
+    let asked = match AskRule::from_json(request.body) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.explain(in_force, &asked).await {
+        Ok(explained) => response.explained(&explained),
+        Err(error) => response.problem(&problem(error)),
+    }
+}
+
 async fn inspect(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
     let asked = match Inspect::from_query(request.query) {
         Ok(asked) => asked,
@@ -175,6 +225,7 @@ fn problem(error: CallError) -> Problem {
     match error {
         CallError::Charge(error) => error.into(),
         CallError::Bill(error) => error.into(),
+        CallError::Rule(error) => error.into(),
         CallError::Store(error) => Problem::store_away(&error.to_string()),
     }
 }
