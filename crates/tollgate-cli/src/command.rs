@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod completions;
+mod explain;
 mod inspect;
 mod keys;
 mod replay;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Refund(ask::Refund),
     Reset(ask::Reset),
     Inspect(inspect::Inspect),
+    Explain(explain::Explain),
     Keys(keys::Keys),
     Text(text::Text),
     Throttr(throttr::Throttr),
@@ -55,6 +57,7 @@ impl Command {
             Self::Refund(refund) => refund.run(),
             Self::Reset(reset) => reset.run(),
             Self::Inspect(inspect) => inspect.run(),
+            Self::Explain(explain) => explain.run(),
             Self::Keys(keys) => keys.run(),
             Self::Text(text) => text.run(),
             Self::Throttr(throttr) => throttr.run(),

@@ -60,7 +60,7 @@ fn timeless(text: &str) -> String {
         .filter(|line| !line.starts_with("Date: ") && !line.starts_with("Content-Length: "));
     let words = lines.flat_map(|line| {
         line.split(',').map(|word| {
-            let number = word.rsplit([':', ' ']).next().unwrap();
+            let number = word.rsplit([':', ' ']).next().unwrap().trim_end_matches(['}', ']']);
             let seconds = number.strip_suffix('s').unwrap_or(number);
             let decimal = seconds.contains('.') && seconds.parse::<f64>().is_ok();
             let date = word.find("20").filter(|_| word.contains('T') && word.contains('Z'));

@@ -20,7 +20,7 @@ fn file(name: &str, text: &str) -> String {
 #[test]
 fn it_serves_without_a_configuration_and_says_how_to_try_it() {
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
-    assert!(serving.printed.contains("3 limits from the built-in policy"), "{}", serving.printed);
+    assert!(serving.printed.contains("3 limits and 1 rule from the built-in policy"), "{}", serving.printed);
     let curl = format!("curl -d '{{\"limit\":\"demo\",\"id\":\"alice\"}}' http://{}/v1/spend", serving.addr);
     assert!(serving.printed.contains(&curl), "{}", serving.printed);
     serving.signal("TERM");

@@ -130,9 +130,13 @@ fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) ->
     let mut out = io::stdout().lock();
     let policy = limiter.policy();
     let limits = policy.limits();
-    let plural = if limits.len() == 1 { "" } else { "s" };
+    let counted = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
+    let rules = match policy.rules().len() {
+        0 => String::new(),
+        rules => format!(" and {}", counted(rules, "rule")),
+    };
     writeln!(out, "tollgate {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "  {} limit{plural} from {from}", limits.len())?;
+    writeln!(out, "  {}{rules} from {from}", counted(limits.len(), "limit"))?;
     match store {
         StoreUrl::Memory => writeln!(out, "  at most {} buckets in memory", limiter.census().max_buckets)?,
         store => writeln!(out, "  buckets in {store}")?,
@@ -156,6 +160,13 @@ fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) ->
     if let (Some(address), Some(limit)) = (server.http_addr(), limits.first()) {
         let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
         writeln!(out, "  curl -d '{body}' http://{address}/v1/spend")?;
+    }
+    if let (Some(address), Some(rule)) = (server.http_addr(), policy.rules().first()) {
+        let logs = rule.keyed().limit().rule().logs().iter();
+        let selectors: Vec<_> =
+            logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
+        let body = format!(r#"{{"selectors":{{{}}}}}"#, selectors.join(","));
+        writeln!(out, "  curl -d '{body}' http://{address}/v1/rules/{}", rule.name())?;
     }
     out.flush()
 }
