@@ -104,16 +104,18 @@ impl Mailbox {
         let mut rings = [0; 64];
         while (&self.heard).read(&mut rings).is_ok_and(|read| read == rings.len()) {}
         let numbers = std::mem::take(&mut *lock(&self.answered.numbers));
+        let mut outcome = Ok(());
         for number in numbers {
             let Some(mut letter) = lock(&self.waiting).letters.remove(&number) else { continue };
             match letter.poll(number, &self.answered) {
-                Some(ruling) => letter.deliver(py, ruling)?,
+                // What goes wrong with one is no reason to leave the others waiting.
+                Some(ruling) => outcome = outcome.and(letter.deliver(py, ruling)),
                 None => {
                     lock(&self.waiting).letters.insert(number, letter);
                 }
             }
         }
-        Ok(())
+        outcome
     }
 }
 
