@@ -5,6 +5,8 @@
 //! | [`http`] | JSON over HTTP/1.1 | [`Framer`](http::Framer), [`Command`](http::Command) | [`Response`](http::Response) |
 //! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
 //! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
+//! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`Conversation`](zmtp::Conversation) | [`zmtp::encode`] |
+//! | [`smockron`] | messages of gatekeepers and their master, over ZeroMQ | [`Accounting`](smockron::Accounting), [`Control`](smockron::Control) | the same |
 //!
 //! ```
 //! use tollgate_core::Verb;
@@ -28,8 +30,10 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod smockron;
 pub mod text;
 pub mod throttr;
+pub mod zmtp;
 
 mod decimal;
 mod json;
