@@ -1,0 +1,212 @@
+//! How fast, as somebody writes it: `10/s`, `10 per 5 min`, and a burst in requests or in time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::time::Nanos;
+
+/// So many in a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    count: u64,
+    period: Nanos,
+}
+
+/// How much may come at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Burst {
+    /// So many requests.
+    Requests(u64),
+    /// As many as come in this time at the pace, and at least one.
+    Time(Nanos),
+}
+
+/// Why a text is no pace or burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PaceError {
+    /// Of a pace.
+    #[error("a rate is a count, `/` or `per`, and a span, such as 10/s or 10 per 5 min")]
+    Pace,
+    /// A unit that nobody knows.
+    #[error("a span has ms, s, m, h or d for its unit, or their long names, such as 5 min")]
+    Unit,
+    /// Zero, or more than can be counted.
+    #[error("a rate has a count and a span above zero, and at most 292 years")]
+    Range,
+    /// Of a burst.
+    #[error("a burst is a number of requests, such as 10, or a time, such as 30s")]
+    Burst,
+}
+
+impl Pace {
+    /// So many in a span.
+    pub fn new(count: u64, period: Nanos) -> Result<Self, PaceError> {
+        if count == 0 || period == Nanos::ZERO || period > Nanos::MAX {
+            return Err(PaceError::Range);
+        }
+        Ok(Self { count, period })
+    }
+
+    /// One in each of these.
+    pub fn every(interval: Nanos) -> Result<Self, PaceError> {
+        Self::new(1, interval)
+    }
+
+    /// How many.
+    pub const fn count(self) -> u64 {
+        self.count
+    }
+
+    /// In how long.
+    pub const fn period(self) -> Nanos {
+        self.period
+    }
+}
+
+impl Burst {
+    /// How many requests it comes to at this pace.
+    pub fn requests(self, pace: Pace) -> u64 {
+        match self {
+            Self::Requests(requests) => requests,
+            Self::Time(time) => {
+                let requests =
+                    u128::from(time.get()) * u128::from(pace.count) / u128::from(pace.period.get());
+                u64::try_from(requests).unwrap_or(u64::MAX).max(1)
+            }
+        }
+    }
+}
+
+impl FromStr for Pace {
+    type Err = PaceError;
+
+    fn from_str(text: &str) -> Result<Self, PaceError> {
+        let (count, span) =
+            text.split_once('/').or_else(|| text.split_once(" per ")).ok_or(PaceError::Pace)?;
+        let count = whole(count.trim()).ok_or(PaceError::Pace)?;
+        Self::new(count, span_of(span.trim())?)
+    }
+}
+
+impl FromStr for Burst {
+    type Err = PaceError;
+
+    fn from_str(text: &str) -> Result<Self, PaceError> {
+        let text = text.trim();
+        if let Some(requests) = whole(text) {
+            return Ok(Self::Requests(requests));
+        }
+        if !text.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(PaceError::Burst);
+        }
+        span_of(text).map(Self::Time)
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, unit) = largest_unit(self.period);
+        match number {
+            1 => write!(f, "{}/{unit}", self.count),
+            _ => write!(f, "{}/{number}{unit}", self.count),
+        }
+    }
+}
+
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requests(requests) => write!(f, "{requests}"),
+            Self::Time(time) => {
+                let (number, unit) = largest_unit(*time);
+                write!(f, "{number}{unit}")
+            }
+        }
+    }
+}
+
+/// Each with its other names, without the `s` of more than one.
+const UNITS: [(&str, u64, &[&str]); 6] = [
+    ("ns", 1, &["nanosecond"]),
+    ("ms", 1_000_000, &["msec", "millisecond"]),
+    ("s", 1_000_000_000, &["sec", "second"]),
+    ("m", 60_000_000_000, &["min", "minute"]),
+    ("h", 3_600_000_000_000, &["hr", "hour"]),
+    ("d", 86_400_000_000_000, &["day"]),
+];
+
+fn span_of(text: &str) -> Result<Nanos, PaceError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number = if number.is_empty() { 1 } else { whole(number).ok_or(PaceError::Range)? };
+    let unit = unit.trim().to_ascii_lowercase();
+    let named = |(short, _, long): &&(&str, u64, &[&str])| {
+        unit == *short || long.iter().any(|name| unit == *name || unit.strip_suffix('s') == Some(name))
+    };
+    let (_, nanos, _) = UNITS.iter().find(named).ok_or(PaceError::Unit)?;
+    let span = Nanos::new(*nanos).saturating_mul(number);
+    if span == Nanos::ZERO || span > Nanos::MAX { Err(PaceError::Range) } else { Ok(span) }
+}
+
+fn largest_unit(span: Nanos) -> (u64, &'static str) {
+    let exact = UNITS.iter().rfind(|(_, nanos, _)| span.get().is_multiple_of(*nanos));
+    exact.map_or((span.get(), "ns"), |(name, nanos, _)| (span.get() / nanos, name))
+}
+
+fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paces_are_read_as_people_write_them() {
+        for (text, expected) in [
+            ("10/s", Ok("10/s")),
+            ("10 / s", Ok("10/s")),
+            ("10/5m", Ok("10/5m")),
+            ("10 per 5 min", Ok("10/5m")),
+            ("100 per hour", Ok("100/h")),
+            ("1 per 60 seconds", Ok("1/m")),
+            ("3/24 Hours", Ok("3/d")),
+            ("7 per 1500ms", Ok("7/1500ms")),
+            ("7 per 2 days", Ok("7/2d")),
+            ("0/s", Err(PaceError::Range)),
+            ("1/0s", Err(PaceError::Range)),
+            ("1/999999999999999999999d", Err(PaceError::Range)),
+            ("1/9999999d", Err(PaceError::Range)),
+            ("10", Err(PaceError::Pace)),
+            ("/s", Err(PaceError::Pace)),
+            ("ten/s", Err(PaceError::Pace)),
+            ("-1/s", Err(PaceError::Pace)),
+            ("10/", Err(PaceError::Unit)),
+            ("10/fortnight", Err(PaceError::Unit)),
+            ("10/ss", Err(PaceError::Unit)),
+        ] {
+            assert_eq!(
+                text.parse::<Pace>().map(|pace| pace.to_string()),
+                expected.map(str::to_owned),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_burst_in_time_is_what_comes_in_it_and_at_least_one() {
+        let requests = |burst: &str, pace: &str| {
+            burst.parse::<Burst>().map(|burst| burst.requests(pace.parse().unwrap()))
+        };
+        assert_eq!(requests("10", "1/s"), Ok(10));
+        assert_eq!(requests("30s", "1/s"), Ok(30));
+        assert_eq!(requests("30 sec", "100/m"), Ok(50));
+        assert_eq!(requests("1s", "1/m"), Ok(1));
+        assert_eq!(requests("soon", "1/s"), Err(PaceError::Burst));
+        assert_eq!(requests("", "1/s"), Err(PaceError::Burst));
+        assert_eq!(requests("-5", "1/s"), Err(PaceError::Burst));
+    }
+}
