@@ -5,7 +5,7 @@
 //! use tollgate_core::domain::{Domain, DomainRule, Logic};
 //! use tollgate_core::{Nanos, Timestamp};
 //!
-//! let domain = Domain::new(vec![DomainRule::new("1/s".parse()?, "3".parse()?)?], Logic::Window);
+//! let domain = Domain::new("web", vec![DomainRule::new("1/s".parse()?, "3".parse()?)?], Logic::Window)?;
 //! let (mut log, now) = (SlidingLog::default(), Timestamp::EPOCH);
 //! assert_eq!(domain.account(&mut log, now, now), None);
 //! assert_eq!(domain.account(&mut log, now, now), None);
@@ -21,6 +21,7 @@ mod pace;
 use thiserror::Error;
 
 use crate::algorithm::{Bucket, LOG_MAX, NumbersError, SlidingLog, TokenBucket, TokenBucketLimit};
+use crate::policy::fingerprint;
 use crate::time::{Nanos, Timestamp};
 
 pub use pace::{Burst, Pace, PaceError};
@@ -28,16 +29,21 @@ pub use pace::{Burst, Pace, PaceError};
 /// The most rules of one domain: each is looked at for every request.
 pub const DOMAIN_RULES_MAX: usize = 16;
 
+/// The longest name of a domain: that of a frame with a short head, less the NUL.
+const NAME_MAX: usize = 254;
+
 /// Gatekeepers' clocks may be ahead by this much, and by as much as a burst takes, before it is no longer believed.
 const AHEAD_MAX: Nanos = Nanos::from_secs(60);
 
 /// The rules of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
+    name: Box<str>,
     rules: Vec<DomainRule>,
     logic: Logic,
     keep: usize,
     span: Nanos,
+    fingerprint: u64,
 }
 
 /// So many at once, and then one per interval.
@@ -56,13 +62,22 @@ pub enum Logic {
     Gcra,
 }
 
-/// Why numbers make no rule of a domain.
+/// Why there is no such domain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DomainError {
     /// Of the rate or the burst.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
+    /// Empty, too long, or with a NUL, which marks the end of a topic.
+    #[error("a domain has a name of 1 to {NAME_MAX} bytes, without NUL")]
+    Name,
+    /// More rules than anybody needs.
+    #[error("a domain has at most {DOMAIN_RULES_MAX} rules, not {rules}")]
+    TooManyRules {
+        /// How many there are.
+        rules: usize,
+    },
     /// More than a log keeps.
     #[error("burst must be at most {LOG_MAX}, not {burst}")]
     BurstTooLarge {
@@ -86,24 +101,52 @@ impl DomainRule {
         &self.limit
     }
 
-    /// Moves a bucket on by one request, whether it fits or not, and says from when on the next is welcome.
-    fn move_on(&self, bucket: &mut TokenBucket, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let limit = &self.limit;
-        // Full again when all is paid for; and a burst before that the next may come.
-        let full_at = bucket.silent_at().max(at.max(now)) + limit.emission_interval();
+    /// Moves a bucket on by one request, whether it fits or not, and says from when on the next is welcome; `None` is now.
+    /// As [`Logic::Gcra`] has it.
+    pub fn move_on(&self, bucket: &mut TokenBucket, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let full_at = bucket.silent_at().max(at.max(now)) + self.limit.emission_interval();
         *bucket = TokenBucket::full_at(full_at);
-        let welcome = full_at.as_nanos().saturating_sub(limit.fill_time().get());
+        self.welcome_before(full_at, now)
+    }
+
+    /// From when on the next request is welcome to a bucket that will be full at this moment: a burst before that.
+    pub fn welcome_before(&self, full_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let welcome = full_at.as_nanos().saturating_sub(self.limit.fill_time().get());
         Some(Timestamp::from_nanos(welcome)).filter(|welcome| *welcome > now)
+    }
+
+    /// From when on the next request is welcome after a burst that began with `oldest` and has ended with `newest`.
+    pub fn welcome_after(&self, oldest: Timestamp, newest: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        self.limit.welcome_after(oldest, newest, now)
     }
 }
 
 impl Domain {
     /// A domain of these rules. Without any, nobody is delayed.
-    pub fn new(rules: Vec<DomainRule>, logic: Logic) -> Self {
+    pub fn new(name: &str, rules: Vec<DomainRule>, logic: Logic) -> Result<Self, DomainError> {
+        if !(1..=NAME_MAX).contains(&name.len()) || name.contains('\0') {
+            return Err(DomainError::Name);
+        }
+        if rules.len() > DOMAIN_RULES_MAX {
+            return Err(DomainError::TooManyRules { rules: rules.len() });
+        }
         let bursts = rules.iter().map(|rule| usize::try_from(rule.limit.burst()).unwrap_or(usize::MAX));
         let spans = rules.iter().map(|rule| rule.limit.burst_span());
         let (keep, span) = (bursts.max().unwrap_or(0), spans.max().unwrap_or(Nanos::ZERO));
-        Self { rules, logic, keep, span }
+        // No limit has a NUL in its name, so no domain shares a bucket with one.
+        let fingerprint = fingerprint(&[b"domain\0", name.as_bytes()].concat());
+        Ok(Self { name: name.into(), rules, logic, keep, span, fingerprint })
+    }
+
+    /// What gatekeepers call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Stands for the name where buckets are looked for; for that of one rule, with its place among them.
+    #[inline]
+    pub fn fingerprint(&self, rule: usize) -> u64 {
+        self.fingerprint.wrapping_add(rule as u64)
     }
 
     /// The rules, in the order they were given.
@@ -126,9 +169,14 @@ impl Domain {
         self.span
     }
 
-    /// When a request was made of which a gatekeeper says that it was made at `at`: so far ahead nobody can be.
+    /// How far ahead of now a request may be said to have been made.
+    pub fn ahead_max(&self) -> Nanos {
+        self.span.max(AHEAD_MAX)
+    }
+
+    /// When a request was made of which a gatekeeper says that it was made at `at`: further ahead nobody can be.
     pub fn believed(&self, at: Timestamp, now: Timestamp) -> Timestamp {
-        at.min(now + self.span.max(AHEAD_MAX))
+        at.min(now + self.ahead_max())
     }
 
     /// Enters a request, and says from when on the next is welcome; `None` is now.
@@ -142,14 +190,6 @@ impl Domain {
     pub fn delayed_until(&self, log: &SlidingLog, now: Timestamp) -> Option<Timestamp> {
         self.rules.iter().filter_map(|rule| log.next_allowed(&rule.limit, now)).max()
     }
-
-    /// Enters a request in the instants of the rules, as many as there are rules, and says from when on the next is
-    /// welcome; `None` is now.
-    pub fn move_on(&self, buckets: &mut [TokenBucket], at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let at = self.believed(at, now);
-        let welcome = |(rule, bucket): (&DomainRule, &mut TokenBucket)| rule.move_on(bucket, at, now);
-        self.rules.iter().zip(buckets).filter_map(welcome).max()
-    }
 }
 
 #[cfg(test)]
@@ -160,13 +200,17 @@ mod tests {
         DomainRule::new(pace.parse().unwrap(), burst.parse().unwrap()).unwrap()
     }
 
+    fn domain(rules: Vec<DomainRule>, logic: Logic) -> Domain {
+        Domain::new("d", rules, logic).unwrap()
+    }
+
     fn at(millis: u64) -> Timestamp {
         Timestamp::EPOCH + Nanos::from_millis(millis)
     }
 
     #[test]
     fn the_last_rule_to_let_go_holds() {
-        let domain = Domain::new(vec![rule("1/s", "2"), rule("1/m", "3")], Logic::Window);
+        let domain = domain(vec![rule("1/s", "2"), rule("1/m", "3")], Logic::Window);
         let mut log = SlidingLog::default();
         let welcome = [0, 0, 0, 500].map(|now| domain.account(&mut log, at(now), at(now)));
         assert_eq!(welcome, [None, Some(at(1_000)), Some(at(60_000)), Some(at(60_500))]);
@@ -174,7 +218,7 @@ mod tests {
 
     #[test]
     fn timestamps_are_kept_in_their_order_and_one_of_a_bursts_age_still_counts() {
-        let domain = Domain::new(vec![rule("1/s", "3")], Logic::Window);
+        let domain = domain(vec![rule("1/s", "3")], Logic::Window);
         let mut log = SlidingLog::default();
         domain.account(&mut log, at(2_000), at(2_000));
         domain.account(&mut log, at(0), at(2_000));
@@ -185,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_gatekeeper_far_ahead_is_not_believed() {
-        let domain = Domain::new(vec![rule("1/s", "1")], Logic::Window);
+        let domain = domain(vec![rule("1/s", "1")], Logic::Window);
         let mut log = SlidingLog::default();
         let ahead = domain.account(&mut log, Timestamp::from_nanos(u64::MAX), at(0));
         assert_eq!(ahead, Some(at(61_000)));

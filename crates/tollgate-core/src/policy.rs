@@ -19,11 +19,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 use thiserror::Error;
 
 use crate::charge::{Charge, ChargeError};
+use crate::domain::Domain;
 use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
 use crate::rule::{KeyedRule, NamedRule};
 
-/// The limits and the rules by name, and what holds for keys.
+/// The limits, the rules and the domains by name, and what holds for keys.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     limits: Vec<Limit>,
@@ -31,6 +32,8 @@ pub struct Policy {
     keys: Keys,
     rules: Vec<NamedRule>,
     rules_by_name: HashMap<Box<str>, usize, NameHash>,
+    domains: Vec<Domain>,
+    domains_by_name: HashMap<Box<[u8]>, usize, NameHash>,
 }
 
 /// Why limits make no policy.
@@ -56,6 +59,12 @@ pub enum PolicyError {
     UnknownUse {
         /// The rule's place, counted from 0.
         rule: usize,
+    },
+    /// Two domains with one name.
+    #[error("there are two domains named `{name}`")]
+    SameDomain {
+        /// The name.
+        name: String,
     },
     /// Two rules with one name.
     #[error("there are two rules named `{name}`")]
@@ -119,6 +128,29 @@ impl Policy {
     #[inline]
     pub fn limit(&self, name: &str) -> Option<&Limit> {
         self.index.place(&self.limits, name).ok()
+    }
+
+    /// With these domains, in this order.
+    pub fn with_domains(mut self, domains: Vec<Domain>) -> Result<Self, PolicyError> {
+        self.domains_by_name = HashMap::with_capacity_and_hasher(domains.len(), NameHash::default());
+        for (index, domain) in domains.iter().enumerate() {
+            if self.domains_by_name.insert(domain.name().as_bytes().into(), index).is_some() {
+                return Err(PolicyError::SameDomain { name: domain.name().to_owned() });
+            }
+        }
+        self.domains = domains;
+        Ok(self)
+    }
+
+    /// The domains in the order they were configured.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    /// The domain of this name, as a gatekeeper spells it.
+    #[inline]
+    pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
+        self.domains_by_name.get(name).map(|index| &self.domains[*index])
     }
 
     /// The rules in the order they were configured.

@@ -16,6 +16,7 @@
 //! Reading never stops at the first mistake: whoever edits the file sees all of them, each where it is.
 
 mod describe;
+mod domains;
 mod errors;
 mod fields;
 mod gates;
@@ -52,8 +53,8 @@ pub use store::{StoreUrl, StoreUrlError};
 pub use watch::Watch;
 
 /// The parts of a file.
-const SECTIONS: [&str; 8] =
-    ["limits", "overrides", "keys", "rewrite", "rules", "store", "max_buckets", "gates"];
+const SECTIONS: [&str; 9] =
+    ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
 /// What marks a mapping at the top of a file as a limit or an override.
 const NUMBERS: [&str; 3] = ["burst", "count", "period"];
 
@@ -157,7 +158,7 @@ fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
-            "overrides" | "keys" | "rewrite" | "rules" => {}
+            "overrides" | "keys" | "rewrite" | "rules" | "domains" => {}
             name if SECTIONS.contains(&name) => continue,
             name if name.contains(':') && matches!(entry.value.value, Value::Map(_)) => overrides.push(entry),
             _ if has_numbers(&entry.value) => limits.limit(entry, errors),
@@ -179,9 +180,11 @@ fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(
         return Some((policy, patterns));
     }
     let keys = keys::read(section("keys"), section("rewrite"), &limits, errors);
+    let domains = section("domains").map(|entry| domains::read(entry, errors)).unwrap_or_default();
     let policy = limits.policy(errors);
     let (keys, patterns) = keys?;
     let policy = policy?.with_keys(keys).and_then(|policy| policy.with_rules(rules.rules));
+    let policy = policy.and_then(|policy| policy.with_domains(domains));
     Some((policy.map_err(|error| errors.add(Position::START, error.to_string())).ok()?, patterns))
 }
 

@@ -16,6 +16,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod domains;
 mod hash;
 pub mod keys;
 pub mod limiter;

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tollgate_core::algorithm::{Measure, Order, Outcome};
-use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund, RuleBill, Ruling};
+use tollgate_core::{Bill, Charge, ChargeError, Decision, Policy, Refund, RuleBill, Ruling, Timestamp};
 
 pub use self::awaiting::{Examination, Inspection};
 pub use self::handle::Handle;
 use self::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, StoreUrl};
+use crate::domains::Account;
 use crate::keys::{KeyHash, Knock};
 use crate::store::memory::{self, Census, Memory};
 use crate::store::redis::{Health, Redis, StoreError};
@@ -181,6 +182,12 @@ impl Limiter {
             None => self.memory.resolve(bill, || self.clock.now()),
             Some(_) => block_on(self.resolve_async(bill)),
         }
+    }
+
+    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is welcome; `None`
+    /// is now.
+    pub fn account(&self, accounts: &[Account<'_>], welcome: &mut Vec<Option<Timestamp>>) {
+        block_on(self.account_async(accounts, welcome));
     }
 
     /// Gives back each of the charges, and says what it came to in all.

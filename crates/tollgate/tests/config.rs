@@ -199,6 +199,7 @@ gates   http off, text off, throttr off
 limits  5
 keys    0 rules
 rules   0
+domains 0
 
 NewOrdersPerAccount  token_bucket   burst 300, 300 per 3h  one per 36s, full after 3h
   id regId, bucket 3:ID, on_full deny, on_store_failure allow, stats

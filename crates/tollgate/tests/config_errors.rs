@@ -45,9 +45,9 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
             &["1:1: unknown field `limts`; did you mean `limits`?"],
         ),
         (
-            "domains: {}",
+            "realms: {}",
             &[
-                "1:1: unknown field `domains`; a file has limits, overrides, keys, rewrite, rules, store, max_buckets and gates",
+                "1:1: unknown field `realms`; a file has limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates",
             ],
         ),
         (
@@ -404,7 +404,7 @@ fn yaml_that_is_none_is_explained() {
         (
             "5",
             &[
-                "1:1: a file is a mapping with limits, overrides, keys, rewrite, rules, store, max_buckets and gates, not 5",
+                "1:1: a file is a mapping with limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates, not 5",
             ],
         ),
         ("store: memory\n---\nstore: memory", &["2:1: a second document starts here: a file has one"]),

@@ -74,7 +74,7 @@ fn a_file_with_rules_says_something() {
 #[test]
 fn a_description_has_the_rules_in_their_canonical_form() {
     let description = describe(&read(RULES)).to_string();
-    assert!(description.contains("\nkeys    0 rules\nrules   4\n"), "{description}");
+    assert!(description.contains("\nkeys    0 rules\nrules   4\ndomains 0\n"), "{description}");
     let expected = "
 upload  Or('10/s', And('user:100/h', 'apikey:60/h'))
   logs :upload, :upload:user:VALUE, :upload:apikey:VALUE, on_full deny, on_store_failure allow

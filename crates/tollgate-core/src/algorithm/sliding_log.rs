@@ -138,13 +138,9 @@ impl SlidingLog {
     }
 
     /// When the next request is welcome to one who had a burst and now gets one per interval; `None` is now.
-    ///
-    /// A burst counts if its oldest entry is at most `burst / rate` old, that age included.
     pub fn next_allowed(&self, limit: &TokenBucketLimit, now: Timestamp) -> Option<Timestamp> {
         let oldest = self.nth_newest(usize::try_from(limit.burst()).ok()?)?;
-        let crowded = now.since(oldest) <= limit.burst_span();
-        crowded
-            .then(|| self.entries.back().map_or(now, |newest| now.max(*newest)) + limit.emission_interval())
+        limit.welcome_after(oldest, self.nth_newest(1)?, now)
     }
 
     /// How many entries are kept.

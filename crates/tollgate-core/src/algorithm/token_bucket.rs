@@ -69,6 +69,18 @@ impl TokenBucketLimit {
         Nanos::new(u64::try_from(exact).unwrap_or(u64::MAX))
     }
 
+    /// When the next request is welcome to one who had a burst that began with `oldest` and ended with `newest`, and now gets
+    /// one per interval; `None` is now. A burst counts if its oldest entry is at most a burst's time old, that age included.
+    pub(crate) fn welcome_after(
+        &self,
+        oldest: Timestamp,
+        newest: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let crowded = now.since(oldest) <= self.burst_span();
+        crowded.then(|| now.max(newest) + self.emission_interval)
+    }
+
     const fn time_for(&self, cost: u64) -> Nanos {
         self.emission_interval.saturating_mul(cost)
     }

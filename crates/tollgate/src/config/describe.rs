@@ -6,6 +6,7 @@
 //! limits  1
 //! keys    2 rules, 1 rewrite
 //! rules   1
+//! domains 1
 //!
 //! NewOrdersPerAccount             token_bucket  burst 300, 300 per 3h  one per 36s, full after 3h
 //!   id regId, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
@@ -17,6 +18,9 @@
 //!
 //! upload  Or('10/s', 'user:100/h')
 //!   logs :upload, :upload:user:VALUE, on_full deny, on_store_failure allow
+//!
+//! web  1 per 1s after 10, 100 per 1h after 20
+//!   logic window
 //! ```
 
 use std::convert::Infallible;
@@ -24,7 +28,8 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 
 use tollgate_core::{
-    Algorithm, KeyLimit, KeyRule, Limit, NamedRule, Nanos, OnFull, OnStoreFailure, Policy, Share,
+    Algorithm, Domain, DomainRule, KeyLimit, KeyRule, Limit, Logic, NamedRule, Nanos, OnFull, OnStoreFailure,
+    Policy, Share,
 };
 
 use super::{Config, Gates, OnInsert, StoreUrl};
@@ -45,11 +50,13 @@ pub fn describe(config: &Config) -> impl Display {
             rewrites => writeln!(f, ", {}", counted(rewrites, "rewrite"))?,
         }
         writeln!(f, "rules   {}", config.policy.rules().len())?;
+        writeln!(f, "domains {}", config.policy.domains().len())?;
         let lines: Vec<_> = limits.iter().flat_map(lines_of).collect();
         let widths = [0, 1, 2].map(|column| width(&lines, column));
         lines.iter().try_for_each(|line| line.write(widths, f))?;
         write_keys(config, f)?;
-        config.policy.rules().iter().try_for_each(|rule| write_rule(rule, f))
+        config.policy.rules().iter().try_for_each(|rule| write_rule(rule, f))?;
+        config.policy.domains().iter().try_for_each(|domain| write_domain(domain, f))
     })
 }
 
@@ -123,6 +130,21 @@ fn write_rule(rule: &NamedRule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let logs = if logs.is_empty() { "none".to_owned() } else { logs.join(", ") };
     let (full, failure) = (on_full_name(limit.on_full()), on_store_failure_name(limit.on_store_failure()));
     writeln!(f, "  logs {logs}, on_full {full}, on_store_failure {failure}")
+}
+
+/// A domain, with its rules as numbers of requests.
+fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let rule = |rule: &DomainRule| {
+        let limit = rule.limit();
+        format!("{} per {} after {}", limit.count(), span(limit.period()), limit.burst())
+    };
+    let rules: Vec<_> = domain.rules().iter().map(rule).collect();
+    let rules = if rules.is_empty() { "nobody is delayed".to_owned() } else { rules.join(", ") };
+    let logic = match domain.logic() {
+        Logic::Window => "window",
+        Logic::Gcra => "gcra",
+    };
+    writeln!(f, "\n{}  {rules}\n  logic {logic}", shown(domain.name()))
 }
 
 /// A text on one line.

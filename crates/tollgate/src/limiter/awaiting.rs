@@ -11,9 +11,12 @@
 //! once. Dropping one that is under way takes nothing back: the store may have been asked already.
 
 use tollgate_core::algorithm::{Measure, Order, Outcome};
-use tollgate_core::{Algorithm, Bill, Charge, ChargeError, Decision, Refund, RuleBill, Ruling, Timestamp};
+use tollgate_core::{
+    Algorithm, Bill, Charge, ChargeError, Decision, Domain, Refund, RuleBill, Ruling, Timestamp,
+};
 
 use super::{AskError, Limiter, failure};
+use crate::domains::{Account, Delays};
 use crate::keys::Knock;
 use crate::store::Held;
 use crate::store::redis::{Page, StoreError};
@@ -154,6 +157,26 @@ impl Limiter {
         let Some(redis) = &self.shared else { return self.memory.resolve(bill, || self.clock.now()) };
         let answer = redis.resolve(bill, self.clock.told()).await;
         answer.unwrap_or_else(|_| failure::resolve(bill, &self.memory, self.clock.now()))
+    }
+
+    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is welcome; `None`
+    /// is now. Where the store gives no answer nobody is delayed.
+    #[inline]
+    pub async fn account_async(&self, accounts: &[Account<'_>], welcome: &mut Vec<Option<Timestamp>>) {
+        let Some(redis) = &self.shared else {
+            return self.memory.account(accounts, self.clock.now(), welcome);
+        };
+        let answers = redis.account(accounts, self.clock.told()).await;
+        welcome.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
+    }
+
+    /// Some of those of a domain who are still to wait, from where an earlier page ended. None in memory, which keeps no
+    /// names.
+    pub async fn delays_async(&self, domain: &Domain, from: u64, count: usize) -> Result<Delays, StoreError> {
+        match &self.shared {
+            None => Ok(Delays::default()),
+            Some(redis) => redis.delays(domain, from, count, self.clock.told()).await,
+        }
     }
 
     /// Until when each rate of a rule is reached, and changes nothing.

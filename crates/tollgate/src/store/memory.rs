@@ -10,6 +10,7 @@
 //! each. A bucket that still says something is never dropped: when all places are taken, it is the new id that gets
 //! its limit's `on_full` answer.
 
+mod accounts;
 mod capacity;
 mod guards;
 mod locked;

@@ -8,6 +8,7 @@
 //! time. It does what the memory store does, to the nanosecond. A bucket that says nothing any more expires by itself, and never
 //! sooner than that.
 
+mod accounts;
 mod call;
 mod error;
 mod execute;

@@ -42,27 +42,34 @@ impl Redis {
     /// Some of the buckets, of one limit or of all: a page begins at 0, or where the page before it ended, and is made
     /// of about `count` keys that were looked at. Every bucket that is there all the while is on one page at least.
     pub async fn scan(&self, limit: Option<&Limit>, from: u64, count: usize) -> Result<Page, StoreError> {
+        let (keys, next) = self.scan_keys(self.namespace.pattern(limit), from, count).await?;
+        Ok(Page { buckets: keys.iter().map(|key| self.namespace.readable(key)).collect(), next })
+    }
+
+    /// The same for any pattern: the keys themselves, and where the next page starts.
+    pub(super) async fn scan_keys(
+        &self,
+        pattern: Vec<u8>,
+        from: u64,
+        count: usize,
+    ) -> Result<(Vec<Vec<u8>>, Option<u64>), StoreError> {
         // Which primary, counted from 0, and where it said to go on: nobody has so many keys that it would say more.
         let (node, at) = (from % NODES, from / NODES);
         let mut command = redis::cmd("SCAN");
-        command.arg(at).arg("MATCH").arg(self.namespace.pattern(limit)).arg("COUNT").arg(count.max(1));
+        command.arg(at).arg("MATCH").arg(pattern).arg("COUNT").arg(count.max(1));
         let nth = usize::try_from(node).unwrap_or(usize::MAX);
-        let Some(reply) = self.wire.send_to_nth(nth, command).await else {
-            return Ok(Page { buckets: Vec::new(), next: None });
-        };
+        let Some(reply) = self.wire.send_to_nth(nth, command).await else { return Ok((Vec::new(), None)) };
         let mut answer = Answer::new(reply?)?;
         let next = match answer.number()? {
             0 => node + 1,
             at => at.saturating_mul(NODES).saturating_add(node),
         };
-        let Value::Array(keys) = answer.value() else {
-            return Ok(Page { buckets: Vec::new(), next: Some(next) });
+        let Value::Array(keys) = answer.value() else { return Ok((Vec::new(), Some(next))) };
+        let bytes = |key: Value| match key {
+            Value::BulkString(key) => Ok(key),
+            other => Err(nonsense(&other)),
         };
-        let readable = |key: &Value| match key {
-            Value::BulkString(key) => Ok(self.namespace.readable(key)),
-            other => Err(nonsense(other)),
-        };
-        Ok(Page { buckets: keys.iter().map(readable).collect::<Result<_, _>>()?, next: Some(next) })
+        Ok((keys.into_iter().map(bytes).collect::<Result<_, _>>()?, Some(next)))
     }
 
     /// How many keys there are on all nodes together, ours or not.

@@ -4,6 +4,7 @@
 //! tollgate:NewOrdersPerAccount:12345678     an id under a limit, or under the number that stands for its name
 //! tollgate:text/ws ip=10.0.0.1              a key of the text protocol, as rewritten
 //! tollgate:throttr/alice/uploads            a consumer and a resource
+//! tollgate:smockron/web/10.0.0.1            an identifier of a domain
 //! tollgate:rule/shop:upload:user:vova       the log of a rule, in a namespace of its own, under a key, of a selector's value
 //! ```
 //!
@@ -13,7 +14,7 @@
 
 use std::fmt::Write;
 
-use tollgate_core::Limit;
+use tollgate_core::{Domain, Limit};
 
 /// How many slots a Cluster has.
 const SLOTS: u16 = 16_384;
@@ -63,32 +64,61 @@ impl Namespace {
         [&self.prefix, &b"rule/"[..], identifier.as_bytes()].concat()
     }
 
-    /// A pattern for `SCAN` that only the buckets of this limit match, or all there are.
-    pub(super) fn pattern(&self, limit: Option<&Limit>) -> Vec<u8> {
-        let prefix = limit.map_or_else(|| self.prefix.clone(), |limit| self.of_limit(limit));
-        let mut pattern = Vec::with_capacity(prefix.len() + 1);
-        for byte in prefix {
-            if b"*?[]\\^".contains(&byte) {
-                pattern.push(b'\\');
-            }
-            pattern.push(byte);
-        }
-        pattern.push(b'*');
-        pattern
+    /// The bucket of an identifier of a domain.
+    pub(super) fn of_identifier(&self, domain: &Domain, identifier: &[u8]) -> Vec<u8> {
+        let mut key = self.of_domain(domain);
+        escape(identifier, b"", &mut key);
+        key
     }
 
+    /// The identifier whose bucket this is, if it is one of the domain.
+    pub(super) fn identifier(&self, domain: &Domain, key: &[u8]) -> Option<Vec<u8>> {
+        let mut rest = key.strip_prefix(&*self.of_domain(domain))?;
+        let mut identifier = Vec::with_capacity(rest.len());
+        while let Some((byte, after)) = unescaped(rest) {
+            identifier.push(byte);
+            rest = after;
+        }
+        Some(identifier)
+    }
+
+    /// A pattern for `SCAN` that only the buckets of this domain match.
+    pub(super) fn identifier_pattern(&self, domain: &Domain) -> Vec<u8> {
+        pattern_of(self.of_domain(domain))
+    }
+
+    fn of_domain(&self, domain: &Domain) -> Vec<u8> {
+        let mut key = [&self.prefix, &b"smockron/"[..]].concat();
+        escape(domain.name().as_bytes(), b"/", &mut key);
+        key.push(b'/');
+        key
+    }
+
+    /// A pattern for `SCAN` that only the buckets of this limit match, or all there are.
+    pub(super) fn pattern(&self, limit: Option<&Limit>) -> Vec<u8> {
+        pattern_of(limit.map_or_else(|| self.prefix.clone(), |limit| self.of_limit(limit)))
+    }
+}
+
+/// What only keys match that start so.
+fn pattern_of(prefix: Vec<u8>) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(prefix.len() + 1);
+    for byte in prefix {
+        if b"*?[]\\^".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+impl Namespace {
     /// A key for a person: without the namespace, and with every byte itself that can be printed.
     pub(super) fn readable(&self, key: &[u8]) -> String {
         let mut rest = key.strip_prefix(&*self.prefix).unwrap_or(key);
         let mut readable = String::with_capacity(rest.len());
-        while let [first, after @ ..] = rest {
-            let (byte, after) = match (first, after) {
-                (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
-                    (Some(high), Some(low)) => (high << 4 | low, after),
-                    _ => (*first, &rest[1..]),
-                },
-                _ => (*first, after),
-            };
+        while let Some((byte, after)) = unescaped(rest) {
             if byte == b' ' || byte.is_ascii_graphic() {
                 readable.push(char::from(byte));
             } else {
@@ -131,6 +161,18 @@ fn escape(bytes: &[u8], separators: &[u8], key: &mut Vec<u8>) {
             key.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
         }
     }
+}
+
+/// The byte that `escape` has written first, and the rest.
+fn unescaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (first, after) = text.split_first()?;
+    Some(match (first, after) {
+        (b'%', [high, low, rest @ ..]) => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => (high << 4 | low, rest),
+            _ => (*first, after),
+        },
+        _ => (*first, after),
+    })
 }
 
 fn digit(hexadecimal: u8) -> Option<u8> {

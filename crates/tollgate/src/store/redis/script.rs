@@ -45,6 +45,12 @@ pub(super) static RULE_PLAIN: LazyLock<Script> = LazyLock::new(|| {
 /// Taking back part of a rule.
 pub(super) static RULE_UNDO: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "rule_log", "rule_undo").to_owned()));
+/// One request of a domain, entered in a list.
+pub(super) static ACCOUNT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "account").to_owned()));
+/// One request of a domain, entered in an instant a rule.
+pub(super) static MOVE_ON: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "move_on").to_owned()));
 /// A look at one bucket.
 pub(super) static INSPECT: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "inspect").to_owned()));
