@@ -14,6 +14,7 @@
 mod answer;
 mod command;
 mod explain;
+pub mod fields;
 mod framing;
 mod inspect;
 mod keys;

@@ -15,20 +15,17 @@
 //! {"allowed":false,"remaining":0,"retry_after":12,"reset_after":60,"limit":"Login"}
 //! ```
 //!
-//! `RateLimit` and `RateLimit-Policy` are those of draft-ietf-httpapi-ratelimit-headers-11. Headers carry whole
-//! seconds, rounded up, because their grammar has no others; the body is exact.
+//! Headers carry whole seconds, rounded up, because their grammar has no others; the body is exact.
 
-use tollgate_core::{Algorithm, Charge, Decision, Nanos, Refund, Ruling, Verdict};
+use tollgate_core::{Charge, Decision, Nanos, Refund, Ruling, Verdict};
 
 use super::explain::Explained;
+use super::fields::{self, Quota, whole_wait};
 use super::inspect::Inspected;
 use super::keys::KeysPage;
 use super::problem::Problem;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
-
-/// The greatest integer a structured field can carry: fifteen digits.
-const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// Room for the head of most answers, so that it is made once and not piece by piece.
 const HEAD_SIZE: usize = 512;
@@ -206,9 +203,8 @@ impl Response<'_> {
 
     fn rate_limit(&mut self, charges: &[Charge<'_>], decision: &Decision) {
         let decided = &charges[decision.charge];
-        let away = matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway);
-        // What is left is in the store, and the store is away.
-        if let Some(quota) = decided.algorithm().map(Quota::of).filter(|_| !away) {
+        // What is left is in the store, and the store may be away.
+        if let Some(quota) = decided.algorithm().map(Quota::of).filter(|_| fields::is_known(decision)) {
             self.policies(charges);
             self.service_limit(decided.limit().name(), &quota, decision);
         }
@@ -220,30 +216,14 @@ impl Response<'_> {
     /// `RateLimit-Policy`: each limit that had a say.
     fn policies(&mut self, charges: &[Charge<'_>]) {
         self.outbox.extend_from_slice(b"RateLimit-Policy: ");
-        let mut comma: &[u8] = b"";
-        for charge in charges {
-            let Some(quota) = charge.algorithm().map(Quota::of) else { continue };
-            self.outbox.extend_from_slice(comma);
-            put_name(self.outbox, charge.limit().name());
-            put_parameter(self.outbox, b";q=", quota.units);
-            put_parameter(self.outbox, b";w=", quota.window_secs);
-            comma = b", ";
-        }
+        fields::put_policies(self.outbox, charges);
         self.outbox.extend_from_slice(b"\r\n");
     }
 
     /// `RateLimit` and its predecessors: the limit that decided.
     fn service_limit(&mut self, name: &str, quota: &Quota, decision: &Decision) {
-        // On a refusal, the time to wait: Retry-After must not end before the window does.
-        let window = if decision.allowed() {
-            decision.reset_after.as_secs_rounded_up()
-        } else {
-            whole_wait(decision.retry_after)
-        };
         self.outbox.extend_from_slice(b"RateLimit: ");
-        put_name(self.outbox, name);
-        put_parameter(self.outbox, b";r=", decision.remaining);
-        put_parameter(self.outbox, b";t=", window);
+        fields::put_service_limit(self.outbox, name, decision);
         self.outbox.extend_from_slice(b"\r\n");
         self.number(b"X-RateLimit-Limit: ", quota.units);
         self.number(b"X-RateLimit-Remaining: ", decision.remaining);
@@ -299,43 +279,6 @@ fn status_of(verdict: Verdict) -> Status {
         verdict if verdict.allowed() => Status::Ok,
         _ => Status::TooManyRequests,
     }
-}
-
-/// So many units in so many seconds.
-struct Quota {
-    units: u64,
-    window_secs: u64,
-}
-
-impl Quota {
-    fn of(algorithm: &Algorithm) -> Self {
-        let (units, window) = match algorithm {
-            // The burst and the time to regain it: the same rate as count and period, and never less than is left.
-            Algorithm::TokenBucket(limit) => (limit.burst(), limit.fill_time()),
-            Algorithm::SlidingLog(limit) => (limit.count(), limit.period()),
-            Algorithm::SmoothedRate(limit) => (limit.cost_max(), limit.period()),
-            Algorithm::Quota(limit) => (limit.count(), limit.period()),
-        };
-        // A window is at least a second; that and rounding up only ever promise less.
-        Self { units, window_secs: window.as_secs_rounded_up().max(1) }
-    }
-}
-
-/// Seconds to wait after a refusal. Never 0: whoever obeys it must not come back at once.
-fn whole_wait(retry_after: Nanos) -> u64 {
-    retry_after.as_secs_rounded_up().max(1)
-}
-
-/// A limit's name as a structured field's string. It has no character that would need escaping.
-fn put_name(out: &mut Vec<u8>, name: &str) {
-    out.push(b'"');
-    out.extend_from_slice(name.as_bytes());
-    out.push(b'"');
-}
-
-fn put_parameter(out: &mut Vec<u8>, key: &[u8; 3], value: u64) {
-    out.extend_from_slice(key);
-    put_u64(out, value.min(FIELD_INTEGER_MAX));
 }
 
 fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
