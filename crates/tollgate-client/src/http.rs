@@ -1,4 +1,6 @@
-//! Over HTTP, one question at a time.
+//! Over HTTP, one question at a time. On tokio, many: [`awaiting`].
+
+pub mod awaiting;
 
 use std::time::Duration;
 
