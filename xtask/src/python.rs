@@ -15,17 +15,23 @@ const CRATE: &str = "crates/tollgate-python";
 
 /// Tests the package, as the debug build has it.
 pub(crate) fn test(steps: &mut Steps, arguments: &[String]) -> Result<()> {
-    let environment = Environment::with(steps, "python", "tests/requirements.txt")?;
+    let environment = Environment::with(steps, "python", &Path::new(CRATE).join("tests/requirements.txt"))?;
     environment.install_package(steps, &["--profile", "dev", "--strip"])?;
     steps.run("test python", environment.python("-m pytest --quiet").arg(CRATE).args(arguments))
 }
 
 /// Measures it, as the release build has it, beside a peer.
 pub(crate) fn bench(steps: &mut Steps, arguments: &[String]) -> Result<()> {
-    let environment = Environment::with(steps, "python-bench", "bench/requirements.txt")?;
+    let requirements = Path::new(CRATE).join("bench/requirements.txt");
+    let environment = Environment::with(steps, "python-bench", &requirements)?;
     environment.install_package(steps, &["--release", "--strip"])?;
     let bench = format!("{CRATE}/bench/bench.py");
     steps.run("bench python", environment.python(&bench).args(arguments))
+}
+
+/// A Python with libzmq, which Rust tests of ZeroMQ talk to; they find it by `TOLLGATE_PYZMQ`.
+pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
+    Ok(Environment::with(steps, "zmq", Path::new("testbed/zmq.txt"))?.0.join("bin/python"))
 }
 
 /// A virtual environment.
@@ -33,14 +39,14 @@ struct Environment(PathBuf);
 
 impl Environment {
     /// The one of this name, made if it is not there, with these packages in it.
-    fn with(steps: &mut Steps, name: &str, requirements: &str) -> Result<Self> {
+    fn with(steps: &mut Steps, name: &str, requirements: &Path) -> Result<Self> {
         let environment = Self(target()?.join(name));
         if !environment.0.join("bin/pip").is_file() {
             let mut make = Command::new(PYTHON);
             steps.run("environment", make.args(["-m", "venv"]).arg(&environment.0))?;
         }
         let mut install = environment.python("-m pip install --quiet --disable-pip-version-check");
-        steps.run("packages", install.arg("--requirement").arg(Path::new(CRATE).join(requirements)))?;
+        steps.run("packages", install.arg("--requirement").arg(requirements))?;
         Ok(environment)
     }
 

@@ -10,6 +10,7 @@ use crate::step::{Steps, cargo};
 /// documentation as well, and the tests of the Python package follow.
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     setup::run(steps)?;
-    steps.run("test", cargo("test --workspace --locked").args(arguments))?;
+    let zmq = python::with_zmq(steps)?;
+    steps.run("test", cargo("test --workspace --locked").args(arguments).env("TOLLGATE_PYZMQ", zmq))?;
     if arguments.is_empty() { python::test(steps, &[]) } else { Ok(()) }
 }
