@@ -2,6 +2,7 @@
 //!
 //! | module | protocol | |
 //! |---|---|---|
+//! | [`gatekeeper`] | Smockron over ZeroMQ | delays and rejects by what a master last said, without asking it |
 //! | [`http`] | JSON over HTTP | every limit of the policy, bills, refunds |
 //! | [`text`] | lines of text in UDP datagrams | keys; answers within 0.1 s or goes on |
 //! | [`throttr`] | binary frames over TCP | quotas that their owner makes; many requests in one write |
@@ -19,6 +20,7 @@
 //! Every call ends: it has a deadline, and what waits for answers is bounded.
 #![forbid(unsafe_code)]
 
+pub mod gatekeeper;
 pub mod http;
 pub mod text;
 pub mod throttr;

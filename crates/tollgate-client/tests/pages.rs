@@ -4,10 +4,15 @@
 
 use std::fs;
 
-const PAGES: &[&str] = &["../../docs/text.md", "../../docs/throttr.md"];
+const PAGES: &[&str] = &["../../docs/gatekeeper.md", "../../docs/text.md", "../../docs/throttr.md"];
 
-const SOURCES: &[&str] =
-    &["src/text.rs", "src/text/blocking.rs", "src/throttr.rs", "src/throttr/blocking.rs"];
+const SOURCES: &[&str] = &[
+    "src/gatekeeper.rs",
+    "src/text.rs",
+    "src/text/blocking.rs",
+    "src/throttr.rs",
+    "src/throttr/blocking.rs",
+];
 
 #[test]
 fn every_snippet_is_code_that_is_compiled() {
