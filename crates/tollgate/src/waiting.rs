@@ -5,8 +5,9 @@
 //! ```
 //!
 //! What a store answers comes from a thread of its own, so whoever waits has nothing to drive: it sleeps until it is
-//! woken. Inside an async task this would hold up all others of its thread; await there instead.
+//! woken, or fetches the answer itself if that is quicker. Inside an async task this would hold up all others of its thread; await there instead.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -20,9 +21,34 @@ impl Wake for Sleeper {
     }
 }
 
+thread_local! {
+    static MAY_SLEEP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Is this thread waiting for what is polled now, so that it may as well do the waiting itself?
+pub(crate) fn may_sleep() -> bool {
+    MAY_SLEEP.get()
+}
+
+/// Says so until it is dropped.
+struct MaySleep(bool);
+
+impl MaySleep {
+    fn begin() -> Self {
+        Self(MAY_SLEEP.replace(true))
+    }
+}
+
+impl Drop for MaySleep {
+    fn drop(&mut self) {
+        MAY_SLEEP.set(self.0);
+    }
+}
+
 /// Sleeps until the future is ready.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
+    let _may_sleep = MaySleep::begin();
     // Nearly always: in memory nothing is ever waited for, and making a waker costs an allocation.
     if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         return output;

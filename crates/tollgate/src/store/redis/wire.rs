@@ -22,15 +22,18 @@ use tokio::time::Instant;
 
 use self::dial::Dialer;
 use self::health::Board;
+use self::in_person::InPerson;
 use self::people::{ORDER_MAX, Order};
 use self::switchboard::{Ask, Switchboard};
 use super::call::Call;
 use super::{RedisUrl, StoreError, Topology};
+use crate::waiting;
 
 mod backoff;
 mod cluster;
 mod dial;
 mod health;
+mod in_person;
 mod meaning;
 mod node;
 mod opening;
@@ -59,6 +62,7 @@ pub(crate) type Reply = Result<redis::Value, StoreError>;
 pub(crate) struct Wire {
     asks: mpsc::UnboundedSender<Ask>,
     board: Arc<Board>,
+    in_person: Option<Box<InPerson>>,
     cluster: bool,
 }
 
@@ -66,12 +70,16 @@ impl Wire {
     /// Starts to look for the nodes, and waits for none of them: they may all be away.
     pub(crate) fn start(url: &RedisUrl) -> io::Result<Self> {
         let board = Arc::<Board>::default();
-        let switchboard = Switchboard::new(url, Dialer::new(url)?, Arc::clone(&board));
+        let dialer = Arc::new(Dialer::new(url)?);
+        let cluster = matches!(url.topology, Topology::Cluster(_));
+        let in_person = (!cluster && !url.tls)
+            .then(|| Box::new(InPerson::new(Arc::clone(&dialer), Arc::clone(&board), url.deadline)));
+        let switchboard = Switchboard::new(url, dialer, Arc::clone(&board));
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (asks, asked) = mpsc::unbounded_channel();
         let serve = move || runtime.block_on(switchboard.run(asked));
         thread::Builder::new().name("tollgate-redis".to_owned()).spawn(serve)?;
-        Ok(Self { asks, board, cluster: matches!(url.topology, Topology::Cluster(_)) })
+        Ok(Self { asks, board, in_person, cluster })
     }
 
     /// Do keys have slots that matter?
@@ -84,6 +92,13 @@ impl Wire {
     pub(crate) fn send(&self, calls: Vec<Call>) -> Replies {
         let count = calls.len();
         let (reply, replies) = oneshot::channel();
+        if let ([call], Some(in_person), true) = (&*calls, &self.in_person, waiting::may_sleep())
+            && let Some(answer) = in_person.ask(call)
+        {
+            // Nobody can have hung up: the other end is here.
+            let _ = reply.send(vec![answer]);
+            return Replies { replies, count };
+        }
         let waiting = self.board.waiting.fetch_add(count, Ordering::Relaxed);
         if waiting >= WAITING_MAX || count == 0 {
             self.board.waiting.fetch_sub(count, Ordering::Relaxed);

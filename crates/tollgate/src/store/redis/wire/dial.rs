@@ -18,7 +18,7 @@ use crate::store::redis::{Address, RedisUrl, Topology};
 const OPEN_MAX: Duration = Duration::from_secs(1);
 
 /// What `CLIENT LIST` calls our connections.
-const CLIENT_NAME: &str = "tollgate";
+pub(super) const CLIENT_NAME: &str = "tollgate";
 
 /// What every connection needs to be opened.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Dialer {
     }
 
     /// Who we are. The password may be in a file that is replaced from time to time.
-    fn login(&self) -> Result<RedisConnectionInfo, String> {
+    pub(super) fn login(&self) -> Result<RedisConnectionInfo, String> {
         let mut login = RedisConnectionInfo::default().set_db(self.url.database.into());
         if let Some(username) = &self.url.username {
             login = login.set_username(username);

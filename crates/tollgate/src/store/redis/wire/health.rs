@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::store::redis::Address;
+
 /// How a store is: its nodes, and what has been counted since it was opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -80,6 +82,9 @@ pub(super) struct Board {
     pub(super) redirects: Count,
     pub(super) reconnects: Count,
     pub(super) breaker_openings: Count,
+    /// Which connection to the only node there is, is open; 0 is none, or many nodes.
+    pub(super) life: AtomicU64,
+    only_node: Mutex<Option<Address>>,
     nodes: Mutex<Vec<NodeHealth>>,
 }
 
@@ -98,6 +103,17 @@ impl Count {
 }
 
 impl Board {
+    /// Says where the only node is, and which connection to it is open.
+    pub(super) fn show_only_node(&self, address: Address, life: u64) {
+        *self.only_node.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+        self.life.store(life, Ordering::Release);
+    }
+
+    /// Where the only node is, if there is only one.
+    pub(super) fn only_node(&self) -> Option<Address> {
+        self.only_node.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Shows the nodes as they are now.
     pub(super) fn show(&self, nodes: Vec<NodeHealth>) {
         // Whoever panicked while it held this did so between two whole lists.

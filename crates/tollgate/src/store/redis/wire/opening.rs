@@ -180,6 +180,11 @@ impl Switchboard {
         {
             shown.push(cluster.health());
         }
+        if let Layout::Single | Layout::Watched(_) = &self.layout {
+            let node = &self.nodes[0];
+            let life = if matches!(node.state, State::Up(_)) { node.life } else { 0 };
+            self.board.show_only_node(node.address.clone(), life);
+        }
         self.board.show(shown);
     }
 }

@@ -91,7 +91,7 @@ pub(super) enum Layout {
 }
 
 impl Switchboard {
-    pub(super) fn new(url: &RedisUrl, dialer: Dialer, board: Arc<Board>) -> Self {
+    pub(super) fn new(url: &RedisUrl, dialer: Arc<Dialer>, board: Arc<Board>) -> Self {
         let (layout, nodes) = match &url.topology {
             Topology::Single(address) => (Layout::Single, vec![Node::new(address.clone())]),
             Topology::Sentinel { sentinels, primary } => {
@@ -104,7 +104,7 @@ impl Switchboard {
         let switchboard = Self {
             layout,
             nodes,
-            dialer: Arc::new(dialer),
+            dialer,
             events: JoinSet::new(),
             sheaves: Sheaves::new(Arc::clone(&board)),
             orders: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod faults;
+mod in_person;
 mod load;
 mod sentinel;
 mod thief;
