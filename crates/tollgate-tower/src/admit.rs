@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`LocalLimit`], [`LocalRule`] | a limiter in this process |
 //! | [`RemoteLimit`] | a server |
+//! | [`Gatekeeper`](tollgate_client::gatekeeper::Gatekeeper) | nobody: it knows what a master last said, and delays by itself |
 //! | [`Delayed`](crate::Delayed) | one of these, and again later if it must |
 
+mod gatekeeper;
 mod limit;
 mod patience;
 mod remote;

@@ -34,3 +34,4 @@ pub use future::ResponseFuture;
 pub use identify::{ByAddress, ByHeader, Head, Identifier, Identify, Network, ParseNetworkError};
 pub use layer::{AdmissionLayer, Decided, Unidentified};
 pub use service::AdmissionService;
+pub use tollgate_client as client;
