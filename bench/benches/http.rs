@@ -61,7 +61,11 @@ fn start_tollgate(program: &str, scratch: &Path) -> io::Result<Peer> {
     let (address, config) = (free_address()?, scratch.join("tollgate.yaml"));
     fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000, period: 1s } }")?;
     let mut command = Command::new(program);
-    command.args(["serve", "--workers", "1", "--http"]).arg(address.to_string()).arg("--config").arg(config);
+    command
+        .args(["serve", "--workers", "1", "--smockron", "off", "--http"])
+        .arg(address.to_string())
+        .arg("--config")
+        .arg(config);
     Peer::start(command, address)
 }
 

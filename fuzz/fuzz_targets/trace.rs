@@ -39,6 +39,7 @@ fuzz_target!(|trace: &[u8]| {
             // What can be asked in bytes can be answered in bytes: an echo.
             Request::Text(text) => Reply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
             Request::Throttr(bytes) => Reply::Throttr(bytes.clone()),
+            Request::Smockron(message) => Reply::Smockron(vec![message.clone()]),
         };
         let line = event.with_reply(&reply).to_string();
         let again = parse_line(line.as_bytes(), event.line).expect("a line we wrote").expect("an event");

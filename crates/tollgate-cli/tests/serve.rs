@@ -152,7 +152,10 @@ fn what_cannot_be_served_is_exit_2() {
     let wrong = file("wrong.yaml", "limits: { L: { burst: 0, count: 2, period: 1s } }");
     for (arguments, reason) in [
         (&["serve", "--http", &taken_addr][..], "something listens there already"),
-        (&["serve", "--http", "off", "--text", "off", "--throttr", "off"], "every gate is off"),
+        (
+            &["serve", "--http", "off", "--text", "off", "--throttr", "off", "--smockron", "off"],
+            "every gate is off",
+        ),
         (&["serve", "--text", "2000"], "did you mean 127.0.0.1:2000"),
         (&["serve", "--http", "8080"], "did you mean 127.0.0.1:8080"),
         (&["serve", "--config", &wrong], "wrong.yaml:1:23: burst must be"),
@@ -168,7 +171,10 @@ fn what_cannot_be_served_is_exit_2() {
 #[test]
 fn more_connections_than_the_shell_allows_files_are_served() {
     use std::io::{Read, Write};
-    let limited = format!("ulimit -Sn 100; exec {} serve --http 127.0.0.1:0", env!("CARGO_BIN_EXE_tollgate"));
+    let limited = format!(
+        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off",
+        env!("CARGO_BIN_EXE_tollgate")
+    );
     let mut shell = Command::new("sh");
     shell.args(["-c", &limited]);
     shell.env_remove("RUST_LOG");

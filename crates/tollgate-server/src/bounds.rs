@@ -20,8 +20,20 @@ pub struct Bounds {
     pub head_time: Duration,
     /// How long a body may take to arrive, from the end of its head on.
     pub body_time: Duration,
-    /// How long half a Throttr request may wait for the rest.
+    /// How long half a Throttr request, half a message of ZeroMQ, or one that is to say what it is, may be waited for.
     pub frame_time: Duration,
+    /// Bytes of accounting that wait for a shared store, on each worker. What comes above it is dropped.
+    pub accounting: usize,
+    /// Topics that one gatekeeper may subscribe to.
+    pub topics: usize,
+    /// Bytes of a topic: the longest name of a domain, and a NUL.
+    pub topic: usize,
+    /// Bytes of messages that wait for one gatekeeper. One that does not read loses what comes above it.
+    pub mailbox: usize,
+    /// Bytes of messages that wait for all gatekeepers together.
+    pub mailboxes: usize,
+    /// Bytes of the delays that are remembered for gatekeepers that come back: some hundred thousand.
+    pub delays: usize,
     /// How long a client may take to make room for its answers.
     pub write_time: Duration,
     /// How long a refused client may take to read the refusal.
@@ -43,6 +55,12 @@ impl Default for Bounds {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             frame_time: Duration::from_secs(10),
+            accounting: 8 << 20,
+            topics: 1_024,
+            topic: 256,
+            mailbox: 1 << 20,
+            mailboxes: 256 << 20,
+            delays: 64 << 20,
             write_time: Duration::from_secs(10),
             linger: Duration::from_secs(1),
             drain_idle: Duration::from_millis(50),

@@ -4,24 +4,29 @@ use std::sync::Arc;
 
 use tollgate::Limiter;
 use tollgate::config::OnInsert;
-use tollgate::trace::{Reply, Request, Target};
+use tollgate::trace::{Message, Reply, Request, Target};
 use tollgate::waiting::block_on;
 use tollgate_core::Timestamp;
 use tollgate_wire::text;
+use tollgate_wire::zmtp::{Conversation, Said, SocketType, encode_opening};
 
+use crate::bounds::Bounds;
 use crate::metrics::WorkerMetrics;
-use crate::service::{Service, TextService, ThrottrService};
+use crate::service::{Hub, Service, SmockronService, Subscription, TextService, ThrottrService};
 use crate::stats::Stats;
 
 /// Answers a trace as the gates of a server would, at the times the trace says.
 ///
 /// A trace is one Throttr connection: half a request waits for the rest in a later event. What is no request closes
-/// it, and the next event opens another.
+/// it, and the next event opens another. It is one gatekeeper, too, that hears of every domain.
 pub struct Desk {
     limiter: Arc<Limiter>,
     text: TextService,
     throttr: ThrottrService,
     inbox: Vec<u8>,
+    smockron: SmockronService,
+    subscription: Subscription,
+    conversation: Conversation,
 }
 
 impl Desk {
@@ -30,7 +35,12 @@ impl Desk {
         let limiter = Arc::new(limiter);
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
-        Self { limiter, text, throttr: ThrottrService::new(service, on_insert), inbox: Vec::new() }
+        let throttr = ThrottrService::new(Arc::clone(&service), on_insert);
+        let hub = Arc::new(Hub::new(&Bounds::default()));
+        let (subscription, smockron) = (hub.join(), SmockronService::new(service, hub, None));
+        subscription.subscribe(b"");
+        let conversation = conversation();
+        Self { limiter, text, throttr, inbox: Vec::new(), smockron, subscription, conversation }
     }
 
     /// What decides.
@@ -57,6 +67,32 @@ impl Desk {
         }
         replies
     }
+
+    fn smockron(&mut self, message: &Message) -> Vec<Message> {
+        block_on(self.smockron.account([message.iter().map(|frame| &**frame)]));
+        let mut messages = Vec::new();
+        let unsent = self.subscription.unsent();
+        let (mut rest, len) = (unsent, unsent.len());
+        while let Ok(Some((said, len))) = self.conversation.next(rest) {
+            if let Said::Message(frames) = said {
+                messages.push(frames.map(<[u8]>::to_vec).collect());
+            }
+            rest = &rest[len..];
+        }
+        self.subscription.advance(len);
+        messages
+    }
+}
+
+/// One in which all is said but messages.
+fn conversation() -> Conversation {
+    let (mut conversation, mut opening) = (Conversation::new(SocketType::Sub), Vec::new());
+    encode_opening(SocketType::Pub, &mut opening);
+    let mut rest = &opening[..];
+    while let Ok(Some((_, len))) = conversation.next(rest) {
+        rest = &rest[len..];
+    }
+    conversation
 }
 
 impl Target for Desk {
@@ -67,6 +103,7 @@ impl Target for Desk {
             Request::Rule(request) => self.limiter.answer_rule(request),
             Request::Text(datagram) => Reply::Text(self.text(datagram)),
             Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
+            Request::Smockron(message) => Reply::Smockron(self.smockron(message)),
         }
     }
 }

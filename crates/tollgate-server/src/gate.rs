@@ -2,6 +2,7 @@
 
 mod http;
 mod patience;
+mod smockron;
 mod text;
 mod throttr;
 
@@ -16,6 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use tracing::{error, warn};
@@ -25,7 +27,7 @@ use crate::drain::Drain;
 use crate::metrics::{Gauges, WorkerMetrics};
 use crate::occasion::Occasion;
 use crate::server::Shared;
-use crate::service::{Service, TextService, ThrottrService};
+use crate::service::{Service, SmockronService, TextService, ThrottrService};
 
 /// Connections that wait to be accepted, per worker. The kernel has a bound of its own, usually higher.
 const BACKLOG: i32 = 1024;
@@ -116,6 +118,8 @@ impl Slots {
 pub(crate) struct Doors {
     pub(crate) http: Option<TcpListener>,
     pub(crate) throttr: Option<TcpListener>,
+    pub(crate) accounting: Option<TcpListener>,
+    pub(crate) control: Option<TcpListener>,
     /// And who answers there, each a batch at a time.
     pub(crate) text: Option<(Datagrams, Vec<TextService>)>,
 }
@@ -128,23 +132,50 @@ pub(crate) struct Worker {
     drain: Drain,
     throttr: ThrottrService,
     workbench: Mutex<throttr::Workbench>,
+    smockron: SmockronService,
+    ears: Mutex<smockron::Ears>,
+    /// Room for accounting that waits for the store, in bytes.
+    accounting: Arc<Semaphore>,
+    /// Does this worker what is done once for all?
+    keeps: bool,
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, service: Arc<Service>, drain: Drain) -> Self {
-        let metrics = Arc::clone(service.metrics());
-        let throttr = ThrottrService::new(Arc::clone(&service), shared.on_insert);
-        let workbench = Mutex::new(throttr::Workbench::new());
-        Self { shared, service, metrics, drain, throttr, workbench }
+    pub(crate) fn new(index: usize, shared: Arc<Shared>, service: Arc<Service>, drain: Drain) -> Self {
+        let smockron =
+            SmockronService::new(Arc::clone(&service), Arc::clone(&shared.hub), shared.statsd.clone());
+        Self {
+            metrics: Arc::clone(service.metrics()),
+            drain,
+            throttr: ThrottrService::new(Arc::clone(&service), shared.on_insert),
+            workbench: Mutex::new(throttr::Workbench::new()),
+            smockron,
+            ears: Mutex::new(smockron::Ears::new()),
+            accounting: Arc::new(Semaphore::new(shared.bounds.accounting)),
+            keeps: index == 0,
+            shared,
+            service,
+        }
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { connections: self.shared.slots.taken(), connections_max: self.shared.slots.max() }
+        let (slots, hub) = (&self.shared.slots, &self.shared.hub);
+        Gauges {
+            connections: slots.taken(),
+            connections_max: slots.max(),
+            subscribers: hub.subscribers(),
+            delays: hub.delays(),
+        }
     }
 
     /// The lock is never waited for: one thread answers all connections of a worker, and awaits nothing meanwhile.
     fn workbench(&self) -> MutexGuard<'_, throttr::Workbench> {
         self.workbench.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As little waited for.
+    fn ears(&self) -> MutexGuard<'_, smockron::Ears> {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,7 +213,7 @@ struct Guests {
 /// Accepts connections until the drain starts, then waits for those inside.
 pub(crate) async fn serve(doors: Doors, worker: Worker) {
     let worker = Arc::new(worker);
-    let Doors { http, throttr, text } = doors;
+    let Doors { http, throttr, accounting, control, text } = doors;
     let mut guests = Guests::default();
     if let Some((datagrams, services)) = text {
         let datagrams = Arc::new(datagrams);
@@ -190,6 +221,10 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
             let (datagrams, worker) = (Arc::clone(&datagrams), Arc::clone(&worker));
             guests.inside.spawn(async move { text::converse(&datagrams, &worker, service).await });
         }
+    }
+    if worker.keeps && accounting.is_some() {
+        let worker = Arc::clone(&worker);
+        guests.inside.spawn(async move { smockron::keep(&worker).await });
     }
     let mut draining = pin!(worker.drain.clone().started());
     let mut trouble = Occasion::default();
@@ -208,6 +243,14 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
                 Ok(stream) => guests.admit_throttr(stream, &worker),
                 Err(error) => pause(&error, &mut trouble).await,
             },
+            accepted = accept(accounting.as_ref()) => match accepted {
+                Ok(stream) => guests.admit_accounting(stream, &worker),
+                Err(error) => pause(&error, &mut trouble).await,
+            },
+            accepted = accept(control.as_ref()) => match accepted {
+                Ok(stream) => guests.admit_control(stream, &worker),
+                Err(error) => pause(&error, &mut trouble).await,
+            },
             Some(ended) = guests.inside.join_next() => report(ended),
             Some(_) = guests.lingering.join_next() => {}
             () = &mut draining => break,
@@ -215,6 +258,7 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
     }
     waiting(http).for_each(|stream| guests.admit_http(stream, &worker));
     waiting(throttr).for_each(|stream| guests.admit_throttr(stream, &worker));
+    drop((accounting, control));
     let all_gone = async {
         while let Some(ended) = guests.inside.join_next().await {
             report(ended)
@@ -256,6 +300,18 @@ impl Guests {
     fn admit_throttr(&mut self, stream: TcpStream, worker: &Arc<Worker>) {
         if let Some(place) = Inside::take(&stream, worker) {
             self.inside.spawn(async move { throttr::converse(stream, &place.0).await });
+        }
+    }
+
+    fn admit_accounting(&mut self, stream: TcpStream, worker: &Arc<Worker>) {
+        if let Some(place) = Inside::take(&stream, worker) {
+            self.inside.spawn(async move { smockron::account(stream, &place.0).await });
+        }
+    }
+
+    fn admit_control(&mut self, stream: TcpStream, worker: &Arc<Worker>) {
+        if let Some(place) = Inside::take(&stream, worker) {
+            self.inside.spawn(async move { smockron::control(stream, &place.0).await });
         }
     }
 }

@@ -7,7 +7,7 @@
 //! use tollgate_server::{Server, Settings};
 //!
 //! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
-//! let gates = Gates { http: Some("127.0.0.1:0".parse()?), text: None, throttr: None, ..Gates::default() };
+//! let gates = Gates { http: Some("127.0.0.1:0".parse()?), ..Gates::OFF };
 //! let settings = Settings { gates, ..Settings::new(Arc::new(limiter)) };
 //! let server = Server::start(settings)?;
 //! println!("POST http://{}/v1/spend", server.http_addr().expect("the gate is on"));

@@ -5,6 +5,7 @@
 //! there are as many ids as clients care to invent.
 
 mod histogram;
+mod smockron;
 mod text;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,8 @@ use std::sync::{Arc, Mutex};
 use tollgate_core::{Decision, Ruling, Verdict};
 use tollgate_wire::http::Status;
 
-pub(crate) use histogram::Histogram;
+pub(crate) use histogram::{Latencies, Waits};
+pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
 pub(crate) use text::{Gauges, encode};
 
 /// The counters of one process.
@@ -31,7 +33,7 @@ pub(crate) struct WorkerMetrics {
     limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
     rules: Mutex<BTreeMap<Box<str>, Arc<RuleCounters>>>,
     /// From a whole request in hand to its answer written.
-    pub(crate) latency: Histogram,
+    pub(crate) latency: Latencies,
     /// By the first digit of the status.
     pub(crate) responses: [Counter; 6],
     pub(crate) connections: Counter,
@@ -43,6 +45,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) cut_write: Counter,
     pub(crate) text: TextCounters,
     pub(crate) throttr: ThrottrCounters,
+    pub(crate) smockron: SmockronCounters,
 }
 
 /// The counters of the text gate.

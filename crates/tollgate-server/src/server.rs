@@ -17,7 +17,7 @@ use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, Doors, Slots};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
-use crate::service::{Service, TextService};
+use crate::service::{Hub, Service, Statsd, TextService};
 use crate::stats::Stats;
 
 /// How many batches of datagrams each worker answers at a time, where answers are waited for: while one is on its way, the
@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) slots: Slots,
     pub(crate) on_insert: OnInsert,
     pub(crate) echo: bool,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) statsd: Option<Statsd>,
     stats: Arc<Stats>,
 }
 
@@ -89,7 +91,11 @@ impl Server {
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
         let (slots, on_insert) = (Slots::new(bounds.connections), gates.on_insert);
         let stats = Arc::new(Stats::new(workers));
-        let shared = Arc::new(Shared { limiter, metrics, bounds, slots, on_insert, echo, stats });
+        let hub = Arc::new(Hub::new(&bounds));
+        let statsd = gates.smockron.as_ref().and_then(|gate| gate.statsd.as_deref());
+        let statsd = statsd.map(Statsd::find).transpose()?;
+        let shared =
+            Arc::new(Shared { limiter, metrics, bounds, slots, on_insert, echo, hub, statsd, stats });
         let mut server = Self { gates, workers: Vec::with_capacity(workers), reloader };
         for (index, sockets) in sockets.into_iter().enumerate() {
             server.workers.push(Worker::start(index, sockets, Arc::clone(&shared))?);
@@ -110,6 +116,16 @@ impl Server {
     /// Where the Throttr gate listens.
     pub const fn throttr_addr(&self) -> Option<SocketAddr> {
         self.gates.throttr
+    }
+
+    /// Where gatekeepers say what they let through.
+    pub fn smockron_addr(&self) -> Option<SocketAddr> {
+        self.gates.smockron.as_ref().map(|gate| gate.accounting)
+    }
+
+    /// Where gatekeepers hear whom to delay.
+    pub fn smockron_control_addr(&self) -> Option<SocketAddr> {
+        self.gates.smockron.as_ref()?.control()
     }
 
     /// Reads the configuration file again, soon.
@@ -161,6 +177,8 @@ impl fmt::Debug for Server {
 struct Sockets {
     http: Option<std::net::TcpListener>,
     throttr: Option<std::net::TcpListener>,
+    accounting: Option<std::net::TcpListener>,
+    control: Option<std::net::TcpListener>,
     text: Option<std::net::UdpSocket>,
 }
 
@@ -170,8 +188,25 @@ impl Sockets {
         let http = bind(&mut gates.http, workers, Protocol::TCP)?;
         let throttr = bind(&mut gates.throttr, workers, Protocol::TCP)?;
         let text = bind(&mut gates.text, workers, Protocol::UDP)?;
-        let sockets = http.into_iter().zip(throttr).zip(text);
-        Ok(sockets.map(|((http, throttr), text)| Self { http, throttr, text }).collect())
+        let (mut at, mut control_at) = match &gates.smockron {
+            Some(gate) => (Some(gate.accounting), gate.control()),
+            None => (None, None),
+        };
+        let accounting = bind(&mut at, workers, Protocol::TCP)?;
+        let control = bind(&mut control_at, workers, Protocol::TCP)?;
+        if let (Some(gate), Some(at)) = (&mut gates.smockron, at) {
+            (gate.accounting, gate.control) = (at, control_at);
+        }
+        let sockets = http.into_iter().zip(throttr).zip(text).zip(accounting.into_iter().zip(control));
+        Ok(sockets
+            .map(|(((http, throttr), text), (accounting, control))| Self {
+                http,
+                throttr,
+                accounting,
+                control,
+                text,
+            })
+            .collect())
     }
 
     /// Makes them a runtime's, inside it.
@@ -180,6 +215,8 @@ impl Sockets {
         Ok(Doors {
             http: listener(self.http)?,
             throttr: listener(self.throttr)?,
+            accounting: listener(self.accounting)?,
+            control: listener(self.control)?,
             text: self.text.map(Datagrams::new).transpose()?.map(|datagrams| (datagrams, text)),
         })
     }
@@ -211,7 +248,7 @@ impl Worker {
             let _inside = runtime.enter();
             sockets.open(text)?
         };
-        let worker = gate::Worker::new(shared, service, drain);
+        let worker = gate::Worker::new(index, shared, service, drain);
         let serve = move || runtime.block_on(gate::serve(doors, worker));
         let thread = thread::Builder::new().name(format!("tollgate-{index}")).spawn(serve)?;
         Ok(Self { drain: switch, thread: Some(thread) })

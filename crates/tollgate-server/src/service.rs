@@ -4,6 +4,7 @@
 
 mod look;
 mod rules;
+mod smockron;
 mod text;
 mod throttr;
 
@@ -15,12 +16,15 @@ use arc_swap::ArcSwap;
 use thiserror::Error;
 use tollgate::Limiter;
 use tollgate::store::redis::StoreError;
-use tollgate_core::{Bill, BillError, Charge, ChargeError, Decision, Policy, Refund, RuleAskError, Verb};
+use tollgate_core::{
+    Bill, BillError, Charge, ChargeError, Decision, Domain, Policy, Refund, RuleAskError, Verb,
+};
 use tollgate_wire::http::{Ask, Command};
 
+pub(crate) use self::smockron::{Hub, SmockronService, Statsd, Subscription, control};
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::{Heard as ThrottrHeard, ThrottrService};
-use crate::metrics::{LimitCounters, RuleCounters, WorkerMetrics};
+use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
 
 /// One worker's way to the limiter.
 pub(crate) struct Service {
@@ -29,12 +33,14 @@ pub(crate) struct Service {
     in_force: ArcSwap<InForce>,
 }
 
-/// A policy and the counters of its limits and rules.
+/// A policy and the counters of its limits, rules and domains.
 pub(crate) struct InForce {
     policy: Arc<Policy>,
     /// By the limits' fingerprints, in order.
     counters: Vec<(u64, Arc<LimitCounters>)>,
     rules: HashMap<Box<str>, Arc<RuleCounters>>,
+    /// By the domains' names, with their places in the policy.
+    domains: HashMap<Box<[u8]>, (usize, Arc<DomainCounters>)>,
 }
 
 /// What a command came to.
@@ -161,7 +167,11 @@ impl InForce {
         counters.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
         let of_rule = |rule: &tollgate_core::NamedRule| (rule.name().into(), metrics.rule(rule.name()));
         let rules = policy.rules().iter().map(of_rule).collect();
-        Self { policy, counters, rules }
+        let domains = policy.domains().iter().enumerate().map(|(index, domain)| {
+            (domain.name().as_bytes().into(), (index, metrics.smockron.domain(domain.name())))
+        });
+        let domains = domains.collect();
+        Self { policy, counters, rules, domains }
     }
 
     fn charges<'a>(&'a self, command: &'a Command<'_>) -> Result<Charges<'a>, ChargeError> {
@@ -178,6 +188,11 @@ impl InForce {
     fn charge<'a>(&'a self, verb: Verb, ask: &'a Ask<'_>) -> Result<Charge<'a>, ChargeError> {
         let charge = self.policy.charge(&ask.limit, &ask.id, ask.cost)?.with_kind(ask.kind);
         if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
+    }
+
+    fn domain(&self, name: &[u8]) -> Option<(&Domain, &DomainCounters)> {
+        let (index, counters) = self.domains.get(name)?;
+        Some((&self.policy.domains()[*index], counters))
     }
 
     fn of_rule(&self, name: &str) -> &RuleCounters {

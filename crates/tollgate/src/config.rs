@@ -48,7 +48,7 @@ use yaml::{Entry, Node, Value};
 
 pub use describe::{describe, describe_algorithm};
 pub use errors::{ConfigError, ConfigErrors};
-pub use gates::{GateAddressError, Gates, OnInsert};
+pub use gates::{GateAddressError, Gates, OnInsert, SmockronGate};
 pub use store::{StoreUrl, StoreUrlError};
 pub use watch::Watch;
 

@@ -27,6 +27,7 @@
 //! text drives the core, a store, a gate on a socket, or a million recorded requests.
 
 mod escape;
+mod frames;
 mod hex;
 mod parse;
 mod reader;
@@ -38,6 +39,7 @@ use std::fmt;
 
 use tollgate_core::{Timestamp, Verb};
 
+pub use frames::Message;
 pub use parse::{Problem, TraceError, parse_line};
 pub use reader::{LINE_MAX, ReadError, Reader};
 pub use reply::{Reply, matches};
@@ -83,6 +85,8 @@ pub enum Request {
     Text(Vec<u8>),
     /// At the gate `throttr`: what the client of the trace's one connection writes, whole requests or parts of them.
     Throttr(Vec<u8>),
+    /// At the gate `smockron`: an accounting message.
+    Smockron(Message),
 }
 
 impl Request {
@@ -93,6 +97,7 @@ impl Request {
             Self::Rule(_) => "rule",
             Self::Text(_) => "text",
             Self::Throttr(_) => "throttr",
+            Self::Smockron(_) => "smockron",
         }
     }
 }
@@ -105,6 +110,7 @@ impl fmt::Display for Request {
             Self::Rule(request) => request.fmt(f),
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
+            Self::Smockron(message) => frames::write(f, message),
         }
     }
 }

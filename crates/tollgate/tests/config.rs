@@ -195,7 +195,7 @@ fn what_was_understood_is_told() {
     );
     let expected = "\
 store   memory, at most 5000 buckets
-gates   http off, text off, throttr off
+gates   http off, text off, throttr off, smockron off
 limits  5
 keys    0 rules
 rules   0

@@ -1,7 +1,9 @@
 //! What the section `keys` says is what holds for a key, and what is wrong with it is said at its place.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-use tollgate::config::{Config, Gates, OnInsert, describe};
+use std::net::SocketAddr;
+
+use tollgate::config::{Config, Gates, OnInsert, SmockronGate, describe};
 use tollgate::core::algorithm::SmoothedRateLimit;
 use tollgate::core::{KeyLimit, Nanos, OnFull, OnStoreFailure};
 use tollgate::patterns::{REWRITES_MAX, RULES_MAX};
@@ -280,13 +282,14 @@ fn a_gate_has_an_address_and_perhaps_more() {
     assert_eq!(Gates::default().text, "127.0.0.1:2000".parse().ok());
     assert_eq!(Gates::default().throttr, "127.0.0.1:9000".parse().ok());
     let off = gates("gates: {}");
-    assert_eq!((off.http, off.text, off.throttr, off.on_insert), (None, None, None, OnInsert::Fail));
+    assert_eq!(off, Gates::OFF);
+    assert!(off.are_off());
     for text in [
         "gates: { text: 127.0.0.1:2000, throttr: 127.0.0.1:9000 }",
         "gates: { text: {}, throttr: { on_insert: fail } }",
         "gates: { http: off, text: { listen: 127.0.0.1:2000 }, throttr: { listen: 127.0.0.1:9000 } }",
     ] {
-        assert_eq!(gates(text), Gates { http: None, ..Gates::default() }, "{text}");
+        assert_eq!(gates(text), Gates { http: None, smockron: None, ..Gates::default() }, "{text}");
     }
     let reset = gates("gates: { throttr: { listen: '[::1]:9', on_insert: reset } }");
     assert_eq!((reset.throttr, reset.on_insert), ("[::1]:9".parse().ok(), OnInsert::Reset));
@@ -309,6 +312,42 @@ fn a_gate_has_an_address_and_perhaps_more() {
                 "1:10: unknown field `txt`; did you mean `text`?",
                 "1:20: unknown field `trottr`; did you mean `throttr`?",
             ],
+        ),
+    ]);
+}
+
+#[test]
+fn the_smockron_gate_has_two_addresses() {
+    let gate = |text: &str| read(text).gates.smockron.unwrap();
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    for text in ["", "gates: { smockron: 127.0.0.1:10004 }", "gates: { smockron: {} }"] {
+        let gate = gate(text);
+        assert_eq!((gate.accounting, gate.statsd.as_deref()), (address("127.0.0.1:10004"), None), "{text}");
+        assert_eq!(gate.control(), Some(address("127.0.0.1:10005")), "{text}");
+    }
+    let moved = gate(
+        "gates: { smockron: { accounting: '[::]:7', control: 10.0.0.1:9, statsd: stats.example:8125 } }",
+    );
+    assert_eq!((moved.accounting, moved.control()), (address("[::]:7"), Some(address("10.0.0.1:9"))));
+    assert_eq!(moved.statsd.as_deref(), Some("stats.example:8125"));
+    assert_eq!(SmockronGate::at(address("[::1]:0")).control(), Some(address("[::1]:0")));
+    assert_eq!(read("gates: { smockron: off }").gates, Gates::OFF);
+    assert_eq!(read("gates: { smockron: { accounting: off, statsd: off } }").gates, Gates::OFF);
+    check(&[
+        (
+            "gates: { smockron: 127.0.0.1:65535 }",
+            &["1:20: smockron has no port after its own; give control an address too, not 127.0.0.1:65535"],
+        ),
+        (
+            "gates: { smockron: { control: off, statsd: here, listen: 1 } }",
+            &[
+                "1:44: statsd must be a host and a port, such as 127.0.0.1:8125, or off, not here",
+                "1:50: unknown field `listen`; smockron has accounting, control and statsd",
+            ],
+        ),
+        (
+            "gates: { smockron: { control: off } }",
+            &["1:31: control must be an address: gatekeepers that hear nothing delay nobody, not off"],
         ),
     ]);
 }

@@ -16,7 +16,7 @@ keys:
 rules:
   upload: \"Or('10/s', And('user:100/h', 'apikey:60/h:0.1'))\"
   login: { rule: 'user:5/m', on_full: allow, on_store_failure: local, local_share: 1/2 }
-gates: { http: 127.0.0.1:8080, text: 127.0.0.1:2000, throttr: { listen: off, on_insert: reset } }
+gates: { http: 127.0.0.1:8080, text: 127.0.0.1:2000, throttr: { listen: off, on_insert: reset }, smockron: { control: 127.0.0.1:9 } }
 limits:
   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3 }
   Uploads: { algorithm: sliding_log, count: 10, period: 1s, on_full: allow }
@@ -171,6 +171,6 @@ proptest! {
             check(&format!("store: {scheme}://{value}\n"));
             check(&format!("store: {{ url: {scheme}://a, namespace: {value:?}, deadline: {value}, password: {value:?} }}"));
         }
-        check(&format!("gates: {{ http: {value}, text: {value}, throttr: {{ listen: {value} }} }}\nstore: {value}\nmax_buckets: {value}"));
+        check(&format!("gates: {{ http: {value}, text: {value}, throttr: {{ listen: {value} }}, smockron: {{ statsd: {value} }} }}\nstore: {value}\nmax_buckets: {value}"));
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use tollgate::config::{GateAddressError, Gates, StoreUrl, Watch};
+use tollgate::config::{GateAddressError, Gates, SmockronGate, StoreUrl, Watch};
 use tollgate::core::{IdFormat, Limit};
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::{ConfigFile, Server, Settings, Signals};
@@ -50,6 +50,9 @@ pub(crate) struct Serve {
     /// Where the Throttr gate listens
     #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_THROTTR", value_parser = throttr_gate)]
     throttr: Option<Gate>,
+    /// Where the Smockron gate is told what gatekeepers let through; it tells them at the port after it
+    #[arg(long, value_name = "ADDR|off", env = "TOLLGATE_SMOCKRON", value_parser = smockron_gate)]
+    smockron: Option<Gate>,
     /// How many threads serve; one for each core if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -71,6 +74,10 @@ fn throttr_gate(text: &str) -> Result<Gate, GateAddressError> {
     Gates::address(text, Gates::THROTTR).map(Gate)
 }
 
+fn smockron_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, SmockronGate::ACCOUNTING).map(Gate)
+}
+
 fn buckets(text: &str) -> Result<usize, String> {
     let buckets = text.parse().ok().filter(|buckets| *buckets > 0);
     buckets.ok_or_else(|| "must be a whole number above zero".to_owned())
@@ -86,7 +93,7 @@ impl Serve {
         let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
         let store = store::chosen(self.store.as_deref(), config.store.clone())?;
         let gates = self.gates(config.gates.clone());
-        if [gates.http, gates.text, gates.throttr] == [None; 3] {
+        if gates.are_off() {
             bail!("every gate is off: there is nowhere to ask; try --http {}", Gates::HTTP);
         }
         let workers = self.workers.map_or_else(cores, usize::from);
@@ -106,7 +113,14 @@ impl Serve {
     /// The gates of the file, moved by flags.
     fn gates(&self, configured: Gates) -> Gates {
         let moved = |flag: Option<Gate>, address| flag.map_or(address, |gate| gate.0);
+        // A port of its own for control was chosen beside another one for accounting, and stays.
+        let accounting = moved(self.smockron, configured.smockron.as_ref().map(|gate| gate.accounting));
+        let smockron = accounting.map(|accounting| match &configured.smockron {
+            Some(gate) => SmockronGate { accounting, ..gate.clone() },
+            None => SmockronGate::at(accounting),
+        });
         Gates {
+            smockron,
             http: moved(self.http, configured.http),
             text: moved(self.text, configured.text),
             throttr: moved(self.throttr, configured.throttr),
@@ -149,6 +163,9 @@ fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) ->
     }
     if let Some(address) = server.throttr_addr() {
         writeln!(out, "  throttr  tcp {address}")?;
+    }
+    if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
+        writeln!(out, "  smockron zmq tcp://{accounting}, control tcp://{control}")?;
     }
     writeln!(out, "try:")?;
     if let Some(address) = server.text_addr() {

@@ -19,7 +19,9 @@ impl Serving {
     pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = tollgate(&["serve"]);
         // Tests run side by side: no gate may have its usual port.
-        command.env("TOLLGATE_TEXT", "127.0.0.1:0").env("TOLLGATE_THROTTR", "127.0.0.1:0");
+        for gate in ["TOLLGATE_TEXT", "TOLLGATE_THROTTR", "TOLLGATE_SMOCKRON"] {
+            command.env(gate, "127.0.0.1:0");
+        }
         command.env_remove("RUST_LOG");
         command.args(arguments).envs(environment.iter().copied());
         Self::start_command(command)

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::Counter;
 
-/// The upper ends of the buckets, in nanoseconds: a microsecond, where deciding takes place, to a second, where
-/// something is wrong.
-pub(crate) const BOUNDS: [u64; 13] = [
+/// The upper ends of the buckets, in units of the histogram.
+const BOUNDS: [u64; 13] = [
     1_000,
     2_000,
     5_000,
@@ -22,18 +21,30 @@ pub(crate) const BOUNDS: [u64; 13] = [
     1_000_000_000,
 ];
 
-/// Durations, counted.
+pub(crate) const BUCKETS: usize = BOUNDS.len() + 1;
+
+/// Answers: from a microsecond, where deciding takes place, to a second, where something is wrong.
+pub(crate) type Latencies = Histogram<1>;
+/// Requests that were held back: from a millisecond to a quarter of an hour.
+pub(crate) type Waits = Histogram<1_000>;
+
+/// Durations, counted, in units of so many nanoseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
-    counts: [Counter; BOUNDS.len() + 1],
+pub(crate) struct Histogram<const UNIT: u64> {
+    counts: [Counter; BUCKETS],
     nanos: Counter,
 }
 
-impl Histogram {
+impl<const UNIT: u64> Histogram<UNIT> {
+    /// The upper ends of the buckets but the last, in nanoseconds.
+    pub(crate) fn bounds() -> impl Iterator<Item = u64> {
+        BOUNDS.into_iter().map(|bound| bound * UNIT)
+    }
+
     pub(crate) fn record(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         // The first few hold nearly everything, so a walk beats a search.
-        let bucket = BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS.len());
+        let bucket = Self::bounds().position(|bound| nanos <= bound).unwrap_or(BOUNDS.len());
         self.counts[bucket].one();
         self.nanos.add(nanos);
     }

@@ -16,9 +16,11 @@ use tollgate::Limiter;
 use tollgate::store::redis::{Health, NodeState};
 use tollgate_core::{Nanos, Policy, Verdict};
 
-use super::histogram::BOUNDS;
+use super::histogram::{BUCKETS, Histogram};
+use super::smockron::{DomainCounters, Malformed};
 use super::{
-    Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, TextCounters, ThrottrCounters, WorkerMetrics,
+    Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, SmockronCounters, TextCounters, ThrottrCounters,
+    WorkerMetrics,
 };
 
 /// What a process can say beyond its counters.
@@ -26,6 +28,8 @@ use super::{
 pub(crate) struct Gauges {
     pub(crate) connections: usize,
     pub(crate) connections_max: usize,
+    pub(crate) subscribers: usize,
+    pub(crate) delays: usize,
 }
 
 /// All of it, as text.
@@ -42,6 +46,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Limiter, gauges: Gauges) -> St
     latency(&mut page, metrics);
     text(&mut page, metrics);
     throttr(&mut page, metrics);
+    smockron(&mut page, metrics, gauges);
     page.0
 }
 
@@ -253,20 +258,30 @@ fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
 fn latency(page: &mut Page, metrics: &Metrics) {
     let name = "tollgate_request_seconds";
     page.family(name, "histogram", "From a whole request in hand to its answer written.");
-    let mut counts = [0; BOUNDS.len() + 1];
+    histogram(page, name, metrics, |worker| &worker.latency);
+}
+
+/// A histogram of all workers together.
+fn histogram<const UNIT: u64>(
+    page: &mut Page,
+    name: &str,
+    metrics: &Metrics,
+    of: impl Fn(&WorkerMetrics) -> &Histogram<UNIT>,
+) {
+    let mut counts = [0; BUCKETS];
     let mut nanos = 0_u64;
-    for worker in &metrics.workers {
-        counts.iter_mut().zip(worker.latency.counts()).for_each(|(sum, count)| *sum += count);
-        nanos = nanos.wrapping_add(worker.latency.nanos());
+    for histogram in metrics.workers.iter().map(|worker| of(worker)) {
+        counts.iter_mut().zip(histogram.counts()).for_each(|(sum, count)| *sum += count);
+        nanos = nanos.wrapping_add(histogram.nanos());
     }
-    let mut at_most = 0;
-    let bounds = BOUNDS.into_iter().map(|bound| Nanos::new(bound).as_secs_f64().to_string());
+    let (bucket, mut at_most) = (format!("{name}_bucket"), 0);
+    let bounds = Histogram::<UNIT>::bounds().map(|bound| Nanos::new(bound).as_secs_f64().to_string());
     for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
         at_most += count;
-        page.sample("tollgate_request_seconds_bucket", &[("le", &bound)], at_most);
+        page.sample(&bucket, &[("le", &bound)], at_most);
     }
-    page.sample("tollgate_request_seconds_sum", &[], Nanos::new(nanos).as_secs_f64());
-    page.sample("tollgate_request_seconds_count", &[], at_most);
+    page.sample(&format!("{name}_sum"), &[], Nanos::new(nanos).as_secs_f64());
+    page.sample(&format!("{name}_count"), &[], at_most);
 }
 
 fn text(page: &mut Page, metrics: &Metrics) {
@@ -297,4 +312,47 @@ fn throttr(page: &mut Page, metrics: &Metrics) {
     }
     let help = "Connections closed because what came was no request.";
     page.single("tollgate_throttr_unknown_type_total", "counter", help, of(|throttr| &throttr.unknown_type));
+}
+
+fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
+    let of = |counter: fn(&SmockronCounters) -> &Counter| sum(metrics, |worker| counter(&worker.smockron));
+    let name = "tollgate_smockron_requests_total";
+    page.family(name, "counter", "Requests that gatekeepers accounted for, by what became of them.");
+    for (domain, counters) in by_name(metrics, |worker| &worker.smockron.domains) {
+        let domain = domain.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let count = |of: fn(&DomainCounters) -> &Counter| -> u64 {
+            counters.iter().map(|counters| of(counters).get()).sum()
+        };
+        page.sample(name, &[("domain", &domain), ("status", "ACCEPTED")], count(|domain| &domain.accepted));
+        page.sample(name, &[("domain", &domain), ("status", "DELAYED")], count(|domain| &domain.delayed));
+        page.sample(name, &[("domain", &domain), ("status", "REJECTED")], count(|domain| &domain.rejected));
+    }
+    let name = "tollgate_smockron_malformed_total";
+    page.family(name, "counter", "Messages that were no accounting, by what was wrong.");
+    for (index, reason) in Malformed::ALL.into_iter().enumerate() {
+        let count = sum(metrics, |worker| &worker.smockron.malformed[index]);
+        page.sample(name, &[("reason", reason.name())], count);
+    }
+    let name = "tollgate_smockron_delay_seconds";
+    page.family(name, "histogram", "For how long gatekeepers delayed requests.");
+    histogram(page, name, metrics, |worker| &worker.smockron.delays);
+    let published = of(|smockron| &smockron.published);
+    page.single("tollgate_smockron_published_total", "counter", "Messages published.", published);
+    let name = "tollgate_smockron_dropped_total";
+    page.family(name, "counter", "What was dropped, because there was no room or no time for it.");
+    for (what, count) in [
+        ("accounting", of(|smockron| &smockron.overload)),
+        ("control", of(|smockron| &smockron.lost)),
+        ("delay", of(|smockron| &smockron.delays_forgotten)),
+        ("topic", of(|smockron| &smockron.topics_refused)),
+        ("statsd", of(|smockron| &smockron.statsd_lost)),
+    ] {
+        page.sample(name, &[("what", what)], count);
+    }
+    let help = "Connections closed because what came was no ZeroMQ that is spoken here.";
+    page.single("tollgate_smockron_broken_total", "counter", help, of(|smockron| &smockron.broken));
+    let help = "Connections to the control address.";
+    page.single("tollgate_smockron_subscribers", "gauge", help, gauges.subscribers);
+    let help = "Delays that are remembered for gatekeepers that come back.";
+    page.single("tollgate_smockron_delays", "gauge", help, gauges.delays);
 }

@@ -2,12 +2,14 @@
 #![allow(dead_code, unreachable_pub)] // Each test uses its part.
 #![allow(clippy::unwrap_used)] // As in any test; the lint knows only functions marked as one.
 
+pub mod zeromq;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::config::Gates;
+use tollgate::config::{Gates, SmockronGate};
 use tollgate::core::Timestamp;
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::{Bounds, Server, Settings};
@@ -51,7 +53,8 @@ pub fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
 /// Every gate on a free port.
 pub fn any_ports() -> Gates {
     let any = Some("127.0.0.1:0".parse().unwrap());
-    Gates { http: any, text: any, throttr: any, ..Gates::default() }
+    let smockron = any.map(SmockronGate::at);
+    Gates { http: any, text: any, throttr: any, smockron, ..Gates::OFF }
 }
 
 pub fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Harness {

@@ -1,14 +1,15 @@
-//! The text and the Throttr gate, asked over real sockets.
+//! The text, the Throttr and the Smockron gate, asked over real sockets.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 
 use tollgate::core::Timestamp;
-use tollgate::trace::{Reply, Request, Target};
+use tollgate::trace::{Message, Reply, Request, Target};
 use tollgate_wire::text;
 use tollgate_wire::throttr::{self, Command};
 
 use crate::over_http::OverHttp;
+use crate::support::zeromq::ZeroMq;
 use crate::support::{Harness, PATIENCE};
 
 /// Puts every event to the gate it names.
@@ -19,6 +20,9 @@ pub(crate) struct OverSockets {
     /// What was sent over TCP and is not yet a whole request.
     half: Vec<u8>,
     pings: u64,
+    publisher: ZeroMq,
+    subscriber: ZeroMq,
+    accounted: u64,
 }
 
 impl OverSockets {
@@ -27,7 +31,17 @@ impl OverSockets {
         text.connect(gate.server.text_addr().unwrap()).unwrap();
         text.set_read_timeout(Some(PATIENCE)).unwrap();
         let throttr = connect(&gate);
-        Self { http: OverHttp::new(gate), text, throttr, half: Vec::new(), pings: 0 }
+        let (publisher, subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+        Self {
+            http: OverHttp::new(gate),
+            text,
+            throttr,
+            half: Vec::new(),
+            pings: 0,
+            publisher,
+            subscriber,
+            accounted: 0,
+        }
     }
 
     /// The answer, if one is due; and what comes back before two pings are answered, one after the other, if none is. Replies
@@ -76,6 +90,13 @@ impl OverSockets {
             }
         }
     }
+
+    fn smockron(&mut self, message: &Message) -> Vec<Message> {
+        self.publisher.send(&message.iter().map(|frame| &**frame).collect::<Vec<_>>());
+        self.accounted += 1;
+        self.http.gate.accounted(self.accounted);
+        self.subscriber.published()
+    }
 }
 
 fn connect(gate: &Harness) -> TcpStream {
@@ -101,6 +122,7 @@ impl Target for OverSockets {
             Request::Limit(_) | Request::Rule(_) => self.http.answer(at, request),
             Request::Text(datagram) => Reply::Text(self.text(datagram)),
             Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
+            Request::Smockron(message) => Reply::Smockron(self.smockron(message)),
         }
     }
 }

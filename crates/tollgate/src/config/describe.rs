@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store   memory, at most 10000000 buckets
-//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off
+//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, smockron off
 //! limits  1
 //! keys    2 rules, 1 rewrite
 //! rules   1
@@ -32,7 +32,7 @@ use tollgate_core::{
     Policy, Share,
 };
 
-use super::{Config, Gates, OnInsert, StoreUrl};
+use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl};
 
 /// Longer names stand out rather than push everything to the right.
 const COLUMN_MAX: usize = 60;
@@ -89,7 +89,15 @@ fn gates(gates: &Gates) -> String {
         OnInsert::Fail => "",
         OnInsert::Reset => " (on_insert reset)",
     };
-    all.join(", ") + on_insert
+    format!("{}{on_insert}, smockron {}", all.join(", "), smockron(gates.smockron.as_ref()))
+}
+
+fn smockron(gate: Option<&SmockronGate>) -> String {
+    let Some(gate) = gate else { return "off".to_owned() };
+    let control = gate.control().map(|control| format!(" (control {control})")).unwrap_or_default();
+    let statsd =
+        gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", shown(statsd))).unwrap_or_default();
+    format!("{}{control}{statsd}", gate.accounting)
 }
 
 /// `1 rule`, `2 rules`.

@@ -1,5 +1,7 @@
 //! Where the server listens.
 
+mod smockron;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
@@ -7,6 +9,8 @@ use thiserror::Error;
 use super::errors::Errors;
 use super::fields::{Fields, choice, literal, mapping, refuse};
 use super::yaml::{Entry, Value, shorten};
+
+pub use smockron::SmockronGate;
 
 /// Where each gate listens; `None` is nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct Gates {
     pub throttr: Option<SocketAddr>,
     /// What the Throttr gate does when a live pair is inserted again.
     pub on_insert: OnInsert,
+    /// The Smockron gate.
+    pub smockron: Option<SmockronGate>,
 }
 
 /// What an insert does to a pair that is live.
@@ -39,6 +45,7 @@ impl Default for Gates {
             text: Some(Self::TEXT),
             throttr: Some(Self::THROTTR),
             on_insert: OnInsert::default(),
+            smockron: Some(SmockronGate::at(SmockronGate::ACCOUNTING)),
         }
     }
 }
@@ -61,7 +68,8 @@ impl Gates {
     pub const THROTTR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
     /// No gate at all.
-    const OFF: Self = Self { http: None, text: None, throttr: None, on_insert: OnInsert::Fail };
+    pub const OFF: Self =
+        Self { http: None, text: None, throttr: None, on_insert: OnInsert::Fail, smockron: None };
 
     /// An address and a port, or `off`. An error suggests the `usual` port, that of the gate's default.
     pub fn address(text: &str, usual: SocketAddr) -> Result<Option<SocketAddr>, GateAddressError> {
@@ -72,10 +80,15 @@ impl Gates {
         text.parse().map(Some).map_err(|_| error())
     }
 
+    /// Is there nowhere to ask?
+    pub fn are_off(&self) -> bool {
+        [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
+    }
+
     pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Self> {
         let mut gates = Self::OFF;
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let fields = Fields::read(entries, "gates", &["http", "text", "throttr"], errors);
+        let fields = Fields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
         let mut sound = true;
         for (name, usual, place) in [
             ("http", Self::HTTP, &mut gates.http),
@@ -85,6 +98,12 @@ impl Gates {
             let Some(entry) = fields.get(name) else { continue };
             match read_gate(entry, usual, &mut gates.on_insert, errors) {
                 Some(address) => *place = address,
+                None => sound = false,
+            }
+        }
+        if let Some(entry) = fields.get("smockron") {
+            match smockron::read(entry, errors) {
+                Some(gate) => gates.smockron = gate,
                 None => sound = false,
             }
         }

@@ -4,10 +4,9 @@ use thiserror::Error;
 use tollgate_core::{Nanos, ParseNanosError, Timestamp, Verb};
 
 use super::escape::unescape;
-use super::hex;
 use super::reply::SILENCE;
 use super::rule::{self, SELECTORS_MAX};
-use super::{ChargeText, Event, LimitRequest, Request};
+use super::{ChargeText, Event, LimitRequest, Request, frames, hex};
 
 /// Why a line is not part of a trace, and where it stops being one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -57,7 +56,9 @@ pub enum Problem {
     #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
     NoGate,
     /// A gate we do not know.
-    #[error("there is no gate `{gate}`: the gates known here are `limit`, `rule`, `text` and `throttr`")]
+    #[error(
+        "there is no gate `{gate}`: the gates known here are `limit`, `rule`, `text`, `throttr` and `smockron`"
+    )]
     UnknownGate {
         /// What stands there.
         gate: String,
@@ -134,6 +135,17 @@ pub enum Problem {
     /// A digit without its other half.
     #[error("a byte is two hexadecimal digits, and here one stands alone")]
     HalfByte,
+    /// The gate `smockron` with nothing said, or something else than arrays of strings.
+    #[error(
+        "a message is a JSON array of its frames, such as [\"default\\u0000\",\"ACCEPTED\",\"x\",\"0\",\"\"], and a reply an array of those"
+    )]
+    NotFrames,
+    /// ZeroMQ has no such message.
+    #[error("a message has at least one frame")]
+    NoFrames,
+    /// A backslash that starts nothing in a frame.
+    #[error("in a frame, a backslash starts an escape of JSON, or \\xff for a byte that is no text")]
+    FrameEscape,
 }
 
 /// Reads one line. `None` is a line without an event: a blank one or a comment.
@@ -194,6 +206,7 @@ fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
         "rule" => rule::parse(fields).map(Request::Rule),
         "text" => unescaped(&fields.rest()).map(Request::Text),
         "throttr" => throttr_request(&fields.rest()).map(Request::Throttr),
+        "smockron" => in_frames(&fields.rest(), frames::decode).map(Request::Smockron),
         "" => Err((gate.at, Problem::NoGate)),
         other => Err((gate.at, Problem::UnknownGate { gate: other.to_owned() })),
     }
@@ -264,13 +277,18 @@ fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, Found> {
     hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
+fn in_frames<T>(field: &Field<'_>, decode: fn(&str) -> Result<T, Found>) -> Result<T, Found> {
+    decode(field.text).map_err(|(bad, problem)| (field.at + bad, problem))
+}
+
 /// The expected reply as it was written, if the gate could ever send it.
 fn reply_to(request: &Request, reply: Field<'_>) -> Result<String, Found> {
     let is_error = Fields { line: reply.text, at: 0 }.next_or_nothing().text == "error";
     match request {
         Request::Text(_) => drop(unescaped(&reply)?),
         Request::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
-        Request::Throttr(_) | Request::Limit(_) | Request::Rule(_) => {}
+        Request::Smockron(_) if !is_error => drop(in_frames(&reply, frames::decode_all)?),
+        Request::Throttr(_) | Request::Smockron(_) | Request::Limit(_) | Request::Rule(_) => {}
     }
     Ok(reply.text.to_owned())
 }
@@ -413,6 +431,22 @@ mod tests {
     }
 
     #[test]
+    fn a_smockron_message_is_an_array_of_frames() {
+        for (line, frames, expected) in [
+            (r#"3s smockron ["d\u0000","ACCEPTED"] => []"#, &[&b"d\0"[..], b"ACCEPTED"][..], Some("[]")),
+            (r#"3s smockron ["a b"]  => [["x"],["y"]]"#, &[b"a b"], Some(r#"[["x"],["y"]]"#)),
+            (r#"3s smockron [ "\xff" ] => error"#, &[b"\xff"], Some("error")),
+            (r#"3s smockron [""]"#, &[b""], None),
+        ] {
+            let event = parsed(line);
+            let message: Vec<_> = frames.iter().map(|frame| frame.to_vec()).collect();
+            assert_eq!(event.request, Request::Smockron(message), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+            assert_eq!(parsed(&format!("3s {}", event.request)).request, event.request, "{line}");
+        }
+    }
+
+    #[test]
     fn a_rule_has_a_name_or_is_written_out() {
         let named = |name: &str| RuleText::Named(name.into());
         let written = |text: &str| RuleText::Written(text.into());
@@ -458,7 +492,7 @@ mod tests {
             ("0s => ok", "7:3: a gate and a request must follow"),
             (
                 "0s  soap  over_limit x",
-                "7:5: there is no gate `soap`: the gates known here are `limit`, `rule`, `text` and",
+                "7:5: there is no gate `soap`: the gates known here are `limit`, `rule`, `text`, `throttr` and",
             ),
             ("0s limit", "7:9: `` is no verb: use spend, check, refund or reset"),
             ("0s limit Spend A:1", "7:10: `Spend` is no verb"),
@@ -501,6 +535,10 @@ mod tests {
             ("0s throttr 01 020", "7:17: a byte is two hexadecimal digits"),
             ("0s throttr 01 => 0", "7:18: a byte is two hexadecimal digits"),
             ("0s throttr 01 => ok", "7:18: `o` is no hexadecimal digit"),
+            ("0s smockron", "7:12: a message is a JSON array of its frames"),
+            ("0s smockron []", "7:13: a message has at least one frame"),
+            (r#"0s smockron ["\y"]"#, "7:15: in a frame, a backslash starts an escape of JSON"),
+            (r#"0s smockron ["a"] => ["a"]"#, "7:23: a message is a JSON array of its frames"),
             ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII: write it \\xc3"),
             ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII: write it \\x0d"),
         ] {

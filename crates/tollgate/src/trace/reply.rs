@@ -8,7 +8,7 @@
 //! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
 //! ok                                       (of a reset)   error there is no limit `X`
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
-//! (none)                                   (silence)
+//! (none)                                   (silence)      [["web\u0000","DELAY_UNTIL","x","4000"]]   (of `smockron`)
 //! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
 //! allow full, allow away, allow degraded   (of `rule`)    deny                     (of `rule`; no time lifts it)
 //! ```
@@ -17,7 +17,7 @@ use std::fmt::{self, Write};
 
 use tollgate_core::{Decision, Refund, Ruling, Verdict};
 
-use super::{escape, hex};
+use super::{Message, escape, frames, hex};
 
 /// How a trace writes that nothing comes back.
 pub(super) const SILENCE: &str = "(none)";
@@ -44,6 +44,8 @@ pub enum Reply {
     Text(Option<Vec<u8>>),
     /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
     Throttr(Vec<u8>),
+    /// The messages that the gate `smockron` published.
+    Smockron(Vec<Message>),
     /// To what cannot be decided: a limit or a rule nobody configured, an id of the wrong format, a cost that never fits.
     Error(String),
 }
@@ -63,6 +65,7 @@ impl fmt::Display for Reply {
             Self::Text(Some(text)) => write_text(f, text),
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
             Self::Throttr(bytes) => hex::write(f, bytes),
+            Self::Smockron(messages) => frames::write_all(f, messages),
             Self::Error(message) => {
                 f.write_str("error ")?;
                 escape::write_text(f, message.as_bytes())
@@ -136,6 +139,7 @@ pub fn matches(expected: &str, reply: &Reply) -> bool {
         }
         Reply::Text(None) => false,
         Reply::Throttr(bytes) => hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes),
+        Reply::Smockron(messages) => frames::decode_all(expected).is_ok_and(|expected| expected == *messages),
         Reply::Error(_) if expected == "error" => true,
         _ => expected.split_ascii_whitespace().eq(reply.to_string().split_ascii_whitespace()),
     }
@@ -236,6 +240,12 @@ mod tests {
             (Reply::Text(None), "(none)", &[]),
             (Reply::Throttr(vec![0x02, 0xfa]), "02fa", &["02FA", "02 fa"]),
             (Reply::Throttr(vec![]), "(none)", &[]),
+            (Reply::Smockron(vec![]), "[]", &["[ ]"]),
+            (
+                Reply::Smockron(vec![vec![b"d\0".into(), b"\xff".into()]]),
+                r#"[["d\u0000","\xff"]]"#,
+                &[r#"[ ["\u0064\x00", "\xff"] ]"#],
+            ),
         ] {
             assert_eq!(reply.to_string(), written);
             for expected in [written].iter().chain(others) {
@@ -249,6 +259,8 @@ mod tests {
             ("7 ok N", Reply::Text(None)),
             ("02fa00", Reply::Throttr(vec![0x02, 0xfa])),
             ("error", Reply::Throttr(vec![])),
+            ("(none)", Reply::Smockron(vec![])),
+            ("[[]]", Reply::Smockron(vec![])),
             ("(none)", Reply::Reset),
         ] {
             assert!(!matches(expected, &reply), "{expected} is not {reply}");

@@ -18,7 +18,7 @@ impl Target for Limiter {
         match request {
             Request::Limit(request) => self.answer_limit(request),
             Request::Rule(request) => self.answer_rule(request),
-            Request::Text(_) | Request::Throttr(_) => {
+            Request::Text(_) | Request::Throttr(_) | Request::Smockron(_) => {
                 Reply::Error(format!("a limiter alone does not speak `{}`", request.gate()))
             }
         }

@@ -27,7 +27,13 @@ fn request() -> impl Strategy<Value = Request> {
         rule_request().prop_map(Request::Rule),
         bytes().prop_map(Request::Text),
         vec(any::<u8>(), 1..40).prop_map(Request::Throttr),
+        vec(frame(), 1..7).prop_map(Request::Smockron),
     ]
+}
+
+/// Bytes, or text of any language.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![bytes(), any::<String>().prop_map(String::into_bytes)]
 }
 
 /// What may come back at the gate of `request`.
@@ -41,6 +47,9 @@ fn reply(request: &Request) -> BoxedStrategy<Reply> {
             prop_oneof![error, text].boxed()
         }
         Request::Throttr(_) => prop_oneof![error, vec(any::<u8>(), 0..40).prop_map(Reply::Throttr)].boxed(),
+        Request::Smockron(_) => {
+            prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(Reply::Smockron)].boxed()
+        }
     }
 }
 
@@ -106,7 +115,7 @@ proptest! {
 
     #[test]
     fn almost_an_event_is_an_event_or_an_error_within_the_line(
-        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|rule|text|throttr|) {0,2}([0-9a-f]{2}|spend|check|refund|reset|\"[ -~]{0,5}\"|)( [Ab:]{0,3}[ -~]{0,4}| (key|u)=[!-~]{0,3}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
+        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|rule|text|throttr|smockron|) {0,2}([0-9a-f]{2}|[\\[\\],a\"]{0,9}|spend|check|refund|reset|\"[ -~]{0,5}\"|)( [Ab:]{0,3}[ -~]{0,4}| (key|u)=[!-~]{0,3}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
     ) {
         match parse_line(line.as_bytes(), 1) {
             Ok(event) => {

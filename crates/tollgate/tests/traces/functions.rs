@@ -60,7 +60,9 @@ impl Target for Functions {
         match request {
             Request::Rule(request) => self.ask(request).map_or_else(Reply::Error, Reply::Ruling),
             Request::Limit(request) => self.limiter.answer_limit(request),
-            Request::Text(_) | Request::Throttr(_) => unreachable!("such traces are not run here"),
+            Request::Text(_) | Request::Throttr(_) | Request::Smockron(_) => {
+                unreachable!("such traces are not run here")
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ fn text(text: &str) -> Result<Gate, GateAddressError> {
 
 impl Echo {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let gates = Gates { http: None, text: self.text.0, throttr: self.throttr.0, ..Gates::default() };
+        let gates = Gates { text: self.text.0, throttr: self.throttr.0, ..Gates::OFF };
         if [gates.text, gates.throttr] == [None; 2] {
             bail!("every gate is off: there is nothing to send back");
         }

@@ -77,6 +77,7 @@ impl Summary {
             }
             (_, Reply::Text(text)) => self.asked(request, text.is_none()),
             (_, Reply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
+            (_, Reply::Smockron(messages)) => self.asked(request, messages.is_empty()),
             _ => {}
         }
     }
@@ -201,6 +202,7 @@ mod tests {
         let policy = Policy::default();
         for (request, reply) in [
             (Request::Throttr(vec![2]), Reply::Throttr(vec![])),
+            (Request::Smockron(vec![vec![]]), Reply::Smockron(vec![])),
             (Request::Text(b"ping".into()), Reply::Text(Some(b"pong".into()))),
             (Request::Text(b"PING".into()), Reply::Text(None)),
             (Request::Text(b"ping".into()), Reply::Error("not spoken here".into())),
@@ -209,10 +211,11 @@ mod tests {
         }
         assert_eq!(
             summary.to_string(),
-            "# text: 2 requests, 1 without a reply\n\
+            "# smockron: 1 request, 1 without a reply\n\
+             # text: 2 requests, 1 without a reply\n\
              # throttr: 1 request, 1 without a reply\n\
              # 1 request could not be decided\n\
-             # 4 events: 0 as expected, 0 differed, 4 without an expectation\n"
+             # 5 events: 0 as expected, 0 differed, 5 without an expectation\n"
         );
     }
 }
