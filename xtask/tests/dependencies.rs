@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-wire", &["tollgate-core"]),
     ("tollgate-client", &["tollgate-core", "tollgate-wire"]),
     ("tollgate", &["tollgate-core", "tollgate-macros"]),
-    ("tollgate-tower", &["tollgate-core", "tollgate", "tollgate-client"]),
+    ("tollgate-tower", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-client"]),
     ("tollgate-macros", &["tollgate-core"]),
     ("tollgate-python", &["tollgate-core", "tollgate"]),
     ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),

@@ -119,8 +119,8 @@ impl Wait {
         Gate::Pass
     }
 
-    /// Waits until it is over.
-    pub(super) async fn over(mut self) -> Admission {
+    /// Waits until it is over, by tokio's timers.
+    pub async fn over(mut self) -> Admission {
         let (shared, came) = (Arc::clone(&self.shared), self.came);
         loop {
             self.rest().await;

@@ -1,0 +1,94 @@
+//! The layer over a gatekeeper, beside a master that does what it is told to.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+#[allow(dead_code)] // Most of what it can do is for the gatekeeper's own tests.
+#[path = "../../tollgate-client/tests/gatekeeper/master.rs"]
+mod master;
+mod support;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use master::{Master, PATIENCE};
+use support::{Hello, request, send, statuses};
+use tollgate_client::gatekeeper::Gatekeeper;
+use tollgate_tower::AdmissionLayer;
+use tower_layer::Layer;
+use tower_service::Service;
+
+const ALICE: &str = "192.0.2.1";
+const BOB: &str = "192.0.2.2";
+
+/// A gatekeeper and its master, connected.
+fn connected() -> (Gatekeeper, Master) {
+    let mut master = Master::bind();
+    let gatekeeper = master.gatekeeper("api").max_delay(Duration::from_secs(60)).connect().unwrap();
+    master.accept();
+    eventually(|| gatekeeper.counts().connected);
+    (gatekeeper, master)
+}
+
+/// Has the master delay somebody, and waits until that is known.
+fn delay(gatekeeper: &Gatekeeper, master: &mut Master, identifier: &str, by: Duration) {
+    let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
+    let known = gatekeeper.counts().known;
+    master.delay_until(identifier, u64::try_from(until.as_millis()).unwrap());
+    eventually(|| gatekeeper.counts().known > known);
+}
+
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "it never came to that");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn the_master_hears_of_what_passes_and_delays_whom_it_likes() {
+    let (gatekeeper, mut master) = connected();
+    let layer = AdmissionLayer::new(gatekeeper.clone());
+    let mut service = layer.layer(Hello);
+    assert_eq!(statuses(&mut service, [ALICE, BOB].map(|peer| request("/", peer, &[]))).await, [200, 200]);
+    assert_eq!(master.message()[..3], ["api\\x00", "ACCEPTED", ALICE]);
+    assert_eq!(master.message()[..3], ["api\\x00", "ACCEPTED", BOB]);
+
+    let began = Instant::now();
+    delay(&gatekeeper, &mut master, ALICE, Duration::from_millis(200));
+    assert_eq!(send(&mut service, request("/", ALICE, &[])).await.0, 200);
+    assert!(began.elapsed() >= Duration::from_millis(199));
+    assert_eq!(master.message()[1..3], ["DELAYED", ALICE]);
+    assert_eq!((layer.counts().passed, layer.counts().delayed), (2, 1));
+}
+
+#[tokio::test]
+async fn too_long_a_wait_is_a_503_that_says_when_to_come_again() {
+    let (gatekeeper, mut master) = connected();
+    delay(&gatekeeper, &mut master, ALICE, Duration::from_secs(3_600));
+    let layer = AdmissionLayer::new(gatekeeper);
+    let (status, headers, _) = send(&mut layer.layer(Hello), request("/", ALICE, &[])).await;
+    assert_eq!(status, 503);
+    let retry_after: u64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((3_500..=3_600).contains(&retry_after), "{retry_after}");
+    assert_eq!(master.message()[1..3], ["REJECTED", ALICE]);
+}
+
+#[tokio::test]
+async fn who_hangs_up_waits_no_longer() {
+    let (gatekeeper, mut master) = connected();
+    delay(&gatekeeper, &mut master, ALICE, Duration::from_secs(50));
+    let layer = AdmissionLayer::new(gatekeeper.clone());
+    let waiting = layer.layer(Hello).call(request("/", ALICE, &[]));
+    assert_eq!(gatekeeper.counts().waiting, 1);
+    drop(waiting);
+    assert_eq!((gatekeeper.counts().waiting, layer.counts().abandoned), (0, 1));
+}
+
+#[tokio::test]
+async fn without_a_master_everybody_passes() {
+    let silent = Master::bind();
+    let layer = AdmissionLayer::new(silent.gatekeeper("api").connect().unwrap());
+    assert_eq!(
+        statuses(&mut layer.layer(Hello), [ALICE; 5].map(|peer| request("/", peer, &[]))).await,
+        [200; 5]
+    );
+}
