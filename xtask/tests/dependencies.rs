@@ -23,7 +23,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-macros", &["tollgate-core"]),
     ("tollgate-python", &["tollgate-core", "tollgate"]),
     ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),
-    ("tollgate-cli", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-client"]),
+    (
+        "tollgate-cli",
+        &[
+            "tollgate-core",
+            "tollgate-wire",
+            "tollgate",
+            "tollgate-server",
+            "tollgate-client",
+            "tollgate-tower",
+        ],
+    ),
     ("tollgate-bench", &["tollgate-core", "tollgate", "tollgate-server"]),
     ("tollgate-testbed", &[]),
     ("xtask", &[]),

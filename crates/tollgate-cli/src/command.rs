@@ -4,6 +4,7 @@ mod ask;
 mod bench;
 mod completions;
 mod explain;
+mod guard;
 mod inspect;
 mod keys;
 mod replay;
@@ -33,6 +34,7 @@ Exit status: 0 yes, 1 no (denied, invalid, or not as expected), 2 the question c
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Serve),
+    Guard(Box<guard::Guard>),
     Spend(ask::Spend),
     Check(ask::Check),
     Refund(ask::Refund),
@@ -52,6 +54,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Serve(serve) => serve.run(),
+            Self::Guard(guard) => guard.run(),
             Self::Spend(spend) => spend.run(),
             Self::Check(check) => check.run(),
             Self::Refund(refund) => refund.run(),

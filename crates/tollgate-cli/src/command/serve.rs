@@ -129,11 +129,11 @@ impl Serve {
     }
 }
 
-fn cores() -> usize {
+pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, Into::into)
 }
 
-fn log_to_stderr() {
+pub(super) fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     builder.with_ansi(io::stderr().is_terminal()).init();

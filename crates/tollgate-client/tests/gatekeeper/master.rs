@@ -27,9 +27,13 @@ impl Master {
 
     /// One that will be this master's.
     pub(crate) fn gatekeeper(&self, domain: &str) -> GatekeeperBuilder {
-        let [accounting, control] =
-            [&self.accounting, &self.control].map(|listener| listener.local_addr().unwrap().to_string());
+        let [accounting, control] = self.addresses();
         Gatekeeper::builder(&accounting, domain).control(&control)
+    }
+
+    /// Where it takes accounting, and where it publishes.
+    pub(crate) fn addresses(&self) -> [String; 2] {
+        [&self.accounting, &self.control].map(|listener| listener.local_addr().unwrap().to_string())
     }
 
     /// Does all that a master does when a gatekeeper comes.

@@ -1,0 +1,149 @@
+//! What a proxy changes in headers: those that are about one connection end here, and who asked is appended.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::Uri;
+use hyper::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// About one connection, whether `Connection` says so or not.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    PROXY_CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// What the other side wants this connection to become, if anything.
+pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asks = named(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    headers.get(UPGRADE).filter(|_| asks).cloned()
+}
+
+/// Takes out what is about one connection.
+pub(super) fn end_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let also: Vec<HeaderName> = named(headers).filter_map(|name| name.parse().ok()).collect();
+        for name in also {
+            headers.remove(name);
+        }
+    }
+    // Of HTTP/2, gRPC needs to know that trailers are understood from end to end.
+    let trailers = headers.get(TE).is_some_and(|te| te == "trailers");
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Puts back what an upgrade needs.
+pub(super) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// Says who asked, after whatever was said before, and for which host.
+pub(super) fn forward(headers: &mut HeaderMap, uri: &Uri, peer: SocketAddr) {
+    append_forwarded_for(headers, peer.ip().to_canonical());
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    // HTTP/2 says it in the address of the request, and what stands there always counts.
+    if let Some(host) = uri.authority().and_then(|authority| authority.as_str().parse().ok()) {
+        headers.insert(HOST, host);
+    }
+}
+
+fn append_forwarded_for(headers: &mut HeaderMap, peer: IpAddr) {
+    let before = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes().to_vec());
+    let mut line = before.collect::<Vec<_>>().join(&b", "[..]);
+    if !line.is_empty() {
+        line.extend_from_slice(b", ");
+    }
+    line.extend_from_slice(peer.to_string().as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&line) {
+        headers.insert(FORWARDED_FOR, value);
+    }
+}
+
+/// The names that `Connection` lists.
+fn named(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn what_is_about_one_connection_ends_here() {
+        let mut passed = headers(&[
+            ("connection", "close, X-Mine"),
+            ("connection", "x-other"),
+            ("x-mine", "1"),
+            ("x-other", "2"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-authorization", "secret"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("te", "gzip"),
+            ("accept", "*/*"),
+            ("content-length", "5"),
+        ]);
+        end_hop(&mut passed);
+        assert_eq!(passed, headers(&[("accept", "*/*"), ("content-length", "5")]));
+        let mut grpc = headers(&[("te", "trailers")]);
+        end_hop(&mut grpc);
+        assert_eq!(grpc, headers(&[("te", "trailers")]));
+    }
+
+    #[test]
+    fn an_upgrade_is_asked_for_by_two_headers() {
+        let asks = |lines| upgrade(&headers(lines)).is_some();
+        assert!(asks(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
+        assert!(!asks(&[("upgrade", "websocket")]));
+        assert!(!asks(&[("connection", "upgrade")]));
+    }
+
+    #[test]
+    fn who_asked_is_appended() {
+        let forwarded = |before, peer: &str| {
+            let mut passed = headers(before);
+            forward(&mut passed, &Uri::from_static("/"), peer.parse().unwrap());
+            passed.get(FORWARDED_FOR).unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(forwarded(&[], "192.0.2.1:5"), "192.0.2.1");
+        assert_eq!(forwarded(&[("x-forwarded-for", "a, b")], "[::ffff:192.0.2.1]:5"), "a, b, 192.0.2.1");
+        assert_eq!(forwarded(&[("x-forwarded-for", "a"), ("x-forwarded-for", "b")], "[::1]:5"), "a, b, ::1");
+    }
+
+    #[test]
+    fn the_host_is_the_one_that_the_client_meant() {
+        let mut passed = headers(&[("host", "ignored"), ("x-forwarded-proto", "https")]);
+        forward(&mut passed, &Uri::from_static("http://example.com:81/x"), "192.0.2.1:5".parse().unwrap());
+        assert_eq!(
+            (&passed["host"], &passed["x-forwarded-proto"]),
+            (&"example.com:81".parse().unwrap(), &"https".parse().unwrap())
+        );
+    }
+}

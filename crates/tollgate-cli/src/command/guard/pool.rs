@@ -1,0 +1,173 @@
+//! Connections to the upstream. Each worker has its own, so nobody waits for another's.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::body::{Answer, Question, Sent};
+use super::upstream::{Speaks, Upstream};
+
+/// How many connections that nobody uses are kept. Any more were needed at the same moment once, and may not be again.
+const IDLE_MAX: usize = 512;
+
+/// How long connecting may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(super) enum SendError {
+    #[error("{upstream} cannot be reached")]
+    Unreachable { upstream: String, source: io::Error },
+    #[error("{upstream} does not begin its answer in time")]
+    TimedOut { upstream: String },
+    #[error("the exchange with {upstream} broke off")]
+    Broken { upstream: String, source: hyper::Error },
+}
+
+pub(super) struct Pool {
+    upstream: Upstream,
+    idle: Mutex<Vec<http1::SendRequest<Question>>>,
+    shared: Mutex<Option<http2::SendRequest<Question>>>,
+}
+
+/// A connection while it is in use.
+pub(super) struct Lease {
+    pool: Arc<Pool>,
+    sender: http1::SendRequest<Question>,
+    sent: Sent,
+}
+
+impl Lease {
+    /// Others may use it, if the whole request went out.
+    pub(super) fn give_back(self) {
+        if self.sent.is_all() && !self.sender.is_closed() {
+            let mut idle = lock(&self.pool.idle);
+            if idle.len() < IDLE_MAX {
+                idle.push(self.sender);
+            }
+        }
+    }
+}
+
+impl Pool {
+    pub(super) fn new(upstream: Upstream) -> Arc<Self> {
+        Arc::new(Self { upstream, idle: Mutex::default(), shared: Mutex::default() })
+    }
+
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        request: Request<Question>,
+    ) -> Result<Response<Answer>, SendError> {
+        match self.upstream.speaks {
+            Speaks::Http1 => self.send_alone(request).await,
+            Speaks::Http2 => self.send_shared(request).await,
+        }
+    }
+
+    /// Over a connection that is nobody else's until the answer is over.
+    async fn send_alone(
+        self: &Arc<Self>,
+        mut request: Request<Question>,
+    ) -> Result<Response<Answer>, SendError> {
+        let sent = request.body().sent();
+        while let Some(mut sender) = self.take_idle() {
+            // It may have been closed while nobody used it.
+            if sender.ready().await.is_err() {
+                continue;
+            }
+            let again = copy(&request);
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok(self.leased(response, sender, sent)),
+                Err(mut error) => match error.take_message().or(again) {
+                    Some(unsent) => request = unsent,
+                    None => return Err(self.broken(error.into_error())),
+                },
+            }
+        }
+        let mut sender = self.connect_alone().await?;
+        let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
+        Ok(self.leased(response, sender, sent))
+    }
+
+    fn leased(
+        self: &Arc<Self>,
+        response: Response<hyper::body::Incoming>,
+        sender: http1::SendRequest<Question>,
+        sent: Sent,
+    ) -> Response<Answer> {
+        let lease = Lease { pool: Arc::clone(self), sender, sent };
+        response.map(|body| Answer::passed(body, Some(lease)))
+    }
+
+    fn take_idle(&self) -> Option<http1::SendRequest<Question>> {
+        lock(&self.idle).pop()
+    }
+
+    async fn connect_alone(&self) -> Result<http1::SendRequest<Question>, SendError> {
+        let stream = TokioIo::new(self.connect().await?);
+        let (sender, connection) = http1::handshake(stream).await.map_err(|error| self.broken(error))?;
+        tokio::spawn(connection.with_upgrades());
+        Ok(sender)
+    }
+
+    /// Over the one connection that all use.
+    async fn send_shared(&self, request: Request<Question>) -> Result<Response<Answer>, SendError> {
+        let open = lock(&self.shared).clone();
+        let mut sender = match open.filter(|sender| !sender.is_closed()) {
+            Some(sender) => sender,
+            None => self.connect_shared().await?,
+        };
+        sender.ready().await.map_err(|error| self.broken(error))?;
+        let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
+        Ok(response.map(|body| Answer::passed(body, None)))
+    }
+
+    async fn connect_shared(&self) -> Result<http2::SendRequest<Question>, SendError> {
+        let stream = TokioIo::new(self.connect().await?);
+        let handshake = http2::Builder::new(TokioExecutor::new()).adaptive_window(true).handshake(stream);
+        let (sender, connection) = handshake.await.map_err(|error| self.broken(error))?;
+        tokio::spawn(connection);
+        *lock(&self.shared) = Some(sender.clone());
+        Ok(sender)
+    }
+
+    async fn connect(&self) -> Result<TcpStream, SendError> {
+        let unreachable = |source| SendError::Unreachable { upstream: self.upstream.to_string(), source };
+        let connecting = timeout(CONNECT_MAX, TcpStream::connect(self.upstream.authority.as_str()));
+        let stream = connecting.await.map_err(|_| unreachable(io::ErrorKind::TimedOut.into()))?;
+        let stream = stream.map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        Ok(stream)
+    }
+
+    fn broken(&self, source: hyper::Error) -> SendError {
+        SendError::Broken { upstream: self.upstream.to_string(), source }
+    }
+}
+
+/// An upstream may close a connection in the very moment in which it is used again, and nobody knows whether it saw the request.
+/// What changes nothing may be sent once more.
+fn copy(request: &Request<Question>) -> Option<Request<Question>> {
+    let changes_nothing = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !changes_nothing || !request.body().is_empty() {
+        return None;
+    }
+    let mut copy = Request::new(Question::default());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

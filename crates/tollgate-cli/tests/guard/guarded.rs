@@ -1,0 +1,101 @@
+//! `tollgate guard` in a process of its own, and clients of it.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::master::Master;
+use crate::run::tollgate;
+use crate::upstream::{Pieces, body_of, full};
+
+/// Killed with the test if that did not stop it.
+pub(crate) struct Guarded {
+    child: Child,
+    pub(crate) address: String,
+    metrics: String,
+}
+
+impl Guarded {
+    /// One without a master.
+    pub(crate) fn start(upstream: &str, arguments: &[&str]) -> Self {
+        Self::launch(upstream, &[&["--master", "127.0.0.1:1"], arguments].concat())
+    }
+
+    pub(crate) fn of(upstream: &str, master: &Master, arguments: &[&str]) -> Self {
+        let [accounting, control] = master.addresses();
+        Self::launch(upstream, &[&["--master", &accounting, "--control", &control], arguments].concat())
+    }
+
+    fn launch(upstream: &str, arguments: &[&str]) -> Self {
+        let mut command = tollgate(&["guard", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        command.args(["--upstream", upstream, "--domain", "api"]).args(arguments);
+        let mut child = command.env("RUST_LOG", "warn").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut after = |name: &str| loop {
+            let line = lines.next().expect("it announces where it is").unwrap();
+            if let Some((_, rest)) = line.split_once(name) {
+                return rest.trim().trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+            }
+        };
+        let (address, metrics) = (after("listens"), after("metrics"));
+        Self { child, address, metrics }
+    }
+
+    /// Asks over a connection of its own.
+    pub(crate) fn ask(&self, request: Request<Pieces>) -> impl Future<Output = Response<Incoming>> + use<> {
+        ask(self.address.clone(), request)
+    }
+
+    /// The same, over HTTP/2, without asking first whether that is spoken.
+    pub(crate) fn ask_http2(
+        &self,
+        request: Request<Pieces>,
+    ) -> impl Future<Output = Response<Incoming>> + use<> {
+        let address = self.address.clone();
+        async move {
+            let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+            let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.unwrap()
+        }
+    }
+
+    /// The value of a metric.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let request = Request::get("/metrics").body(full("")).unwrap();
+        let response = ask(self.metrics.clone(), request).await;
+        let text = String::from_utf8(body_of(response.into_body()).await).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("tollgate_guard_{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// The exit code.
+    pub(crate) fn wait(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn ask(address: String, request: Request<Pieces>) -> Response<Incoming> {
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    sender.send_request(request).await.unwrap()
+}
