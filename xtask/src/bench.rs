@@ -10,7 +10,7 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 5] = ["core", "http", "gates", "redis", "python"];
+pub(crate) const NAMES: [&str; 6] = ["core", "http", "gates", "redis", "tower", "python"];
 
 /// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =

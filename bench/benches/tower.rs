@@ -1,0 +1,147 @@
+//! What the middleware adds to a request that passes, beside the same service without it.
+//!
+//! `cargo xtask bench tower`
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::{Request, Response};
+use rustix::time::{ClockId, clock_gettime};
+use tollgate::Limiter;
+use tollgate_bench::requests::{Popularity, stream};
+use tollgate_bench::rounds::{Contestant, alternate};
+use tollgate_tower::client::gatekeeper::Gatekeeper;
+use tollgate_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit, LocalRule};
+use tower_layer::Layer;
+use tower_service::Service;
+
+const REQUESTS: usize = 200_000;
+const ROUNDS: usize = 15;
+/// So many are made before the watch is started, and so many at a time.
+const CHUNK: usize = 512;
+const IDS: u32 = 1_000_000;
+
+/// So much that nobody is refused. A rule keeps what it counts, so it counts little.
+const POLICY: &str = "
+limits: { PerClient: { burst: 4000000000, count: 1, period: 1s } }
+rules: { upload: 'client:20000/1ms' }
+";
+
+fn main() {
+    println!("a request that passes, in nanoseconds on a core:");
+    println!("median (lowest to highest) of {ROUNDS} turns, taken alternately");
+    println!("{:34} {:>24} {:>24}", "", "a request", "more than bare");
+    let standings = alternate(ROUNDS, &mut contestants());
+    for standing in &standings {
+        let (nanos, more) =
+            (format!("{:.0}", standing.nanos), format!("{:.0}", standing.beyond(&standings[0])));
+        println!("{:34} {nanos:>24} {more:>24}", standing.name);
+    }
+}
+
+fn contestants() -> Vec<Contestant<'static>> {
+    let limit = || LocalLimit::new(limiter(), "PerClient").expect("it is configured");
+    let layer = AdmissionLayer::new(limit()).skip("/healthz");
+    let proxies = ByAddress::peer().behind(["10.0.0.0/8".parse().expect("a network")]);
+    let behind = AdmissionLayer::new(limit()).identify(proxies);
+    let delayed = AdmissionLayer::new(Delayed::new(limit(), Duration::from_secs(1)));
+    let rule = AdmissionLayer::new(LocalRule::new(limiter(), "upload").expect("it is configured"));
+    // Nobody listens at the discard port: it knows of no delays, and drops what it would tell.
+    let gatekeeper = Gatekeeper::connect("127.0.0.1:9", "api").expect("a thread");
+    let gatekeeper = AdmissionLayer::new(gatekeeper);
+    let one = || std::iter::repeat(v4(1));
+    let many: Vec<_> = stream(Popularity::Uniform, IDS, REQUESTS, 1).into_iter().map(v4).collect();
+    let v6 = || std::iter::repeat(Ipv6Addr::new(0x2001, 0xdb8, 0x1111, 0x2222, 0x3333, 0x4444, 5, 6).into());
+    vec![
+        contestant("bare", Hello, one(), request),
+        contestant("limit, one address", layer.layer(Hello), one(), request),
+        contestant("limit, one IPv6 network", layer.layer(Hello), v6(), request),
+        contestant("limit, a million addresses", layer.layer(Hello), many.into_iter().cycle(), request),
+        contestant("limit, behind two proxies", behind.layer(Hello), one(), forwarded),
+        contestant("limit, where others would wait", delayed.layer(Hello), one(), request),
+        contestant("rule, one address", rule.layer(Hello), one(), request),
+        contestant("gatekeeper without a master", gatekeeper.layer(Hello), one(), request),
+    ]
+}
+
+fn limiter() -> Limiter {
+    Limiter::from_yaml(POLICY).expect("a good policy")
+}
+
+/// Times what a service takes for requests that were made before, and dropping them.
+fn contestant<'a, S, R>(
+    name: &'a str,
+    mut service: S,
+    mut clients: impl Iterator<Item = IpAddr> + 'a,
+    request: impl Fn(IpAddr) -> Request<()> + 'a,
+) -> Contestant<'a>
+where
+    S: Service<Request<()>, Response = Response<R>, Error = Infallible> + 'a,
+{
+    let mut cx = Context::from_waker(Waker::noop());
+    let work = move || {
+        let mut took = Duration::ZERO;
+        for _ in 0..REQUESTS / CHUNK {
+            let requests: Vec<_> = clients.by_ref().take(CHUNK).map(&request).collect();
+            let started = on_a_core();
+            for request in requests {
+                let Poll::Ready(Ok(response)) = pin!(service.call(request)).poll(&mut cx) else {
+                    panic!("nothing waits here");
+                };
+                assert!(black_box(response).status().is_success());
+            }
+            took += on_a_core() - started;
+        }
+        took.as_nanos() as f64 / (REQUESTS / CHUNK * CHUNK) as f64
+    };
+    Contestant { name, work: Box::new(work) }
+}
+
+/// How long this thread has been on a core: what others do to the machine meanwhile is not counted.
+fn on_a_core() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().expect("a thread has not been on a core for less than no time")
+}
+
+/// Answers everybody alike.
+#[derive(Clone)]
+struct Hello;
+
+impl Service<Request<()>> for Hello {
+    type Response = Response<&'static str>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        black_box(request.uri().path());
+        ready(Ok(Response::new("hello")))
+    }
+}
+
+fn v4(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0xc000_0000 + number).into()
+}
+
+fn request(client: IpAddr) -> Request<()> {
+    let mut request = Request::new(());
+    *request.uri_mut() = http::Uri::from_static("/hello");
+    request.extensions_mut().insert(SocketAddr::new(client, 4711));
+    request
+}
+
+fn forwarded(client: IpAddr) -> Request<()> {
+    let mut request = request(Ipv4Addr::new(10, 0, 0, 1).into());
+    let chain = format!("198.51.100.7, {client}, 10.0.0.2");
+    let chain = http::HeaderValue::try_from(chain).expect("addresses are ASCII");
+    request.headers_mut().insert("x-forwarded-for", chain);
+    request
+}
