@@ -22,8 +22,7 @@ const BOB: &str = "192.0.2.2";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn serve(limiter: Arc<Limiter>) -> (Server, Client) {
-    let gates =
-        Gates { http: Some("127.0.0.1:0".parse().unwrap()), text: None, throttr: None, ..Gates::default() };
+    let gates = Gates { http: Some("127.0.0.1:0".parse().unwrap()), ..Gates::OFF };
     let settings = Settings { gates, workers: 1, ..Settings::new(limiter) };
     let server = Server::start(settings).unwrap();
     let address = server.http_addr().unwrap().to_string();
