@@ -50,7 +50,6 @@ async fn run(stream: &mut TcpStream, worker: &Arc<Worker>, waiting: &mut JoinSet
     let mut peer = Peer::new(SocketType::Sub);
     let mut replies = Vec::new();
     encode_opening(SocketType::Sub, &mut replies);
-    encode_subscription(b"", &mut replies);
     let mut until = Instant::now() + bounds.frame_time;
     loop {
         if !replies.is_empty() {
@@ -141,7 +140,10 @@ fn enter_later(
 }
 
 fn reply(said: &Said<'_>, replies: &mut Vec<u8>) {
-    if let Said::Ping(context) = said {
-        encode_pong(context, replies);
+    match said {
+        // Only now: libzmq takes whatever comes before it is ready itself for part of the opening, and hangs up.
+        Said::Ready => encode_subscription(b"", replies),
+        Said::Ping(context) => encode_pong(context, replies),
+        _ => {}
     }
 }
