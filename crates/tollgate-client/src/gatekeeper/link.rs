@@ -2,12 +2,13 @@
 //! comes back by itself, and neither waits for the other.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tollgate_wire::smockron::Control;
 use tollgate_wire::zmtp::{self, Said, SocketType};
 use tracing::{info, warn};
@@ -18,6 +19,10 @@ use super::shared::Shared;
 
 /// How often delays that are over are looked for, a bounded number at a time.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// How long what passes is gathered before it is sent, unless nothing passed for as long. One message at a time, waking up for
+/// it would take longer than the request does.
+const GATHER: Duration = Duration::from_millis(1);
 
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -76,6 +81,7 @@ impl Link {
         *backoff = Backoff::default();
         let (mut batch, mut replies, mut subscriptions) = (Vec::new(), Vec::new(), 0_u32);
         let outbox = &self.shared.outbox;
+        let mut rest = pin!(sleep(Duration::ZERO));
         let mut heard = connection.understand(|said| self.note(said, &mut subscriptions, &mut replies));
         loop {
             heard?;
@@ -84,13 +90,20 @@ impl Link {
                 replies.clear();
             }
             self.wanted(subscriptions > 0);
+            let gathered = async {
+                rest.as_mut().await;
+                outbox.take(&mut batch).await;
+            };
             heard = tokio::select! {
                 heard = connection.hear(|said| self.note(said, &mut subscriptions, &mut replies)) => heard,
-                () = outbox.take(&mut batch) => Ok(()),
+                () = gathered => Ok(()),
             };
-            // Whoever does not read keeps us here, and the outbox fills up to its bound.
-            connection.write(&batch).await?;
-            batch.clear();
+            if !batch.is_empty() {
+                // Whoever does not read keeps us here, and the outbox fills up to its bound.
+                connection.write(&batch).await?;
+                batch.clear();
+                rest.as_mut().reset(Instant::now() + GATHER);
+            }
         }
     }
 
