@@ -24,7 +24,16 @@ pub struct Peer {
 impl Peer {
     /// Starts `command` on the servers' core. It must listen at `address`, which [`free_address`] gave.
     pub fn start(command: Command, address: SocketAddr) -> io::Result<Self> {
-        let mut pinned = on_core(SERVER_CORE, &command);
+        Self::start_on(SERVER_CORE, &command, address)
+    }
+
+    /// The same, on the core of whoever asks: one that is not measured itself.
+    pub fn start_beside(command: Command, address: SocketAddr) -> io::Result<Self> {
+        Self::start_on(GENERATOR_CORE, &command, address)
+    }
+
+    fn start_on(core: &str, command: &Command, address: SocketAddr) -> io::Result<Self> {
+        let mut pinned = on_core(core, command);
         let process = pinned.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let peer = Self { process, address };
         let started = Instant::now();

@@ -10,7 +10,7 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 6] = ["core", "http", "gates", "redis", "tower", "python"];
+pub(crate) const NAMES: [&str; 7] = ["core", "http", "gates", "guard", "redis", "tower", "python"];
 
 /// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
@@ -18,6 +18,9 @@ const HTTP_PROGRAMS: &[Program] =
 
 /// What the gates are measured beside.
 const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset", "util-linux")];
+
+/// What the proxy is measured beside, and asked with.
+const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux")];
 
 /// What measures the Python package, and what it is measured over.
 const PYTHON_PROGRAMS: &[Program] = &[(setup::PYTHON, "python3-venv"), ("redis-server", "redis-server")];
@@ -35,6 +38,10 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     match name {
         "http" => bench.args(http_servers(steps)?),
         "gates" => bench.arg(gates_server(steps)?),
+        "guard" => {
+            setup::install(steps, GUARD_PROGRAMS)?;
+            bench.arg(tollgate(steps)?)
+        }
         "redis" => {
             setup::install(steps, GATES_PROGRAMS)?;
             &mut bench

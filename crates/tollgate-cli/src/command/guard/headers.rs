@@ -1,8 +1,10 @@
 //! What a proxy changes in headers: those that are about one connection end here, and who asked is appended.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::Uri;
+use hyper::body::Bytes;
 use hyper::header::{
     CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE,
@@ -66,13 +68,14 @@ pub(super) fn forward(headers: &mut HeaderMap, uri: &Uri, peer: SocketAddr) {
 }
 
 fn append_forwarded_for(headers: &mut HeaderMap, peer: IpAddr) {
-    let before = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes().to_vec());
-    let mut line = before.collect::<Vec<_>>().join(&b", "[..]);
-    if !line.is_empty() {
+    let mut line = Vec::with_capacity(64);
+    for before in headers.get_all(FORWARDED_FOR) {
+        line.extend_from_slice(before.as_bytes());
         line.extend_from_slice(b", ");
     }
-    line.extend_from_slice(peer.to_string().as_bytes());
-    if let Ok(value) = HeaderValue::from_bytes(&line) {
+    // Writing to memory cannot fail, and neither can a header of what were headers and an address.
+    let _ = write!(line, "{peer}");
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
         headers.insert(FORWARDED_FOR, value);
     }
 }

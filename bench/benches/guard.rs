@@ -1,0 +1,145 @@
+//! `tollgate guard` beside nginx, both as a proxy in front of the same service.
+//!
+//! `cargo xtask bench guard`, which passes the path of the program.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use tollgate_bench::peers::{Load, Peer, Scratch, free_address};
+use tollgate_bench::rounds::{Contestant, Spread, alternate};
+
+const ROUNDS: usize = 7;
+const SECONDS: u32 = 2;
+
+fn main() -> io::Result<()> {
+    let mut programs = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let tollgate = programs.next().ok_or_else(|| io::Error::other("pass the path of tollgate"))?;
+    let scratch = Scratch::new()?;
+    let service = start_service(scratch.path())?;
+    let master = start_master(&tollgate, scratch.path())?;
+    let nginx = start_nginx(scratch.path(), service.address)?;
+    let guard = start_guard(&tollgate, service.address, Some(master.address))?;
+    let alone = start_guard(&tollgate, service.address, None)?;
+    let proxies =
+        [("nginx, proxy_pass", &nginx), ("tollgate guard", &guard), ("tollgate guard, no master", &alone)];
+    let rates: Vec<_> = proxies.iter().map(|_| RefCell::new(Vec::new())).collect();
+    let mut contestants: Vec<_> = proxies
+        .iter()
+        .zip(&rates)
+        .map(|((name, proxy), rates)| Contestant {
+            name,
+            work: Box::new(|| {
+                let (rate, nanos) = measure(proxy, scratch.path()).expect("wrk answers as it did before");
+                rates.borrow_mut().push(rate / 1e3);
+                nanos
+            }),
+        })
+        .collect();
+    println!(
+        "50 kept connections, the proxy on one core, wrk, the service and the master on the other: thousands of"
+    );
+    println!(
+        "requests a second, microseconds of the core for each, and as many times as many for as much of it as nginx;"
+    );
+    println!("median (lowest to highest) of {ROUNDS} turns of {SECONDS} s, taken alternately");
+    for (standing, rates) in alternate(ROUNDS, &mut contestants).iter().zip(&rates) {
+        // The first was to warm up.
+        let rate = Spread::of(rates.borrow()[1..].to_vec());
+        println!(
+            "  {:28} {rate:.1}k  {:.1} us  {:.2}x",
+            standing.name,
+            standing.nanos.median / 1e3,
+            standing.ratio
+        );
+    }
+    Ok(())
+}
+
+/// Requests a second, and how many nanoseconds the proxy was on its core for one. The latter holds on a busy machine, too.
+fn measure(proxy: &Peer, scratch: &Path) -> io::Result<(f64, f64)> {
+    let before = proxy.busy()?;
+    let rate = load(proxy.address).run(scratch, SECONDS)?;
+    let busy = proxy.busy()? - before;
+    Ok((rate, busy.as_nanos() as f64 / (rate * f64::from(SECONDS))))
+}
+
+fn load(address: SocketAddr) -> Load {
+    Load { url: format!("http://{address}/"), body: None }
+}
+
+/// What is protected: it answers as fast as anything does.
+fn start_service(scratch: &Path) -> io::Result<Peer> {
+    let address = free_address()?;
+    let location = "return 200 'hello, whoever you are\\n';";
+    Peer::start_beside(
+        nginx(scratch, "service", &format!("server {{ listen {address}; {location} }}"))?,
+        address,
+    )
+}
+
+fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<Peer> {
+    let address = free_address()?;
+    let server = format!(
+        "upstream service {{ server {service}; keepalive 64; keepalive_requests 1000000000; }}
+         server {{
+             listen {address};
+             location / {{
+                 proxy_pass http://service;
+                 proxy_http_version 1.1;
+                 proxy_set_header Connection '';
+                 proxy_set_header Host $host;
+                 proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+             }}
+         }}"
+    );
+    Peer::start(nginx(scratch, "proxy", &server)?, address)
+}
+
+fn nginx(scratch: &Path, name: &str, server: &str) -> io::Result<Command> {
+    let place = scratch.join(name);
+    fs::create_dir_all(&place)?;
+    let (config, place) = (place.join("nginx.conf"), place.display().to_string());
+    fs::write(
+        &config,
+        format!(
+            "daemon off; master_process off; worker_processes 1; pid {place}/nginx.pid; error_log /dev/null;
+             events {{ worker_connections 1024; }}
+             http {{
+                 access_log off; keepalive_requests 1000000000;
+                 client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;
+                 uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
+                 {server}
+             }}"
+        ),
+    )?;
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(&place).arg("-c").arg(config);
+    Ok(command)
+}
+
+/// A master that delays nobody, so that everything passes and is accounted for.
+fn start_master(tollgate: &str, scratch: &Path) -> io::Result<Peer> {
+    let (address, config) = (free_address()?, scratch.join("master.yaml"));
+    let rule = "{ rate: 1000000/s, burst: 60000 }";
+    let gate = format!("{{ accounting: {address}, control: {} }}", free_address()?);
+    fs::write(
+        &config,
+        format!("domains: {{ api: {{ rules: [{rule}], logic: gcra }} }}\ngates: {{ smockron: {gate} }}\n"),
+    )?;
+    let mut command = Command::new(tollgate);
+    command.args(["serve", "--workers", "1", "--config"]).arg(config);
+    Peer::start_beside(command, address)
+}
+
+fn start_guard(tollgate: &str, service: SocketAddr, master: Option<SocketAddr>) -> io::Result<Peer> {
+    let address = free_address()?;
+    let master = master.map_or_else(free_address, Ok)?;
+    let mut command = Command::new(tollgate);
+    command.args(["guard", "--workers", "1", "--domain", "api", "--listen"]).arg(address.to_string());
+    command.arg("--upstream").arg(format!("http://{service}")).arg("--master").arg(master.to_string());
+    Peer::start(command, address)
+}
