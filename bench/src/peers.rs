@@ -89,6 +89,14 @@ pub fn beside_the_servers(command: &Command) -> Command {
     on_core(GENERATOR_CORE, command)
 }
 
+/// Puts the calling thread on a core: the servers' is the first.
+pub fn on_this_core(core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    // On a machine with one core there is nothing to choose.
+    let _ = rustix::thread::sched_setaffinity(None, &cores);
+}
+
 fn on_core(core: &str, command: &Command) -> Command {
     let mut pinned = Command::new("taskset");
     pinned.args(["--cpu-list", core]).arg(command.get_program()).args(command.get_args());

@@ -10,7 +10,8 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 7] = ["core", "http", "gates", "guard", "redis", "tower", "python"];
+pub(crate) const NAMES: [&str; 8] =
+    ["core", "http", "gates", "smockron", "guard", "redis", "tower", "python"];
 
 /// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
@@ -18,6 +19,10 @@ const HTTP_PROGRAMS: &[Program] =
 
 /// What the gates are measured beside.
 const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset", "util-linux")];
+
+/// What a crowd of libzmq's is built with, and where the library comes from.
+const SMOCKRON_PROGRAMS: &[Program] =
+    &[("cc", "gcc"), ("taskset", "util-linux"), (setup::PYTHON, "python3-venv")];
 
 /// What the proxy is measured beside, and asked with.
 const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux")];
@@ -38,6 +43,10 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     match name {
         "http" => bench.args(http_servers(steps)?),
         "gates" => bench.arg(gates_server(steps)?),
+        "smockron" => {
+            setup::install(steps, SMOCKRON_PROGRAMS)?;
+            bench.arg(tollgate(steps)?).arg(python::with_zmq(steps)?)
+        }
         "guard" => {
             setup::install(steps, GUARD_PROGRAMS)?;
             bench.arg(tollgate(steps)?)

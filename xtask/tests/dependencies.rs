@@ -34,7 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-tower",
         ],
     ),
-    ("tollgate-bench", &["tollgate-core", "tollgate", "tollgate-server", "tollgate-tower"]),
+    ("tollgate-bench", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-tower"]),
     ("tollgate-testbed", &[]),
     ("xtask", &[]),
 ];

@@ -87,6 +87,8 @@ async fn run(stream: &mut TcpStream, worker: &Arc<Worker>, waiting: &mut JoinSet
         if heard.broken {
             return End::Broken;
         }
+        // What was published meanwhile must leave, or mailboxes would be full before anybody could read.
+        tokio::task::yield_now().await;
         if draining {
             if Instant::now() >= until {
                 return End::Closed;

@@ -1,0 +1,252 @@
+//! The Smockron gate beside a bare reader of the same bytes, and under a crowd of libzmq's.
+//!
+//! `cargo xtask bench smockron`, which passes the path of Tollgate's program, and of a Python with libzmq. What comes out is
+//! written into docs/benchmarks.md, if it is of five turns or more.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, thread};
+
+use tollgate_bench::page::write_part;
+use tollgate_bench::peers::{Peer, Scratch, beside_the_servers, free_address, on_this_core};
+use tollgate_bench::rounds::{Contestant, alternate};
+use tollgate_wire::smockron::{Accounting, Status};
+use tollgate_wire::zmtp::{SocketType, encode_opening, encode_subscription};
+
+/// Fewer turns than this say too little to be written down.
+const TURNS_MIN: usize = 5;
+/// What one gatekeeper sends in a turn, and libzmq writes at once.
+const MESSAGES: usize = 1_000_000;
+const WRITE: usize = 8 << 10;
+const IDENTIFIERS: usize = 100_000;
+const SUBSCRIBERS: usize = 4;
+/// What is asked of one core, for so long.
+const RATE: usize = 150_000;
+const RATE_SECONDS: usize = 10;
+const FLOOD: usize = 3_000_000;
+/// The end of what was sent, answered when all before it is dealt with.
+const PING: &[u8] = b"\x04\x07\x04PING\0\0";
+const PONG: &[u8] = b"\x04\x05\x04PONG";
+const POLICY: &str = "domains:
+  web: { rules: [{ rate: 100/s, burst: 1000 }] }
+  all: { rules: [{ rate: 1/s, burst: 1 }] }
+";
+
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let wrong = || {
+        io::Error::other("pass the paths of tollgate and of a Python with libzmq, and perhaps how many turns")
+    };
+    let (program, python) = arguments.next().zip(arguments.next()).ok_or_else(wrong)?;
+    let turns = arguments.next().map_or(Some(7), |turns| turns.parse().ok()).ok_or_else(wrong)?;
+    let scratch = Scratch::new()?;
+    let mut part = format!(
+        "One master on one core, whoever sends on the other; {turns} turns of {MESSAGES} messages, taken alternately: median (lowest to \
+         highest), and ratios turn by turn.\n\n"
+    );
+    beside_the_bare_reader(&program, &scratch, turns, &mut part)?;
+    under_libzmq(&program, &python, &scratch, &mut part)?;
+    println!("{part}");
+    if turns >= TURNS_MIN {
+        write_part(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"), "smockron", &part)?;
+    }
+    Ok(())
+}
+
+/// A master, where it is told, where it tells, and where it is asked how it is.
+struct Master {
+    /// Control is what it listens for last.
+    peer: Peer,
+    accounting: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Master {
+    fn start(program: &str, scratch: &Path) -> io::Result<Self> {
+        let (accounting, control, http) = (free_address()?, free_address()?, free_address()?);
+        let config = scratch.join(format!("smockron-{}.yaml", accounting.port()));
+        let gates = format!(
+            "gates: {{ http: '{http}', smockron: {{ accounting: '{accounting}', control: '{control}' }} }}\n"
+        );
+        fs::write(&config, [POLICY, &gates].concat())?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--workers", "1", "--config"]).arg(config);
+        Ok(Self { peer: Peer::start(command, control)?, accounting, http })
+    }
+
+    /// How many requests were accounted for.
+    fn accounted(&self) -> io::Result<usize> {
+        self.sum("tollgate_smockron_requests_total{")
+    }
+
+    /// The sum of the samples whose lines begin so.
+    fn sum(&self, name: &str) -> io::Result<usize> {
+        let mut stream = TcpStream::connect(self.http)?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        let samples = page.lines().filter(|line| line.starts_with(name));
+        Ok(samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok()).sum())
+    }
+
+    /// One who listens to everything, and does nothing about it.
+    fn subscribe(&self) -> io::Result<()> {
+        let mut stream = TcpStream::connect(self.peer.address)?;
+        let mut opening = Vec::new();
+        encode_opening(SocketType::Sub, &mut opening);
+        encode_subscription(b"", &mut opening);
+        stream.write_all(&opening)?;
+        thread::spawn(move || while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {});
+        Ok(())
+    }
+}
+
+/// Messages a second, as fast as they are taken.
+fn beside_the_bare_reader(
+    program: &str,
+    scratch: &Scratch,
+    turns: usize,
+    part: &mut String,
+) -> io::Result<()> {
+    let reader = bare_reader()?;
+    let master = Master::start(program, scratch.path())?;
+    let telling = Master::start(program, scratch.path())?;
+    (0..SUBSCRIBERS).try_for_each(|_| telling.subscribe())?;
+    let works = |name: &'static str, address, domain| Contestant {
+        name,
+        work: Box::new(move || send(address, &messages(domain)).expect("somebody who listens")),
+    };
+    let mut contestants = [
+        works("read, and thrown away", reader, "web"),
+        works("accounted for, of 100,000 clients", master.accounting, "web"),
+        works("the same, and each published to 4 gatekeepers", telling.accounting, "all"),
+    ];
+    *part += "| | messages a second | beside the bare reader |\n|---|---|---|\n";
+    for standing in alternate(turns, &mut contestants) {
+        let rate = 1e9 / standing.nanos.median;
+        *part += &format!("| {} | {rate:.0} | {:.2} |\n", standing.name, standing.ratio);
+    }
+    let lost = |master: &Master| Ok::<_, io::Error>((turns + 1) * MESSAGES - master.accounted()?);
+    let published = telling.sum("tollgate_smockron_published_total")?;
+    let dropped = telling.sum("tollgate_smockron_dropped_total{what=\"control\"}")?;
+    *part += &format!(
+        "\nOf the accounting, {} and {} messages were lost; {published} were published, and of their copies {dropped} lost by \
+         gatekeepers that read too slowly, on the sender's core.\n\n",
+        lost(&master)?,
+        lost(&telling)?,
+    );
+    Ok(())
+}
+
+/// What a gatekeeper would write now.
+fn messages(domain: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let received = u64::try_from(since_1970.as_millis()).unwrap_or_default();
+    for number in 0..MESSAGES {
+        let identifier = format!("10.{}", number % IDENTIFIERS);
+        let status = Status::Accepted { received };
+        let accounting = Accounting {
+            domain: domain.as_bytes(),
+            status,
+            identifier: identifier.as_bytes(),
+            log_info: b"",
+        };
+        accounting.encode(&mut bytes);
+    }
+    bytes
+}
+
+/// Sends all of it, and waits until it is dealt with. Nanoseconds a message.
+fn send(address: SocketAddr, messages: &[u8]) -> io::Result<f64> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut opening = Vec::new();
+    encode_opening(SocketType::Pub, &mut opening);
+    stream.write_all(&opening)?;
+    let started = Instant::now();
+    messages.chunks(WRITE).try_for_each(|piece| stream.write_all(piece))?;
+    stream.write_all(PING)?;
+    let mut answers = Vec::new();
+    while !answers.windows(PONG.len()).any(|window| window == PONG) {
+        let mut bytes = [0; 256];
+        match stream.read(&mut bytes)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => answers.extend_from_slice(&bytes[..read]),
+        }
+    }
+    Ok(started.elapsed().as_nanos() as f64 / MESSAGES as f64)
+}
+
+/// Reads as the master does, on its core, and looks at nothing but the end.
+fn bare_reader() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || {
+        on_this_core(0);
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut bytes = vec![0; 128 << 10];
+            while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                if bytes[..read].ends_with(PING) && stream.write_all(PONG).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    Ok(address)
+}
+
+/// What is asked of one core, and more than it can take, from libzmq.
+fn under_libzmq(program: &str, python: &str, scratch: &Scratch, part: &mut String) -> io::Result<()> {
+    let sender = build_sender(python, scratch.path())?;
+    *part += "| libzmq sends | messages a second | lost | of the master's core | its memory |\n|---|---|---|---|---|\n";
+    for (what, count, rate) in
+        [("150,000 a second", RATE * RATE_SECONDS, RATE), ("as fast as it can", FLOOD, 0)]
+    {
+        let master = Master::start(program, scratch.path())?;
+        let mut command = Command::new(&sender);
+        command.arg(format!("tcp://{}", master.accounting));
+        command.args([count, rate, IDENTIFIERS].map(|number| number.to_string()));
+        let (started, busy) = (Instant::now(), master.peer.busy()?);
+        let mut sending = beside_the_servers(&command).stdout(Stdio::null()).spawn()?;
+        let mut memory = 0;
+        // A second without news is the end of it.
+        let (mut accounted, mut news) = (0, Instant::now());
+        while accounted < count && news.elapsed() < Duration::from_secs(1) || sending.try_wait()?.is_none() {
+            let now = master.accounted()?;
+            if now > accounted {
+                (accounted, news) = (now, Instant::now());
+            }
+            memory = memory.max(master.peer.resident()?);
+            thread::sleep(Duration::from_millis(20));
+        }
+        let took = (news - started).as_secs_f64();
+        let share = (master.peer.busy()? - busy).as_secs_f64() / took;
+        *part += &format!(
+            "| {what} | {:.0} | {} | {:.0} % | {} MiB |\n",
+            accounted as f64 / took,
+            count - accounted,
+            share * 100.0,
+            memory >> 20
+        );
+    }
+    Ok(())
+}
+
+/// Links the sender with the library that the Python package brings.
+fn build_sender(python: &str, scratch: &Path) -> io::Result<std::path::PathBuf> {
+    let script =
+        "import glob, os, zmq; print(glob.glob(os.path.dirname(zmq.__file__) + '/../pyzmq.libs/libzmq*')[0])";
+    let found = Command::new(python).args(["-c", script]).output()?;
+    let library = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    let folder = Path::new(&library).parent().ok_or_else(|| io::Error::other("this Python has no libzmq"))?;
+    let sender = scratch.join("libzmq_sender");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("libzmq_sender.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-o"]).arg(&sender).arg(source).arg(&library);
+    let built = compiler.arg(format!("-Wl,-rpath,{},--allow-shlib-undefined", folder.display())).status()?;
+    if built.success() { Ok(sender) } else { Err(io::Error::other("the sender cannot be built")) }
+}
