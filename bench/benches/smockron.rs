@@ -27,7 +27,9 @@ const SUBSCRIBERS: usize = 4;
 const RATE: usize = 150_000;
 const RATE_SECONDS: usize = 10;
 const FLOOD: usize = 3_000_000;
-/// The end of what was sent, answered when all before it is dealt with.
+/// How many send more than one core can take, at the same time.
+const FLOODERS: usize = 16;
+/// The end of what was sent, answered when all before it has been read.
 const PING: &[u8] = b"\x04\x07\x04PING\0\0";
 const PONG: &[u8] = b"\x04\x05\x04PONG";
 const POLICY: &str = "domains:
@@ -49,6 +51,7 @@ fn main() -> io::Result<()> {
     );
     beside_the_bare_reader(&program, &scratch, turns, &mut part)?;
     under_libzmq(&program, &python, &scratch, &mut part)?;
+    flooded(&program, &scratch, &mut part)?;
     println!("{part}");
     if turns >= TURNS_MIN {
         write_part(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"), "smockron", &part)?;
@@ -80,6 +83,20 @@ impl Master {
     /// How many requests were accounted for.
     fn accounted(&self) -> io::Result<usize> {
         self.sum("tollgate_smockron_requests_total{")
+    }
+
+    /// How many there was no time for.
+    fn dropped(&self) -> io::Result<usize> {
+        self.sum("tollgate_smockron_dropped_total{what=\"accounting\"}")
+    }
+
+    /// Sends all of it, and waits until it is dealt with. Nanoseconds a message.
+    fn take(&self, messages: &[u8]) -> io::Result<f64> {
+        let before = self.accounted()?;
+        let started = Instant::now();
+        send(self.accounting, messages)?;
+        while self.accounted()? < before + MESSAGES {}
+        Ok(started.elapsed().as_nanos() as f64 / MESSAGES as f64)
     }
 
     /// The sum of the samples whose lines begin so.
@@ -115,14 +132,20 @@ fn beside_the_bare_reader(
     let master = Master::start(program, scratch.path())?;
     let telling = Master::start(program, scratch.path())?;
     (0..SUBSCRIBERS).try_for_each(|_| telling.subscribe())?;
-    let works = |name: &'static str, address, domain| Contestant {
-        name,
-        work: Box::new(move || send(address, &messages(domain)).expect("somebody who listens")),
+    let reads = || {
+        let messages = messages("web");
+        let started = Instant::now();
+        send(reader, &messages).expect("somebody who listens");
+        started.elapsed().as_nanos() as f64 / MESSAGES as f64
     };
+    let takes = |master: &Master, domain| master.take(&messages(domain)).expect("a master");
     let mut contestants = [
-        works("read, and thrown away", reader, "web"),
-        works("accounted for, of 100,000 clients", master.accounting, "web"),
-        works("the same, and each published to 4 gatekeepers", telling.accounting, "all"),
+        Contestant { name: "read, and thrown away", work: Box::new(reads) },
+        Contestant { name: "accounted for, of 100,000 clients", work: Box::new(|| takes(&master, "web")) },
+        Contestant {
+            name: "the same, and each published to 4 gatekeepers",
+            work: Box::new(|| takes(&telling, "all")),
+        },
     ];
     *part += "| | messages a second | beside the bare reader |\n|---|---|---|\n";
     for standing in alternate(turns, &mut contestants) {
@@ -160,14 +183,13 @@ fn messages(domain: &str) -> Vec<u8> {
     bytes
 }
 
-/// Sends all of it, and waits until it is dealt with. Nanoseconds a message.
-fn send(address: SocketAddr, messages: &[u8]) -> io::Result<f64> {
+/// Sends all of it, and waits until it has been read.
+fn send(address: SocketAddr, messages: &[u8]) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let mut opening = Vec::new();
     encode_opening(SocketType::Pub, &mut opening);
     stream.write_all(&opening)?;
-    let started = Instant::now();
     messages.chunks(WRITE).try_for_each(|piece| stream.write_all(piece))?;
     stream.write_all(PING)?;
     let mut answers = Vec::new();
@@ -178,7 +200,7 @@ fn send(address: SocketAddr, messages: &[u8]) -> io::Result<f64> {
             read => answers.extend_from_slice(&bytes[..read]),
         }
     }
-    Ok(started.elapsed().as_nanos() as f64 / MESSAGES as f64)
+    Ok(())
 }
 
 /// Reads as the master does, on its core, and looks at nothing but the end.
@@ -233,6 +255,36 @@ fn under_libzmq(program: &str, python: &str, scratch: &Scratch, part: &mut Strin
             memory >> 20
         );
     }
+    Ok(())
+}
+
+/// More than one core can take: what is dropped is counted, and the rest goes on.
+fn flooded(program: &str, scratch: &Scratch, part: &mut String) -> io::Result<()> {
+    let master = Master::start(program, scratch.path())?;
+    let messages = messages("web");
+    let started = Instant::now();
+    let memory = thread::scope(|scope| {
+        let flood = || scope.spawn(|| send(master.accounting, &messages));
+        let flooders: Vec<_> = (0..FLOODERS).map(|_| flood()).collect();
+        let mut memory = 0;
+        while flooders.iter().any(|flooder| !flooder.is_finished()) {
+            memory = memory.max(master.peer.resident()?);
+            thread::sleep(Duration::from_millis(20));
+        }
+        flooders.into_iter().try_for_each(|flooder| flooder.join().expect("a sender that does not panic"))?;
+        Ok::<_, io::Error>(memory)
+    })?;
+    let sent = FLOODERS * MESSAGES;
+    while master.accounted()? + master.dropped()? < sent {}
+    let (accounted, took) = (master.accounted()?, started.elapsed().as_secs_f64());
+    *part += &format!(
+        "\nUnder {FLOODERS} gatekeepers that send {:.1} million messages a second together: {:.1} million a second accounted for, the rest \
+         dropped and counted ({accounted} + {} = {sent}), {} MiB.\n",
+        sent as f64 / took / 1e6,
+        accounted as f64 / took / 1e6,
+        master.dropped()?,
+        memory >> 20
+    );
     Ok(())
 }
 

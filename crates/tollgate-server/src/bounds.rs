@@ -22,7 +22,7 @@ pub struct Bounds {
     pub body_time: Duration,
     /// How long half a Throttr request, half a message of ZeroMQ, or one that is to say what it is, may be waited for.
     pub frame_time: Duration,
-    /// Bytes of accounting that wait for a shared store, on each worker. What comes above it is dropped.
+    /// Bytes of accounting that wait to be entered, on each worker. What comes above it is dropped.
     pub accounting: usize,
     /// Topics that one gatekeeper may subscribe to.
     pub topics: usize,

@@ -17,7 +17,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use tracing::{error, warn};
@@ -134,8 +133,7 @@ pub(crate) struct Worker {
     workbench: Mutex<throttr::Workbench>,
     smockron: SmockronService,
     ears: Mutex<smockron::Ears>,
-    /// Room for accounting that waits for the store, in bytes.
-    accounting: Arc<Semaphore>,
+    backlog: smockron::Backlog,
     /// Does this worker what is done once for all?
     keeps: bool,
 }
@@ -151,7 +149,7 @@ impl Worker {
             workbench: Mutex::new(throttr::Workbench::new()),
             smockron,
             ears: Mutex::new(smockron::Ears::new()),
-            accounting: Arc::new(Semaphore::new(shared.bounds.accounting)),
+            backlog: smockron::Backlog::new(shared.bounds.accounting),
             keeps: index == 0,
             shared,
             service,
@@ -226,6 +224,12 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
         let worker = Arc::clone(&worker);
         guests.inside.spawn(async move { smockron::keep(&worker).await });
     }
+    // Ends with the runtime: whoever has said something waits until it is entered.
+    let mut entering = JoinSet::new();
+    let enter = || smockron::enter_for_ever(Arc::clone(&worker));
+    if accounting.is_some() {
+        entering.spawn(enter());
+    }
     let mut draining = pin!(worker.drain.clone().started());
     let mut trouble = Occasion::default();
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
@@ -253,6 +257,10 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
             },
             Some(ended) = guests.inside.join_next() => report(ended),
             Some(_) = guests.lingering.join_next() => {}
+            Some(ended) = entering.join_next() => {
+                report(ended);
+                entering.spawn(enter());
+            }
             () = &mut draining => break,
         }
     }
@@ -330,7 +338,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        error!("a connection's task panicked; the others go on");
+        error!("a task panicked; the others go on");
     }
 }
 

@@ -1,10 +1,11 @@
 //! Smockron over ZeroMQ: gatekeepers say what they let through at one address, and hear whom to delay at another.
 //!
 //! Both are served as one whole, so that no gatekeeper can hold up another: what one says is read when it is there and entered
-//! at once, what one hears goes through a mailbox of its own. ZMTP is spoken by `tollgate_wire::zmtp`, which believes no length
+//! when its turn comes, what one hears goes through a mailbox of its own. ZMTP is spoken by `tollgate_wire::zmtp`, which believes no length
 //! that a peer announces.
 
 mod accounting;
+mod backlog;
 mod control;
 mod keeper;
 mod peer;
@@ -16,6 +17,7 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepid
 use tokio::net::TcpStream;
 
 pub(super) use accounting::account;
+pub(super) use backlog::{Backlog, enter_for_ever};
 pub(super) use control::control;
 pub(super) use keeper::keep;
 pub(super) use peer::Ears;

@@ -1,16 +1,13 @@
 //! Where gatekeepers say what they let through: a SUB socket that binds, and subscribes to everything.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tollgate::waiting::block_on;
-use tollgate_wire::zmtp::{Conversation, Said, SocketType, encode_opening, encode_pong, encode_subscription};
+use tollgate_wire::zmtp::{Said, SocketType, encode_opening, encode_pong, encode_subscription};
 
-use super::peer::{Heard, Peer, all_said};
+use super::peer::{Peer, all_said};
 use super::{End, keep_alive};
 use crate::gate::Worker;
 use crate::gate::patience::{OutOfPatience, Patience};
@@ -28,21 +25,22 @@ impl From<OutOfPatience> for End {
 }
 
 /// Listens to one gatekeeper until it hangs up, breaks the protocol, or the server drains.
-pub(in crate::gate) async fn account(mut stream: TcpStream, worker: &Arc<Worker>) {
+pub(in crate::gate) async fn account(mut stream: TcpStream, worker: &Worker) {
     let _ = keep_alive(&stream);
     let metrics = &worker.metrics;
-    let mut waiting = JoinSet::new();
-    match run(&mut stream, worker, &mut waiting).await {
+    match run(&mut stream, worker).await {
         End::Closed => {}
         End::Broken => metrics.smockron.broken.one(),
         End::HalfAFrame => metrics.cut_frame.one(),
         End::Stalled => metrics.cut_write.one(),
     }
-    // What it said before it went away counts.
-    while waiting.join_next().await.is_some() {}
+    // What it said before the end counts.
+    if worker.drain.has_started() {
+        worker.backlog.emptied().await;
+    }
 }
 
-async fn run(stream: &mut TcpStream, worker: &Arc<Worker>, waiting: &mut JoinSet<()>) -> End {
+async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
     let bounds = &worker.shared.bounds;
     let mut drain = pin!(worker.drain.clone().started());
     let mut draining = false;
@@ -60,14 +58,16 @@ async fn run(stream: &mut TcpStream, worker: &Arc<Worker>, waiting: &mut JoinSet
             replies = Vec::new();
         }
         let was_awaited = peer.is_awaited();
-        let mut arrived = Vec::new();
         let hear = peer.hear(stream, worker, |conversation, inbox| {
-            if worker.smockron.waits() {
-                arrived.push((conversation.clone(), inbox.to_vec()));
-                all_said(conversation, inbox, |said| reply(&said, &mut replies))
-            } else {
-                enter(worker, conversation, inbox, &mut replies)
+            let (before, mut messages) = (conversation.clone(), 0);
+            let heard = all_said(conversation, inbox, |said| match said {
+                Said::Message(_) => messages += 1,
+                other => reply(&other, &mut replies),
+            });
+            if !worker.backlog.put(before, &inbox[..heard.taken]) {
+                worker.metrics.smockron.overload.add(messages);
             }
+            heard
         });
         let heard = match patience.read(until, hear, (!draining).then_some(drain.as_mut())).await {
             Ok(Some(Some(heard))) => heard,
@@ -81,13 +81,10 @@ async fn run(stream: &mut TcpStream, worker: &Arc<Worker>, waiting: &mut JoinSet
             Err(OutOfPatience::TooSlow) if draining => return End::Closed,
             Err(OutOfPatience::TooSlow) => return End::HalfAFrame,
         };
-        for (conversation, inbox) in arrived {
-            enter_later(worker, conversation, inbox, waiting);
-        }
         if heard.broken {
             return End::Broken;
         }
-        // What was published meanwhile must leave, or mailboxes would be full before anybody could read.
+        // Others want to be heard, too, and what they said is to be entered.
         tokio::task::yield_now().await;
         if draining {
             if Instant::now() >= until {
@@ -100,45 +97,6 @@ async fn run(stream: &mut TcpStream, worker: &Arc<Worker>, waiting: &mut JoinSet
             until = Instant::now() + bounds.frame_time;
         }
     }
-}
-
-/// Enters all that was said, at once.
-fn enter(worker: &Worker, conversation: &mut Conversation, inbox: &[u8], replies: &mut Vec<u8>) -> Heard {
-    let mut messages = Vec::new();
-    let heard = all_said(conversation, inbox, |said| match said {
-        Said::Message(frames) => messages.push(frames),
-        other => reply(&other, replies),
-    });
-    block_on(worker.smockron.account(messages));
-    heard
-}
-
-/// Has it entered while more is read, if there is room: what does not fit is dropped, for delays that come late help nobody.
-fn enter_later(
-    worker: &Arc<Worker>,
-    mut conversation: Conversation,
-    inbox: Vec<u8>,
-    waiting: &mut JoinSet<()>,
-) {
-    while waiting.try_join_next().is_some() {}
-    let size = u32::try_from(inbox.len()).unwrap_or(u32::MAX);
-    let Ok(room) = Arc::clone(&worker.accounting).try_acquire_many_owned(size) else {
-        let mut messages = 0;
-        all_said(&mut conversation, &inbox, |said| messages += u64::from(matches!(said, Said::Message(_))));
-        worker.metrics.smockron.overload.add(messages);
-        return;
-    };
-    let worker = Arc::clone(worker);
-    waiting.spawn(async move {
-        let mut messages = Vec::new();
-        all_said(&mut conversation, &inbox, |said| {
-            if let Said::Message(frames) = said {
-                messages.push(frames);
-            }
-        });
-        worker.smockron.account(messages).await;
-        drop(room);
-    });
 }
 
 fn reply(said: &Said<'_>, replies: &mut Vec<u8>) {

@@ -31,7 +31,7 @@ pub(super) struct Peer {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
     /// How many of them were understood.
-    taken: usize,
+    pub(super) taken: usize,
     /// What follows is no ZMTP: nothing after it can be understood.
     pub(super) broken: bool,
 }
