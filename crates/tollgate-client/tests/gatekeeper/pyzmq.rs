@@ -92,13 +92,18 @@ async fn a_master_by_libzmq_hears_and_is_heard() {
     assert_eq!(accepted[4..], [String::new(), "i".repeat(300)]);
     let until = (now() + 4_000).to_string();
     for frames in [
-        &[r"api\u0000"][..],
+        &[""][..],
+        &["", "", "", ""],
+        &[r"api\u0000"],
         &[r"api\u0000", "DELAY_UNTIL", "a"],
+        &[r"api\u0000", "DELAY_UNTIL", "a", ""],
         &[r"api\u0000", "DELAY_UNTIL", "a", "NaN"],
         &[r"api\u0000", "DELAY_UNTIL", "a", "-5"],
+        &[r"api\u0000", "DELAY_UNTIL", "a", r"\u00ff"],
+        &[r"api\u0000", r"\u00ff", "a", &until],
         &[r"api\u0000", "DELAY_UNTIL", &"x".repeat(10_000), "1"],
         &[r"apis\u0000", "DELAY_UNTIL", "a", &until],
-        &[r"api\u0000", "DELAY_UNTIL", r"\u00ff", &until],
+        &[r"api\u0000", "DELAY_UNTIL", r"\u00ff", &until, "and", "more"],
     ] {
         master.publish(frames);
     }
@@ -108,6 +113,22 @@ async fn a_master_by_libzmq_hears_and_is_heard() {
     let _waiting = wait(gatekeeper.decide(b"\xff", b""));
     let delayed = master.message();
     assert_eq!((&*delayed[1], &delayed[4]), ("DELAYED", &until));
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_not_kept_and_what_follows_is_heard() {
+    let Some(mut master) = Master::start(&any_ports()) else { return };
+    let gatekeeper = master.gatekeeper("api");
+    master.message();
+    eventually(|| gatekeeper.counts().connected);
+    master.publish(&[r"api\u0000", "DELAY_UNTIL", &"x".repeat(1 << 20), "1"]);
+    let until = (now() + 4_000).to_string();
+    // It hangs up and comes back, and libzmq drops what it publishes meanwhile.
+    eventually(|| {
+        master.publish(&[r"api\u0000", "DELAY_UNTIL", "a", &until]);
+        gatekeeper.counts().known == 1
+    });
+    assert!(matches!(decide(&gatekeeper, "a"), Gate::Wait(_)));
 }
 
 #[tokio::test]
