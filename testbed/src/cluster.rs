@@ -3,13 +3,10 @@
 use std::fmt::Write;
 use std::fs;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
+use crate::patience::eventually;
 use crate::port;
-use crate::server::{RedisServer, directory, retry, within};
-
-/// How long the nodes may take to find each other.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::server::{RedisServer, directory, retry};
 
 /// Which slots each primary has; the replica of each comes three places later.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
@@ -54,7 +51,7 @@ impl RedisCluster {
             nodes.push(RedisServer::at(ports[myself], &arguments, directory, None)?);
         }
         let cluster = Self { nodes };
-        assert!(within(PATIENCE, || cluster.is_well()), "the nodes do not find each other");
+        eventually("a Cluster that is well", || cluster.is_well());
         Some(cluster)
     }
 
@@ -95,7 +92,7 @@ impl RedisCluster {
 
     /// Waits until every slot has a primary, and every running node agrees.
     pub fn settle(&self) {
-        assert!(within(PATIENCE, || self.is_well()), "the Cluster does not become well");
+        eventually("a Cluster that is well again", || self.is_well());
     }
 
     fn running(&self) -> impl Iterator<Item = &RedisServer> {
@@ -162,7 +159,7 @@ mod tests {
     fn a_replica_takes_over_when_its_primary_is_killed() {
         let mut cluster = RedisCluster::start();
         let before = cluster.kill_primary_of(0);
-        assert!(within(PATIENCE, || cluster.port_of(0).is_some_and(|port| port != before)));
+        eventually("another primary", || cluster.port_of(0).is_some_and(|port| port != before));
         cluster.settle();
         assert_eq!(cluster.primary_of(0).cli(&["SET", "{06S}", "1"]), "OK");
     }

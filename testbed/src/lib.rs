@@ -1,4 +1,4 @@
-//! Real servers for tests, which start and stop them.
+//! The other side in tests: real Redis servers, which tests start and stop, and ends of ZeroMQ that say what they are told to.
 //!
 //! ```
 //! use tollgate_testbed::RedisServer;
@@ -11,15 +11,21 @@
 //! dropped, and also when the process of the test ends in any other way, so that one server can be a `static` that all
 //! tests of a program share.
 //!
-//! What cannot be started is a panic that says why: a test has nothing better to do about it.
+//! What cannot be started, and who does not answer, is a panic that says why: a test has nothing better to do about it.
 
 mod certificate;
 mod cluster;
+mod master;
+mod patience;
 mod port;
 mod process;
 mod sentinel;
 mod server;
+mod zeromq;
 
 pub use cluster::RedisCluster;
+pub use master::Master;
+pub use patience::{PATIENCE, eventually};
 pub use sentinel::RedisSentinels;
 pub use server::RedisServer;
+pub use zeromq::{Came, ZeroMq};

@@ -2,16 +2,13 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::patience::{comes, eventually};
 use crate::port;
 use crate::process::Process;
-use crate::server::{RedisServer, directory, retry, within};
-
-/// How long the Sentinels may take to find each other.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::server::{RedisServer, directory, retry};
 
 /// A primary, a replica, and three Sentinels who watch them under the name [`RedisSentinels::NAME`].
 #[derive(Debug)]
@@ -44,7 +41,7 @@ impl RedisSentinels {
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]);
         let sentinels = (0..3).map(|_| Sentinel::start(primary.port())).collect();
         let started = Self { servers: vec![primary, replica], sentinels };
-        assert!(within(PATIENCE, || started.is_well()), "the Sentinels do not find each other");
+        eventually("Sentinels that know each other", || started.is_well());
         started
     }
 
@@ -68,7 +65,7 @@ impl RedisSentinels {
     pub fn fail_over(&mut self) {
         let before = self.primary().port();
         self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::NAME]);
-        assert!(within(PATIENCE, || self.sentinels.iter().all(|each| each.primary() != Some(before))));
+        eventually("another primary", || self.sentinels.iter().all(|each| each.primary() != Some(before)));
     }
 
     fn is_well(&self) -> bool {
@@ -92,7 +89,7 @@ impl Sentinel {
                 [file.to_str().expect("temporary names are text").to_owned(), "--sentinel".to_owned()];
             let process = Process::start(directory.path(), "redis-server", &arguments);
             let sentinel = Self { port, _process: process, _directory: directory };
-            within(PATIENCE, || sentinel.cli(&["PING"]) == "PONG").then_some(sentinel)
+            comes(|| sentinel.cli(&["PING"]) == "PONG").then_some(sentinel)
         })
     }
 

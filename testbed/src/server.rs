@@ -4,18 +4,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::certificate::Certificates;
+use crate::patience::{PATIENCE, comes, eventually};
 use crate::port;
 use crate::process::Process;
-
-/// How long a server may take until it answers; a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often a server is started before somebody else has taken every port in time.
 const ATTEMPTS: usize = 5;
@@ -145,7 +141,7 @@ impl RedisServer {
     /// Asks it to end, which lets it write what it is configured to keep.
     pub fn stop(&mut self) {
         self.running().signal(Signal::TERM);
-        assert!(within(PATIENCE, || self.running().ended()), "redis-server does not end");
+        eventually("the end of redis-server", || self.running().ended());
         self.process = None;
     }
 
@@ -167,7 +163,7 @@ impl RedisServer {
     /// Starts the process and waits for its first answer; says whether it came.
     fn run(&mut self) -> bool {
         let process = Process::start(self.directory.path(), "redis-server", &self.arguments);
-        let answers = within(PATIENCE, || self.answers() || process.ended()) && !process.ended();
+        let answers = comes(|| self.answers() || process.ended()) && !process.ended();
         let printed = process.printed();
         assert!(
             answers || printed.contains("in use"),
@@ -192,18 +188,6 @@ pub(crate) fn cli(port: u16, arguments: &[&str]) -> String {
     let output =
         output.unwrap_or_else(|error| panic!("redis-cli, of the Debian package redis-tools: {error}"));
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
-}
-
-/// Waits until something is so, looking often; says whether it came to be in time.
-pub(crate) fn within(patience: Duration, mut so: impl FnMut() -> bool) -> bool {
-    let started = Instant::now();
-    while !so() {
-        if started.elapsed() > patience {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    true
 }
 
 /// Tries again with other ports while somebody else takes them first.
@@ -240,7 +224,7 @@ mod tests {
     fn a_frozen_server_answers_when_it_is_thawed() {
         let server = RedisServer::start();
         server.freeze();
-        assert!(within(PATIENCE, || server.running().state() == Some('T')));
+        eventually("the frost", || server.running().state() == Some('T'));
         server.thaw();
         assert_eq!(server.cli(&["PING"]), "PONG");
     }

@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tollgate-bench", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-tower"]),
-    ("tollgate-testbed", &[]),
+    ("tollgate-testbed", &["tollgate-wire"]),
     ("xtask", &[]),
 ];
 

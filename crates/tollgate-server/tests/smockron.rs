@@ -7,11 +7,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use support::zeromq::{Came, ZeroMq, total};
+use support::zeromq::total;
 use support::{Harness, PATIENCE, start_with};
 use tollgate::core::{Nanos, Timestamp};
 use tollgate_server::Bounds;
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{Came, RedisServer, ZeroMq};
 use tollgate_wire::zmtp::{MESSAGE_MAX, SocketType, encode};
 
 const POLICY: &str = "domains:
@@ -48,8 +48,8 @@ fn wait_for(gate: &Harness, name: &str, value: u64) {
 fn who_subscribed_hears_of_what_is_accounted_for_whoever_sent_it() {
     let gate = start();
     let mut subscribers = [b"".as_slice(), b"web\0", b"web", b"webs\0", b"slow\0"]
-        .map(|topic| ZeroMq::subscriber(&gate, &[b"other\0", topic]));
-    let mut publishers = [ZeroMq::publisher(&gate), ZeroMq::publisher(&gate)];
+        .map(|topic| gate.subscriber(&[b"other\0", topic]));
+    let mut publishers = [gate.publisher(), gate.publisher()];
     publishers[0].send(&accepted(b"web\0", b"a"));
     gate.accounted(1);
     publishers[1].send(&accepted(b"webs\0", b"b"));
@@ -63,7 +63,7 @@ fn who_subscribed_hears_of_what_is_accounted_for_whoever_sent_it() {
 #[test]
 fn a_subscription_may_be_said_in_two_ways_and_taken_back() {
     let gate = start();
-    let (mut publisher, mut subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[]));
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[]));
     let mut sent = 0;
     let mut heard = |subscriber: &mut ZeroMq| {
         publisher.send(&accepted(b"web\0", format!("{sent}").as_bytes()));
@@ -89,7 +89,7 @@ fn a_subscription_may_be_said_in_two_ways_and_taken_back() {
 #[test]
 fn messages_arrive_in_any_pieces_and_any_number() {
     let gate = start();
-    let (mut publisher, mut subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
     let mut bytes = Vec::new();
     encode(&accepted(b"web\0", b"x"), &mut bytes);
     let mut sent = 0;
@@ -111,7 +111,7 @@ fn messages_arrive_in_any_pieces_and_any_number() {
 #[test]
 fn what_is_no_accounting_is_counted_and_ignored() {
     let gate = start();
-    let (mut publisher, mut subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
     for frames in [
         &[&b"web\0"[..]][..],
         &[b"web\0", b"ACCEPTED", b"x", b"1"],
@@ -151,7 +151,7 @@ fn what_is_no_accounting_is_counted_and_ignored() {
 #[test]
 fn a_broken_peer_is_hung_up_on_and_nobody_else_notices() {
     let gate = start();
-    let (mut publisher, mut subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
     let doors = [gate.server.smockron_addr().unwrap(), gate.server.smockron_control_addr().unwrap()];
     let greeting = |version: u8, mechanism: &[u8; 5]| {
         let mut greeting = [b"\xff\0\0\0\0\0\0\0\x01\x7f".as_slice(), &[version, 0], mechanism].concat();
@@ -175,11 +175,10 @@ fn a_broken_peer_is_hung_up_on_and_nobody_else_notices() {
             assert!(end.is_ok() || end.is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock));
         }
     }
-    for (address, ours) in [(doors[0], SocketType::Pub), (doors[1], SocketType::Sub)] {
-        let mut peer = ZeroMq::connect(address, ours);
+    for mut peer in [gate.publisher(), gate.subscriber(&[])] {
         // A frame of two to the 46th bytes is announced: none of it is waited for.
         peer.write(b"\x02\0\0\x40\0\0\0\0\0");
-        assert_eq!(peer.next(), Came::End);
+        assert_eq!(peer.hear(), Came::End);
     }
     publisher.send(&accepted(b"web\0", b"x"));
     gate.accounted(1);
@@ -190,31 +189,30 @@ fn a_broken_peer_is_hung_up_on_and_nobody_else_notices() {
 #[test]
 fn who_never_says_what_it_is_is_not_waited_for() {
     let gate = start_bounded(|bounds| bounds.frame_time = Duration::from_millis(100));
-    let mut listeners = [ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[])];
+    let mut listeners = [gate.publisher(), gate.subscriber(&[])];
     listeners[0].ping();
-    assert_eq!(listeners[0].next(), Came::Pong);
+    assert_eq!(listeners[0].hear(), Came::Pong);
     for address in [gate.server.smockron_addr().unwrap(), gate.server.smockron_control_addr().unwrap()] {
         let mut silent = TcpStream::connect(address).unwrap();
         silent.set_read_timeout(Some(PATIENCE)).unwrap();
         assert!(silent.read_to_end(&mut Vec::new()).is_ok());
     }
-    let mut half = ZeroMq::publisher(&gate);
+    let mut half = gate.publisher();
     half.write(b"\x01\x04web");
-    assert_eq!(half.next(), Came::End);
+    assert_eq!(half.hear(), Came::End);
     assert_eq!(metric(&gate, "tollgate_connections_cut_total{when=\"frame\"}"), 3);
     // Those who said what they are may be silent for as long as they like.
     for listener in &mut listeners {
         listener.ping();
-        assert_eq!(listener.next(), Came::Pong);
+        assert_eq!(listener.hear(), Came::Pong);
     }
 }
 
 #[test]
 fn who_does_not_read_loses_messages_and_nobody_else_does() {
     let gate = start_bounded(|bounds| bounds.mailbox = 256 << 10);
-    let (mut deaf, mut subscriber) =
-        (ZeroMq::subscriber(&gate, &[b"slow\0"]), ZeroMq::subscriber(&gate, &[b"slow\0"]));
-    let mut publisher = ZeroMq::publisher(&gate);
+    let (mut deaf, mut subscriber) = (gate.subscriber(&[b"slow\0"]), gate.subscriber(&[b"slow\0"]));
+    let mut publisher = gate.publisher();
     let identifier = vec![b'x'; 4_000];
     let mut sent = 0;
     // Whatever the system keeps for one who does not read, at some time it is full.
@@ -222,7 +220,7 @@ fn who_does_not_read_loses_messages_and_nobody_else_does() {
         for _ in 0..100 {
             publisher.send(&accepted(b"slow\0", &[sent.to_string().as_bytes(), &identifier].concat()));
             sent += 1;
-            match subscriber.next() {
+            match subscriber.hear() {
                 Came::Message(message) => assert_eq!(message[2].len(), identifier.len() + sent_len(sent - 1)),
                 other => panic!("{other:?}"),
             }
@@ -231,7 +229,7 @@ fn who_does_not_read_loses_messages_and_nobody_else_does() {
     // Back again, it hears of everybody who is to be delayed, in whatever order.
     let mut missing = vec![true; sent];
     while missing.contains(&true) {
-        let Came::Message(message) = deaf.next() else { panic!("no message") };
+        let Came::Message(message) = deaf.hear() else { panic!("no message") };
         let number = message[2].split(|byte| *byte == b'x').next().unwrap();
         missing[std::str::from_utf8(number).unwrap().parse::<usize>().unwrap()] = false;
     }
@@ -244,7 +242,7 @@ fn sent_len(number: usize) -> usize {
 #[test]
 fn who_comes_back_hears_of_the_delays_that_hold() {
     let gate = start();
-    let mut publisher = ZeroMq::publisher(&gate);
+    let mut publisher = gate.publisher();
     for number in 0..3_000 {
         publisher.send(&accepted(b"slow\0", format!("{number}").as_bytes()));
     }
@@ -256,7 +254,7 @@ fn who_comes_back_hears_of_the_delays_that_hold() {
         subscriber.subscribe(topic);
         let mut heard = 0;
         while heard < expected {
-            let Came::Message(message) = subscriber.next() else { panic!("no message") };
+            let Came::Message(message) = subscriber.hear() else { panic!("no message") };
             assert_eq!((&message[0][..], &message[3][..]), (&b"slow\0"[..], &b"3600000"[..]));
             heard += 1;
         }
@@ -270,8 +268,8 @@ fn who_comes_back_hears_of_the_delays_that_hold() {
 #[test]
 fn topics_are_bounded_in_number_and_length() {
     let gate = start_bounded(|bounds| (bounds.topics, bounds.topic) = (2, 5));
-    let mut publisher = ZeroMq::publisher(&gate);
-    let mut subscriber = ZeroMq::subscriber(&gate, &[b"too long", b"a\0", b"web\0", b"web\0", b"slow\0"]);
+    let mut publisher = gate.publisher();
+    let mut subscriber = gate.subscriber(&[b"too long", b"a\0", b"web\0", b"web\0", b"slow\0"]);
     publisher.send(&accepted(b"slow\0", b"x"));
     publisher.send(&accepted(b"web\0", b"x"));
     gate.accounted(2);
@@ -284,7 +282,7 @@ fn a_master_that_comes_back_knows_whom_its_store_delays() {
     let redis = RedisServer::start();
     let policy = format!("{POLICY}\nstore: {}?deadline=10s", redis.url());
     let first = start_with(&policy, |_| {});
-    let mut publisher = ZeroMq::publisher(&first);
+    let mut publisher = first.publisher();
     for identifier in [&b"a"[..], b"b", b"\xff/%"] {
         publisher.send(&accepted(b"slow\0", identifier));
     }
@@ -295,7 +293,7 @@ fn a_master_that_comes_back_knows_whom_its_store_delays() {
     let mut subscriber = ZeroMq::connect(second.server.smockron_control_addr().unwrap(), SocketType::Sub);
     subscriber.subscribe(b"slow\0");
     let mut heard: Vec<_> = (0..3)
-        .map(|_| match subscriber.next() {
+        .map(|_| match subscriber.hear() {
             Came::Message(message) => message[2].clone(),
             other => panic!("{other:?}"),
         })
@@ -310,7 +308,7 @@ fn accounting_that_there_is_no_time_for_is_dropped_and_counted() {
     for store in ["memory".to_owned(), format!("{}?deadline=10s", redis.url())] {
         let gate =
             start_with(&format!("{POLICY}\nstore: {store}"), |settings| settings.bounds.accounting = 1_000);
-        let mut publishers = [0; 4].map(|_| ZeroMq::publisher(&gate));
+        let mut publishers = [0; 4].map(|_| gate.publisher());
         publishers[0].send(&accepted(b"web\0", b"fits"));
         gate.accounted(1);
         let mut bytes = Vec::new();
@@ -330,7 +328,7 @@ fn accounting_that_there_is_no_time_for_is_dropped_and_counted() {
 fn a_store_that_is_away_delays_nobody() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gate = start_with(&format!("{POLICY}\nstore: redis://{nobody}"), |_| {});
-    let (mut publisher, mut subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
     publisher.send(&accepted(b"web\0", b"x"));
     gate.accounted(1);
     assert_eq!(subscriber.published(), Vec::<Vec<Vec<u8>>>::new());
@@ -344,7 +342,7 @@ fn statsd_is_told_of_every_request() {
     let gate = start_with(POLICY, |settings| {
         settings.gates.smockron.as_mut().unwrap().statsd = Some(address);
     });
-    let mut publisher = ZeroMq::publisher(&gate);
+    let mut publisher = gate.publisher();
     let receive = || {
         let mut datagram = vec![0; 2_000];
         let len = statsd.recv(&mut datagram).unwrap();
@@ -377,14 +375,14 @@ fn statsd_is_told_of_every_request() {
 #[test]
 fn a_drain_publishes_what_was_said_and_closes() {
     let gate = start();
-    let (mut publisher, mut subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
     publisher.ping();
-    assert_eq!(publisher.next(), Came::Pong);
+    assert_eq!(publisher.hear(), Came::Pong);
     publisher.send(&accepted(b"web\0", b"x"));
     let Harness { server, .. } = gate;
     server.stop();
-    assert_eq!(subscriber.next(), Came::Message(delay_until("web", "x", "1000")));
-    assert_eq!((subscriber.next(), publisher.next()), (Came::End, Came::End));
+    assert_eq!(subscriber.hear(), Came::Message(delay_until("web", "x", "1000")));
+    assert_eq!((subscriber.hear(), publisher.hear()), (Came::End, Came::End));
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! The layer over a gatekeeper, beside a master that does what it is told to.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-#[allow(dead_code)] // Most of what it can do is for the gatekeeper's own tests.
-#[path = "../../tollgate-client/tests/gatekeeper/master.rs"]
-mod master;
 mod support;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use master::{Master, PATIENCE};
 use support::{Hello, request, send, statuses};
-use tollgate_client::gatekeeper::Gatekeeper;
+use tollgate_client::gatekeeper::{Gatekeeper, GatekeeperBuilder};
+use tollgate_testbed::{Master, eventually};
 use tollgate_tower::AdmissionLayer;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -18,12 +15,18 @@ use tower_service::Service;
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
 
+/// What will be a gatekeeper of this master.
+fn gatekeeper_of(master: &Master) -> GatekeeperBuilder {
+    let [accounting, control] = master.addresses();
+    Gatekeeper::builder(&accounting, "api").control(&control)
+}
+
 /// A gatekeeper and its master, connected.
 fn connected() -> (Gatekeeper, Master) {
-    let mut master = Master::bind();
-    let gatekeeper = master.gatekeeper("api").max_delay(Duration::from_secs(60)).connect().unwrap();
+    let mut master = Master::bind("api");
+    let gatekeeper = gatekeeper_of(&master).max_delay(Duration::from_secs(60)).connect().unwrap();
     master.accept();
-    eventually(|| gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.counts().connected);
     (gatekeeper, master)
 }
 
@@ -32,15 +35,7 @@ fn delay(gatekeeper: &Gatekeeper, master: &mut Master, identifier: &str, by: Dur
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
     let known = gatekeeper.counts().known;
     master.delay_until(identifier, u64::try_from(until.as_millis()).unwrap());
-    eventually(|| gatekeeper.counts().known > known);
-}
-
-fn eventually(mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < until, "it never came to that");
-        std::thread::yield_now();
-    }
+    eventually("what the master said", || gatekeeper.counts().known > known);
 }
 
 #[tokio::test]
@@ -85,8 +80,8 @@ async fn who_hangs_up_waits_no_longer() {
 
 #[tokio::test]
 async fn without_a_master_everybody_passes() {
-    let silent = Master::bind();
-    let layer = AdmissionLayer::new(silent.gatekeeper("api").connect().unwrap());
+    let silent = Master::bind("api");
+    let layer = AdmissionLayer::new(gatekeeper_of(&silent).connect().unwrap());
     assert_eq!(
         statuses(&mut layer.layer(Hello), [ALICE; 5].map(|peer| request("/", peer, &[]))).await,
         [200; 5]

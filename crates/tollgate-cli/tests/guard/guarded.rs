@@ -9,8 +9,8 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tollgate_testbed::Master;
 
-use crate::master::Master;
 use crate::run::tollgate;
 use crate::upstream::{Pieces, body_of, full};
 

@@ -14,8 +14,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-
-use crate::master::PATIENCE;
+use tollgate_testbed::PATIENCE;
 
 pub(crate) type Pieces = BoxBody<Bytes, hyper::Error>;
 

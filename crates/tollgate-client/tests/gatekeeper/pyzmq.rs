@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tollgate_client::gatekeeper::{Admission, Gate, Gatekeeper};
+use tollgate_testbed::eventually;
 
-use super::{decide, eventually, now, wait};
+use super::{decide, now, wait};
 
 const SCRIPT: &str = "tests/gatekeeper/master.py";
 
@@ -85,7 +86,7 @@ async fn a_master_by_libzmq_hears_and_is_heard() {
     let Some(mut master) = Master::start(&any_ports()) else { return };
     let gatekeeper = master.gatekeeper("api");
     assert_eq!(master.message(), ["subscribed", r"\u0001api\u0000"]);
-    eventually(|| gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.counts().connected);
     gatekeeper.admit_with(b"\xff", &[b'i'; 300]).await;
     let accepted = master.message();
     assert_eq!(accepted[..3], [r"api\u0000", "ACCEPTED", r"\u00ff"]);
@@ -107,7 +108,7 @@ async fn a_master_by_libzmq_hears_and_is_heard() {
     ] {
         master.publish(frames);
     }
-    eventually(|| gatekeeper.counts().known == 1);
+    eventually("what the master said", || gatekeeper.counts().known == 1);
     assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     assert_eq!(master.message()[2], "a");
     let _waiting = wait(gatekeeper.decide(b"\xff", b""));
@@ -120,11 +121,11 @@ async fn a_message_that_is_too_long_is_not_kept_and_what_follows_is_heard() {
     let Some(mut master) = Master::start(&any_ports()) else { return };
     let gatekeeper = master.gatekeeper("api");
     master.message();
-    eventually(|| gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.counts().connected);
     master.publish(&[r"api\u0000", "DELAY_UNTIL", &"x".repeat(1 << 20), "1"]);
     let until = (now() + 4_000).to_string();
     // It hangs up and comes back, and libzmq drops what it publishes meanwhile.
-    eventually(|| {
+    eventually("what the master said", || {
         master.publish(&[r"api\u0000", "DELAY_UNTIL", "a", &until]);
         gatekeeper.counts().known == 1
     });
@@ -136,17 +137,17 @@ async fn a_master_that_is_killed_delays_nobody_and_is_obeyed_again_when_it_is_ba
     let Some(mut master) = Master::start(&any_ports()) else { return };
     let gatekeeper = master.gatekeeper("api");
     master.message();
-    eventually(|| gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.counts().connected);
     let ports = master.kill();
-    eventually(|| !gatekeeper.counts().connected);
+    eventually("the end of the connection", || !gatekeeper.counts().connected);
     for _ in 0..100 {
         assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     }
     let mut master = Master::start(&ports).unwrap();
     master.message();
-    eventually(|| gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.counts().connected);
     master.publish(&[r"api\u0000", "DELAY_UNTIL", "a", &(now() + 4_000).to_string()]);
-    eventually(|| gatekeeper.counts().known == 1);
+    eventually("what the master said", || gatekeeper.counts().known == 1);
     assert!(matches!(decide(&gatekeeper, "a"), Gate::Wait(_)));
     assert_eq!(master.message()[1], "DELAYED");
 }

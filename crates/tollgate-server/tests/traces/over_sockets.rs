@@ -5,11 +5,11 @@ use std::net::{TcpStream, UdpSocket};
 
 use tollgate::core::Timestamp;
 use tollgate::trace::{Message, Reply, Request, Target};
+use tollgate_testbed::ZeroMq;
 use tollgate_wire::text;
 use tollgate_wire::throttr::{self, Command};
 
 use crate::over_http::OverHttp;
-use crate::support::zeromq::ZeroMq;
 use crate::support::{Harness, PATIENCE};
 
 /// Puts every event to the gate it names.
@@ -31,7 +31,7 @@ impl OverSockets {
         text.connect(gate.server.text_addr().unwrap()).unwrap();
         text.set_read_timeout(Some(PATIENCE)).unwrap();
         let throttr = connect(&gate);
-        let (publisher, subscriber) = (ZeroMq::publisher(&gate), ZeroMq::subscriber(&gate, &[b""]));
+        let (publisher, subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
         Self {
             http: OverHttp::new(gate),
             text,

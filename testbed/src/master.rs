@@ -1,0 +1,150 @@
+//! A Smockron master that says what it is told to say.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use tollgate_wire::smockron::Control;
+use tollgate_wire::zmtp::{self, SocketType};
+
+use crate::PATIENCE;
+use crate::zeromq::{Came, ZeroMq};
+
+const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// A master of one gatekeeper and one domain. It decides nothing: who is delayed, and until when, the test says.
+///
+/// ```no_run
+/// use tollgate_testbed::Master;
+///
+/// let mut master = Master::bind("api");
+/// let [accounting, control] = master.addresses();
+/// // …where a gatekeeper connects.
+/// master.accept();
+/// assert_eq!(master.message()[1..3], ["ACCEPTED", "10.0.0.1"]);
+/// master.delay_until("10.0.0.1", 1_700_000_000_000);
+/// ```
+#[derive(Debug)]
+pub struct Master {
+    domain: String,
+    accounting: TcpListener,
+    control: TcpListener,
+    open: Option<[ZeroMq; 2]>,
+}
+
+impl Master {
+    /// One at free ports.
+    pub fn bind(domain: &str) -> Self {
+        let [accounting, control] =
+            [0; 2].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port"));
+        Self { domain: domain.to_owned(), accounting, control, open: None }
+    }
+
+    /// Where it takes accounting, and where it publishes.
+    pub fn addresses(&self) -> [String; 2] {
+        let address = |listener: &TcpListener| listener.local_addr().expect("it is bound").to_string();
+        [&self.accounting, &self.control].map(address)
+    }
+
+    /// Does all that a master does when a gatekeeper comes.
+    pub fn accept(&mut self) {
+        self.accept_unsubscribed();
+        self.subscribe(b"");
+    }
+
+    /// Waits for a gatekeeper and for its subscription, and subscribes to nothing.
+    pub fn accept_unsubscribed(&mut self) {
+        let accounting = ZeroMq::accept(&self.accounting, SocketType::Sub);
+        let mut control = ZeroMq::accept(&self.control, SocketType::Pub);
+        assert_eq!(control.hear(), Came::Subscription(format!("{}\0", self.domain).into()));
+        self.open = Some([accounting, control]);
+    }
+
+    /// Greets as these types of socket, says more, and hangs up when the gatekeeper does.
+    pub fn accept_as(&mut self, accounting: SocketType, control: SocketType, more: &[u8]) {
+        for (listener, kind) in [(&self.accounting, accounting), (&self.control, control)] {
+            let mut bytes = Vec::new();
+            zmtp::encode_opening(kind, &mut bytes);
+            bytes.extend_from_slice(more);
+            say(listener, &bytes, PATIENCE);
+        }
+    }
+
+    /// Says something else than a greeting. If that is nothing, it hangs up at once.
+    pub fn accept_and_say(&mut self, bytes: &[u8]) {
+        for listener in [&self.accounting, &self.control] {
+            say(listener, bytes, if bytes.is_empty() { AT_ONCE } else { PATIENCE });
+        }
+    }
+
+    /// Leaves the gatekeeper, which may come again.
+    pub fn hang_up(&mut self) {
+        self.open = None;
+    }
+
+    /// The next accounting, frame by frame; what is not ASCII is escaped.
+    pub fn message(&mut self) -> Vec<String> {
+        match self.accounting().hear() {
+            Came::Message(frames) => frames.iter().map(|frame| frame.escape_ascii().to_string()).collect(),
+            other => panic!("accounting is due, not {other:?}"),
+        }
+    }
+
+    /// Publishes a delay, until so many milliseconds after 1970.
+    pub fn delay_until(&mut self, identifier: &str, delay_until: u64) {
+        let (domain, identifier) = (self.domain.as_bytes(), identifier.as_bytes());
+        let mut bytes = Vec::new();
+        Control { domain, identifier, delay_until }.encode(&mut bytes);
+        self.control().write(&bytes);
+    }
+
+    /// Publishes what may be no delay at all.
+    pub fn publish(&mut self, frames: &[&[u8]]) {
+        self.control().send(frames);
+    }
+
+    /// Wants accounting that starts like this.
+    pub fn subscribe(&mut self, topic: &[u8]) {
+        self.accounting().subscribe(topic);
+    }
+
+    /// No longer wants it.
+    pub fn cancel(&mut self, topic: &[u8]) {
+        self.accounting().send(&[&[&[0], topic].concat()]);
+    }
+
+    /// Asks over both connections whether the gatekeeper is there, and waits until it says so.
+    pub fn ping(&mut self) {
+        for socket in self.sockets() {
+            socket.ping();
+            assert_eq!(socket.hear(), Came::Pong);
+        }
+    }
+
+    /// Waits until the gatekeeper has hung up, having said nothing more.
+    pub fn expect_the_end(&mut self) {
+        for socket in self.sockets() {
+            assert_eq!(socket.hear(), Came::End);
+        }
+    }
+
+    fn accounting(&mut self) -> &mut ZeroMq {
+        &mut self.sockets()[0]
+    }
+
+    fn control(&mut self) -> &mut ZeroMq {
+        &mut self.sockets()[1]
+    }
+
+    fn sockets(&mut self) -> &mut [ZeroMq; 2] {
+        self.open.as_mut().expect("a gatekeeper that was accepted")
+    }
+}
+
+/// Says this, and hangs up when the gatekeeper has, or runs out of patience.
+fn say(listener: &TcpListener, bytes: &[u8], patience: Duration) {
+    let (mut stream, _) = listener.accept().expect("a gatekeeper that connects");
+    stream.set_read_timeout(Some(patience)).expect("a timeout above zero");
+    let _ = stream.write_all(bytes);
+    let _ = stream.read_to_end(&mut Vec::new());
+}
