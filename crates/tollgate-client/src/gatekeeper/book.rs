@@ -5,6 +5,11 @@
 //! which requests came. Without an answer, those in line pass when the place that was taken has come: never later than if
 //! there were no line.
 //!
+//! Other gatekeepers offer the same place until they have heard that it is taken, so that several requests may take one. The
+//! master answers each of them, and says the same to all: as often as it repeats itself, so many requests too many will
+//! pass at that place. The next place is later by as much as they are owed, or else a fleet would let a multiple of the
+//! rate pass. How far places are from each other is learned from the answers to those that were taken here.
+//!
 //! Time is an argument, and a waiter `W` is whatever its owner wants back when it has a place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,6 +19,9 @@ use tollgate_core::{Nanos, Timestamp};
 
 /// How many delays that are over are forgotten whenever one is told. More than one, so that those that are over never gather.
 const SWEPT_AT_ONCE: usize = 4;
+
+/// Times that differ by less are the same: they were said in milliseconds, and carried over from another clock.
+const SAME: Nanos = Nanos::new(500_000);
 
 /// What holds for a gatekeeper.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +44,8 @@ pub(super) struct Book<W> {
     ends: BTreeSet<(Timestamp, Key)>,
     waiting: usize,
     next_ticket: u64,
+    /// How often a master was found.
+    session: u64,
 }
 
 /// What stands for an identifier: a hash of 128 bits, keyed so that nobody can aim at another's. A master can thus make
@@ -49,7 +59,14 @@ pub(super) struct Ticket(u64);
 
 #[derive(Debug)]
 struct Delay<W> {
+    /// The place on offer.
     until: Timestamp,
+    /// What the master said: the same, or earlier by what passes too much.
+    told: Timestamp,
+    /// And in which session.
+    session: u64,
+    /// From one place to the next, as far as that is known.
+    step: Nanos,
     /// A request waits for it, and the master has not said what comes next.
     taken: bool,
     /// Empty unless it is taken.
@@ -104,7 +121,13 @@ impl<W> Book<W> {
             ends: BTreeSet::new(),
             waiting: 0,
             next_ticket: 0,
+            session: 0,
         }
+    }
+
+    /// From now on another master speaks, or the same one again. What it repeats are reminders.
+    pub(super) fn met(&mut self) {
+        self.session += 1;
     }
 
     pub(super) fn key(&self, identifier: &[u8]) -> Key {
@@ -145,20 +168,20 @@ impl<W> Book<W> {
     /// Remembers what the master said. The new place goes to the first in line, if there is one, for whom it is not too late.
     pub(super) fn told(&mut self, key: Key, until: Timestamp, now: Timestamp) -> Vec<(W, Fate)> {
         self.sweep(now, SWEPT_AT_ONCE);
-        let earlier = self.known.get(&key).map(|delay| delay.until);
-        if until <= now || earlier.is_some_and(|earlier| until <= earlier) {
+        if until <= now {
             return Vec::new();
         }
-        if let Some(earlier) = earlier {
-            self.ends.remove(&(earlier, key));
-            if earlier <= now {
-                // Whoever is still in line there was to pass by now, and does.
-                self.known.remove(&key);
-            }
+        // Whoever is still in line at a place that is past was to pass by now, and does.
+        if let Some(over) = self.known.get(&key).map(|delay| delay.until).filter(|until| *until <= now) {
+            self.ends.remove(&(over, key));
+            self.known.remove(&key);
         }
-        self.ends.insert((until, key));
         let delay = self.known.entry(key).or_insert_with(Delay::new);
-        let settled = delay.moved_to(until, self.bounds.max_delay);
+        let Some(next) = delay.next(until, self.session, self.bounds.max_delay) else { return Vec::new() };
+        self.ends.remove(&(delay.until, key));
+        self.ends.insert((next, key));
+        (delay.told, delay.session) = (delay.told.max(until), self.session);
+        let settled = delay.moved_to(next, self.bounds.max_delay);
         while self.known.len() > self.bounds.max_known {
             self.forget_first();
         }
@@ -202,7 +225,31 @@ impl<W> Book<W> {
 
 impl<W> Delay<W> {
     const fn new() -> Self {
-        Self { until: Timestamp::EPOCH, taken: false, line: BTreeMap::new() }
+        Self {
+            until: Timestamp::EPOCH,
+            told: Timestamp::EPOCH,
+            session: 0,
+            step: Nanos::ZERO,
+            taken: false,
+            line: BTreeMap::new(),
+        }
+    }
+
+    /// Where the next place is, now that the master said this; `None` if that is no news.
+    fn next(&mut self, told: Timestamp, session: u64, max_delay: Nanos) -> Option<Timestamp> {
+        let owed = self.until.since(self.told);
+        if told.since(self.told) > SAME {
+            if self.taken && told > self.until {
+                self.step = told.since(self.until);
+            }
+            // Places that were left out pay back what is owed.
+            let left_out = told.since(self.told).saturating_sub(self.step);
+            return Some(told + owed.saturating_sub(left_out));
+        }
+        let repeated = self.told.since(told) <= SAME && session == self.session;
+        // However often it is said: nobody waits for longer than that because of it.
+        let owed_now = (owed + self.step).min(max_delay);
+        (repeated && owed_now > owed).then(|| self.told + owed_now)
     }
 
     /// Gives the new place out. Those for whom it is too late came first, so they are at the front.

@@ -127,6 +127,7 @@ impl Link {
         zmtp::encode_subscription(&self.topic, &mut subscription);
         let mut connection = Connection::open(&self.control, SocketType::Sub, &subscription).await?;
         *backoff = Backoff::default();
+        self.shared.met();
         self.found(&self.shared.tally.hears, &self.control);
         let mut replies = Vec::new();
         let mut heard = connection.understand(|said| self.obey(said, &mut replies));

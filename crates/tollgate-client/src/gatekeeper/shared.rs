@@ -99,6 +99,11 @@ impl Shared {
         }
     }
 
+    /// A master is there, again or for the first time.
+    pub(super) fn met(&self) {
+        self.book().met();
+    }
+
     pub(super) fn sweep(&self) {
         let now = self.clock.now();
         let mut book = self.book();

@@ -121,6 +121,50 @@ fn a_place_that_is_too_late_for_the_first_in_line_goes_to_the_next() {
 }
 
 #[test]
+fn a_place_that_several_gatekeepers_took_is_made_up_for() {
+    let mut book = Scribe::new(BOUNDS);
+    book.told("a", 1_000, 0);
+    assert_eq!(book.told("a", 1_000, 0), [], "how far it is to the next is not known yet");
+    assert_eq!(book.decide("a", 0, 10), Ruling::Place(at(1_000)));
+    book.told("a", 1_100, 0);
+    // Two others had taken the same.
+    book.told("a", 1_100, 1);
+    book.told("a", 1_100, 2);
+    assert_eq!(book.decide("a", 2, 11), Ruling::Place(at(1_300)));
+    // Somebody took what was there before the second of them was heard.
+    book.told("a", 1_200, 3);
+    assert_eq!(book.decide("a", 3, 12), Ruling::Place(at(1_400)));
+    book.leave("a", None);
+    // The answers to those two. With that, six requests are known of, and six places are gone.
+    book.told("a", 1_400, 4);
+    book.told("a", 1_500, 4);
+    assert_eq!(book.decide("a", 4, 13), Ruling::Place(at(1_600)));
+}
+
+#[test]
+fn what_is_said_again_by_a_master_that_came_back_is_a_reminder() {
+    let mut book = Scribe::new(BOUNDS);
+    book.told("a", 1_000, 0);
+    book.decide("a", 0, 10);
+    book.told("a", 1_100, 0);
+    book.0.met();
+    book.told("a", 1_100, 0);
+    assert_eq!(book.decide("a", 0, 11), Ruling::Place(at(1_100)));
+}
+
+#[test]
+fn however_often_it_is_said_nobody_waits_for_ever() {
+    let mut book = Scribe::new(BOUNDS);
+    book.told("a", 1_000, 0);
+    book.decide("a", 0, 10);
+    for _ in 0..1_000 {
+        book.told("a", 2_000, 0);
+    }
+    assert_eq!(book.decide("a", 1_999, 11), Ruling::Reject(at(7_000)));
+    assert_eq!(book.decide("a", 2_000, 11), Ruling::Place(at(7_000)));
+}
+
+#[test]
 fn who_gives_up_is_passed_over() {
     let mut book = Scribe::new(BOUNDS);
     book.told("a", 1_000, 0);
@@ -168,6 +212,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         (0..3_usize).prop_map(|name| Event::Ask { name }),
         (0..3_usize, 0..8_000_u64).prop_map(|(name, ahead)| Event::Tell { name, ahead }),
+        (0..3_usize, 0..80_u64).prop_map(|(name, tenths)| Event::Tell { name, ahead: tenths * 100 }),
         Just(Event::Leave),
     ]
 }
@@ -175,7 +220,8 @@ fn event() -> impl Strategy<Value = Event> {
 /// One that keeps all it ever heard, and reads all of it again for each question.
 #[derive(Default)]
 struct Naive {
-    told: Vec<(usize, u64)>,
+    /// Name, when it was told and until when, and whether the place before was taken.
+    told: Vec<(usize, u64, u64, bool)>,
     /// Name, place, and who has it.
     places: Vec<(usize, u64)>,
     waiting: usize,
@@ -183,7 +229,27 @@ struct Naive {
 
 impl Naive {
     fn until(&self, name: usize) -> u64 {
-        self.told.iter().filter(|(whose, _)| *whose == name).map(|(_, until)| *until).max().unwrap_or(0)
+        let (mut until, mut last, mut step) = (0, 0, 0);
+        for (_, now, told, taken) in self.told.iter().filter(|(whose, ..)| *whose == name) {
+            if until <= *now {
+                (until, last, step) = (0, 0, 0);
+            }
+            if *told > last.max(*now) {
+                if *taken && *told > until && until > 0 {
+                    step = told - until;
+                }
+                let owed = (until - last).saturating_sub((told - last).saturating_sub(step));
+                (until, last) = (told + owed, *told);
+            } else if *told == last && last > *now {
+                until = until.max(last + (until - last + step).min(5_000));
+            }
+        }
+        until
+    }
+
+    /// Is the place on offer somebody's already?
+    fn taken(&self, name: usize) -> bool {
+        self.places.contains(&(name, self.until(name)))
     }
 
     fn decide(&mut self, name: usize, now: u64) -> &'static str {
@@ -195,7 +261,7 @@ impl Naive {
             return "reject";
         }
         self.waiting += 1;
-        if self.places.contains(&(name, until)) {
+        if self.taken(name) {
             return "line";
         }
         self.places.push((name, until));
@@ -241,18 +307,20 @@ proptest! {
                     // Those whose place came without an answer pass first, as they would by their timers.
                     let over: Vec<usize> = (0..3).filter(|name| naive.until(*name) <= now).collect();
                     line.retain(|(name, ..)| !over.contains(name));
-                    let news = now + ahead > naive.until(name).max(now);
-                    naive.told.push((name, now + ahead));
+                    let (before, taken) = (naive.until(name), naive.taken(name));
+                    naive.told.push((name, now, now + ahead, taken));
+                    let until = naive.until(name);
+                    let news = until > before.max(now);
                     let settled = book.told(&name.to_string(), now + ahead, now);
                     let mut expected = Vec::new();
                     while let Some(first) = line.iter().position(|(whose, ..)| *whose == name && news) {
                         let (_, number, came) = line.remove(first);
-                        if now + ahead - came <= 5_000 {
-                            naive.places.push((name, now + ahead));
-                            expected.push((number, Fate::Place(at(now + ahead))));
+                        if until - came <= 5_000 {
+                            naive.places.push((name, until));
+                            expected.push((number, Fate::Place(at(until))));
                             break;
                         }
-                        expected.push((number, Fate::Reject(at(now + ahead))));
+                        expected.push((number, Fate::Reject(at(until))));
                     }
                     prop_assert_eq!(settled, expected);
                 }
