@@ -1,4 +1,5 @@
 //! `tollgate guard` in a process of its own, and clients of it.
+#![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::future::Future;
 use std::io::{BufRead, BufReader};
@@ -9,7 +10,6 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
-use tollgate_testbed::Master;
 
 use crate::run::tollgate;
 use crate::upstream::{Pieces, body_of, full};
@@ -27,9 +27,10 @@ impl Guarded {
         Self::launch(upstream, &[&["--master", "127.0.0.1:1"], arguments].concat())
     }
 
-    pub(crate) fn of(upstream: &str, master: &Master, arguments: &[&str]) -> Self {
-        let [accounting, control] = master.addresses();
-        Self::launch(upstream, &[&["--master", &accounting, "--control", &control], arguments].concat())
+    /// One whose master takes accounting and publishes at these addresses.
+    pub(crate) fn of(upstream: &str, master: &[String; 2], arguments: &[&str]) -> Self {
+        let [accounting, control] = master;
+        Self::launch(upstream, &[&["--master", accounting, "--control", control], arguments].concat())
     }
 
     fn launch(upstream: &str, arguments: &[&str]) -> Self {
@@ -57,12 +58,18 @@ impl Guarded {
         &self,
         request: Request<Pieces>,
     ) -> impl Future<Output = Response<Incoming>> + use<> {
+        let connected = self.http2();
+        async move { connected.await.send_request(request).await.unwrap() }
+    }
+
+    /// A connection for many requests at a time, which arrive in the order in which they are sent.
+    pub(crate) fn http2(&self) -> impl Future<Output = http2::SendRequest<Pieces>> + use<> {
         let address = self.address.clone();
         async move {
             let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
-            let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
             tokio::spawn(connection);
-            sender.send_request(request).await.unwrap()
+            sender
         }
     }
 

@@ -161,7 +161,7 @@ async fn http2_passes_through_with_its_trailers() {
 async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_again() {
     let upstream = Upstream::http1(|_| async { answer("served") }).await;
     let mut master = Master::bind("api");
-    let guarded = Guarded::of(&upstream.url(), &master, &["--identify", "header:x-user"]);
+    let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--identify", "header:x-user"]);
     master.accept();
     let get = |user: &str| {
         let request = Request::get("/").header("x-user", user).header("user-agent", "test/1");
@@ -196,7 +196,7 @@ async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_ag
 async fn a_client_that_hangs_up_gives_up_its_place() {
     let upstream = Upstream::http1(|_| async { answer("served") }).await;
     let mut master = Master::bind("api");
-    let guarded = Guarded::of(&upstream.url(), &master, &["--max-delay", "60s"]);
+    let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--max-delay", "60s"]);
     master.accept();
     master.delay_until("127.0.0.1", in_secs(50));
     while guarded.metric("known_delays").await < 1 {}

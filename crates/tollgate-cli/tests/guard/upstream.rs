@@ -1,4 +1,5 @@
 //! Services to protect.
+#![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::convert::Infallible;
 use std::future::Future;
