@@ -3,20 +3,24 @@
 //! One test, because what is counted is the whole process.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-mod support;
-
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use support::{PATIENCE, start_with};
+use tollgate::Limiter;
+use tollgate::config::Gates;
 use tollgate::core::algorithm::{Lifetime, Unit};
+use tollgate_server::{Server, Settings};
 use tollgate_wire::throttr::{Command, encode_request};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
+/// Longer than anything here takes. A test that gets there fails.
+const PATIENCE: Duration = Duration::from_secs(20);
 const ROUNDS: usize = 1_000;
 const BATCH: u32 = 64;
 
@@ -33,9 +37,12 @@ keys:
 
 #[test]
 fn requests_about_what_is_known_allocate_nothing() {
-    let gate = start_with(CONFIG, |settings| settings.workers = 1);
+    let any = Some("127.0.0.1:0".parse().unwrap());
+    let gates = Gates { text: any, throttr: any, ..Gates::OFF };
+    let limiter = Arc::new(Limiter::from_yaml(CONFIG).unwrap());
+    let server = Server::start(Settings { gates, workers: 1, ..Settings::new(limiter) }).unwrap();
 
-    let throttr = &mut TcpStream::connect(gate.server.throttr_addr().unwrap()).unwrap();
+    let throttr = &mut TcpStream::connect(server.throttr_addr().unwrap()).unwrap();
     throttr.set_read_timeout(Some(PATIENCE)).unwrap();
     let (requests, mut replies) = (throttr_requests(), vec![0; reply_bytes()]);
     let ask = |stream: &mut TcpStream, replies: &mut [u8]| {
@@ -45,7 +52,7 @@ fn requests_about_what_is_known_allocate_nothing() {
     assert_allocates_nothing("Throttr", || ask(throttr, &mut replies));
 
     let text = UdpSocket::bind("127.0.0.1:0").unwrap();
-    text.connect(gate.server.text_addr().unwrap()).unwrap();
+    text.connect(server.text_addr().unwrap()).unwrap();
     text.set_read_timeout(Some(PATIENCE)).unwrap();
     let datagrams = text_datagrams();
     assert_allocates_nothing("text", || {

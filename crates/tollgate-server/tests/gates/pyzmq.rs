@@ -1,16 +1,14 @@
 //! The Smockron gate and gatekeepers by libzmq. The tests need a Python with it, which `cargo xtask test` names in
 //! `TOLLGATE_PYZMQ`; without one they say so and test nothing.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use support::zeromq::total;
-use support::{Harness, start_with};
 use tollgate::config::SmockronGate;
+
+use crate::support::zeromq::total;
+use crate::support::{Harness, start_with};
 
 const POLICY: &str = "domains: { web: { rules: [{ rate: 1/s, burst: 1 }] } }";
 
@@ -20,7 +18,7 @@ fn gatekeepers(gate: &Harness, scenario: &str) -> Option<Child> {
         eprintln!("skipped: TOLLGATE_PYZMQ names no Python; `cargo xtask test` has one");
         return None;
     };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pyzmq/gatekeeper.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gates/pyzmq/gatekeeper.py");
     let address = |address| format!("tcp://{address}");
     let mut command = Command::new(python);
     command.arg(script);

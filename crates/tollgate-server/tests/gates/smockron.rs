@@ -1,18 +1,16 @@
 //! The Smockron gate over real sockets: gatekeepers that are many, silent, slow, broken, or away for a while.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use support::zeromq::total;
-use support::{Harness, PATIENCE, start_with};
 use tollgate::core::{Nanos, Timestamp};
 use tollgate_server::Bounds;
 use tollgate_testbed::{Came, RedisServer, ZeroMq};
 use tollgate_wire::zmtp::{MESSAGE_MAX, SocketType, encode};
+
+use crate::support::zeromq::total;
+use crate::support::{Harness, PATIENCE, start_with};
 
 const POLICY: &str = "domains:
   web: { rules: [{ rate: 1/s, burst: 1 }] }

@@ -1,13 +1,11 @@
 //! The text gate over real sockets, and what the network can do to it.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use support::{Harness, PATIENCE, start_with};
+
+use crate::support::{Harness, PATIENCE, start_with};
 
 const KEYS: &str = "
 keys:

@@ -7,14 +7,14 @@ use super::Harness;
 
 impl Harness {
     /// A gatekeeper's way to say something, which the master wants to hear: all of it.
-    pub fn publisher(&self) -> ZeroMq {
+    pub(crate) fn publisher(&self) -> ZeroMq {
         let mut publisher = ZeroMq::connect(self.server.smockron_addr().unwrap(), SocketType::Pub);
         assert_eq!(publisher.hear(), Came::Subscription(Vec::new()));
         publisher
     }
 
     /// A gatekeeper's way to hear something: all of these topics, as soon as this returns.
-    pub fn subscriber(&self, topics: &[&[u8]]) -> ZeroMq {
+    pub(crate) fn subscriber(&self, topics: &[&[u8]]) -> ZeroMq {
         let mut subscriber = ZeroMq::connect(self.server.smockron_control_addr().unwrap(), SocketType::Sub);
         topics.iter().for_each(|topic| subscriber.subscribe(topic));
         subscriber.ping();
@@ -23,7 +23,7 @@ impl Harness {
     }
 
     /// Waits until so many accounting messages were dealt with, good and bad, since the start.
-    pub fn accounted(&self, messages: u64) {
+    pub(crate) fn accounted(&self, messages: u64) {
         let names = ["tollgate_smockron_requests_total{", "tollgate_smockron_malformed_total{"];
         loop {
             let page = self.get("/metrics").body;
@@ -37,7 +37,7 @@ impl Harness {
 }
 
 /// The sum of all samples whose lines begin so.
-pub fn total(page: &str, name: &str) -> u64 {
+pub(crate) fn total(page: &str, name: &str) -> u64 {
     let values = page.lines().filter(|line| line.starts_with(name));
     values.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
 }

@@ -9,7 +9,7 @@ use tollgate_testbed::ZeroMq;
 use tollgate_wire::text;
 use tollgate_wire::throttr::{self, Command};
 
-use crate::over_http::OverHttp;
+use super::over_http::OverHttp;
 use crate::support::{Harness, PATIENCE};
 
 /// Puts every event to the gate it names.

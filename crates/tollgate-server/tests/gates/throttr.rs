@@ -1,16 +1,14 @@
 //! The Throttr gate over real sockets: slow, broken, silent and numerous clients.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use support::{Harness, PATIENCE, start_with};
 use tollgate::core::algorithm::{Lifetime, Unit};
 use tollgate_server::Bounds;
 use tollgate_wire::throttr::{Command, FRAME_MAX, encode_request};
+
+use crate::support::{Harness, PATIENCE, start_with};
 
 fn start() -> Harness {
     start_with("limits: {}", |_| {})

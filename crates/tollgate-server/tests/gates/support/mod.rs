@@ -1,8 +1,6 @@
 //! A server on a free port, by a clock that stands still, and bytes to and from it.
-#![allow(dead_code, unreachable_pub)] // Each test uses its part.
-#![allow(clippy::unwrap_used)] // As in any test; the lint knows only functions marked as one.
 
-pub mod zeromq;
+pub(crate) mod zeromq;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,9 +13,9 @@ use tollgate::{Clock, Config, Limiter};
 use tollgate_server::{Bounds, Server, Settings};
 
 /// Longer than anything here takes. A test that gets there fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub const POLICY: &str = "
+pub(crate) const POLICY: &str = "
 limits:
   Login: { burst: 5, count: 5, period: 1m }
   Fast: { burst: 20, count: 20, period: 1s }
@@ -29,17 +27,17 @@ rules:
   closed: And()
 ";
 
-pub struct Harness {
-    pub server: Server,
-    pub clock: Clock,
-    pub limiter: Arc<Limiter>,
+pub(crate) struct Harness {
+    pub(crate) server: Server,
+    pub(crate) clock: Clock,
+    pub(crate) limiter: Arc<Limiter>,
 }
 
-pub fn start() -> Harness {
+pub(crate) fn start() -> Harness {
     start_with(POLICY, |_| {})
 }
 
-pub fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
+pub(crate) fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
     let config = Config::parse(policy, "policy.yaml").expect("a good policy");
     let clock = Clock::manual(Timestamp::EPOCH);
     let on_insert = config.gates.on_insert;
@@ -51,13 +49,13 @@ pub fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
 }
 
 /// Every gate on a free port.
-pub fn any_ports() -> Gates {
+pub(crate) fn any_ports() -> Gates {
     let any = Some("127.0.0.1:0".parse().unwrap());
     let smockron = any.map(SmockronGate::at);
     Gates { http: any, text: any, throttr: any, smockron, ..Gates::OFF }
 }
 
-pub fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Harness {
+pub(crate) fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Harness {
     let (clock, limiter) = (limiter.clock().clone(), Arc::new(limiter));
     let mut settings = Settings {
         gates: any_ports(),
@@ -70,44 +68,44 @@ pub fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Ha
 }
 
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl Reply {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 impl Harness {
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.server.http_addr().unwrap())
     }
 
     /// A connection, for what no client library would send.
-    pub fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.server.http_addr().unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    pub fn get(&self, path: &str) -> Reply {
+    pub(crate) fn get(&self, path: &str) -> Reply {
         self.request("GET", path, None)
     }
 
-    pub fn post(&self, path: &str, body: &str) -> Reply {
+    pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
         self.request("POST", path, Some(body))
     }
 
-    pub fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -129,20 +127,20 @@ impl Harness {
     }
 
     /// Sends raw bytes and reads until the server closes.
-    pub fn exchange(&self, bytes: &[u8]) -> String {
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
         read_all(&mut stream)
     }
 
     /// Is the next request served?
-    pub fn assert_alive(&self) {
+    pub(crate) fn assert_alive(&self) {
         assert_eq!(self.get("/healthz").status, 200);
     }
 }
 
 /// All that comes until the other side closes, or resets what it has told enough.
-pub fn read_all(stream: &mut TcpStream) -> String {
+pub(crate) fn read_all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     if let Err(error) = stream.read_to_end(&mut bytes) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{}", String::from_utf8_lossy(&bytes));

@@ -1,7 +1,4 @@
 //! Draining, reloading, and another policy under load.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -11,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use support::{PATIENCE, POLICY, read_all, start, start_with};
 use tollgate::Config;
 use tollgate::config::Watch;
 use tollgate_server::ConfigFile;
+
+use crate::support::{PATIENCE, POLICY, read_all, start, start_with};
 
 const HALF: &str = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 26\r\n\r\n{\"limit\":";
 const OTHER_HALF: &str = "\"Login\",\"id\":\"a\"}";

@@ -1,7 +1,4 @@
 //! A real nginx with the configuration of `docs/nginx.md`, in front of a real server.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, read_all, start_with};
+use crate::support::{PATIENCE, read_all, start_with};
 
 const POLICY: &str = "limits: { RequestsPerIPAddress: { burst: 3, count: 3, period: 30s, id: ipAddress } }";
 

@@ -1,12 +1,10 @@
 //! Rules over HTTP: what a client sees, and what is counted.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use serde_json::json;
-use support::{Reply, start_with};
 use tollgate::Config;
 use tollgate::core::{Nanos, Timestamp};
+
+use crate::support::{Reply, start_with};
 
 const RULES: &str = "
 rules:

@@ -1,11 +1,10 @@
 //! Every endpoint, asked by an ordinary client.
 
-mod support;
-
 use serde_json::json;
-use support::{Harness, start};
 use tollgate::Limiter;
 use tollgate::core::{Limit, Nanos, Policy, Timestamp};
+
+use crate::support::{Harness, read_all, start, start_limiter, start_with};
 
 #[test]
 fn a_burst_is_allowed_and_the_next_request_denied() {
@@ -127,7 +126,7 @@ fn refunds_give_back_and_resets_forget() {
 #[test]
 fn an_id_without_a_limit_is_unlimited() {
     let policy = Policy::new(vec![Limit::new("Free").unwrap()]).unwrap();
-    let gate = support::start_limiter(Limiter::new(policy), |_| {});
+    let gate = start_limiter(Limiter::new(policy), |_| {});
     let reply = gate.post("/v1/spend", r#"{"limit":"Free","id":"a","cost":9}"#);
     let body = json!({"allowed":true,"remaining":null,"retry_after":0,"reset_after":0,"limit":"Free","unlimited":true});
     assert_eq!((reply.status, reply.json()), (200, body));
@@ -145,7 +144,7 @@ limits:
   Strict: { burst: 5, count: 1, period: 1m }
   Open: { burst: 5, count: 1, period: 1m, on_full: allow }
 ";
-    let gate = support::start_with(policy, |_| {});
+    let gate = start_with(policy, |_| {});
     assert_eq!(gate.post("/v1/spend", r#"{"limit":"Strict","id":"first"}"#).status, 200);
     let reply = gate.post("/v1/spend", r#"{"limit":"Strict","id":"second"}"#);
     assert_eq!((reply.status, &reply.json()["reason"]), (429, &json!("full")));
@@ -259,7 +258,7 @@ fn a_client_that_waits_to_be_told_is_told_to_go_on() {
     stream.read_exact(&mut line).unwrap();
     assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(br#"{"limit":"Login","id":"a"}"#).unwrap();
-    assert!(support::read_all(&mut stream).starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(read_all(&mut stream).starts_with("HTTP/1.1 200 OK\r\n"));
 }
 
 #[test]

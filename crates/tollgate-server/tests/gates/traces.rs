@@ -1,22 +1,20 @@
 //! Every trace of the project, answered by the gates: without sockets, and over them.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod over_http;
 mod over_sockets;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use over_sockets::OverSockets;
-use support::start_with;
 use tollgate::core::{Rule, RuleText, Timestamp};
 use tollgate::trace::{Reader, Request, RuleRequest, Target, matches};
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::Desk;
 use tollgate_testbed::{RedisCluster, RedisServer};
+
+use crate::support::start_with;
 
 #[test]
 fn the_desk_answers_the_traces() {

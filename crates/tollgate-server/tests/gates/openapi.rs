@@ -1,15 +1,13 @@
 //! The document at `/openapi.json`, held against what the server does.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Harness, POLICY, Reply, read_all, start, start_with};
 use tollgate_testbed::RedisServer;
+
+use crate::support::{Harness, PATIENCE, POLICY, Reply, read_all, start, start_with};
 
 /// Headers that HTTP itself has.
 const OF_HTTP: [&str; 5] = ["date", "content-type", "content-length", "connection", "allow"];
@@ -315,7 +313,7 @@ impl Document {
 
 /// What `/readyz` says on a connection from before the drain.
 fn not_ready(method: &str) -> Reply {
-    let gate: Harness = start_with(POLICY, |settings| settings.bounds.drain_idle = support::PATIENCE);
+    let gate: Harness = start_with(POLICY, |settings| settings.bounds.drain_idle = PATIENCE);
     let mut stream = gate.connect();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     assert!(stream.read(&mut [0; 512]).unwrap() > 0);

@@ -1,13 +1,11 @@
 //! Clients that mean no good, or do not know what they do. None of them disturbs the others.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use support::{POLICY, Reply, read_all, start, start_with};
 use tollgate_server::Bounds;
+
+use crate::support::{POLICY, Reply, read_all, start, start_with};
 
 /// Deadlines that a test can wait for.
 const SHORT: Duration = Duration::from_millis(100);

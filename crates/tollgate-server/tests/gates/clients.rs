@@ -1,16 +1,14 @@
 //! The clients and the gates, face to face.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::time::Duration;
 
-use support::{Harness, PATIENCE, start_with};
 use tokio::task::JoinSet;
 use tollgate::core::{Nanos, Timestamp};
 use tollgate_client::text::{AskError, CheckLimit, Stats};
 use tollgate_client::throttr::{Attribute, CallError, Change, Command, Reply, Request};
 use tollgate_client::{text, throttr};
+
+use crate::support::{Harness, PATIENCE, start_with};
 
 const KEYS: &str = "
 keys:

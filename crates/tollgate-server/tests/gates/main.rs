@@ -1,0 +1,18 @@
+//! The server over real sockets: each gate, its clients good and bad, and the traces.
+//!
+//! One program, so that what tests have in common is built and linked once.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+mod clients;
+mod hostile;
+mod http;
+mod lifecycle;
+mod nginx;
+mod openapi;
+mod pyzmq;
+mod rules;
+mod smockron;
+mod support;
+mod text;
+mod throttr;
+mod traces;
