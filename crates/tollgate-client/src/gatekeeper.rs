@@ -43,7 +43,6 @@
 //! places that come are given out in the order in which requests came, so that they do not all pass at the same
 //! moment. If no answer comes, they pass when the place before them has come, as they would have without a line.
 
-mod backoff;
 mod book;
 mod builder;
 mod clock;

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
+pub mod backoff;
 pub mod bill;
 pub mod charge;
 pub mod decision;
@@ -31,6 +32,7 @@ pub mod time;
 pub mod verb;
 
 pub use algorithm::Algorithm;
+pub use backoff::Backoff;
 pub use bill::{Bill, BillError, Expression};
 pub use charge::{Charge, ChargeError, Kind};
 pub use decision::{Decision, Refund, Verdict};

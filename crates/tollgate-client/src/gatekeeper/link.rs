@@ -2,6 +2,7 @@
 //! comes back by itself, and neither waits for the other.
 
 use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tollgate_core::Backoff;
 use tollgate_wire::smockron::Control;
 use tollgate_wire::zmtp::{self, Said, SocketType};
 use tracing::{info, warn};
 
-use super::backoff::Backoff;
 use super::connection::{Connection, Ended};
 use super::shared::Shared;
 
@@ -23,6 +24,12 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// How long what passes is gathered before it is sent, unless nothing passed for as long. One message at a time, waking up for
 /// it would take longer than the request does.
 const GATHER: Duration = Duration::from_millis(1);
+
+/// The first pause after a connection ended.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The longest pause: a master that is back is found within a second, and by a fleet not all at once.
+const PAUSE_MAX: Duration = Duration::from_millis(800);
 
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -48,21 +55,21 @@ impl Link {
     }
 
     async fn account_for_ever(&self) -> Infallible {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
             let Err(ended) = self.account(&mut backoff).await;
             self.lost(&self.shared.tally.heard, &self.accounting, &ended);
             self.wanted(false);
-            sleep(backoff.next()).await;
+            sleep(backoff.failed(random())).await;
         }
     }
 
     async fn listen_for_ever(&self) -> Infallible {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
             let Err(ended) = self.listen(&mut backoff).await;
             self.lost(&self.shared.tally.hears, &self.control, &ended);
-            sleep(backoff.next()).await;
+            sleep(backoff.failed(random())).await;
         }
     }
 
@@ -78,7 +85,7 @@ impl Link {
     /// Sends what passes to whoever subscribed to it.
     async fn account(&self, backoff: &mut Backoff) -> Result<Infallible, Ended> {
         let mut connection = Connection::open(&self.accounting, SocketType::Pub, &[]).await?;
-        *backoff = Backoff::default();
+        backoff.succeeded();
         let (mut batch, mut replies, mut subscriptions) = (Vec::new(), Vec::new(), 0_u32);
         let outbox = &self.shared.outbox;
         let mut rest = pin!(sleep(Duration::ZERO));
@@ -126,7 +133,7 @@ impl Link {
         let mut subscription = Vec::new();
         zmtp::encode_subscription(&self.topic, &mut subscription);
         let mut connection = Connection::open(&self.control, SocketType::Sub, &subscription).await?;
-        *backoff = Backoff::default();
+        backoff.succeeded();
         self.shared.met();
         self.found(&self.shared.tally.hears, &self.control);
         let mut replies = Vec::new();
@@ -177,4 +184,9 @@ impl Link {
             warn!(domain = self.shared.domain, address, %why, "the master is gone; everybody passes");
         }
     }
+}
+
+/// A number that no other gatekeeper draws at the same time. Nobody gains by guessing it.
+fn random() -> u32 {
+    (RandomState::new().hash_one(()) >> 32) as u32
 }

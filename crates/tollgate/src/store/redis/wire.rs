@@ -29,7 +29,7 @@ use super::call::Call;
 use super::{RedisUrl, StoreError, Topology};
 use crate::waiting;
 
-mod backoff;
+mod chance;
 mod cluster;
 mod dial;
 mod health;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, timeout};
 
-use super::backoff::{jittered, random};
+use super::chance::{jittered, random};
 use super::dial::Dialer;
 use super::health::{NodeHealth, NodeState};
 use super::node::{NodeId, State};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tollgate_core::Backoff;
 
-use super::backoff::Backoff;
 use super::health::{NodeHealth, NodeState};
 use super::parcel::{Errand, PARCEL_CALLS};
 use super::patience::Patience;
@@ -21,6 +21,12 @@ const PARCELS_MAX: usize = 8;
 
 /// A connection that has been idle for so long is asked for a sign of life, before somebody needs it.
 const IDLE_MAX: Duration = Duration::from_secs(1);
+
+/// The first pause after a node could not be reached.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The longest pause: a node that is back is found well within two seconds.
+const PAUSE_MAX: Duration = Duration::from_millis(800);
 
 /// How often the log is told that a node refuses what is asked. It may be every request, until somebody gives it memory or us
 /// a right.
@@ -70,7 +76,7 @@ impl Node {
             address,
             state: State::Opening,
             queue: Vec::new(),
-            backoff: Backoff::default(),
+            backoff: Backoff::new(PAUSE_MIN, PAUSE_MAX),
             life: 0,
             dialing: None,
             retired: false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::backoff::{Backoff, up_to};
+use super::chance::{random, up_to};
 use super::dial::Line;
 use super::node::{Node, NodeId, Session, State};
 use super::parcel::Parcel;
@@ -58,7 +58,7 @@ impl Switchboard {
             }
             Err(reason) => {
                 self.away(id, reason);
-                let pause = self.nodes[id].backoff.next();
+                let pause = self.nodes[id].backoff.failed(random());
                 self.dial(id, pause);
             }
         }
@@ -143,10 +143,10 @@ impl Switchboard {
         self.board.reconnects.add(1);
         let backoff = &mut self.nodes[id].backoff;
         if short {
-            let pause = backoff.next();
+            let pause = backoff.failed(random());
             self.dial(id, pause);
         } else {
-            *backoff = Backoff::default();
+            backoff.succeeded();
             self.dial(id, up_to(RECONNECT_SPREAD));
         }
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::backoff::Backoff;
 use super::node::{Node, NodeId, State};
 use super::parcel::Errand;
 use super::switchboard::{Layout, Switchboard};
@@ -58,7 +57,7 @@ impl Switchboard {
             return;
         }
         node.state = State::Opening;
-        node.backoff = Backoff::default();
+        node.backoff.succeeded();
         if let Some(dialing) = node.dialing.take() {
             dialing.abort();
         }

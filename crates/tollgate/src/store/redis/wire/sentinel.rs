@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::backoff::{jittered, random};
+use super::chance::{jittered, random};
 use super::dial::{Dialer, Line};
 use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::Address;
