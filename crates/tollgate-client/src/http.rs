@@ -67,13 +67,7 @@ impl Client {
 
     /// Asks, and returns the status and the body as they came.
     pub fn ask_raw(&self, verb: Verb, charges: &[Ask<'_>]) -> Result<(u16, Vec<u8>), AskError> {
-        let asks = match charges {
-            [ask] => Asks::One(ask.clone()),
-            charges => Asks::Many(charges.to_vec()),
-        };
-        let mut body = Vec::new();
-        Command::new(verb, asks).put_json(&mut body);
-        self.post(&format!("/v1/{}", verb.name()), &body, ANSWER_MAX)
+        self.post(&format!("/v1/{}", verb.name()), &body(verb, charges), ANSWER_MAX)
     }
 
     /// Asks whether the limit of a configured rule is reached, and if not, is counted.
@@ -139,4 +133,15 @@ impl Client {
         });
         read.map_err(|error| AskError::Unreachable { origin: self.origin.clone(), source: Box::new(error) })
     }
+}
+
+/// What is sent to ask for all of `charges` together.
+fn body(verb: Verb, charges: &[Ask<'_>]) -> Vec<u8> {
+    let asks = match charges {
+        [ask] => Asks::One(ask.clone()),
+        charges => Asks::Many(charges.to_vec()),
+    };
+    let mut body = Vec::new();
+    Command::new(verb, asks).put_json(&mut body);
+    body
 }

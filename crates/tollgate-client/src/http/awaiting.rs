@@ -28,7 +28,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tollgate_core::Verb;
-use tollgate_wire::http::{Answer, AnswerError, Ask, Asks, Command};
+use tollgate_wire::http::{Answer, AnswerError, Ask};
 
 use self::response::Response;
 pub use self::response::Unreadable;
@@ -117,12 +117,7 @@ impl Client {
 
 impl Shared {
     fn request(&self, verb: Verb, charges: &[Ask<'_>]) -> Vec<u8> {
-        let asks = match charges {
-            [ask] => Asks::One(ask.clone()),
-            charges => Asks::Many(charges.to_vec()),
-        };
-        let mut body = Vec::new();
-        Command::new(verb, asks).put_json(&mut body);
+        let body = super::body(verb, charges);
         let mut request = format!(
             "POST /v1/{} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             verb.name(),
