@@ -1,5 +1,4 @@
 //! What the section `keys` says is what holds for a key, and what is wrong with it is said at its place.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::net::SocketAddr;
 

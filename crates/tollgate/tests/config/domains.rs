@@ -1,5 +1,4 @@
 //! What the section `domains` says is what a master holds clients to, and what is wrong with it is pointed at.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use tollgate::config::{Config, describe};
 use tollgate::core::domain::Logic;

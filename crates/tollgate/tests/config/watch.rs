@@ -1,5 +1,4 @@
 //! A change of the file is noticed however it is made.
-#![cfg(unix)]
 
 use std::fs::{self, File, FileTimes};
 use std::io::Write;
