@@ -108,6 +108,7 @@ impl Link {
             if !batch.is_empty() {
                 // Whoever does not read keeps us here, and the outbox fills up to its bound.
                 connection.write(&batch).await?;
+                outbox.sent();
                 batch.clear();
                 rest.as_mut().reset(Instant::now() + GATHER);
             }

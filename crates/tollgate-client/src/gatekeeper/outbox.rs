@@ -28,6 +28,8 @@ struct State {
     open: bool,
     bytes: Vec<u8>,
     messages: u64,
+    /// How many were taken and may not have gone out yet.
+    taken: u64,
 }
 
 impl Outbox {
@@ -51,7 +53,8 @@ impl Outbox {
         true
     }
 
-    /// From now on somebody wants what is put here, or nobody does. What then still waits is dropped, and counted.
+    /// From now on somebody wants what is put here, or nobody does. What then still waits is dropped, and counted, and so
+    /// is what was taken and never [sent](Self::sent).
     pub(super) fn set_open(&self, open: bool) -> u64 {
         let mut state = self.lock();
         state.open = open;
@@ -59,22 +62,28 @@ impl Outbox {
             return 0;
         }
         state.bytes = Vec::new();
-        mem::take(&mut state.messages)
+        mem::take(&mut state.messages) + mem::take(&mut state.taken)
     }
 
-    /// All that waits, once there is something. `batch` must be empty; its memory is used for what comes next.
+    /// All that waits, once there is something. `batch` must be empty; its memory is used for what comes next. It is as good
+    /// as lost until it is [sent](Self::sent).
     pub(super) async fn take(&self, batch: &mut Vec<u8>) {
         loop {
             {
                 let mut state = self.lock();
                 if !state.bytes.is_empty() {
-                    state.messages = 0;
+                    state.taken = mem::take(&mut state.messages);
                     mem::swap(&mut state.bytes, batch);
                     return;
                 }
             }
             self.news.notified().await;
         }
+    }
+
+    /// What was taken last has gone out.
+    pub(super) fn sent(&self) {
+        self.lock().taken = 0;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -126,6 +135,19 @@ mod tests {
         let mut batch = Vec::new();
         outbox.take(&mut batch).await;
         assert!(batch.windows(3).any(|bytes| bytes == b"\x01\x01b"));
+        outbox.sent();
         assert_eq!(outbox.set_open(false), 0);
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_and_not_sent_counts_as_dropped() {
+        let outbox = Outbox::default();
+        outbox.set_open(true);
+        put(&outbox, b"a", b"");
+        put(&outbox, b"b", b"");
+        outbox.take(&mut Vec::new()).await;
+        put(&outbox, b"c", b"");
+        assert_eq!(outbox.set_open(false), 3);
+        assert_eq!(outbox.set_open(false), 0, "once");
     }
 }
