@@ -1,10 +1,17 @@
 //! `tollgate guard`: a reverse proxy with a gatekeeper in it.
 
 mod body;
+mod bounds;
+mod conversation;
 mod headers;
 mod metrics;
+mod pace;
+mod patient;
+mod places;
 mod pool;
 mod proxy;
+mod sockets;
+mod streams;
 mod tunnel;
 mod upstream;
 mod who;
@@ -22,9 +29,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tollgate::core::Nanos;
 use tollgate_client::gatekeeper::{Gatekeeper, RejectedAccounting};
+use tollgate_server::allow_connections;
 use tollgate_tower::Network;
 
 use self::metrics::Metrics;
+use self::places::Places;
 use self::proxy::Settings;
 use self::upstream::Upstream;
 use self::who::{Who, Whom};
@@ -84,8 +93,11 @@ pub(crate) struct Guard {
     #[arg(long, value_name = "HOW", default_value = "send", value_parser = rejected)]
     rejected: RejectedAccounting,
     /// How long the upstream may take to begin its answer
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     timeout: Nanos,
+    /// How long a client may be silent: between two requests, in the middle of one, and without taking what it is sent
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    patience: Nanos,
     /// How many clients may be connected at a time; others wait to be accepted
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clients)]
     max_connections: usize,
@@ -115,6 +127,13 @@ fn rejected(text: &str) -> Result<RejectedAccounting, String> {
     }
 }
 
+/// A time in which something may happen, and after which it is too late.
+fn time(text: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error| format!("{error}"))?;
+    let possible = (Nanos::from_millis(1)..=Nanos::from_secs(86_400)).contains(&time);
+    possible.then_some(time).ok_or_else(|| "must be from 1ms to 24h".to_owned())
+}
+
 fn clients(text: &str) -> Result<usize, String> {
     let clients = text.parse().ok().filter(|clients| (1..=Semaphore::MAX_PERMITS).contains(clients));
     clients.ok_or_else(|| "must be a whole number above zero".to_owned())
@@ -133,8 +152,11 @@ impl Guard {
             upstream: self.upstream.clone(),
             timeout: Duration::from(self.timeout),
             metrics,
-            clients: Arc::new(Semaphore::new(self.max_connections)),
+            places: Places::new(self.max_connections),
+            patience: Duration::from(self.patience),
         });
+        // Each may need one to the upstream, too.
+        allow_connections(self.max_connections.saturating_mul(2));
         let (drain, draining) = watch::channel(false);
         // Before anything is announced: whoever reads that may send a signal.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

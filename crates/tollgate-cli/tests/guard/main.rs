@@ -5,6 +5,7 @@
 mod run;
 
 mod guarded;
+mod slow;
 mod upstream;
 
 use std::io::{Read, Write};

@@ -43,11 +43,13 @@ impl Upstream {
     where
         F: Future<Output = Response<Pieces>> + Send + 'static,
     {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&connections);
-        tokio::spawn(async move {
+        let serving = async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -67,6 +69,11 @@ impl Upstream {
                     }
                 });
             }
+        };
+        // By itself: a client may block the test's thread.
+        thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(serving)
         });
         Self { address, connections }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,11 +24,12 @@ const HEAD_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Metrics {
     gatekeeper: Gatekeeper,
     pub(super) upstream_failures: AtomicU64,
+    pub(super) open_requests: AtomicU64,
 }
 
 impl Metrics {
     pub(super) fn new(gatekeeper: Gatekeeper) -> Self {
-        Self { gatekeeper, upstream_failures: AtomicU64::new(0) }
+        Self { gatekeeper, upstream_failures: AtomicU64::new(0), open_requests: AtomicU64::new(0) }
     }
 
     fn text(&self) -> String {
@@ -48,6 +49,8 @@ impl Metrics {
             (r#"{status="rejected"}"#, counts.rejected),
         ];
         metric("requests_total", "counter", "Requests, by what became of them.", &by_status);
+        let open = [("", self.open_requests.load(Ordering::Relaxed))];
+        metric("open_requests", "gauge", "Requests that came and are not answered to the end.", &open);
         metric("waiting", "gauge", "Requests that wait now.", &[("", counts.waiting as u64)]);
         metric("known_delays", "gauge", "Delays that are remembered.", &[("", counts.known as u64)]);
         let dropped = [("", counts.dropped_accounting)];
@@ -61,7 +64,7 @@ impl Metrics {
     fn answer(&self, request: &Request<Incoming>) -> Response<Answer> {
         let found = request.uri().path() == "/metrics";
         let text = if found { self.text() } else { "metrics are at /metrics\n".to_owned() };
-        let mut response = Response::new(Answer::Ours(Some(Bytes::from(text))));
+        let mut response = Response::new(Answer::ours(text));
         *response.status_mut() = if found { StatusCode::OK } else { StatusCode::NOT_FOUND };
         let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         response.headers_mut().insert(CONTENT_TYPE, kind);

@@ -6,19 +6,17 @@ use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
 use hyper::{Method, Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::body::{Answer, Question, Sent};
+use super::body::{Answer, Question, Stage, Upload};
+use super::bounds::{ASK_AFTER, ASKED_MAX, CONNECT_MAX, IDLE_MAX};
+use super::pace::Patience;
+use super::patient::Patient;
+use super::sockets;
 use super::upstream::{Speaks, Upstream};
-
-/// How many connections that nobody uses are kept. Any more were needed at the same moment once, and may not be again.
-const IDLE_MAX: usize = 512;
-
-/// How long connecting may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -29,10 +27,16 @@ pub(super) enum SendError {
     TimedOut { upstream: String },
     #[error("the exchange with {upstream} broke off")]
     Broken { upstream: String, source: hyper::Error },
+    #[error("the client does not send its request in time")]
+    SlowClient,
+    #[error("the client broke off its request")]
+    BrokenRequest,
 }
 
 pub(super) struct Pool {
     upstream: Upstream,
+    /// How long it may do nothing with what it is sent, and say nothing of what it announced.
+    patience: Patience,
     idle: Mutex<Vec<http1::SendRequest<Question>>>,
     shared: Mutex<Option<http2::SendRequest<Question>>>,
 }
@@ -41,13 +45,14 @@ pub(super) struct Pool {
 pub(super) struct Lease {
     pool: Arc<Pool>,
     sender: http1::SendRequest<Question>,
-    sent: Sent,
+    upload: Option<Arc<Upload>>,
 }
 
 impl Lease {
     /// Others may use it, if the whole request went out.
     pub(super) fn give_back(self) {
-        if self.sent.is_all() && !self.sender.is_closed() {
+        let all_sent = self.upload.is_none_or(|upload| upload.stage() == Stage::Sent);
+        if all_sent && !self.sender.is_closed() {
             let mut idle = lock(&self.pool.idle);
             if idle.len() < IDLE_MAX {
                 idle.push(self.sender);
@@ -57,8 +62,9 @@ impl Lease {
 }
 
 impl Pool {
-    pub(super) fn new(upstream: Upstream) -> Arc<Self> {
-        Arc::new(Self { upstream, idle: Mutex::default(), shared: Mutex::default() })
+    pub(super) fn new(upstream: Upstream, timeout: Duration) -> Arc<Self> {
+        let patience = Patience { lasts: timeout, places: None };
+        Arc::new(Self { upstream, patience, idle: Mutex::default(), shared: Mutex::default() })
     }
 
     pub(super) async fn send(
@@ -76,7 +82,7 @@ impl Pool {
         self: &Arc<Self>,
         mut request: Request<Question>,
     ) -> Result<Response<Answer>, SendError> {
-        let sent = request.body().sent();
+        let upload = request.body().upload();
         while let Some(mut sender) = self.take_idle() {
             // It may have been closed while nobody used it.
             if sender.ready().await.is_err() {
@@ -84,7 +90,7 @@ impl Pool {
             }
             let again = copy(&request);
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.leased(response, sender, sent)),
+                Ok(response) => return Ok(self.leased(response, sender, upload)),
                 Err(mut error) => match error.take_message().or(again) {
                     Some(unsent) => request = unsent,
                     None => return Err(self.broken(error.into_error())),
@@ -93,17 +99,17 @@ impl Pool {
         }
         let mut sender = self.connect_alone().await?;
         let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
-        Ok(self.leased(response, sender, sent))
+        Ok(self.leased(response, sender, upload))
     }
 
     fn leased(
         self: &Arc<Self>,
         response: Response<hyper::body::Incoming>,
         sender: http1::SendRequest<Question>,
-        sent: Sent,
+        upload: Option<Arc<Upload>>,
     ) -> Response<Answer> {
-        let lease = Lease { pool: Arc::clone(self), sender, sent };
-        response.map(|body| Answer::passed(body, Some(lease)))
+        let lease = Lease { pool: Arc::clone(self), sender, upload };
+        response.map(|body| Answer::passed(body, Some(lease), &self.patience))
     }
 
     fn take_idle(&self) -> Option<http1::SendRequest<Question>> {
@@ -126,25 +132,28 @@ impl Pool {
         };
         sender.ready().await.map_err(|error| self.broken(error))?;
         let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
-        Ok(response.map(|body| Answer::passed(body, None)))
+        Ok(response.map(|body| Answer::passed(body, None, &self.patience)))
     }
 
     async fn connect_shared(&self) -> Result<http2::SendRequest<Question>, SendError> {
         let stream = TokioIo::new(self.connect().await?);
-        let handshake = http2::Builder::new(TokioExecutor::new()).adaptive_window(true).handshake(stream);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        // One that no longer answers is given up, and another takes its place.
+        builder.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ASKED_MAX);
+        let handshake = builder.adaptive_window(true).handshake(stream);
         let (sender, connection) = handshake.await.map_err(|error| self.broken(error))?;
         tokio::spawn(connection);
         *lock(&self.shared) = Some(sender.clone());
         Ok(sender)
     }
 
-    async fn connect(&self) -> Result<TcpStream, SendError> {
+    async fn connect(&self) -> Result<Patient<TcpStream>, SendError> {
         let unreachable = |source| SendError::Unreachable { upstream: self.upstream.to_string(), source };
         let connecting = timeout(CONNECT_MAX, TcpStream::connect(self.upstream.authority.as_str()));
         let stream = connecting.await.map_err(|_| unreachable(io::ErrorKind::TimedOut.into()))?;
         let stream = stream.map_err(unreachable)?;
-        stream.set_nodelay(true).map_err(unreachable)?;
-        Ok(stream)
+        sockets::prepare(&stream).map_err(unreachable)?;
+        Ok(Patient::new(stream, self.patience.clone()))
     }
 
     fn broken(&self, source: hyper::Error) -> SendError {
@@ -156,7 +165,7 @@ impl Pool {
 /// What changes nothing may be sent once more.
 fn copy(request: &Request<Question>) -> Option<Request<Question>> {
     let changes_nothing = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !changes_nothing || !request.body().is_empty() {
+    if !changes_nothing || request.body().upload().is_some() {
         return None;
     }
     let mut copy = Request::new(Question::default());

@@ -6,6 +6,8 @@ use hyper::Request;
 use hyper::header::HeaderName;
 use tollgate_tower::{ByAddress, ByHeader, Head, Identifier, Identify, Network};
 
+use super::bounds::IDENTIFIER_MAX;
+
 /// Who is limited, as people write it.
 #[derive(Clone, Debug)]
 pub(super) enum Whom {
@@ -41,12 +43,14 @@ impl Who {
         Self { header, address: ByAddress::peer().behind(proxies.iter().copied()) }
     }
 
-    /// Without the header that should say it, the address says it: to leave it out must not be a way in. The peer's address is
-    /// an extension of the request.
+    /// Without the header that should say it, the address says it: to leave it out must not be a way in, and neither must
+    /// to send pages of it. The peer's address is an extension of the request.
     pub(super) fn identify<B>(&self, request: &Request<B>) -> Option<Identifier> {
         let head = Head::of(request);
         let by_header = self.header.as_ref().and_then(|header| header.identify(head));
-        by_header.or_else(|| self.address.identify(head))
+        by_header
+            .filter(|identifier| identifier.as_ref().len() <= IDENTIFIER_MAX)
+            .or_else(|| self.address.identify(head))
     }
 }
 
@@ -56,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    fn who(whom: &str, peer: &str, headers: &[(&'static str, &'static str)]) -> String {
+    fn who(whom: &str, peer: &str, headers: &[(&'static str, &str)]) -> String {
         let who = Who::new(whom.parse().unwrap(), &["10.0.0.0/8".parse().unwrap()]);
         let mut request = Request::new(());
         request.extensions_mut().insert(peer.parse::<SocketAddr>().unwrap());
@@ -74,6 +78,9 @@ mod tests {
         assert_eq!(who("address", "[2001:db8:1:2:3::4]:5", &[]), "2001:db8:1:2::");
         assert_eq!(who("header:X-Api-Key", "192.0.2.1:5", &[("x-api-key", "k1")]), "k1");
         assert_eq!(who("header:X-Api-Key", "192.0.2.1:5", &[]), "192.0.2.1");
+        let [fits, pages] = [IDENTIFIER_MAX, IDENTIFIER_MAX + 1].map(|len| "k".repeat(len));
+        assert_eq!(who("header:X-Api-Key", "192.0.2.1:5", &[("x-api-key", &fits)]), fits);
+        assert_eq!(who("header:X-Api-Key", "192.0.2.1:5", &[("x-api-key", &pages)]), "192.0.2.1");
     }
 
     #[test]

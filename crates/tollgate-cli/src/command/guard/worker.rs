@@ -6,28 +6,24 @@ use std::net::{self, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
+use super::bounds::{ASK_AFTER, ASKED_MAX, DRAIN_MAX, HEAD_MAX, STREAMS_MAX, TAKEN_BACK_MAX};
+use super::conversation::converse;
 use super::pool::Pool;
 use super::proxy::{Client, Settings};
-
-/// How long a client may take to send the head of a request, and how long it may send none.
-const HEAD_MAX: Duration = Duration::from_secs(60);
-
-/// How long requests may take that are here when the server is told to stop.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
+use super::sockets;
+use super::streams::Streams;
 
 /// How long to wait when nobody can be accepted, because the process has too many files open, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-type Server = auto::Builder<TokioExecutor>;
+pub(super) type Server = auto::Builder<Streams>;
 
 pub(super) fn run(
     listener: net::TcpListener,
@@ -44,39 +40,46 @@ async fn serve(
     mut draining: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let (server, pool) = (server(), Pool::new(settings.upstream.clone()));
-    let graceful = GracefulShutdown::new();
+    let (server, pool) = (server(settings), Pool::new(settings.upstream.clone(), settings.timeout));
+    let (here, mut gone) = mpsc::channel::<Infallible>(1);
     loop {
-        let (stream, peer, place) = tokio::select! {
-            client = next_client(&listener, settings) => client,
+        let (stream, client) = tokio::select! {
+            client = next_client(&listener, settings, &pool) => client,
             _ = draining.wait_for(|draining| *draining) => break,
         };
-        let (settings, pool) = (Arc::clone(settings), Arc::clone(&pool));
-        let client = Arc::new(Client { settings, pool, peer, place: Arc::new(place) });
-        tokio::spawn(converse(server.clone(), stream, client, graceful.watcher()));
+        let conversation = converse(server.clone(), stream, client, draining.clone());
+        let here = here.clone();
+        tokio::spawn(async move {
+            conversation.await;
+            drop(here);
+        });
     }
-    drop(listener);
+    drop((listener, here));
     // Whoever is not done by then is cut off, and so is whatever became a tunnel.
-    let _ = timeout(DRAIN_MAX, graceful.shutdown()).await;
+    let _ = timeout(DRAIN_MAX, gone.recv()).await;
     Ok(())
 }
 
-fn server() -> Server {
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
-    server.http2().timer(TokioTimer::new());
+fn server(settings: &Settings) -> Server {
+    let mut server = auto::Builder::new(Streams { patience: settings.patience() });
+    // Who sends no whole head is idle, and idleness has its own bound.
+    server.http1().header_read_timeout(None).max_buf_size(HEAD_MAX as usize);
+    let mut http2 = server.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ASKED_MAX);
+    http2.max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_MAX);
+    http2.max_pending_accept_reset_streams(TAKEN_BACK_MAX);
     server
 }
 
 /// The next that connects, once there is room for it.
 async fn next_client(
     listener: &TcpListener,
-    settings: &Settings,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
-    let clients = Arc::clone(&settings.clients);
-    let place = clients.acquire_owned().await.expect("nobody closes it");
+    settings: &Arc<Settings>,
+    pool: &Arc<Pool>,
+) -> (TcpStream, Arc<Client>) {
     let (stream, peer) = accept(listener).await;
-    (stream, peer, place)
+    let place = settings.places.take().await;
+    (stream, Client::new(Arc::clone(settings), Arc::clone(pool), peer, place))
 }
 
 /// The next that connects. What is wrong with one is no reason to leave the others alone.
@@ -84,8 +87,8 @@ pub(super) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Without it, a small answer may wait for the client to say that it got the one before.
-                let _ = stream.set_nodelay(true);
+                // Who hung up already is found out soon enough.
+                let _ = sockets::prepare(&stream);
                 return (stream, peer);
             }
             Err(error) => {
@@ -94,15 +97,4 @@ pub(super) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             }
         }
     }
-}
-
-/// Until the client has no more requests, or the server drains.
-async fn converse(server: Server, stream: TcpStream, client: Arc<Client>, watcher: Watcher) {
-    let service = service_fn(|request| {
-        let client = Arc::clone(&client);
-        async move { Ok::<_, Infallible>(client.answer(request).await) }
-    });
-    let conversation = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    // How a client ends a conversation is its own affair.
-    let _ = watcher.watch(conversation.into_owned()).await;
 }
