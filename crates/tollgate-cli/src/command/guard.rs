@@ -10,6 +10,7 @@ mod patient;
 mod places;
 mod pool;
 mod proxy;
+mod refusal;
 mod sockets;
 mod streams;
 mod tunnel;

@@ -101,7 +101,8 @@ impl Drop for Guarded {
     }
 }
 
-async fn ask(address: String, request: Request<Pieces>) -> Response<Incoming> {
+async fn ask(address: String, mut request: Request<Pieces>) -> Response<Incoming> {
+    request.headers_mut().entry("host").or_insert_with(|| address.parse().unwrap());
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut sender, connection) = http1::handshake(stream).await.unwrap();
     tokio::spawn(connection);

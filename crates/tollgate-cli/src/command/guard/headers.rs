@@ -4,20 +4,25 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::Uri;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, SizeHint};
 use hyper::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap,
+    HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
+
+use super::upstream::Upstream;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// About one connection, whether `Connection` says so or not.
-const HOP_BY_HOP: [HeaderName; 8] = [
+/// About one connection, whether `Connection` says so or not. Who expects to be told to continue is told so here.
+const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
+    EXPECT,
     KEEP_ALIVE,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
@@ -27,19 +32,46 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// What the other side wants this connection to become, if anything.
+/// About the whole way, whatever `Connection` says: a client that names them there wants somebody else to miss them.
+const END_TO_END: [HeaderName; 10] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_LENGTH,
+    COOKIE,
+    FORWARDED,
+    HOST,
+    FORWARDED_FOR,
+    FORWARDED_HOST,
+    FORWARDED_PROTO,
+    REAL_IP,
+];
+
+/// What the other side wants this connection to become, if anything. More HTTP is not to be had in this way: it would be
+/// requests that nobody limits.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asks = named(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
-    headers.get(UPGRADE).filter(|_| asks).cloned()
+    headers
+        .get(UPGRADE)
+        .filter(|protocols| asks && !protocols.as_bytes().split(|b| *b == b',').any(is_http))
+        .cloned()
+}
+
+fn is_http(protocol: &[u8]) -> bool {
+    let name = protocol.trim_ascii().split(|byte| *byte == b'/').next().unwrap_or_default();
+    [&b"h2c"[..], b"h2", b"http", b"tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
 }
 
 /// Takes out what is about one connection.
 pub(super) fn end_hop(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         let also: Vec<HeaderName> = named(headers).filter_map(|name| name.parse().ok()).collect();
-        for name in also {
+        for name in also.iter().filter(|name| !END_TO_END.contains(name)) {
             headers.remove(name);
         }
+    }
+    // Where both were said, only one was true.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
     }
     // Of HTTP/2, gRPC needs to know that trailers are understood from end to end.
     let trailers = headers.get(TE).is_some_and(|te| te == "trailers");
@@ -48,6 +80,18 @@ pub(super) fn end_hop(headers: &mut HeaderMap) {
     }
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Adds what a request of HTTP/1.1 must have, whatever it was before: a host, and the end of its body.
+pub(super) fn complete(headers: &mut HeaderMap, body: &SizeHint, upstream: &Upstream) {
+    if !headers.contains_key(HOST)
+        && let Ok(host) = HeaderValue::from_str(upstream.authority.as_str())
+    {
+        headers.insert(HOST, host);
+    }
+    if body.exact().is_none() {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }
 
@@ -101,20 +145,24 @@ mod tests {
     #[test]
     fn what_is_about_one_connection_ends_here() {
         let mut passed = headers(&[
-            ("connection", "close, X-Mine"),
+            ("connection", "close, X-Mine, Host, content-length, x-forwarded-for"),
+            ("host", "a"),
+            ("expect", "100-continue"),
             ("connection", "x-other"),
             ("x-mine", "1"),
             ("x-other", "2"),
             ("keep-alive", "timeout=5"),
             ("proxy-authorization", "secret"),
-            ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
             ("te", "gzip"),
             ("accept", "*/*"),
             ("content-length", "5"),
         ]);
         end_hop(&mut passed);
-        assert_eq!(passed, headers(&[("accept", "*/*"), ("content-length", "5")]));
+        assert_eq!(passed, headers(&[("host", "a"), ("accept", "*/*"), ("content-length", "5")]));
+        let mut twice = headers(&[("transfer-encoding", "chunked"), ("content-length", "5")]);
+        end_hop(&mut twice);
+        assert_eq!(twice, headers(&[]));
         let mut grpc = headers(&[("te", "trailers")]);
         end_hop(&mut grpc);
         assert_eq!(grpc, headers(&[("te", "trailers")]));
@@ -122,10 +170,13 @@ mod tests {
 
     #[test]
     fn an_upgrade_is_asked_for_by_two_headers() {
-        let asks = |lines| upgrade(&headers(lines)).is_some();
+        let asks = |lines: &[(&'static str, &'static str)]| upgrade(&headers(lines)).is_some();
         assert!(asks(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
         assert!(!asks(&[("upgrade", "websocket")]));
         assert!(!asks(&[("connection", "upgrade")]));
+        for http in ["h2c", "websocket, H2C", "HTTP/2.0", "tls/1.0"] {
+            assert!(!asks(&[("connection", "upgrade, http2-settings"), ("upgrade", http)]), "{http}");
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) enum SendError {
     TimedOut { upstream: String },
     #[error("the exchange with {upstream} broke off")]
     Broken { upstream: String, source: hyper::Error },
+    #[error("{upstream} switches to a protocol that nobody asked for")]
+    UnaskedUpgrade { upstream: String },
     #[error("the client does not send its request in time")]
     SlowClient,
     #[error("the client broke off its request")]

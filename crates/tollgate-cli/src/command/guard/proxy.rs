@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::http::uri::{Authority, PathAndQuery, Scheme, Uri};
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Request, Response, StatusCode, Version};
 use tokio::time::timeout;
 use tollgate_client::gatekeeper::{Admission, Gatekeeper};
 use tracing::debug;
@@ -22,6 +22,7 @@ use super::metrics::Metrics;
 use super::pace::{Pace, Patience};
 use super::places::{Place, Places};
 use super::pool::{Pool, SendError};
+use super::refusal::refusal;
 use super::tunnel;
 use super::upstream::{Speaks, Upstream};
 use super::who::Who;
@@ -106,8 +107,8 @@ impl Client {
     }
 
     async fn respond(&self, mut request: Request<Incoming>) -> Response<Answer> {
-        if request.method() == Method::CONNECT {
-            return ours(StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n");
+        if let Some((status, text)) = refusal(&request) {
+            return ours(status, text);
         }
         request.extensions_mut().insert(self.peer);
         if let Some(rejection) = self.admit(&request).await {
@@ -156,9 +157,10 @@ impl Client {
         let became = headers::upgrade(response.headers());
         headers::end_hop(response.headers_mut());
         *response.version_mut() = Version::HTTP_11;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS
-            && let (Some(client), Some(protocol)) = (client, became)
-        {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let (Some(client), Some(protocol)) = (client, became) else {
+                return Err(SendError::UnaskedUpgrade { upstream: self.settings.upstream.to_string() });
+            };
             headers::ask_upgrade(response.headers_mut(), protocol);
             tunnel::dig(client, hyper::upgrade::on(&mut response), Arc::clone(&self.place));
         }
@@ -203,7 +205,10 @@ impl Client {
             headers::ask_upgrade(&mut parts.headers, protocol);
         }
         let (uri, version) = match self.settings.upstream.speaks {
-            Speaks::Http1 => (origin_form(parts.uri), Version::HTTP_11),
+            Speaks::Http1 => {
+                headers::complete(&mut parts.headers, &body.size_hint(), &self.settings.upstream);
+                (origin_form(parts.uri), Version::HTTP_11)
+            }
             Speaks::Http2 => (self.absolute_form(parts.uri, parts.headers.remove(HOST)), Version::HTTP_2),
         };
         let mut request = Request::new(Question::new(body));

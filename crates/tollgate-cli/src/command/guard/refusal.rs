@@ -1,0 +1,95 @@
+//! Requests that are not passed on, because the upstream might understand something else than we do. Whatever a request could
+//! hide in another would not be limited.
+
+use hyper::header::{HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::http::uri::Authority;
+use hyper::{Method, Request, StatusCode, Uri, Version};
+
+/// What the client is told, if its request is not passed on.
+pub(super) fn refusal<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+    let bad = |text| Some((StatusCode::BAD_REQUEST, text));
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    if method == Method::CONNECT {
+        return Some((StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n"));
+    }
+    if !is_plain(headers) {
+        return Some((StatusCode::NOT_IMPLEMENTED, "no other transfer coding than chunked is known here\n"));
+    }
+    if !is_target(uri, method) {
+        return bad("this is no address of a request\n");
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_host(host) => None,
+        (None, _) if uri.authority().is_some() || request.version() == Version::HTTP_10 => None,
+        _ => bad("a request is for one host\n"),
+    }
+}
+
+/// Chunks are made anew for the upstream; what else was done to a body for one connection would not be undone.
+fn is_plain(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(is_chunked) && codings.next().is_none()
+}
+
+fn is_target(uri: &Uri, method: &Method) -> bool {
+    let is_host = uri.authority().is_none_or(|authority| !authority.as_str().contains('@'));
+    let has_scheme = uri.scheme().is_some() || uri.authority().is_none();
+    let is_path = uri.path().starts_with('/') || *method == Method::OPTIONS;
+    is_host && has_scheme && is_path
+}
+
+fn is_host(host: &HeaderValue) -> bool {
+    Authority::try_from(host.as_bytes()).is_ok_and(|authority| !authority.as_str().contains('@'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(method: &str, uri: &str, version: Version, headers: &[(&str, &str)]) -> Option<u16> {
+        let mut request = Request::builder().method(method).uri(uri).version(version);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        refusal(&request.body(()).unwrap()).map(|(status, _)| status.as_u16())
+    }
+
+    #[test]
+    fn a_request_is_for_one_host_and_one_path() {
+        const HTTP_1: Version = Version::HTTP_11;
+        for (method, uri, version, headers, expected) in [
+            ("GET", "/", HTTP_1, &[("host", "a:1")][..], None),
+            ("GET", "/", HTTP_1, &[], Some(400)),
+            ("GET", "/", HTTP_1, &[("host", "")], Some(400)),
+            ("GET", "/", HTTP_1, &[("host", "u@a")], Some(400)),
+            ("GET", "/", HTTP_1, &[("host", "a/b")], Some(400)),
+            ("GET", "/", HTTP_1, &[("host", "a"), ("host", "a")], Some(400)),
+            ("GET", "/", Version::HTTP_10, &[], None),
+            ("GET", "http://a/", Version::HTTP_2, &[], None),
+            ("GET", "http://u@a/", Version::HTTP_2, &[], Some(400)),
+            ("GET", "http://a/", HTTP_1, &[("host", "b")], None),
+            ("GET", "a:1", HTTP_1, &[("host", "a")], Some(400)),
+            ("OPTIONS", "*", HTTP_1, &[("host", "a")], None),
+            ("GET", "*", HTTP_1, &[("host", "a")], Some(400)),
+            ("CONNECT", "a:1", HTTP_1, &[("host", "a")], Some(405)),
+        ] {
+            assert_eq!(status(method, uri, version, headers), expected, "{method} {uri} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_chunked_or_plain() {
+        for (codings, expected) in [
+            (&["Chunked"][..], None),
+            (&["gzip, chunked"], Some(501)),
+            (&["chunked", "chunked"], Some(501)),
+            (&["chunked, identity"], Some(501)),
+        ] {
+            let mut headers = vec![("host", "a")];
+            headers.extend(codings.iter().map(|coding| ("transfer-encoding", *coding)));
+            assert_eq!(status("POST", "/", Version::HTTP_11, &headers), expected, "{codings:?}");
+        }
+    }
+}
