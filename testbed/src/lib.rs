@@ -1,4 +1,4 @@
-//! The other side in tests: real Redis servers, which tests start and stop, and ends of ZeroMQ that say what they are told to.
+//! The other side in tests: real Redis servers, which tests start and stop, and ends of ZeroMQ that say what they are told to; and chance.
 //!
 //! ```
 //! use tollgate_testbed::RedisServer;
@@ -19,6 +19,7 @@ mod master;
 mod patience;
 mod port;
 mod process;
+mod random;
 mod sentinel;
 mod server;
 mod zeromq;
@@ -26,6 +27,7 @@ mod zeromq;
 pub use cluster::RedisCluster;
 pub use master::Master;
 pub use patience::{PATIENCE, eventually};
+pub use random::{Random, compare, seed};
 pub use sentinel::RedisSentinels;
 pub use server::RedisServer;
 pub use zeromq::{Came, ZeroMq};

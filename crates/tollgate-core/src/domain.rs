@@ -194,6 +194,8 @@ impl Domain {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_testbed::Random;
+
     use super::*;
 
     fn rule(pace: &str, burst: &str) -> DomainRule {
@@ -246,11 +248,11 @@ mod tests {
     #[test]
     fn the_instant_moves_as_the_protocol_says() {
         let rule = rule("10/s", "3");
-        let (mut bucket, mut prev, mut now, mut dice) = (TokenBucket::default(), None, 1_000_000_u64, 7_u64);
+        let (mut bucket, mut prev, mut now) = (TokenBucket::default(), None, 1_000_000);
+        let mut random = Random::new(7);
         for _ in 0..10_000 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            now += (dice >> 33) % 250;
-            let ahead = if (dice >> 20).is_multiple_of(4) { (dice >> 40) % 300 } else { 0 };
+            now += random.below(250);
+            let ahead = if random.one_in(4) { random.below(300) } else { 0 };
             let welcome = rule.move_on(&mut bucket, at(now + ahead), at(now));
             let expected = naive(prev, i128::from(now + ahead), 3, 100);
             prev = Some(expected);

@@ -5,8 +5,8 @@ use tollgate_core::bill::CHARGES_MAX;
 use tollgate_core::{
     Bill, BillError, Charge, Decision, Expression, IdFormat, Kind, Limit, Nanos, Policy, Verdict,
 };
+use tollgate_testbed::{Random, compare};
 
-use crate::random::{Random, compare};
 use crate::{history, naive};
 
 /// One bill: how each of its charges fares, and which refusals refuse it.
@@ -36,7 +36,7 @@ fn any_decision(random: &mut Random) -> Decision {
         verdict,
         remaining,
         retry_after,
-        reset_after: Nanos::new(random.next()),
+        reset_after: Nanos::new(random.any()),
         charge: 0,
         degraded: false,
     };

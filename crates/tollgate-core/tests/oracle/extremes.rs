@@ -5,10 +5,10 @@ use tollgate_core::algorithm::{
     SmoothedRate, SmoothedRateLimit, TokenBucket, TokenBucketLimit, Unit,
 };
 use tollgate_core::{Nanos, Timestamp};
+use tollgate_testbed::{Random, seed};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
-use crate::random::{Random, seed};
 
 const EDGES: [u64; 7] = [0, 1, 1 << 31, 1 << 53, (1 << 63) - 1, 1 << 63, u64::MAX];
 const LONGEST: u128 = i64::MAX as u128;

@@ -4,8 +4,7 @@ use std::fmt::Debug;
 
 use tollgate_core::algorithm::Bucket;
 use tollgate_core::{Decision, Nanos, Refund, Timestamp};
-
-use crate::random::Random;
+use tollgate_testbed::Random;
 
 /// One event. Costs that no longer fit the limit, because it was changed or a step was left out, are cut to it.
 #[derive(Clone, Debug)]

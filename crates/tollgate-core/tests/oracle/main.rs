@@ -10,7 +10,6 @@ mod history;
 mod naive;
 mod policy;
 mod quota;
-mod random;
 mod rule;
 mod sliding_log;
 mod smoothed_rate;

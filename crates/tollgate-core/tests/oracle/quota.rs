@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use tollgate_core::algorithm::{Change, Lifetime, Operation, Outcome, Quota, QuotaLimit, Unit};
 use tollgate_core::{Decision, Nanos, Refund, Timestamp};
+use tollgate_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
-use crate::random::{Random, compare};
 
 impl Model for naive::Quota {
     type Bucket = Quota;

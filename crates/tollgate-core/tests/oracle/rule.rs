@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use tollgate_core::algorithm::SlidingLog;
 use tollgate_core::{Nanos, Rule, Timestamp};
-
-use crate::random::{Random, compare, seed};
+use tollgate_testbed::{Random, compare, seed};
 
 #[derive(Clone, Debug)]
 enum Naive {

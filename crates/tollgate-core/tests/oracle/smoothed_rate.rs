@@ -2,10 +2,10 @@
 
 use tollgate_core::algorithm::{Bucket, FORGET_AFTER_PERIODS, SmoothedRate, SmoothedRateLimit};
 use tollgate_core::{Decision, Nanos, Refund, Timestamp};
+use tollgate_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step, Verdict};
 use crate::naive;
-use crate::random::{Random, compare};
 
 impl Model for naive::SmoothedRate {
     type Bucket = SmoothedRate;

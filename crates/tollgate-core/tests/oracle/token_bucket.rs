@@ -2,10 +2,10 @@
 
 use tollgate_core::algorithm::{Bucket, TokenBucket, TokenBucketLimit};
 use tollgate_core::{Decision, Nanos, Refund, Timestamp};
+use tollgate_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
-use crate::random::{Random, compare};
 
 impl Model for naive::TokenBucket {
     type Bucket = TokenBucket;

@@ -9,9 +9,9 @@ use tollgate::core::algorithm::{
 use tollgate::core::{Bill, Charge, ChargeError, Expression, Kind, Limit, Nanos, Policy, Timestamp};
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
+use tollgate_testbed::{Random, compare};
 
 use crate::model::Model;
-use crate::random::{Random, compare};
 
 const LIMITS: [&str; 5] = ["Bucket", "Log", "Rate", "Quota", "Some"];
 const IDS: [&str; 2] = ["a", "b"];

@@ -6,6 +6,4 @@ mod histories;
 mod model;
 #[path = "../../../tollgate-core/tests/oracle/naive/mod.rs"]
 mod naive;
-#[path = "../../../tollgate-core/tests/oracle/random.rs"]
-mod random;
 mod threads;

@@ -6,8 +6,7 @@ use tollgate::core::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, TokenBuc
 use tollgate::core::{Bill, Decision, Kind, Limit, Nanos, Policy, Timestamp};
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
-
-use crate::random::{Random, seed};
+use tollgate_testbed::{Random, seed};
 
 const THREADS: u64 = 4;
 const BURST: u64 = 2_000;

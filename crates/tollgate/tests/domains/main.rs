@@ -12,7 +12,7 @@ use tollgate::store::memory::Memory;
 use tollgate::store::redis::{Redis, RedisUrl};
 use tollgate::waiting::block_on;
 use tollgate::{Clock, Config, Limiter};
-use tollgate_testbed::{RedisCluster, RedisServer};
+use tollgate_testbed::{Random, RedisCluster, RedisServer};
 
 const DOMAINS: &str = "
 domains:
@@ -24,16 +24,6 @@ domains:
 
 const MILLION: u64 = 1_000_000;
 const START: u64 = 1_700_000_000_000;
-
-/// A small generator, so that a failure comes again.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 /// In milliseconds, as the protocol says it.
 #[derive(Default)]
@@ -79,19 +69,19 @@ fn moment(millis: u64) -> Timestamp {
 fn agrees(store: Store, steps: u64, seed: u64) {
     let policy = Config::parse(DOMAINS, "test.yaml").unwrap().policy;
     let limiter = Limiter::with(Policy::default(), store, Clock::manual(moment(START)));
-    let (mut naive, mut dice, mut now) = (Naive::default(), Dice(seed), START);
+    let (mut naive, mut random, mut now) = (Naive::default(), Random::new(seed), START);
     for step in 0..steps / 8 {
-        now += if dice.roll(3) == 0 { dice.roll(3_000) } else { dice.roll(100) };
+        now += if random.below(3) == 0 { random.below(3_000) } else { random.below(100) };
         limiter.clock().set(moment(now));
         let batch: Vec<_> = (0..8)
             .map(|_| {
-                let domain = &policy.domains()[usize::try_from(dice.roll(4)).unwrap()];
-                let at = match dice.roll(4) {
-                    0 => now - dice.roll(4_000),
-                    1 => now + dice.roll(4_000),
+                let domain = &policy.domains()[usize::try_from(random.below(4)).unwrap()];
+                let at = match random.below(4) {
+                    0 => now - random.below(4_000),
+                    1 => now + random.below(4_000),
                     _ => now,
                 };
-                (domain, dice.roll(20), at)
+                (domain, random.below(20), at)
             })
             .collect();
         let names: Vec<_> = batch.iter().map(|(_, identifier, _)| format!("{identifier}/%{{x}}")).collect();

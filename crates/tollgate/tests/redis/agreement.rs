@@ -6,9 +6,9 @@ use tollgate::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, 
 use tollgate::core::{Algorithm, Bill, Charge, Kind, Limit, Timestamp};
 use tollgate::store::redis::Redis;
 use tollgate::waiting::block_on;
+use tollgate_testbed::{Random, seed};
 
 use crate::model::Model;
-use crate::random::{Random, seed};
 use crate::servers;
 use crate::world::{WORLDS, World};
 
@@ -38,7 +38,7 @@ fn smoothed_rates_decide_as_in_the_core() {
     agree("smoothed_rate", |random, world| {
         let limit = match random.between(0, 3) {
             0 => world.number(random) as f64,
-            1 => random.next() as f64 / u64::MAX as f64 * 3.0,
+            1 => random.any() as f64 / u64::MAX as f64 * 3.0,
             _ => random.between(1, 10) as f64 + 0.5,
         };
         let limit = SmoothedRateLimit::new(limit, world.span(random), random.one_in(2));

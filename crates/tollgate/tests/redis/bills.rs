@@ -5,8 +5,8 @@ use tollgate::core::{Algorithm, Bill, Charge, Decision, Expression, Kind, Limit,
 use tollgate::store::memory::Memory;
 use tollgate::store::redis::Redis;
 use tollgate::waiting::block_on;
+use tollgate_testbed::{Random, seed};
 
-use crate::random::{Random, seed};
 use crate::servers;
 
 const LIMITS: u64 = 5;
@@ -190,7 +190,7 @@ fn any_lines(random: &mut Random) -> Vec<Line> {
 
 fn any_expression(random: &mut Random, charges: usize, depth: u64) -> Expression {
     if depth == 0 || random.one_in(3) {
-        return Expression::Charge(usize::try_from(random.next() % charges as u64).unwrap());
+        return Expression::Charge(usize::try_from(random.below(charges as u64)).unwrap());
     }
     let parts = (0..random.between(0, 3)).map(|_| any_expression(random, charges, depth - 1)).collect();
     if random.one_in(2) { Expression::Or(parts) } else { Expression::And(parts) }

@@ -12,8 +12,8 @@ use tollgate::core::algorithm::TokenBucketLimit;
 use tollgate::core::{Algorithm, Bill, Charge, Limit, Nanos};
 use tollgate::store::redis::Redis;
 use tollgate::waiting::block_on;
+use tollgate_testbed::Random;
 
-use crate::random::Random;
 use crate::servers;
 
 const PROCESSES: u64 = 4;

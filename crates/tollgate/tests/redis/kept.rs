@@ -6,9 +6,8 @@ use tollgate::core::algorithm::{
 use tollgate::core::{Algorithm, Bill, Charge, Decision, Kind, Limit, Nanos};
 use tollgate::store::redis::Redis;
 use tollgate::waiting::block_on;
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{Random, RedisServer, seed};
 
-use crate::random::{Random, seed};
 use crate::servers;
 
 /// A server of its own, whose writes are counted, and one limit of each algorithm.

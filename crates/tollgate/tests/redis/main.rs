@@ -8,9 +8,6 @@ mod kept;
 mod looking;
 mod model;
 mod orders;
-#[expect(dead_code, reason = "histories here are batches, which cannot be cut down")]
-#[path = "../../../tollgate-core/tests/oracle/random.rs"]
-mod random;
 mod rates;
 mod servers;
 mod world;

@@ -2,10 +2,10 @@
 
 use tollgate::core::algorithm::{Change, Lifetime, Operation, Order, Quota, Unit};
 use tollgate::waiting::block_on;
+use tollgate_testbed::{Random, seed};
 
 use crate::agreement::STEPS;
 use crate::model::change;
-use crate::random::{Random, seed};
 use crate::servers;
 use crate::world::{WORLDS, World};
 
@@ -44,7 +44,7 @@ fn pair(consumer: &str, resource: &str) -> Vec<u8> {
 }
 
 fn index(random: &mut Random) -> usize {
-    usize::try_from(random.next() % PAIRS as u64).unwrap()
+    usize::try_from(random.below(PAIRS as u64)).unwrap()
 }
 
 fn any_operation(random: &mut Random, world: World) -> Operation {

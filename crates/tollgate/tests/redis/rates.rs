@@ -5,9 +5,9 @@ use tollgate::core::{Nanos, OnFull, OnStoreFailure};
 use tollgate::keys::{Knock, Rated};
 use tollgate::store::memory::Memory;
 use tollgate::waiting::block_on;
+use tollgate_testbed::{Random, seed};
 
 use crate::model::change;
-use crate::random::{Random, seed};
 use crate::servers;
 use crate::world::{WORLDS, World};
 

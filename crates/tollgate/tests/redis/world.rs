@@ -1,8 +1,7 @@
 //! Numbers of every size, and a clock that is not always right.
 
 use tollgate::core::{Nanos, Timestamp};
-
-use crate::random::Random;
+use tollgate_testbed::Random;
 
 /// How long spans are, and how far apart moments.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +41,7 @@ impl World {
             0..=59 => now + step,
             60..=94 => now,
             95..=98 => now - step,
-            _ => Timestamp::from_nanos(edge_or(random, |random| random.next())),
+            _ => Timestamp::from_nanos(edge_or(random, Random::any)),
         };
         next.min(Timestamp::MAX)
     }

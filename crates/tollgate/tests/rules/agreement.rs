@@ -9,9 +9,9 @@ use std::thread;
 use tollgate::core::{KeyedRule, RuleLimit, Ruling, Timestamp};
 use tollgate::waiting::block_on;
 use tollgate::{Clock, Limiter};
+use tollgate_testbed::{Random, seed};
 
 use crate::naive::{Logs, Naive, NaiveRate, SELECTORS, Values, any_values};
-use crate::random::{Random, seed};
 use crate::servers;
 
 /// How many decisions each store is held to.

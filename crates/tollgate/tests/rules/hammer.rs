@@ -10,9 +10,8 @@ use std::{env, thread};
 use tollgate::core::{KeyedRule, RuleBill, RuleLimit, Ruling, Timestamp};
 use tollgate::store::memory::Memory;
 use tollgate::waiting::block_on;
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{Random, RedisServer};
 
-use crate::random::Random;
 use crate::servers;
 
 const RULE: &str = "Or('user:100/s', 'apikey:60/s')";

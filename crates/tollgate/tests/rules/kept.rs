@@ -3,9 +3,8 @@
 use tollgate::core::{KeyedRule, Nanos, RuleBill, RuleLimit, Ruling, Timestamp};
 use tollgate::store::redis::Redis;
 use tollgate::waiting::block_on;
-use tollgate_testbed::{RedisCluster, RedisServer};
+use tollgate_testbed::{Random, RedisCluster, RedisServer, seed};
 
-use crate::random::{Random, seed};
 use crate::servers;
 
 /// One that takes the short way, and one that does not.

@@ -6,7 +6,4 @@ mod agreement;
 mod hammer;
 mod kept;
 mod naive;
-#[expect(dead_code, reason = "histories here go on from what was answered, so they cannot be cut down")]
-#[path = "../../../tollgate-core/tests/oracle/random.rs"]
-mod random;
 mod servers;

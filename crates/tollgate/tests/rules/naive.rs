@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::random::Random;
+use tollgate_testbed::Random;
 
 /// Whose value tells logs apart; the first is everybody's.
 pub(crate) const SELECTORS: [&str; 3] = ["", "user", "apikey"];

@@ -337,26 +337,17 @@ mod tests {
 
     use tollgate_core::Nanos;
     use tollgate_core::algorithm::{TokenBucket, TokenBucketLimit};
+    use tollgate_testbed::Random;
 
     use super::*;
-
-    /// A small generator, so that a failure comes again.
-    struct Dice(u64);
-
-    impl Dice {
-        fn roll(&mut self, sides: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % sides
-        }
-    }
 
     fn limit() -> TokenBucketLimit {
         TokenBucketLimit::new(10, 1, Nanos::new(100)).unwrap()
     }
 
     /// Hashes that crowd into few homes, some of them equal in their high half.
-    fn hash(dice: &mut Dice, spread: u32) -> BucketHash {
-        BucketHash::of(dice.roll(400) << spread, dice.roll(3))
+    fn hash(random: &mut Random, spread: u32) -> BucketHash {
+        BucketHash::of(random.below(400) << spread, random.below(3))
     }
 
     fn assert_sound(table: &Table<TokenBucket>) {
@@ -376,13 +367,13 @@ mod tests {
     #[test]
     fn it_remembers_what_a_sorted_map_remembers() {
         for spread in [0, 40, 55] {
-            let mut dice = Dice(u64::from(spread) + 1);
+            let mut random = Random::new(u64::from(spread) + 1);
             let mut table = Table::<TokenBucket>::new(1_000);
             let mut model: BTreeMap<BucketHash, TokenBucket> = BTreeMap::new();
             for step in 0..20_000_u64 {
                 let now = Timestamp::from_nanos(step);
-                let hash = hash(&mut dice, spread);
-                match dice.roll(10) {
+                let hash = hash(&mut random, spread);
+                match random.below(10) {
                     0 => assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
                     1 => {
                         let dropped = table.sweep(0, usize::MAX, now).dropped;
@@ -413,10 +404,10 @@ mod tests {
 
     #[test]
     fn a_table_swept_empty_gives_its_memory_back() {
-        let mut dice = Dice(7);
+        let mut random = Random::new(7);
         let mut table = Table::<TokenBucket>::new(100_000);
         for _ in 0..50_000 {
-            let hash = BucketHash::of(dice.roll(u64::MAX) << 33, dice.roll(u64::MAX));
+            let hash = BucketHash::of(random.any(), random.any());
             let charge = |bucket: &mut TokenBucket| bucket.charge(&limit(), 1, Timestamp::EPOCH);
             assert!(table.change(hash, Timestamp::EPOCH, || true, charge).is_ok());
         }

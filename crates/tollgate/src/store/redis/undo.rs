@@ -82,7 +82,7 @@ mod tests {
 
     use tollgate_core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
     use tollgate_core::{Algorithm, Bill, Charge, Decision, Limit};
-    use tollgate_testbed::RedisServer;
+    use tollgate_testbed::{Random, RedisServer};
 
     use super::*;
     use crate::store::redis::part::{Mode, Part};
@@ -90,16 +90,6 @@ mod tests {
     use crate::waiting::block_on;
 
     const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
-
-    /// A small generator, so that a failure comes again.
-    struct Dice(u64);
-
-    impl Dice {
-        fn roll(&mut self, sides: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % sides
-        }
-    }
 
     fn settle(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Decision {
         block_on(store.settle(&[Bill::one(charge)], Some(now))).remove(0).unwrap()
@@ -125,14 +115,14 @@ mod tests {
         let server = RedisServer::start();
         let deadline = Duration::from_secs(20);
         let store = Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap();
-        let mut dice = Dice(1);
+        let mut random = Random::new(1);
         for round in 0..400 {
             let ids = [format!("with{round}"), format!("without{round}")];
             let mut now = START;
-            let spend_both = |dice: &mut Dice, now: &mut Timestamp, times: u64| {
+            let spend_both = |random: &mut Random, now: &mut Timestamp, times: u64| {
                 for _ in 0..times {
-                    *now = *now + Nanos::new(dice.roll(1_500));
-                    let cost = 1 + dice.roll(3);
+                    *now = *now + Nanos::new(random.below(1_500));
+                    let cost = 1 + random.below(3);
                     let [with, without] =
                         ids.each_ref().map(|id| Charge::new(limit, id.as_bytes(), cost).unwrap());
                     if settle(&store, &with, *now).allowed() {
@@ -141,14 +131,14 @@ mod tests {
                     }
                 }
             };
-            let before = dice.roll(5);
-            spend_both(&mut dice, &mut now, before);
-            let cost = 1 + dice.roll(5);
+            let before = random.below(5);
+            spend_both(&mut random, &mut now, before);
+            let cost = 1 + random.below(5);
             let ours = Charge::new(limit, ids[0].as_bytes(), cost).unwrap();
             let taken = charge(&store, &ours, now);
-            let between = if dice.roll(3) == 0 { 0 } else { dice.roll(4) };
-            spend_both(&mut dice, &mut now, between);
-            now = now + Nanos::new(dice.roll(2_000));
+            let between = if random.below(3) == 0 { 0 } else { random.below(4) };
+            spend_both(&mut random, &mut now, between);
+            now = now + Nanos::new(random.below(2_000));
             if let Some((key, taken)) = taken {
                 undo(&store, &key, taken, now);
             }
@@ -160,7 +150,7 @@ mod tests {
             if between == 0 {
                 assert_eq!((with.remaining, with.retry_after), (without.remaining, without.retry_after));
             }
-            spend_both(&mut dice, &mut now, 6);
+            spend_both(&mut random, &mut now, 6);
         }
     }
 

@@ -149,23 +149,13 @@ mod tests {
     use std::time::Duration;
 
     use tollgate_core::{KeyedRule, Nanos, RuleLimit};
-    use tollgate_testbed::RedisServer;
+    use tollgate_testbed::{Random, RedisServer};
 
     use super::*;
     use crate::store::redis::{Redis, RedisUrl};
     use crate::waiting::block_on;
 
     const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
-
-    /// A small generator, so that a failure comes again.
-    struct Dice(u64);
-
-    impl Dice {
-        fn roll(&mut self, sides: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % sides
-        }
-    }
 
     fn ask(store: &Redis, call: Call) -> Value {
         block_on(store.wire.send(vec![call])).remove(0).unwrap()
@@ -192,10 +182,10 @@ mod tests {
         let server = RedisServer::start();
         let deadline = Duration::from_secs(20);
         let store = Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap();
-        let (mut dice, mut compared) = (Dice(1), 0);
+        let (mut random, mut compared) = (Random::new(1), 0);
         for round in 0..40 {
-            let count = 1 + dice.roll(6);
-            let rule = match dice.roll(2) {
+            let count = 1 + random.below(6);
+            let rule = match random.below(2) {
                 0 => format!("{count}/3s"),
                 _ => format!("Or('{count}/3s', '{}/500ms')", 1 + count / 2),
             };
@@ -204,13 +194,13 @@ mod tests {
             let bill = bill(&elsewhere);
             let part = Part::of(&bill, &store.namespace, true).remove(0);
             // Some stay for so long that they are not taken back any more.
-            let undone = if dice.roll(2) == 0 { 4 } else { 1 };
+            let undone = if random.below(2) == 0 { 4 } else { 1 };
             let (mut now, mut entered, mut stayed) = (START, Vec::new(), false);
             for _ in 0..300 {
-                now = now + Nanos::from_millis(dice.roll(120));
-                match dice.roll(12) {
+                now = now + Nanos::from_millis(random.below(120));
+                match random.below(12) {
                     0 | 1 => {
-                        for _ in 0..dice.roll(5) {
+                        for _ in 0..random.below(5) {
                             let reply = ask(&store, part.call(Mode::Part, Some(now)));
                             entered.push((now, part.read(reply).unwrap()));
                         }

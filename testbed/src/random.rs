@@ -1,5 +1,15 @@
 //! Random histories, and what is said about one that goes wrong.
 //!
+//! ```
+//! use tollgate_testbed::{Random, compare};
+//!
+//! let history = |random: &mut Random| (0..10).map(|_| random.below(100)).collect();
+//! compare(history, |numbers: &[u64]| {
+//!     let sum: u64 = numbers.iter().sum();
+//!     if sum < 1_000 { Ok(100_000) } else { Err(format!("{sum} is too much")) }
+//! });
+//! ```
+//!
 //! A history is data, made whole before it runs. So one that fails can be cut down, step by step, to the few steps
 //! that matter, and those are what is printed. `TOLLGATE_SEED=7` tries other histories and `TOLLGATE_DECISIONS` more
 //! of them.
@@ -17,7 +27,7 @@ const DECISIONS: u64 = 1_000_000;
 /// Runs histories until one fails, and panics with the shortest form of it that still does.
 ///
 /// `run` returns how many decisions it compared, or what differed. Ends when there were enough.
-pub(crate) fn compare<Step: Clone + Debug>(
+pub fn compare<Step: Clone + Debug>(
     history: impl Fn(&mut Random) -> Vec<Step>,
     run: impl Fn(&[Step]) -> Result<u64, String>,
 ) {
@@ -57,7 +67,7 @@ fn lines<Step: Debug>(steps: &[Step]) -> String {
 }
 
 /// The seed that was asked for, or always the same.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     number("TOLLGATE_SEED").unwrap_or(SEED)
 }
 
@@ -65,15 +75,18 @@ fn number(variable: &str) -> Option<u64> {
     Some(env::var(variable).ok()?.parse().expect("a whole number"))
 }
 
-/// The same numbers for the same seed (SplitMix64).
-pub(crate) struct Random(u64);
+/// The same numbers for the same seed, so that a failure comes again (SplitMix64).
+#[derive(Debug)]
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Numbers of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -81,26 +94,32 @@ impl Random {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         match (high - low).checked_add(1) {
-            Some(choices) => low + self.next() % choices,
-            None => self.next(),
+            Some(choices) => low + self.below(choices),
+            None => self.any(),
         }
     }
 
+    /// A number from 0 to one less than `choices`.
+    pub fn below(&mut self, choices: u64) -> u64 {
+        self.any() % choices
+    }
+
     /// A number from 0 to `high`, small ones as likely as large ones.
-    pub(crate) fn magnitude(&mut self, high: u64) -> u64 {
+    pub fn magnitude(&mut self, high: u64) -> u64 {
         let bits = self.between(0, u64::from(64 - high.leading_zeros()));
-        let masked = if bits == 64 { self.next() } else { self.next() & ((1 << bits) - 1) };
+        let masked = if bits == 64 { self.any() } else { self.any() & ((1 << bits) - 1) };
         masked.min(high)
     }
 
     /// True once in `times`.
-    pub(crate) fn one_in(&mut self, times: u64) -> bool {
-        self.next().is_multiple_of(times)
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.any().is_multiple_of(times)
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.next() % choices.len() as u64).expect("an index")]
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).expect("an index")]
     }
 }
