@@ -18,6 +18,7 @@ pub mod fields;
 mod framing;
 mod inspect;
 mod keys;
+mod object;
 mod problem;
 mod query;
 mod response;

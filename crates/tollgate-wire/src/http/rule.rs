@@ -9,7 +9,6 @@
 //! are none. Selectors that the rule does not name may be there: who asks says all it knows.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::fmt;
 
 use serde::Deserialize;
@@ -20,6 +19,7 @@ use tollgate_core::{KeyedRule, Nanos, RuleAskError, RuleBill};
 
 use super::answer::{AnswerError, read, span};
 use super::command::{Malformed, missing};
+use super::object::{Form, Object, Trail, given_twice, short};
 use super::query::encode;
 use crate::json::{Text, put_string};
 
@@ -53,14 +53,16 @@ pub struct Ruled {
 impl<'a> AskRule<'a> {
     /// Reads what is asked of the rule of this name. An empty body asks for nothing more.
     pub fn of_rule(name: &'a str, body: &'a [u8]) -> Result<Self, Malformed> {
-        let empty = body.trim_ascii().is_empty();
-        let fields = if empty { Fields::default() } else { Fields::read(body, false)? };
+        let (trail, empty) = (Trail::default(), body.trim_ascii().is_empty());
+        let form = Fields::new(false, &trail);
+        let fields = if empty { form } else { Form(form).fill_in(body, &trail)? };
         Ok(fields.into_ask(name.into()))
     }
 
     /// Reads what is asked of a rule that the body names.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut fields = Fields::read(body, true)?;
+        let trail = Trail::default();
+        let mut fields = Form(Fields::new(true, &trail)).fill_in(body, &trail)?;
         let rule = fields.rule.take();
         Ok(fields.into_ask(rule.ok_or_else(|| missing("rule", "a name or an expression, a string"))?))
     }
@@ -131,120 +133,65 @@ impl Ruled {
 }
 
 /// What an object said.
-#[derive(Default)]
-struct Fields<'a> {
+struct Fields<'a, 't> {
+    names_rule: bool,
+    trail: &'t Trail,
     rule: Option<Cow<'a, str>>,
     key: Option<Option<Cow<'a, str>>>,
-    selectors: Option<Selectors<'a>>,
+    selectors: Option<Selectors<'a, 't>>,
 }
 
-type Selectors<'a> = Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>;
-
-impl<'a> Fields<'a> {
-    fn read(body: &'a [u8], names_rule: bool) -> Result<Self, Malformed> {
-        let place = RefCell::default();
-        let mut json = serde_json::Deserializer::from_slice(body);
-        let fields = Form { names_rule, place: &place }.deserialize(&mut json);
-        let fields = fields.and_then(|fields| json.end().map(|()| fields));
-        fields.map_err(|error| {
-            let field = place.take();
-            let named = |field: &String| format!("`{field}`: {error}");
-            Malformed { detail: field.as_ref().map_or_else(|| error.to_string(), named), field }
-        })
+impl<'a, 't> Fields<'a, 't> {
+    fn new(names_rule: bool, trail: &'t Trail) -> Self {
+        Self { names_rule, trail, rule: None, key: None, selectors: None }
     }
 
     fn into_ask(self, rule: Cow<'a, str>) -> AskRule<'a> {
-        AskRule { rule, key: self.key.flatten(), selectors: self.selectors.unwrap_or_default() }
+        let selectors = self.selectors.map(|selectors| selectors.values).unwrap_or_default();
+        AskRule { rule, key: self.key.flatten(), selectors }
     }
 }
 
-/// Reads the object, and keeps in `place` which field is being read, for whoever has to explain what is wrong with it.
-struct Form<'p> {
-    names_rule: bool,
-    place: &'p RefCell<Option<String>>,
-}
+impl<'de> Object<'de> for Fields<'de, '_> {
+    const EXAMPLE: &'static str = r#"{"selectors":{"user":"vova"}}"#;
 
-impl<'de> DeserializeSeed<'de> for Form<'_> {
-    type Value = Fields<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields<'de>, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Form<'_> {
-    type Value = Fields<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(r#"an object such as {"selectors":{"user":"vova"}}"#)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-        let mut fields = Fields::default();
-        while let Some(name) = map.next_key_seed(Text)? {
-            let known = ["key", "selectors", "rule"].contains(&&*name);
-            self.place.replace(known.then(|| name.clone().into_owned()));
-            let twice = || A::Error::custom("given twice; give it once");
-            match &*name {
-                "rule" if self.names_rule && fields.rule.is_none() => {
-                    fields.rule = Some(map.next_value_seed(Text)?);
-                }
-                "key" if fields.key.is_none() => fields.key = Some(map.next_value_seed(Value::TEXT)?),
-                "selectors" if fields.selectors.is_none() => {
-                    fields.selectors = Some(map.next_value_seed(SelectorMap { place: self.place })?);
-                }
-                "rule" if self.names_rule => return Err(twice()),
-                "key" | "selectors" => return Err(twice()),
-                unknown => {
-                    self.place.take();
-                    let (name, rule): (String, _) =
-                        (unknown.chars().take(64).collect(), if self.names_rule { "`rule`, " } else { "" });
-                    return Err(A::Error::custom(format_args!(
-                        "unknown field `{name}`: there are {rule}`selectors` and `key`"
-                    )));
-                }
+    fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
+        let Self { names_rule, trail, .. } = *self;
+        match &*name {
+            "rule" if names_rule => trail.once(map, &name, &mut self.rule, Text),
+            "key" => trail.once(map, &name, &mut self.key, Value::TEXT),
+            "selectors" => {
+                let selectors = Selectors { trail, values: Vec::new() };
+                trail.once(map, &name, &mut self.selectors, Form(selectors))
             }
-            self.place.take();
+            unknown => {
+                let (name, rule) = (short(unknown), if names_rule { "`rule`, " } else { "" });
+                Err(A::Error::custom(format_args!(
+                    "unknown field `{name}`: there are {rule}`selectors` and `key`"
+                )))
+            }
         }
-        Ok(fields)
     }
 }
 
 /// The values of selectors, by name.
-struct SelectorMap<'p> {
-    place: &'p RefCell<Option<String>>,
+struct Selectors<'a, 't> {
+    trail: &'t Trail,
+    values: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
 }
 
-impl<'de> DeserializeSeed<'de> for SelectorMap<'_> {
-    type Value = Selectors<'de>;
+impl<'de> Object<'de> for Selectors<'de, '_> {
+    const EXAMPLE: &'static str = r#"{"user":"vova"}"#;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for SelectorMap<'_> {
-    type Value = Selectors<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(r#"an object such as {"user":"vova"}"#)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut selectors = Selectors::new();
-        while let Some(name) = map.next_key_seed(Text)? {
-            if selectors.len() == SELECTORS_MAX {
-                return Err(A::Error::custom(format_args!("there are at most {SELECTORS_MAX} selectors")));
-            }
-            let short: String = name.chars().take(64).collect();
-            self.place.replace(Some(format!("selectors.{short}")));
-            if selectors.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(A::Error::custom("given twice; give it once"));
-            }
-            let value = map.next_value_seed(Value::TEXT_OR_NUMBER)?;
-            selectors.push((name, value));
+    fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
+        if self.values.len() == SELECTORS_MAX {
+            return Err(A::Error::custom(format_args!("there are at most {SELECTORS_MAX} selectors")));
         }
-        Ok(selectors)
+        let given = self.values.iter().any(|(earlier, _)| *earlier == name);
+        let read = if given { Err(given_twice()) } else { map.next_value_seed(Value::TEXT_OR_NUMBER) };
+        let value = self.trail.field(&name, read)?;
+        self.values.push((name, value));
+        Ok(())
     }
 }
 
