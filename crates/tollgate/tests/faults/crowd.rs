@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 use tollgate::Limiter;
 use tollgate::core::Decision;
+use tollgate_testbed::eventually;
 
 /// How long each caller thinks before it asks again: what is measured here is the store, not how busy the machine is.
 const THINK: Duration = Duration::from_millis(3);
@@ -61,9 +62,9 @@ impl Crowd {
     /// Waits until the store has decided so many more, and says how long the first of them took.
     pub(crate) fn wait_for(&self, more: usize) -> Duration {
         let (started, before) = (Instant::now(), self.shared());
-        until("a decision of the store", || self.shared() > before);
+        eventually("a decision of the store", || self.shared() > before);
         let first = started.elapsed();
-        until("decisions of the store", || self.shared() >= before + more);
+        eventually("decisions of the store", || self.shared() >= before + more);
         first
     }
 
@@ -90,15 +91,6 @@ async fn ask(
         tokio::time::sleep(THINK).await;
     }
     asked
-}
-
-/// Waits until something is so.
-pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !so() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what} did not come");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// What all but one in a hundred took no longer than.

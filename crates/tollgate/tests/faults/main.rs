@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate::Limiter;
-use tollgate_testbed::{RedisCluster, RedisServer};
+use tollgate_testbed::{RedisCluster, RedisServer, eventually};
 
-use crate::crowd::{Crowd, Sleeper, p99, until};
+use crate::crowd::{Crowd, Sleeper, p99};
 
 /// What everybody has who configures none.
 const DEADLINE: Duration = Duration::from_millis(15);
@@ -29,7 +29,7 @@ fn a_frozen_redis_is_decided_without_by_the_deadline() {
     let sleeper = Sleeper::start(DEADLINE);
     let frozen = Instant::now();
     server.freeze();
-    until("a breaker", || !limiter.health().unwrap().is_well());
+    eventually("a breaker", || !limiter.health().unwrap().is_well());
     let opened = frozen.elapsed();
     // This is how long it is frozen; nothing is waited for. Ten seconds would prove the same.
     std::thread::sleep(Duration::from_secs(2));
@@ -81,15 +81,15 @@ fn a_cluster_primary_that_is_killed_takes_nobody_along() {
     spared.wait_for(100);
     let killed = Instant::now();
     cluster.kill_primary_of(0);
-    until("an outage", || !limiter.health().unwrap().is_well());
+    eventually("an outage", || !limiter.health().unwrap().is_well());
     let before = hurt.shared();
     let replica = &cluster.nodes()[3];
-    until("a new primary", || replica.cli(&["ROLE"]).starts_with("master"));
+    eventually("a new primary", || replica.cli(&["ROLE"]).starts_with("master"));
     let replaced = killed.elapsed();
-    until("its first decision", || hurt.shared() > before);
+    eventually("its first decision", || hurt.shared() > before);
     let back = killed.elapsed();
     hurt.wait_for(100);
-    until("a healthy Cluster", || limiter.health().unwrap().is_well());
+    eventually("a healthy Cluster", || limiter.health().unwrap().is_well());
 
     let spared = spared.disperse();
     let calm = p99(spared.iter().filter(|asked| asked.at < killed).map(|asked| asked.took));
@@ -130,7 +130,7 @@ fn a_restart_costs_what_redis_forgets_and_no_more() {
         limiter.spend("Slow", "alice", 30).unwrap();
         assert_eq!(remaining(), Some(70));
         server.restart();
-        until("the store", || remaining().is_some());
+        eventually("the store", || remaining().is_some());
         assert_eq!(remaining(), Some(if kept { 70 } else { 100 }));
     }
 }
@@ -142,10 +142,10 @@ fn a_redis_that_becomes_a_replica_decides_nothing() {
     let crowd = Crowd::gather(&limiter, "Deny", &names(8));
     crowd.wait_for(100);
     server.cli(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
-    until("an outage", || !limiter.health().unwrap().is_well());
+    eventually("an outage", || !limiter.health().unwrap().is_well());
     let during = crowd.shared();
     server.cli(&["REPLICAOF", "NO", "ONE"]);
-    until("the store", || crowd.shared() > during);
+    eventually("the store", || crowd.shared() > during);
     crowd.wait_for(100);
     crowd.disperse();
 }

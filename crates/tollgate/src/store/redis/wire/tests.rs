@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
-use tollgate_testbed::{RedisCluster, RedisServer};
+use tollgate_testbed::{RedisCluster, RedisServer, eventually};
 
 use super::*;
 use crate::store::redis::call::Script;

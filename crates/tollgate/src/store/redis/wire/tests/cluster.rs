@@ -1,6 +1,6 @@
 //! A Cluster, and everything that can happen to its slots.
 
-use super::load::{Load, assert_never_twice, until};
+use super::load::{Load, assert_never_twice};
 use super::*;
 
 #[test]
@@ -12,10 +12,10 @@ fn slots_are_followed_when_a_replica_takes_over() {
     load.wait_for(100);
     let replica = &cluster.nodes()[3];
     assert_eq!(replica.cli(&["CLUSTER", "FAILOVER"]), "OK");
-    until("a new primary", || replica.cli(&["ROLE"]).starts_with("master"));
+    eventually("a new primary", || replica.cli(&["ROLE"]).starts_with("master"));
     load.wait_for(100);
     assert_never_twice(&load.stop());
-    until("the new slots", || wire.health().nodes.iter().any(|node| node.address == replica.address()));
+    eventually("the new slots", || wire.health().nodes.iter().any(|node| node.address == replica.address()));
     assert!(wire.health().is_well());
 }
 
@@ -36,7 +36,7 @@ fn a_slot_that_is_on_its_way_is_asked_for_at_both_ends() {
     // One key is here and one there: neither end can answer, until the other key has moved too.
     from.cli(&["MIGRATE", "127.0.0.1", &to.port().to_string(), keys[0], "0", "5000"]);
     let torn = wire.send(vec![Call { slot, ..touch(&keys) }]);
-    until("TRYAGAIN", || from.cli(&["INFO", "errorstats"]).contains("TRYAGAIN"));
+    eventually("TRYAGAIN", || from.cli(&["INFO", "errorstats"]).contains("TRYAGAIN"));
     from.cli(&["MIGRATE", "127.0.0.1", &to.port().to_string(), keys[1], "0", "5000"]);
     assert_eq!(wait(torn), [Ok(Value::Int(2))]);
 
@@ -57,13 +57,13 @@ fn a_slot_that_is_on_its_way_is_asked_for_at_both_ends() {
 fn a_cluster_that_is_away_at_first_is_found_later() {
     let mut server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    until("slots", || server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    eventually("slots", || server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
     server.kill();
     let wire = Wire::start(&patiently(Topology::Cluster(vec![parse(&server.address())]))).unwrap();
     let reply = wait(wire.send(vec![count("n")])).remove(0);
     assert!(matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::Away { .. })), "{reply:?}");
     server.restart();
-    until("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
+    eventually("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
 }
 
 /// Counts in the first of several keys, and touches the others.

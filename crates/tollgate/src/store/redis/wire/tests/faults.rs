@@ -1,6 +1,6 @@
 //! One server, and everything that can happen to it.
 
-use super::load::{Load, assert_never_twice, assert_no_twos, until};
+use super::load::{Load, assert_never_twice, assert_no_twos};
 use super::thief::Thief;
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_frozen_server_is_left_alone_and_found_again() {
     let load = Load::start(&wire, 16, "a", 0);
     load.wait_for(100);
     server.freeze();
-    until("a breaker", || wire.health().breaker_openings > 0);
+    eventually("a breaker", || wire.health().breaker_openings > 0);
     std::thread::sleep(Duration::from_millis(300)); // This is how long it is frozen; nothing is waited for.
     server.thaw();
     load.wait_for(100);
@@ -30,7 +30,7 @@ fn what_timed_out_is_not_sent_again() {
     let replies = wait(wire.send(vec![count("n")]));
     assert!(matches!(replies[0], Err(StoreError::TimedOut { .. })), "{replies:?}");
     server.thaw();
-    until("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
+    eventually("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
     // Redis may have read it before the connection was closed, or not; but not twice.
     assert!(["1", "2"].contains(&server.cli(&["GET", "n"]).as_str()));
 }
@@ -45,10 +45,10 @@ fn a_call_whose_reply_is_lost_is_not_sent_again() {
     for executed in 2..10 {
         thief.steal_next_reply();
         let lost = wire.send(vec![count("n")]);
-        until("a theft", || thief.has_stolen());
+        eventually("a theft", || thief.has_stolen());
         let reply = wait(lost).remove(0);
         assert!(matches!(reply, Err(StoreError::Unreachable { .. })), "{reply:?}");
-        until("a reconnection", || wire.health().is_well());
+        eventually("a reconnection", || wire.health().is_well());
         assert_eq!(server.cli(&["GET", "n"]), executed.to_string());
     }
 }
@@ -91,7 +91,7 @@ fn a_server_that_becomes_a_replica_is_left_until_it_is_a_primary_again() {
     let load = Load::start(&wire, 16, "a", 0);
     load.wait_for(100);
     server.cli(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
-    until(
+    eventually(
         "a replica",
         || matches!(&wire.health().nodes[0].state, NodeState::Away { reason, .. } if reason.contains("replica")),
     );
@@ -111,7 +111,7 @@ fn a_server_that_loads_its_data_is_waited_for() {
     let wire = patient(&server);
     assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
     server.restart();
-    until("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
+    eventually("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_thousand_callers_come_back_over_one_connection() {
     let load = Load::start(&wire, 1000, "a", 0);
     load.wait_for(2000);
     server.kill();
-    until("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
     server.restart();
     load.wait_for(2000);
     // The testbed looks whether the server answers, and each look is a connection, as is this question.
@@ -136,7 +136,7 @@ fn a_thousand_callers_come_back_over_one_connection() {
 fn more_than_may_wait_is_refused_at_once() {
     let server = RedisServer::start();
     let wire = impatient(&server);
-    until("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
+    eventually("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
     server.freeze();
     let waiting = wire.send((0..WAITING_MAX).map(|_| plain(&["PING"])).collect());
     let replies = wait(wire.send(vec![plain(&["PING"])]));
@@ -150,9 +150,9 @@ fn whoever_goes_away_before_a_call_is_sent_takes_it_along() {
     let mut server = RedisServer::start();
     server.kill();
     let wire = patient(&server);
-    until("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
     server.restart();
-    until("a server", || wire.health().is_well());
+    eventually("a server", || wire.health().is_well());
     drop(wire.send(vec![count("n")])); // Perhaps sent, perhaps not, and nobody is hurt.
     assert_eq!(wait(wire.send(vec![plain(&["PING"])])), [Ok(Value::SimpleString("PONG".to_owned()))]);
 }
@@ -163,7 +163,7 @@ fn an_idle_connection_that_ends_is_replaced_before_anybody_needs_it() {
     let wire = patient(&server);
     assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
     server.cli(&["CLIENT", "KILL", "TYPE", "NORMAL"]);
-    until("a reconnection", || wire.health().reconnects == 1 && wire.health().is_well());
+    eventually("a reconnection", || wire.health().reconnects == 1 && wire.health().is_well());
     assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(2))]);
 }
 

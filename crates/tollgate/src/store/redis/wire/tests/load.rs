@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Value;
 
@@ -57,22 +57,13 @@ impl Load {
     /// Waits until `more` calls have been answered.
     pub(super) fn wait_for(&self, more: u64) {
         let before = self.well.load(Ordering::Relaxed);
-        until("answers", || self.well.load(Ordering::Relaxed) >= before + more);
+        eventually("answers", || self.well.load(Ordering::Relaxed) >= before + more);
     }
 
     /// Ends it.
     pub(super) fn stop(self) -> Vec<Reply> {
         self.stop.store(true, Ordering::Relaxed);
         self.callers.join().unwrap()
-    }
-}
-
-/// Waits until something is so.
-pub(super) fn until(what: &str, so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !so() {
-        assert!(started.elapsed() < Duration::from_secs(30), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tollgate_testbed::RedisSentinels;
 
-use super::load::{Load, assert_never_twice, until};
+use super::load::{Load, assert_never_twice};
 use super::*;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_primary_that_is_killed_is_replaced() {
     let load = Load::start(&wire, 8, "a", 0);
     load.wait_for(100);
     sentinels.primary().kill();
-    until("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
     load.wait_for(100);
     assert_eq!(wire.health().nodes[0].address, sentinels.primary().address());
     assert_never_twice(&load.stop());
@@ -35,7 +35,7 @@ fn a_primary_that_does_not_know_it_was_replaced_is_left() {
     assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
     sentinels.fail_over();
     let new = sentinels.primary().address();
-    until("the new primary", || wire.health().nodes[0].address == new);
+    eventually("the new primary", || wire.health().nodes[0].address == new);
     assert!(wait(wire.send(vec![count("m")]))[0].is_ok());
     assert_eq!(sentinels.primary().cli(&["GET", "m"]), "1");
 }
