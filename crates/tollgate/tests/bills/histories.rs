@@ -3,23 +3,20 @@
 
 use std::fmt::Debug;
 
-use tollgate::core::algorithm::{
-    Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit,
-};
-use tollgate::core::{Bill, Charge, ChargeError, Expression, Kind, Limit, Nanos, Policy, Timestamp};
+use tollgate::core::algorithm::{QuotaLimit, SlidingLogLimit, TokenBucketLimit};
+use tollgate::core::{Algorithm, Bill, Charge, Kind, Limit, Nanos, Policy, Timestamp};
 use tollgate::store::memory::Memory;
 use tollgate::{Clock, Limiter};
 use tollgate_testbed::{Random, compare};
 
 use crate::model::Model;
+use crate::paper::{LIMITS, Line, Paper, any_algorithms, any_lines, charges, policy};
 
-const LIMITS: [&str; 5] = ["Bucket", "Log", "Rate", "Quota", "Some"];
 const IDS: [&str; 2] = ["a", "b"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The algorithms of the limits, in their order; the last holds for the first id only.
-    Policy(Vec<Algorithm>),
+    Policy([Algorithm; LIMITS.len()]),
     Pass(u64),
     Settle(Vec<Paper>),
     Check(Vec<Paper>),
@@ -28,80 +25,21 @@ enum Step {
     Sweep,
 }
 
-/// A bill on paper.
-#[derive(Clone, Debug)]
-struct Paper {
-    lines: Vec<Line>,
-    expression: Option<Expression>,
-}
-
-#[derive(Clone, Debug)]
-struct Line {
-    limit: &'static str,
-    id: &'static str,
-    cost: u64,
-    kind: Kind,
-}
-
 fn history(random: &mut Random) -> Vec<Step> {
-    let mut steps = vec![Step::Policy(any_policy(random))];
+    let mut steps = vec![Step::Policy(any_algorithms(random))];
     for _ in 0..40 {
-        let papers = (0..random.between(1, 3)).map(|_| any_paper(random)).collect();
+        let papers = (0..random.between(1, 3)).map(|_| Paper::any(random, &IDS)).collect();
         steps.push(match random.between(0, 29) {
-            0 => Step::Policy(any_policy(random)),
+            0 => Step::Policy(any_algorithms(random)),
             1..=6 => Step::Pass(random.magnitude(10_000_000)),
             7..=10 => Step::Check(papers),
-            11..=13 => Step::Refund(any_lines(random)),
-            14 => Step::Reset(any_lines(random).remove(0)),
+            11..=13 => Step::Refund(any_lines(random, &IDS)),
+            14 => Step::Reset(any_lines(random, &IDS).remove(0)),
             15 => Step::Sweep,
             _ => Step::Settle(papers),
         });
     }
     steps
-}
-
-fn any_policy(random: &mut Random) -> Vec<Algorithm> {
-    let mut period = || Nanos::new(random.between(50, 2_000));
-    let [bucket, log, rate, quota, some] = [(); 5].map(|()| period());
-    let [few, count] = [(); 2].map(|()| random.between(1, 8));
-    vec![
-        Algorithm::TokenBucket(TokenBucketLimit::new(few, count, bucket).unwrap()),
-        Algorithm::SlidingLog(SlidingLogLimit::new(count, log).unwrap()),
-        Algorithm::SmoothedRate(SmoothedRateLimit::new(few as f64 + 0.5, rate, random.one_in(2)).unwrap()),
-        Algorithm::Quota(QuotaLimit::new(few, quota).unwrap()),
-        Algorithm::TokenBucket(TokenBucketLimit::new(count, few, some).unwrap()),
-    ]
-}
-
-fn any_paper(random: &mut Random) -> Paper {
-    let lines = any_lines(random);
-    let expression = random.one_in(2).then(|| any_expression(random, lines.len(), 2));
-    Paper { lines, expression }
-}
-
-/// One to five buckets, no two the same.
-fn any_lines(random: &mut Random) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for _ in 0..random.between(1, 5) {
-        let (limit, id) = (random.pick(&LIMITS), random.pick(&IDS));
-        if !lines.iter().any(|line| (line.limit, line.id) == (limit, id)) {
-            let kind =
-                random.pick(&[Kind::Spend, Kind::Spend, Kind::Spend, Kind::SpendOnly, Kind::CheckOnly]);
-            lines.push(Line { limit, id, cost: random.pick(&[0, 1, 1, 1, 2, 3, 8]), kind });
-        }
-    }
-    lines
-}
-
-fn any_expression(random: &mut Random, lines: usize, depth: u64) -> Expression {
-    let parts = |random: &mut Random| {
-        (0..random.between(0, 3)).map(|_| any_expression(random, lines, depth - 1)).collect()
-    };
-    match random.between(0, 2) {
-        0 if depth > 0 => Expression::Or(parts(random)),
-        1 if depth > 0 => Expression::And(parts(random)),
-        _ => Expression::Charge(random.pick(&(0..lines).collect::<Vec<_>>())),
-    }
 }
 
 #[test]
@@ -116,7 +54,7 @@ fn run(steps: &[Step]) -> Result<u64, String> {
     for (index, step) in steps.iter().enumerate() {
         let place = |why| format!("step {index}: {why}");
         if let Step::Policy(algorithms) = step {
-            limiter.reload(policy(algorithms));
+            limiter.reload(policy(*algorithms, IDS[0]));
         }
         if limiter.policy().limits().is_empty() {
             continue; // A history cut down to before its first policy.
@@ -125,18 +63,6 @@ fn run(steps: &[Step]) -> Result<u64, String> {
         decisions += compare_all(&limiter, &clock, &mut model).map_err(place)?;
     }
     Ok(decisions)
-}
-
-fn policy(algorithms: &[Algorithm]) -> Policy {
-    let limits = LIMITS.iter().zip(algorithms).map(|(name, algorithm)| {
-        let mut limit = Limit::new(name).unwrap();
-        if *name == "Some" {
-            limit.add_override(IDS[0].as_bytes(), *algorithm).unwrap();
-            return limit;
-        }
-        limit.with_default(*algorithm)
-    });
-    Policy::new(limits.collect()).unwrap()
 }
 
 fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -> Result<u64, String> {
@@ -157,7 +83,7 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
             let settles = matches!(step, Step::Settle(_));
             let charges: Vec<Vec<Charge<'_>>> =
                 papers.iter().map(|paper| charges(&policy, &paper.lines)).collect();
-            let bills = charges.iter().zip(papers).map(|(charges, paper)| bill(charges, paper));
+            let bills = charges.iter().zip(papers).map(|(charges, paper)| paper.bill(charges));
             let bills: Vec<Bill<'_>> = bills.collect();
             let found = if settles { limiter.settle(&bills) } else { limiter.check_bills(&bills) };
             let expected = bills.iter().zip(papers).map(|(bill, paper)| match settles {
@@ -196,28 +122,6 @@ fn compare_all(limiter: &Limiter, clock: &Clock, model: &mut Model) -> Result<u6
         decisions += 1;
     }
     Ok(decisions)
-}
-
-/// Costs are cut to what the limit can give, now that it may be another.
-fn charges<'a>(policy: &'a Policy, lines: &'a [Line]) -> Vec<Charge<'a>> {
-    let charge = |line: &'a Line| {
-        let charge = match policy.charge(line.limit, line.id.as_bytes(), line.cost) {
-            Err(ChargeError::CostTooHigh { cost_max, .. }) => {
-                policy.charge(line.limit, line.id.as_bytes(), cost_max)
-            }
-            other => other,
-        };
-        charge.unwrap().with_kind(line.kind)
-    };
-    lines.iter().map(charge).collect()
-}
-
-fn bill<'a>(charges: &'a [Charge<'a>], paper: &'a Paper) -> Bill<'a> {
-    let bill = Bill::new(charges).unwrap();
-    match &paper.expression {
-        Some(expression) => bill.refused_by(expression).unwrap(),
-        None => bill,
-    }
 }
 
 fn same<T: PartialEq + Debug>(expected: &T, found: &T) -> Result<(), String> {

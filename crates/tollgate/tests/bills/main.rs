@@ -6,4 +6,5 @@ mod histories;
 mod model;
 #[path = "../../../tollgate-core/tests/oracle/naive/mod.rs"]
 mod naive;
+mod paper;
 mod threads;

@@ -8,6 +8,8 @@ mod kept;
 mod looking;
 mod model;
 mod orders;
+#[path = "../bills/paper.rs"]
+mod paper;
 mod rates;
 mod servers;
 mod world;
