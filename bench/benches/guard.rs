@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollgate_bench::peers::{Load, Peer, Scratch, free_address};
+use tollgate_bench::peers::{Load, Peer, Scratch, free_address, nginx};
 use tollgate_bench::rounds::{Contestant, Spread, alternate};
 
 const ROUNDS: usize = 7;
@@ -97,28 +97,6 @@ fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<Peer> {
          }}"
     );
     Peer::start(nginx(scratch, "proxy", &server)?, address)
-}
-
-fn nginx(scratch: &Path, name: &str, server: &str) -> io::Result<Command> {
-    let place = scratch.join(name);
-    fs::create_dir_all(&place)?;
-    let (config, place) = (place.join("nginx.conf"), place.display().to_string());
-    fs::write(
-        &config,
-        format!(
-            "daemon off; master_process off; worker_processes 1; pid {place}/nginx.pid; error_log /dev/null;
-             events {{ worker_connections 1024; }}
-             http {{
-                 access_log off; keepalive_requests 1000000000;
-                 client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;
-                 uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
-                 {server}
-             }}"
-        ),
-    )?;
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(&place).arg("-c").arg(config);
-    Ok(command)
 }
 
 /// A master that delays nobody, so that everything passes and is accounted for.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollgate_bench::peers::{Load, Peer, Scratch, free_address};
+use tollgate_bench::peers::{Load, Peer, Scratch, free_address, nginx};
 use tollgate_bench::rounds::{Contestant, alternate};
 
 const ROUNDS: usize = 7;
@@ -77,23 +77,14 @@ fn start_throttlecrab(program: &str) -> io::Result<Peer> {
 }
 
 fn start_nginx(scratch: &Path) -> io::Result<Peer> {
-    let (address, config) = (free_address()?, scratch.join("nginx.conf"));
-    let place = scratch.display();
-    fs::write(
-        &config,
-        format!(
-            "daemon off; master_process off; worker_processes 1; pid {place}/nginx.pid; error_log /dev/null;
-             events {{ worker_connections 1024; }}
-             http {{
-                 access_log off; keepalive_requests 1000000000;
-                 client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;
-                 uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
-                 limit_req_zone $arg_id zone=per_user:10m rate=1000000r/s;
-                 server {{ listen {address}; location / {{ limit_req zone=per_user burst=1000000 nodelay; return 204; }} }}
-             }}"
+    let address = free_address()?;
+    let command = nginx(
+        scratch,
+        "limiter",
+        &format!(
+            "limit_req_zone $arg_id zone=per_user:10m rate=1000000r/s;
+             server {{ listen {address}; location / {{ limit_req zone=per_user burst=1000000 nodelay; return 204; }} }}"
         ),
     )?;
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(scratch).arg("-c").arg(config);
     Peer::start(command, address)
 }

@@ -74,6 +74,29 @@ impl Drop for Peer {
     }
 }
 
+/// An nginx on one core, with this in its `http` block and its files in a directory of this name.
+pub fn nginx(scratch: &Path, name: &str, http: &str) -> io::Result<Command> {
+    let place = scratch.join(name);
+    fs::create_dir_all(&place)?;
+    let (config, place) = (place.join("nginx.conf"), place.display().to_string());
+    fs::write(
+        &config,
+        format!(
+            "daemon off; master_process off; worker_processes 1; pid {place}/nginx.pid; error_log /dev/null;
+             events {{ worker_connections 1024; }}
+             http {{
+                 access_log off; keepalive_requests 1000000000;
+                 client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;
+                 uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
+                 {http}
+             }}"
+        ),
+    )?;
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(&place).arg("-c").arg(config);
+    Ok(command)
+}
+
 /// An address on this machine where nobody listens.
 pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
