@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_wire::text::{
-    Answer, CheckKey, Command, DATAGRAM_MAX, Message, OverLimit, Reply, decode, decode_reply, encode,
+    Answer, CheckKey, Command, DATAGRAM_MAX, KeyStats, Message, OverLimit, Reply, decode, decode_reply,
+    encode,
 };
 
 fuzz_target!(|datagram: &[u8]| {
@@ -34,7 +35,9 @@ fn answered(message: &Message<'_>) {
     let [key, ip, global] = &keys;
     let reply = match message.command {
         Command::OverLimit { .. } => Reply::OverLimit(tried[0]),
-        Command::GetStats { .. } => Reply::Stats { n_req: 2, n_over: 1, last_max_rate: 0, key },
+        Command::GetStats { .. } => {
+            Reply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 0 }, key }
+        }
         Command::CheckLimit(_) => Reply::CheckLimit { keys: [key, ip, global], tried: &tried },
         Command::GetSize => Reply::Size { keys: 7 },
         Command::Ping => Reply::Pong,
@@ -65,9 +68,7 @@ fn keys(message: &Message<'_>) -> [Vec<u8>; 3] {
 fn answered_again(id: Option<&[u8]>, answer: Answer<'_>) {
     let reply = match answer {
         Answer::OverLimit(over_limit) => Reply::OverLimit(over_limit),
-        Answer::Stats { n_req, n_over, last_max_rate, key } => {
-            Reply::Stats { n_req, n_over, last_max_rate, key }
-        }
+        Answer::Stats { stats, key } => Reply::Stats { stats, key },
         Answer::Size { keys } => Reply::Size { keys },
         Answer::Pong => Reply::Pong,
         Answer::CheckLimit { .. } => return,

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tollgate_wire::text::DATAGRAM_MAX;
-pub use tollgate_wire::text::{CheckLimit, OverLimit};
+pub use tollgate_wire::text::{CheckLimit, KeyStats, OverLimit};
 
 pub use client::{Client, IN_FLIGHT_MAX};
 
@@ -57,17 +57,6 @@ impl Decision {
             Self::Unanswered => None,
         }
     }
-}
-
-/// What a server knows about a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stats {
-    /// Uses since the server started.
-    pub n_req: u64,
-    /// How many of them were over the limit.
-    pub n_over: u64,
-    /// The whole part of the highest rate in the last full window of five minutes.
-    pub last_max_rate: u64,
 }
 
 /// Why there is no answer.

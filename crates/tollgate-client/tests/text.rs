@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tollgate_client::text::{
-    AskError, CheckLimit, Client, Decision, IN_FLIGHT_MAX, OverLimit, Stats, blocking,
+    AskError, CheckLimit, Client, Decision, IN_FLIGHT_MAX, KeyStats, OverLimit, blocking,
 };
 
 /// Longer than any test takes: whoever waits this long has failed.
@@ -75,7 +75,7 @@ fn plain(question: &str) -> String {
 
 const UNDER: OverLimit = OverLimit { over: false, rate: 1.4, limit: 22.0, period: 20 };
 const OVER: OverLimit = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
-const STATS: Stats = Stats { n_req: 2, n_over: 1, last_max_rate: 9 };
+const STATS: KeyStats = KeyStats { n_req: 2, n_over: 1, last_max_rate: 9 };
 
 fn check_limit() -> CheckLimit<'static> {
     CheckLimit { origin: "ws".into(), ua: "a \"quoted\" one".into(), ip: "192.0.2.1".into() }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use tollgate_core::Timestamp;
-use tollgate_wire::text::OverLimit;
+use tollgate_wire::text::{KeyStats, OverLimit};
 
 /// A window of the wall clock is five minutes long, and ends at a multiple of that.
 const WINDOW_SECONDS: u64 = 300;
@@ -18,15 +18,6 @@ const KEYS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Stats {
     workers: Vec<Mutex<HashMap<Box<[u8]>, Record>>>,
-}
-
-/// What is said about a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyStats {
-    pub(crate) n_req: u64,
-    pub(crate) n_over: u64,
-    /// The whole part of the highest rate in the window before this one.
-    pub(crate) last_max_rate: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

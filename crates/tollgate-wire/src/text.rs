@@ -39,7 +39,7 @@ mod reply;
 pub use answer::{Answer, decode_reply};
 pub use check_limit::{CheckKey, CheckLimit};
 pub use message::{Command, Message, decode};
-pub use reply::{OverLimit, Reply, encode};
+pub use reply::{KeyStats, OverLimit, Reply, encode};
 
 /// The longest datagram. What is longer is cut here, in both directions, and then taken for what it is.
 pub const DATAGRAM_MAX: usize = 1000;

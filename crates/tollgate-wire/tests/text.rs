@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use proptest::prelude::*;
 use tollgate_wire::text::{
-    Answer, CheckKey, CheckLimit, Command, DATAGRAM_MAX, Message, OverLimit, Reply, decode, decode_reply,
-    encode,
+    Answer, CheckKey, CheckLimit, Command, DATAGRAM_MAX, KeyStats, Message, OverLimit, Reply, decode,
+    decode_reply, encode,
 };
 
 #[test]
@@ -134,6 +134,7 @@ proptest! {
         [n_req, n_over, last_max_rate, size] in any::<[u64; 4]>(),
         tried in prop::collection::vec(over_limit(), 1..=3),
     ) {
+        let stats = KeyStats { n_req, n_over, last_max_rate };
         let keys: [&[u8]; 3] = [&key, b"ws ip=192.0.2.1", b"ws global"];
         let last = shown(tried[tried.len() - 1]);
         let answer_to_check = |datagram: &[u8]| {
@@ -142,7 +143,7 @@ proptest! {
         };
         for (reply, answer) in [
             (Reply::OverLimit(tried[0]), Some(Answer::OverLimit(shown(tried[0])))),
-            (Reply::Stats { n_req, n_over, last_max_rate, key: &key }, Some(Answer::Stats { n_req, n_over, last_max_rate, key: &key })),
+            (Reply::Stats { stats, key: &key }, Some(Answer::Stats { stats, key: &key })),
             (Reply::Size { keys: size }, Some(Answer::Size { keys: size })),
             (Reply::Pong, Some(Answer::Pong)),
             (Reply::CheckLimit { keys, tried: &tried }, None),
@@ -166,7 +167,7 @@ proptest! {
     ) {
         let [first, second, third] = &keys;
         for reply in [
-            Reply::Stats { n_req: 1, n_over: 1, last_max_rate: 1, key: first },
+            Reply::Stats { stats: KeyStats { n_req: 1, n_over: 1, last_max_rate: 1 }, key: first },
             Reply::CheckLimit { keys: [first, second, third], tried: &tried },
             Reply::Pong,
         ] {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tollgate_wire::text::{CheckLimit, Command, DATAGRAM_MAX};
 
 use super::question::{datagram, decision, first_id, pong, raw_datagram, reply, size, stats};
-use super::{AskError, Decision, Stats, TIMEOUT};
+use super::{AskError, Decision, KeyStats, TIMEOUT};
 
 /// Asks one server, one question at a time.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Client {
     }
 
     /// What the server knows about a key.
-    pub fn get_stats(&mut self, key: impl AsRef<[u8]>) -> Result<Stats, AskError> {
+    pub fn get_stats(&mut self, key: impl AsRef<[u8]>) -> Result<KeyStats, AskError> {
         stats(&self.ask_command(Command::GetStats { key: key.as_ref() })?)
     }
 

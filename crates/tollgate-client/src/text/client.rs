@@ -15,7 +15,7 @@ use tollgate_wire::text::{CheckLimit, Command, DATAGRAM_MAX};
 
 use super::blocking::any_port_beside;
 use super::question::{datagram, decision, first_id, pong, raw_datagram, reply, size, stats};
-use super::{AskError, Decision, Stats, TIMEOUT};
+use super::{AskError, Decision, KeyStats, TIMEOUT};
 
 /// How many questions may wait for their answers at a time. Further ones wait for their turn, and not longer than for
 /// an answer.
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// What the server knows about a key.
-    pub async fn get_stats(&self, key: impl AsRef<[u8]>) -> Result<Stats, AskError> {
+    pub async fn get_stats(&self, key: impl AsRef<[u8]>) -> Result<KeyStats, AskError> {
         stats(&self.ask_command(Command::GetStats { key: key.as_ref() }).await?)
     }
 

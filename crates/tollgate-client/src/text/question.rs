@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use tollgate_wire::text::{Answer, Command, DATAGRAM_MAX, Message, decode, decode_reply, split_id};
 
-use super::{AskError, Decision, Stats};
+use super::{AskError, Decision, KeyStats};
 
 /// Where a client's ids start. Not at zero, so that what is still on its way to an earlier client, whose port this one
 /// has got, is not taken for an answer.
@@ -53,11 +53,9 @@ pub(super) fn decision(reply: Result<Vec<u8>, AskError>) -> Result<Decision, Ask
     })
 }
 
-pub(super) fn stats(reply: &[u8]) -> Result<Stats, AskError> {
+pub(super) fn stats(reply: &[u8]) -> Result<KeyStats, AskError> {
     match decode_reply(reply) {
-        Some((None, Answer::Stats { n_req, n_over, last_max_rate, .. })) => {
-            Ok(Stats { n_req, n_over, last_max_rate })
-        }
+        Some((None, Answer::Stats { stats, .. })) => Ok(stats),
         _ => Err(misunderstood(reply)),
     }
 }

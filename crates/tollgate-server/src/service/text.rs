@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use super::{InForce, Service};
 use crate::occasion::Occasion;
-use crate::stats::{KeyStats, Stats};
+use crate::stats::Stats;
 
 /// How many datagrams are looked up together.
 const BATCH: usize = 64;
@@ -308,9 +308,8 @@ impl TextService {
     fn get_stats(&mut self, in_force: &InForce, key: &[u8], answer: impl FnOnce(&Reply<'_>)) {
         let known = self.find(in_force.policy.keys(), key, self.service.limiter.hash_key(key));
         let key = known.found.key.as_ref();
-        let KeyStats { n_req, n_over, last_max_rate } =
-            self.stats.of(key, self.service.limiter.clock().now());
-        answer(&Reply::Stats { n_req, n_over, last_max_rate, key });
+        let stats = self.stats.of(key, self.service.limiter.clock().now());
+        answer(&Reply::Stats { stats, key });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What came back, as its asker reads it.
 
-use super::{OverLimit, split_id};
+use super::{KeyStats, OverLimit, split_id};
 
 /// One reply, understood.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,12 +9,8 @@ pub enum Answer<'a> {
     OverLimit(OverLimit),
     /// To `get_stats`.
     Stats {
-        /// Uses since the server started.
-        n_req: u64,
-        /// How many of them were over the limit.
-        n_over: u64,
-        /// The whole part of the highest rate in the last full window of five minutes.
-        last_max_rate: u64,
+        /// What is known of it.
+        stats: KeyStats,
         /// The key, cut if it was long.
         key: &'a [u8],
     },
@@ -73,12 +69,9 @@ impl<'a> Answer<'a> {
         let (n_req, rest) = split_at(rest, b" n_over=")?;
         let (n_over, rest) = split_at(rest, b" last_max_rate=")?;
         let (last_max_rate, key) = split_at(rest, b" key=")?;
-        Some(Self::Stats {
-            n_req: whole(n_req)?,
-            n_over: whole(n_over)?,
-            last_max_rate: whole(last_max_rate)?,
-            key,
-        })
+        let stats =
+            KeyStats { n_req: whole(n_req)?, n_over: whole(n_over)?, last_max_rate: whole(last_max_rate)? };
+        Some(Self::Stats { stats, key })
     }
 }
 
@@ -112,7 +105,7 @@ mod tests {
             (
                 b"n_req=2 n_over=1 last_max_rate=9 key=a key=b",
                 None,
-                Answer::Stats { n_req: 2, n_over: 1, last_max_rate: 9, key: b"a key=b" },
+                Answer::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 9 }, key: b"a key=b" },
             ),
             (b"1 size=4.5M keys=3", Some(b"1"), Answer::Size { keys: 3 }),
             (b"01 pong", Some(b"01"), Answer::Pong),

@@ -11,12 +11,8 @@ pub enum Reply<'a> {
     OverLimit(OverLimit),
     /// To `get_stats`.
     Stats {
-        /// Uses since the server started.
-        n_req: u64,
-        /// How many of them were over the limit.
-        n_over: u64,
-        /// The whole part of the highest rate in the last full window of five minutes.
-        last_max_rate: u64,
+        /// What is known of it.
+        stats: KeyStats,
         /// The key, as it is after rewriting.
         key: &'a [u8],
     },
@@ -50,6 +46,17 @@ pub struct OverLimit {
     pub period: u64,
 }
 
+/// What is known of all uses of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyStats {
+    /// Uses since the server started.
+    pub n_req: u64,
+    /// How many of them were over the limit.
+    pub n_over: u64,
+    /// The whole part of the highest rate in the last full window of five minutes.
+    pub last_max_rate: u64,
+}
+
 /// Appends the datagram that answers: no more than [`DATAGRAM_MAX`] bytes, what is longer is cut.
 #[inline]
 pub fn encode(id: Option<&[u8]>, reply: &Reply<'_>, out: &mut Vec<u8>) {
@@ -60,13 +67,16 @@ pub fn encode(id: Option<&[u8]>, reply: &Reply<'_>, out: &mut Vec<u8>) {
     }
     match reply {
         Reply::OverLimit(over_limit) => over_limit.put(out),
-        Reply::Stats { n_req, n_over, last_max_rate, key } => {
-            put_stats(&[("n_req=", *n_req), (" n_over=", *n_over), (" last_max_rate=", *last_max_rate)], out);
+        Reply::Stats { stats: KeyStats { n_req, n_over, last_max_rate }, key } => {
+            put_numbers(
+                &[("n_req=", *n_req), (" n_over=", *n_over), (" last_max_rate=", *last_max_rate)],
+                out,
+            );
             out.extend_from_slice(b" key=");
             out.extend_from_slice(key);
         }
         Reply::CheckLimit { keys, tried } => put_check_limit(keys, tried, out),
-        Reply::Size { keys } => put_stats(&[("size=", *keys), (" keys=", *keys)], out),
+        Reply::Size { keys } => put_numbers(&[("size=", *keys), (" keys=", *keys)], out),
         Reply::Pong => out.extend_from_slice(b"pong"),
     }
     out.truncate(start + DATAGRAM_MAX);
@@ -84,7 +94,7 @@ impl OverLimit {
     }
 }
 
-fn put_stats(numbers: &[(&str, u64)], out: &mut Vec<u8>) {
+fn put_numbers(numbers: &[(&str, u64)], out: &mut Vec<u8>) {
     for (name, number) in numbers {
         out.extend_from_slice(name.as_bytes());
         put_u64(out, *number);
@@ -139,7 +149,8 @@ mod tests {
     #[test]
     fn replies_are_those_of_the_protocol() {
         let global = OverLimit { over: false, rate: 2034.3, limit: 2500.0, period: 10 };
-        let stats = Reply::Stats { n_req: 2, n_over: 1, last_max_rate: 1, key: b"some-key" };
+        let stats =
+            Reply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 1 }, key: b"some-key" };
         let keys: [&[u8]; 3] = [b"ws ua=\"x\"", b"ws ip=\xff", b"ws global"];
         for (id, reply, text) in [
             (Some(&b"1173"[..]), Reply::OverLimit(global), "1173 ok N 2034.3 2500.0 10"),
@@ -164,7 +175,7 @@ mod tests {
     #[test]
     fn a_reply_too_long_is_cut() {
         let key = vec![b'k'; DATAGRAM_MAX];
-        let stats = Reply::Stats { n_req: 0, n_over: 0, last_max_rate: 0, key: &key };
+        let stats = Reply::Stats { stats: KeyStats::default(), key: &key };
         let cut = encoded(Some(b"1"), &stats);
         assert_eq!(cut.len(), DATAGRAM_MAX);
         assert!(cut.starts_with("1 n_req=0 n_over=0 last_max_rate=0 key=kkk"));
