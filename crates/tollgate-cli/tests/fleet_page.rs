@@ -103,7 +103,7 @@ fn the_files_load() {
     for yaml in blocks(&page(), "yaml") {
         Config::parse(&yaml, "fleet.md").unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
     }
-    let example = Config::from_file(&root().join("examples/fleet.yaml"));
+    let example = Config::from_file(&root().join("examples/redis.yaml"));
     let example = example.unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(example.store.to_string(), "redis://127.0.0.1:6379");
 }
