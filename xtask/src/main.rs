@@ -4,6 +4,7 @@
 //! cargo xtask test          install what the tests need, then run all of them
 //! cargo xtask ci            everything that must hold before a change lands
 //! cargo xtask bench core    one benchmark, beside its peers
+//! cargo xtask soak          a fleet of real processes under load, for a minute
 //! ```
 //!
 //! A chore is a list of steps, and a step is a command that anybody could type: each is printed before it runs, so
@@ -13,6 +14,7 @@ mod bench;
 mod ci;
 mod python;
 mod setup;
+mod soak;
 mod step;
 mod test;
 
@@ -56,6 +58,12 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run a master and four gatekeepers under load, and print what came of it
+    Soak {
+        /// How long each run is
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(4..))]
+        seconds: u16,
+    },
 }
 
 fn main() -> ExitCode {
@@ -80,6 +88,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         }
         Chore::Ci => ci::run(&mut steps)?,
         Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
+        Chore::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();
     Ok(())

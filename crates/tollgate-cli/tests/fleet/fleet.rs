@@ -34,10 +34,11 @@ pub(crate) struct Arrival {
 }
 
 pub(crate) struct Fleet {
+    /// Gone before the master, so that they do not miss it.
+    pub(crate) guards: Vec<Guarded>,
     config: String,
     master: Option<Serving>,
     addresses: [String; 2],
-    pub(crate) guards: Vec<Guarded>,
     arrivals: Arc<Mutex<Vec<Arrival>>>,
     pub(crate) overheard: Overheard,
 }
@@ -58,8 +59,9 @@ impl Fleet {
         let upstream = upstream.await.url().replace("http://", "h2c://");
         let arguments = ["--identify", "header:x-client", "--max-delay", MAX_DELAY, "--workers", "1"];
         let guards: Vec<_> = (0..GUARDS).map(|_| Guarded::of(&upstream, &addresses, &arguments)).collect();
-        let overheard = Overheard::at(&addresses[1]).await;
-        let fleet = Self { config, master: Some(master), addresses, guards, arrivals, overheard };
+        let mut overheard = Overheard::default();
+        overheard.listen(&addresses[1]);
+        let fleet = Self { guards, config, master: Some(master), addresses, arrivals, overheard };
         fleet.gather().await;
         fleet
     }
@@ -88,7 +90,7 @@ impl Fleet {
         let (master, addresses) = spawn_blocking(move || master(&config, &addresses)).await.unwrap();
         assert_eq!(addresses, self.addresses);
         self.master = Some(master);
-        self.overheard.listen(&self.addresses[1]).await;
+        self.overheard.listen(&self.addresses[1]);
     }
 
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tollgate_testbed::{Came, ZeroMq};
 use tollgate_wire::smockron::Control;
-use tollgate_wire::zmtp::{self, Conversation, Said, SocketType};
+use tollgate_wire::zmtp::SocketType;
 
 /// One message.
 #[derive(Clone, Debug)]
@@ -23,29 +22,15 @@ pub(crate) struct Overheard {
 }
 
 impl Overheard {
-    pub(crate) async fn at(control: &str) -> Self {
-        let mut overheard = Self::default();
-        overheard.listen(control).await;
-        overheard
-    }
-
-    /// Listens there, until the master is gone.
-    pub(crate) async fn listen(&mut self, control: &str) {
-        let mut opening = Vec::new();
-        zmtp::encode_opening(SocketType::Sub, &mut opening);
-        zmtp::encode_subscription(b"", &mut opening);
-        let mut stream = TcpStream::connect(control).await.unwrap();
-        stream.write_all(&opening).await.unwrap();
+    /// Listens there from now on, until the master is gone.
+    pub(crate) fn listen(&mut self, control: &str) {
+        let mut socket = ZeroMq::connect(control.parse().unwrap(), SocketType::Sub);
+        socket.subscribe(b"");
         let told = Arc::clone(&self.told);
-        self.listener = Some(tokio::spawn(async move {
-            let (mut conversation, mut inbox) = (Conversation::new(SocketType::Sub), Vec::new());
-            while stream.read_buf(&mut inbox).await.is_ok_and(|len| len > 0) {
-                while let Some((said, len)) = conversation.next(&inbox).unwrap() {
-                    if let Said::Message(frames) = said {
-                        told.lock().unwrap().push(Told::new(&Control::decode(frames).unwrap()));
-                    }
-                    inbox.drain(..len);
-                }
+        self.listener = Some(spawn_blocking(move || {
+            while let Came::Message(frames) = socket.hear() {
+                let control = Control::decode(frames.iter().map(Vec::as_slice)).unwrap();
+                told.lock().unwrap().push(Told::new(&control));
             }
         }));
     }
@@ -64,9 +49,7 @@ impl Told {
     fn new(control: &Control<'_>) -> Self {
         let until = UNIX_EPOCH + Duration::from_millis(control.delay_until);
         let ahead = until.duration_since(SystemTime::now()).unwrap_or_default();
-        Self {
-            client: String::from_utf8(control.identifier.to_vec()).unwrap(),
-            until: Instant::now() + ahead,
-        }
+        let client = String::from_utf8(control.identifier.to_vec()).unwrap();
+        Self { client, until: Instant::now() + ahead }
     }
 }

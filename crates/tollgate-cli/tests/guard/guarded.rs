@@ -36,8 +36,7 @@ impl Guarded {
     fn launch(upstream: &str, arguments: &[&str]) -> Self {
         let mut command = tollgate(&["guard", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
         command.args(["--upstream", upstream, "--domain", "api"]).args(arguments);
-        let mut child =
-            command.env("RUST_LOG", "warn,tollgate_server=error").stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.env("RUST_LOG", "error").stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut after = |name: &str| loop {
             let line = lines.next().expect("it announces where it is").unwrap();
