@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use support::{Hello, POLICY, limiter, request, send, statuses};
 use tokio::net::TcpListener;
-use tollgate::Limiter;
 use tollgate::config::Gates;
+use tollgate::core::Nanos;
+use tollgate::{Clock, Limiter};
 use tollgate_client::http::awaiting::Client;
 use tollgate_server::{Server, Settings};
-use tollgate_tower::{AdmissionLayer, ByHeader, Delayed, OnFailure, RemoteLimit};
+use tollgate_testbed::PATIENCE;
+use tollgate_tower::{Admission, AdmissionLayer, Admit, Asked, ByHeader, Delayed, OnFailure, RemoteLimit};
 use tower_layer::Layer;
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn serve(limiter: Arc<Limiter>) -> (Server, Client) {
     let gates = Gates { http: Some("127.0.0.1:0".parse().unwrap()), ..Gates::OFF };
@@ -83,13 +82,37 @@ async fn a_silent_server_delays_a_few_requests_and_no_more() {
     assert!((6..20).contains(&asked), "three each, and a probe now and then: {asked}");
 }
 
+/// A server by whose clock no more time passes than it makes others wait.
+struct AsLongAsItTakes {
+    remote: RemoteLimit,
+    clock: Clock,
+}
+
+impl Admit for AsLongAsItTakes {
+    fn ask(&self, identifier: &[u8]) -> Asked {
+        let (asked, clock) = (self.remote.ask(identifier), self.clock.clone());
+        Asked::Awaiting(Box::pin(async move {
+            let answer = match asked {
+                Asked::Answered(answer) => answer,
+                Asked::Awaiting(asking) => asking.await,
+            };
+            if let Admission::Rejected { retry_after: Some(wait) } = answer.admission {
+                clock.set(clock.now() + Nanos::new(wait.as_nanos().try_into().unwrap()));
+            }
+            answer
+        }))
+    }
+}
+
 #[tokio::test]
 async fn a_server_can_be_waited_for_and_its_answer_too() {
-    let fast = "limits: { PerClient: { burst: 1, count: 1, period: 20ms } }";
-    let (server, client) = serve(Arc::new(Limiter::from_yaml(fast).unwrap()));
-    let layer = AdmissionLayer::new(Delayed::new(RemoteLimit::new(client, "PerClient"), PATIENCE));
+    let (limiter, clock) = limiter("limits: { PerClient: { burst: 1, count: 1, period: 1ms } }");
+    let (server, client) = serve(limiter);
+    let remote = AsLongAsItTakes { remote: RemoteLimit::new(client, "PerClient"), clock };
+    let layer = AdmissionLayer::new(Delayed::new(remote, PATIENCE));
     let mut service = layer.layer(Hello);
     assert_eq!(statuses(&mut service, [ALICE; 5].map(|peer| request("/", peer, &[]))).await, [200; 5]);
-    assert_eq!(layer.counts().rejected, 0);
+    let counts = layer.counts();
+    assert_eq!((counts.passed, counts.delayed, counts.rejected), (1, 4, 0));
     server.stop();
 }

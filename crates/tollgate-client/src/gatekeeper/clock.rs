@@ -4,12 +4,14 @@
 //! only the difference of two readings is ever carried from one to the other: a wall clock that is set back by an hour
 //! makes nobody wait for an hour.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
 use tollgate_core::{Nanos, Timestamp};
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
+/// By tokio's clock, because its timers are what is waited by: where a test has stopped it, nobody's time comes before the timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     started: Instant,

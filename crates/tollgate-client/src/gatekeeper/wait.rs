@@ -1,10 +1,10 @@
 //! A request that waits.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use tollgate_core::Timestamp;
 
 use super::book::{Fate, Key, Standing, Ticket};
@@ -84,7 +84,11 @@ impl Wait {
     }
 
     /// When to [`look`](Self::look) again. It may be later then, if requests that came before are still waiting.
-    pub fn until(&self) -> Instant {
+    pub fn until(&self) -> std::time::Instant {
+        self.timer().into_std()
+    }
+
+    fn timer(&self) -> Instant {
         let soon = || Instant::now() + TIMER_MAX;
         self.shared.clock.instant(self.until).unwrap_or_else(soon)
     }
@@ -134,7 +138,7 @@ impl Wait {
 
     /// Until there is something to look at.
     async fn rest(&mut self) {
-        let time = sleep_until(self.until().min(Instant::now() + TIMER_MAX).into());
+        let time = sleep_until(self.timer().min(Instant::now() + TIMER_MAX));
         let told = match &mut self.stand {
             Stand::Line { fate, .. } => tokio::select! {
                 () = time => return,
