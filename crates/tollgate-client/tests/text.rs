@@ -10,9 +10,8 @@ use tokio::task::JoinSet;
 use tollgate_client::text::{
     AskError, CheckLimit, Client, Decision, IN_FLIGHT_MAX, KeyStats, OverLimit, blocking,
 };
+use tollgate_testbed::PATIENCE;
 
-/// Longer than any test takes: whoever waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Short, where it is silence that is waited for.
 const IMPATIENCE: Duration = Duration::from_millis(30);
 

@@ -13,9 +13,8 @@ use tollgate_client::throttr::{
     Request, Unit, blocking,
 };
 use tollgate_client::wire::throttr::{decode, encode};
+use tollgate_testbed::PATIENCE;
 
-/// Longer than any test takes: whoever waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Short, where it is silence that is waited for.
 const IMPATIENCE: Duration = Duration::from_millis(50);
 

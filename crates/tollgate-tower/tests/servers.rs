@@ -14,11 +14,9 @@ use hyper_util::service::TowerToHyperService;
 use support::{Hello, per_client};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use tollgate_testbed::PATIENCE;
 use tollgate_tower::{AdmissionLayer, Admit, ByAddress, Delayed};
 use tower_layer::Layer;
-
-/// Longer than anything here takes. A test that gets there fails.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
