@@ -22,6 +22,7 @@ use tollgate_core::{Decision, Nanos, Verdict};
 pub use self::limit::{LocalLimit, UnknownLimit};
 pub use self::remote::{OnFailure, RemoteLimit};
 pub use self::rule::{LocalRule, UnknownRule};
+use crate::LogInfo;
 
 /// Says whether one more request may pass.
 pub trait Admit: Send + Sync + 'static {
@@ -30,6 +31,12 @@ pub trait Admit: Send + Sync + 'static {
 
     /// May one more request of this identifier pass?
     fn ask(&self, identifier: &[u8]) -> Asked;
+
+    /// The same, with something that whoever is asked may log.
+    fn ask_with(&self, identifier: &[u8], log_info: &LogInfo<'_>) -> Asked {
+        let _ = log_info;
+        self.ask(identifier)
+    }
 
     /// Adds the headers that say how the identifier stands after this decision of [`ask`](Self::ask).
     fn describe(&self, identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {

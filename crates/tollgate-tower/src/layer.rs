@@ -1,5 +1,6 @@
 //! What the layer does with requests, and how it is told.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
@@ -9,6 +10,7 @@ use tower_layer::Layer;
 use crate::admit::{Admission, Admit, Answer};
 use crate::counts::{Counters, Counts};
 use crate::identify::{ByAddress, Identify};
+use crate::log_info::Source;
 use crate::rejection;
 use crate::service::AdmissionService;
 use crate::skip::Skip;
@@ -53,6 +55,7 @@ pub(crate) struct Shared<A, I> {
     pub(crate) skip: Skip,
     pub(crate) shadow: bool,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) log_info: Source,
     unidentified: Unidentified,
     status: StatusCode,
     announce: bool,
@@ -76,6 +79,7 @@ impl<A: Admit> AdmissionLayer<A> {
             skip: Skip::default(),
             shadow: false,
             counters: Arc::default(),
+            log_info: Source::default(),
             unidentified: Unidentified::default(),
             status: A::STATUS,
             announce: false,
@@ -136,6 +140,22 @@ impl<A, I> AdmissionLayer<A, I> {
         self
     }
 
+    /// Tells a gatekeeper's master this of each request, instead of its `User-Agent`. Others are not told.
+    ///
+    /// ```no_run
+    /// # use tollgate_tower::{AdmissionLayer, client::gatekeeper::Gatekeeper};
+    /// # let gatekeeper = Gatekeeper::connect("master:10004", "api")?;
+    /// let layer = AdmissionLayer::new(gatekeeper).log_info(|head| head.uri.path().as_bytes().into());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn log_info<F>(mut self, log_info: F) -> Self
+    where
+        F: Fn(crate::Head<'_>) -> Cow<'_, [u8]> + Send + Sync + 'static,
+    {
+        self.shared.log_info = Source::By(Arc::new(log_info));
+        self
+    }
+
     /// Calls this at every decision. It is on the way of each request, so it must be short.
     pub fn on_decision(mut self, hook: impl Fn(Decided<'_>) + Send + Sync + 'static) -> Self {
         self.shared.hook = Some(Arc::new(hook));
@@ -169,6 +189,7 @@ impl<A, I> Clone for Shared<A, I> {
             identify: Arc::clone(&self.identify),
             skip: self.skip.clone(),
             counters: Arc::clone(&self.counters),
+            log_info: self.log_info.clone(),
             hook: self.hook.clone(),
             ..*self
         }
@@ -177,8 +198,8 @@ impl<A, I> Clone for Shared<A, I> {
 
 impl<A, I> Shared<A, I> {
     fn identify<J>(self, identify: Arc<J>) -> Shared<A, J> {
-        let Self { admit, skip, shadow, counters, unidentified, status, announce, hook, .. } = self;
-        Shared { admit, identify, skip, shadow, counters, unidentified, status, announce, hook }
+        let Self { admit, skip, shadow, counters, log_info, unidentified, status, announce, hook, .. } = self;
+        Shared { admit, identify, skip, shadow, counters, log_info, unidentified, status, announce, hook }
     }
 }
 

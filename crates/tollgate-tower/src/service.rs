@@ -13,6 +13,7 @@ use crate::counts::one_more;
 use crate::future::{Asking, ResponseFuture};
 use crate::identify::{Head, Identifier, Identify};
 use crate::layer::{Shared, Step};
+use crate::log_info::LogInfo;
 
 /// Asks about each request before the service in it sees it. Made by an [`AdmissionLayer`](crate::AdmissionLayer).
 pub struct AdmissionService<S, A, I> {
@@ -56,7 +57,8 @@ where
             let nobody = Admission::Unidentified.into();
             return self.answered(None, &nobody, request);
         };
-        match shared.admit.ask(identifier.as_ref()) {
+        let log_info = LogInfo::new(Head::of(&request), &shared.log_info);
+        match shared.admit.ask_with(identifier.as_ref(), &log_info) {
             Asked::Answered(answer) => self.answered(Some(&identifier), &answer, request),
             Asked::Awaiting(answer) if shared.shadow => {
                 // Counted when it is known, and nobody waits for it.

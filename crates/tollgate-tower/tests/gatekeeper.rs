@@ -57,6 +57,20 @@ async fn the_master_hears_of_what_passes_and_delays_whom_it_likes() {
 }
 
 #[tokio::test]
+async fn the_master_is_told_what_may_be_logged() {
+    let (gatekeeper, mut master) = connected();
+    let layer = AdmissionLayer::new(gatekeeper);
+    let by_path = layer.clone().log_info(|head| head.uri.path().as_bytes().into());
+    let nothing = layer.clone().log_info(|_| Default::default());
+    let curl = || request("/path", ALICE, &[("user-agent", "curl/8.5")]);
+    send(&mut layer.layer(Hello), curl()).await;
+    send(&mut by_path.layer(Hello), curl()).await;
+    send(&mut nothing.layer(Hello), curl()).await;
+    send(&mut layer.layer(Hello), request("/", ALICE, &[])).await;
+    assert_eq!([0; 4].map(|_| master.message()[5].clone()), ["curl/8.5", "/path", "", ""]);
+}
+
+#[tokio::test]
 async fn too_long_a_wait_is_a_503_that_says_when_to_come_again() {
     let (gatekeeper, mut master) = connected();
     delay(&gatekeeper, &mut master, ALICE, Duration::from_secs(3_600));

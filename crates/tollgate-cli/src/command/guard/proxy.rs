@@ -9,11 +9,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use hyper::http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use hyper::{Request, Response, StatusCode, Version};
 use tokio::time::timeout;
 use tollgate_client::gatekeeper::{Admission, Gatekeeper};
+use tollgate_tower::{Head, user_agent};
 use tracing::debug;
 
 use super::body::{Answer, Question, Stage, Upload};
@@ -137,7 +138,7 @@ impl Client {
     /// Waits as long as it must; what it returns is the end of the request.
     async fn admit(&self, request: &Request<Incoming>) -> Option<Response<Answer>> {
         let identifier = self.settings.who.identify(request)?;
-        let log_info = request.headers().get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+        let log_info = user_agent(Head::of(request));
         match self.settings.gatekeeper.admit_with(identifier, log_info).await {
             Admission::Rejected { retry_after, .. } => {
                 Some(rejection("too many requests: come again later\n", retry_after))
