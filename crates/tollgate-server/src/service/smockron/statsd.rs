@@ -8,10 +8,14 @@
 //!
 //! Nothing waits for it: what the system has no room for is dropped, and counted.
 
+use std::convert::Infallible;
 use std::io;
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 use tollgate_core::Nanos;
 use tollgate_wire::smockron::Status;
@@ -22,11 +26,15 @@ use crate::metrics::SmockronCounters;
 const DATAGRAM_MAX: usize = 1_432;
 /// The longest that is said of one request.
 const LINES_MAX: usize = 96;
+/// How often a name is looked up again: its host may have moved.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Where a StatsD listens.
 #[derive(Clone, Debug)]
 pub(crate) struct Statsd {
     socket: Arc<UdpSocket>,
+    /// Dropped with the last clone, which ends the thread that looks it up.
+    _at_work: Arc<Sender<Infallible>>,
 }
 
 impl Statsd {
@@ -46,12 +54,40 @@ impl Statsd {
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: Arc::new(socket) })
+        let (socket, (at_work, done)) = (Arc::new(socket), channel());
+        if host.parse::<SocketAddr>().is_err() {
+            let (host, socket) = (host.to_owned(), Arc::clone(&socket));
+            // Looking up a name may take long, and no worker waits for it.
+            thread::Builder::new().name("statsd".to_owned()).spawn(move || follow(&host, &socket, &done))?;
+        }
+        Ok(Self { socket, _at_work: Arc::new(at_work) })
     }
 
     /// Lines that are sent when there are many, and when they are dropped.
     pub(super) fn lines<'a>(&'a self, metrics: &'a SmockronCounters) -> Lines<'a> {
         Lines { socket: &self.socket, metrics, datagram: Vec::with_capacity(DATAGRAM_MAX), requests: 0 }
+    }
+}
+
+/// Until nobody needs it any more.
+fn follow(host: &str, socket: &UdpSocket, done: &Receiver<Infallible>) {
+    while done.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        // A name that is not found today is where it was yesterday.
+        if let Ok(found) = host.to_socket_addrs() {
+            turn(socket, found);
+        }
+    }
+}
+
+/// Sends from now on to the first of these that the socket can reach, unless it does so already.
+fn turn(socket: &UdpSocket, found: impl Iterator<Item = SocketAddr>) {
+    let Ok(now) = socket.peer_addr() else { return };
+    let found: Vec<_> = found.filter(|address| address.is_ipv4() == now.is_ipv4()).collect();
+    if let Some(first) = found.first()
+        && !found.contains(&now)
+        && let Err(error) = socket.connect(first)
+    {
+        tracing::warn!(%error, "statsd has moved and cannot be reached");
     }
 }
 
@@ -91,5 +127,30 @@ impl Lines<'_> {
 impl Drop for Lines<'_> {
     fn drop(&mut self) {
         self.send();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statsd_that_moved_is_followed() {
+        let [here, there] = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let statsd = Statsd::find(&here.local_addr().unwrap().to_string()).unwrap();
+        let hears = |socket: &UdpSocket| {
+            statsd.socket.send(b"x").unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            assert_eq!(socket.recv(&mut [0; 10]).unwrap(), 1);
+        };
+        hears(&here);
+        let [at, then] = [&here, &there].map(|socket| socket.local_addr().unwrap());
+        let elsewhere = "[::1]:1".parse().unwrap();
+        turn(&statsd.socket, [elsewhere, then, at].into_iter());
+        hears(&here);
+        turn(&statsd.socket, [elsewhere, then].into_iter());
+        hears(&there);
+        turn(&statsd.socket, [elsewhere].into_iter());
+        hears(&there);
     }
 }
