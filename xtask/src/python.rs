@@ -29,7 +29,7 @@ pub(crate) fn bench(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     steps.run("bench python", environment.python(&bench).args(arguments))
 }
 
-/// A Python with libzmq, which Rust tests of ZeroMQ talk to; they find it by `TOLLGATE_PYZMQ`.
+/// A Python with libzmq and WebSockets, which Rust tests talk to; they find it by `TOLLGATE_PYZMQ`.
 pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "zmq", Path::new("testbed/zmq.txt"))?.0.join("bin/python"))
 }

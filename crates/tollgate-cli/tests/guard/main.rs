@@ -9,6 +9,7 @@ mod hostile;
 mod odd;
 mod slow;
 mod upstream;
+mod websocket;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

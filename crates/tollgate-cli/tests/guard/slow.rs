@@ -207,3 +207,24 @@ async fn when_no_place_is_left_who_is_slow_makes_room() {
     assert_eq!(next.await.unwrap().status(), StatusCode::OK);
     assert!(to_the_end(&mut slow).starts_with(b"HTTP/1.1 408 "));
 }
+
+#[test]
+fn a_tunnel_may_be_silent() {
+    let upstream = Upstream::raw(|mut stream| {
+        upstream::head(&mut stream);
+        stream
+            .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+            .unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        stream.write_all(&byte).unwrap();
+    });
+    let guarded = Guarded::start(&upstream.url(), &SHORT);
+    let mut tunnel = connect(&guarded);
+    tunnel.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
+    assert!(upstream::head(&mut tunnel).starts_with("HTTP/1.1 101 "));
+    // Somebody else runs out of patience meanwhile.
+    to_the_end(&mut connect(&guarded));
+    tunnel.write_all(b"x").unwrap();
+    assert_eq!(to_the_end(&mut tunnel), b"x");
+}
