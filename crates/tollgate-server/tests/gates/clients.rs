@@ -7,8 +7,9 @@ use tollgate::core::{Nanos, Timestamp};
 use tollgate_client::text::{AskError, CheckLimit, KeyStats};
 use tollgate_client::throttr::{Attribute, CallError, Change, Command, Reply, Request};
 use tollgate_client::{text, throttr};
+use tollgate_testbed::PATIENCE;
 
-use crate::support::{Harness, PATIENCE, start_with};
+use crate::support::{Harness, start_with};
 
 const KEYS: &str = "
 keys:

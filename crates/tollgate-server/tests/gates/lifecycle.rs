@@ -11,8 +11,9 @@ use std::time::Duration;
 use tollgate::Config;
 use tollgate::config::Watch;
 use tollgate_server::ConfigFile;
+use tollgate_testbed::{PATIENCE, eventually};
 
-use crate::support::{PATIENCE, POLICY, read_all, start, start_with};
+use crate::support::{POLICY, read_all, start, start_with};
 
 const HALF: &str = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 26\r\n\r\n{\"limit\":";
 const OTHER_HALF: &str = "\"Login\",\"id\":\"a\"}";
@@ -108,11 +109,11 @@ fn limits_change_while_requests_go_on() {
             replace(&path, &policy(burst));
             gate.server.reload();
             let units = format!("tollgate_limit_units{{limit=\"L\",algorithm=\"token_bucket\"}} {burst}\n");
-            while !gate.get("/metrics").body.contains(&units) {}
+            eventually(&units, || gate.get("/metrics").body.contains(&units));
         }
         replace(&path, "limits: { L: { burst: none } }");
         gate.server.reload();
-        while reloads(&gate.get("/metrics").body, "failed") == 0 {}
+        eventually("a failure", || reloads(&gate.get("/metrics").body, "failed") > 0);
         done.store(true, Ordering::Relaxed);
     });
     let page = gate.get("/metrics").body;
@@ -151,7 +152,7 @@ fn a_file_that_changes_is_noticed() {
         settings.config = Some(ConfigFile::new(path.clone(), watch, &parsed(&old)));
     });
     replace(&path, "limits: { New: { burst: 1, count: 1, period: 1s } }");
-    while gate.post("/v1/check", r#"{"limit":"New","id":"a"}"#).status != 200 {}
+    eventually("the new limit", || gate.post("/v1/check", r#"{"limit":"New","id":"a"}"#).status == 200);
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Old","id":"a"}"#).status, 404);
 }
 

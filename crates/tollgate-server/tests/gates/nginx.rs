@@ -6,9 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::support::{PATIENCE, read_all, start_with};
+use tollgate_testbed::{PATIENCE, eventually};
+
+use crate::support::{read_all, start_with};
 
 const POLICY: &str = "limits: { RequestsPerIPAddress: { burst: 3, count: 3, period: 30s, id: ipAddress } }";
 
@@ -97,12 +98,10 @@ impl Nginx {
     }
 
     fn wait_until_it_listens(&mut self) {
-        let started = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
+        eventually("nginx", || {
             assert!(self.process.try_wait().unwrap().is_none(), "nginx ended: {}", self.log());
-            assert!(started.elapsed() < PATIENCE, "nginx does not listen: {}", self.log());
-            thread::sleep(Duration::from_millis(10));
-        }
+            TcpStream::connect(self.address).is_ok()
+        });
     }
 
     fn log(&self) -> String {

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{PATIENCE, RedisServer};
 
-use crate::support::{Harness, PATIENCE, POLICY, Reply, read_all, start, start_with};
+use crate::support::{Harness, POLICY, Reply, read_all, start, start_with};
 
 /// Headers that HTTP itself has.
 const OF_HTTP: [&str; 5] = ["date", "content-type", "content-length", "connection", "allow"];

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tollgate::core::{Nanos, Timestamp};
 use tollgate_server::Bounds;
-use tollgate_testbed::{Came, RedisServer, ZeroMq};
+use tollgate_testbed::{Came, PATIENCE, RedisServer, ZeroMq, eventually};
 use tollgate_wire::zmtp::{MESSAGE_MAX, SocketType, encode};
 
 use crate::support::zeromq::total;
-use crate::support::{Harness, PATIENCE, start_with};
+use crate::support::{Harness, start_with};
 
 const POLICY: &str = "domains:
   web: { rules: [{ rate: 1/s, burst: 1 }] }
@@ -39,7 +39,7 @@ fn metric(gate: &Harness, name: &str) -> u64 {
 
 /// Waits until a counter says so.
 fn wait_for(gate: &Harness, name: &str, value: u64) {
-    while metric(gate, name) != value {}
+    eventually(name, || metric(gate, name) == value);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn accounting_that_there_is_no_time_for_is_dropped_and_counted() {
         publishers.iter_mut().for_each(|publisher| publisher.write(&bytes));
         let dropped = || metric(&gate, "tollgate_smockron_dropped_total{what=\"accounting\"}");
         let accounted = || metric(&gate, "tollgate_smockron_requests_total{");
-        while dropped() + accounted() < 401 {}
+        eventually("all accounting", || dropped() + accounted() >= 401);
         assert_ne!(dropped(), 0);
         let before = accounted();
         publishers[0].send(&accepted(b"web\0", b"fits again"));

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tollgate_testbed::PATIENCE;
 
-use crate::support::{Harness, PATIENCE, start_with};
+use crate::support::{Harness, start_with};
 
 const KEYS: &str = "
 keys:

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tollgate::core::algorithm::{Lifetime, Unit};
 use tollgate_server::Bounds;
+use tollgate_testbed::PATIENCE;
 use tollgate_wire::throttr::{Command, FRAME_MAX, encode_request};
 
-use crate::support::{Harness, PATIENCE, start_with};
+use crate::support::{Harness, start_with};
 
 fn start() -> Harness {
     start_with("limits: {}", |_| {})

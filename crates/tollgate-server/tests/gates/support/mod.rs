@@ -11,9 +11,7 @@ use tollgate::config::{Gates, SmockronGate};
 use tollgate::core::Timestamp;
 use tollgate::{Clock, Config, Limiter};
 use tollgate_server::{Bounds, Server, Settings};
-
-/// Longer than anything here takes. A test that gets there fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use tollgate_testbed::PATIENCE;
 
 pub(crate) const POLICY: &str = "
 limits:

@@ -1,6 +1,6 @@
 //! Gatekeepers, as ends of ZeroMQ that say what they are told to.
 
-use tollgate_testbed::{Came, ZeroMq};
+use tollgate_testbed::{Came, ZeroMq, eventually};
 use tollgate_wire::zmtp::SocketType;
 
 use super::Harness;
@@ -25,14 +25,12 @@ impl Harness {
     /// Waits until so many accounting messages were dealt with, good and bad, since the start.
     pub(crate) fn accounted(&self, messages: u64) {
         let names = ["tollgate_smockron_requests_total{", "tollgate_smockron_malformed_total{"];
-        loop {
+        eventually("all accounting", || {
             let page = self.get("/metrics").body;
             let count: u64 = names.iter().map(|name| total(&page, name)).sum();
             assert!(count <= messages, "{count} of {messages}");
-            if count == messages {
-                return;
-            }
-        }
+            count == messages
+        });
     }
 }
 

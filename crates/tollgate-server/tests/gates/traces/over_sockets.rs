@@ -5,12 +5,12 @@ use std::net::{TcpStream, UdpSocket};
 
 use tollgate::core::Timestamp;
 use tollgate::trace::{Message, Reply, Request, Target};
-use tollgate_testbed::ZeroMq;
+use tollgate_testbed::{PATIENCE, ZeroMq};
 use tollgate_wire::text;
 use tollgate_wire::throttr::{self, Command};
 
 use super::over_http::OverHttp;
-use crate::support::{Harness, PATIENCE};
+use crate::support::Harness;
 
 /// Puts every event to the gate it names.
 pub(crate) struct OverSockets {
