@@ -1,13 +1,11 @@
 //! The page quotes code that is run elsewhere: every Rust snippet stands, line for line, in something tested.
-#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
-
-mod support;
 
 use std::fs;
 
-use support::{Hello, per_client, request, send};
 use tollgate_tower::AdmissionLayer;
 use tower_layer::Layer;
+
+use crate::support::{Hello, per_client, request, send};
 
 const PAGE: &str = "../../docs/middleware.md";
 

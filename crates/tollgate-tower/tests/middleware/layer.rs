@@ -1,13 +1,9 @@
 //! What becomes of requests, by a clock that is set.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
-use support::{Hello, POLICY, limiter, per_client, request, send, statuses};
 use tollgate::Config;
 use tollgate::core::{Nanos, Timestamp};
 use tollgate_tower::admit::{UnknownLimit, UnknownRule};
@@ -17,6 +13,8 @@ use tollgate_tower::{
 };
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::support::{Hello, POLICY, limiter, per_client, request, send, statuses};
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";

@@ -1,6 +1,4 @@
 //! A limiter by a clock that stands still, a service that says hello, and requests to it.
-#![allow(dead_code, unreachable_pub)] // Each test uses its part.
-#![allow(clippy::unwrap_used)] // As in any test; the lint knows only functions marked as one.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -16,7 +14,7 @@ use tollgate_tower::{AdmissionService, Admit, Identify, LocalLimit};
 use tower_service::Service;
 
 /// Two at once, then one in ten seconds.
-pub const POLICY: &str = "
+pub(crate) const POLICY: &str = "
 limits:
   PerClient: { burst: 2, count: 1, period: 10s }
   PerAccount: { burst: 2, count: 1, period: 10s, id: regId }
@@ -24,19 +22,19 @@ rules:
   upload: 'client:2/10s'
 ";
 
-pub fn limiter(policy: &str) -> (Arc<Limiter>, Clock) {
+pub(crate) fn limiter(policy: &str) -> (Arc<Limiter>, Clock) {
     let clock = Clock::manual(Timestamp::EPOCH);
     let config = Config::parse(policy, "policy.yaml").unwrap();
     (Arc::new(Limiter::open(config, clock.clone()).unwrap()), clock)
 }
 
-pub fn per_client() -> LocalLimit {
+pub(crate) fn per_client() -> LocalLimit {
     LocalLimit::new(limiter(POLICY).0, "PerClient").unwrap()
 }
 
 /// Says hello to everybody.
 #[derive(Clone, Debug)]
-pub struct Hello;
+pub(crate) struct Hello;
 
 impl<B> Service<Request<B>> for Hello {
     type Response = Response<String>;
@@ -53,7 +51,7 @@ impl<B> Service<Request<B>> for Hello {
 }
 
 /// A request to this path from this address, with these headers.
-pub fn request(path: &str, peer: &str, headers: &[(&str, &str)]) -> Request<()> {
+pub(crate) fn request(path: &str, peer: &str, headers: &[(&str, &str)]) -> Request<()> {
     let mut request = Request::builder().uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -66,7 +64,7 @@ pub fn request(path: &str, peer: &str, headers: &[(&str, &str)]) -> Request<()> 
 }
 
 /// What is answered to one: its status, headers and body.
-pub async fn send<A: Admit, I: Identify>(
+pub(crate) async fn send<A: Admit, I: Identify>(
     service: &mut AdmissionService<Hello, A, I>,
     request: Request<()>,
 ) -> (u16, HeaderMap, String) {
@@ -76,7 +74,7 @@ pub async fn send<A: Admit, I: Identify>(
 }
 
 /// The statuses of several, one after another.
-pub async fn statuses<A: Admit, I: Identify>(
+pub(crate) async fn statuses<A: Admit, I: Identify>(
     service: &mut AdmissionService<Hello, A, I>,
     requests: impl IntoIterator<Item = Request<()>>,
 ) -> Vec<u16> {

@@ -1,11 +1,9 @@
 //! Whose request it is, whatever its headers say.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use http::{HeaderName, HeaderValue, Request};
-use support::request;
 use tollgate_tower::{ByAddress, ByHeader, Head, Identifier, Identify, Network};
+
+use crate::support::request;
 
 fn by(identify: &impl Identify, request: &Request<()>) -> String {
     let found = identify.identify(Head::of(request));

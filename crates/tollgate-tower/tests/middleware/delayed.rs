@@ -1,13 +1,9 @@
 //! Requests that wait for their turn. Time is tokio's, which stands still until everybody sleeps.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
-use support::{Hello, limiter, request, send};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};
 use tollgate::Clock;
@@ -15,6 +11,8 @@ use tollgate::core::{Decision, Nanos, Timestamp};
 use tollgate_tower::{Admission, AdmissionLayer, Admit, Asked, Delayed, LocalLimit};
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::support::{Hello, limiter, request, send};
 
 /// Three at once, then one a second.
 const POLICY: &str = "limits: { PerClient: { burst: 3, count: 1, period: 1s } }";

@@ -1,7 +1,4 @@
 //! The layer in axum, hyper and tonic, over real sockets, by a clock that stands still.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,12 +8,13 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use support::{Hello, per_client};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tollgate_testbed::PATIENCE;
 use tollgate_tower::{AdmissionLayer, Admit, ByAddress, Delayed};
 use tower_layer::Layer;
+
+use crate::support::{Hello, per_client};
 
 async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,17 +1,15 @@
 //! The layer over a gatekeeper, beside a master that does what it is told to.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use support::{Hello, request, send, statuses};
 use tokio::time::Instant;
 use tollgate_client::gatekeeper::{Gatekeeper, GatekeeperBuilder};
 use tollgate_testbed::{Master, eventually};
 use tollgate_tower::AdmissionLayer;
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::support::{Hello, request, send, statuses};
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";

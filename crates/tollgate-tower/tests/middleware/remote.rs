@@ -1,12 +1,8 @@
 //! A server is asked, and may be away.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Hello, POLICY, limiter, request, send, statuses};
 use tokio::net::TcpListener;
 use tollgate::config::Gates;
 use tollgate::core::Nanos;
@@ -16,6 +12,8 @@ use tollgate_server::{Server, Settings};
 use tollgate_testbed::PATIENCE;
 use tollgate_tower::{Admission, AdmissionLayer, Admit, Asked, ByHeader, Delayed, OnFailure, RemoteLimit};
 use tower_layer::Layer;
+
+use crate::support::{Hello, POLICY, limiter, request, send, statuses};
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
