@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core <- wire <- client        core <- macros <- tollgate <- tower, python
-//! core, wire, tollgate <- server <- cli
+//! core, wire, tollgate <- server <- cli        wire <- testbed
 //! ```
 //!
 //! An arrow points at what is used. Tests may use what they like; what is built may not.

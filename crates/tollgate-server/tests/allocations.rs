@@ -7,20 +7,18 @@ use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollgate::Limiter;
 use tollgate::config::Gates;
 use tollgate::core::algorithm::{Lifetime, Unit};
 use tollgate_server::{Server, Settings};
+use tollgate_testbed::PATIENCE;
 use tollgate_wire::throttr::{Command, encode_request};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Longer than anything here takes. A test that gets there fails.
-const PATIENCE: Duration = Duration::from_secs(20);
 const ROUNDS: usize = 1_000;
 const BATCH: u32 = 64;
 
