@@ -1,4 +1,5 @@
-//! The other side in tests: real Redis servers, which tests start and stop, and ends of ZeroMQ that say what they are told to; and chance.
+//! The other side in tests: real Redis servers, which tests start and stop; ends of ZeroMQ that say what they are told to; and
+//! chance.
 //!
 //! ```
 //! use tollgate_testbed::RedisServer;
