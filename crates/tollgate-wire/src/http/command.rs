@@ -179,6 +179,8 @@ mod tests {
         let whole = "expected a whole number from 0 to 18446744073709551615 at line 1 column";
         for (verb, body, shown) in [
             (Verb::Spend, "", "- | the body is empty".to_owned()),
+            (Verb::Spend, " \n", "- | the body is empty".to_owned()),
+            (Verb::Spend, "{\n", "- | EOF while parsing".to_owned()),
             (Verb::Spend, "x", "- | expected value".to_owned()),
             (Verb::Spend, "[]", "- | invalid type: sequence, expected an object such as".to_owned()),
             (Verb::Spend, "{}", "id | `id` is missing".to_owned()),
