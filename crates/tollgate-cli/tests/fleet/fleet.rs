@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
@@ -22,7 +22,7 @@ pub(crate) const RATE: u32 = 25;
 pub(crate) const BURST: u32 = 20;
 
 /// Who would wait longer is rejected. So short that a run of a few seconds is mostly the steady state.
-const MAX_DELAY: &str = "1s";
+pub(crate) const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// One request, as the service saw it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,8 @@ impl Fleet {
         });
         // Over one connection, in which nobody overtakes.
         let upstream = upstream.await.url().replace("http://", "h2c://");
-        let arguments = ["--identify", "header:x-client", "--max-delay", MAX_DELAY, "--workers", "1"];
+        let max_delay = format!("{}s", MAX_DELAY.as_secs());
+        let arguments = ["--identify", "header:x-client", "--max-delay", &max_delay, "--workers", "1"];
         let guards: Vec<_> = (0..GUARDS).map(|_| Guarded::of(&upstream, &addresses, &arguments)).collect();
         let mut overheard = Overheard::default();
         overheard.listen(&addresses[1]);
@@ -97,11 +98,16 @@ impl Fleet {
         self.arrivals.lock().unwrap().clone()
     }
 
-    /// Over all gatekeepers.
+    /// How many requests had this fate.
     pub(crate) async fn count(&self, status: &str) -> u64 {
+        self.sum(&format!("requests_total{{status=\"{status}\"}}")).await
+    }
+
+    /// A metric of all gatekeepers together.
+    pub(crate) async fn sum(&self, metric: &str) -> u64 {
         let mut sum = 0;
         for guard in &self.guards {
-            sum += guard.metric(&format!("requests_total{{status=\"{status}\"}}")).await;
+            sum += guard.metric(metric).await;
         }
         sum
     }

@@ -31,7 +31,7 @@ impl Measured {
             seconds: lasting.as_secs_f64(),
             expected: f64::from(BURST) + f64::from(RATE) * lasting.as_secs_f64(),
             passed: count(&greedy, greedy[0].at, end),
-            at_once: fleet.count("accepted").await - others.len() as u64,
+            at_once: fleet.count("accepted").await.saturating_sub(others.len() as u64),
             delayed: fleet.count("delayed").await,
             rejected: fleet.count("rejected").await,
             overtaken: (0..GUARDS).map(|guard| overtaken(&greedy, guard)).sum(),
