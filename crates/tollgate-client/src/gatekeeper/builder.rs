@@ -115,9 +115,9 @@ impl GatekeeperBuilder {
         if domain.is_empty() || domain.len() > DOMAIN_MAX || domain.contains(&0) {
             return Err(ConnectError::Domain { domain: self.domain });
         }
-        let accounting = Address::parse(&self.address)?;
+        let accounting = Address::parse(&self.address, PORT)?;
         let control = match &self.control {
-            Some(address) => Address::parse(address)?,
+            Some(address) => Address::parse(address, PORT + 1)?,
             None => accounting.next_port()?,
         };
         let (accounting, control) = (accounting.text(), control.text());
@@ -132,12 +132,12 @@ struct Address<'a> {
 
 impl<'a> Address<'a> {
     /// As people write it, with ZeroMQ's scheme or without, and with brackets around an IPv6 address.
-    fn parse(text: &'a str) -> Result<Self, ConnectError> {
+    fn parse(text: &'a str, usual_port: u16) -> Result<Self, ConnectError> {
         let wrong = || ConnectError::Address { address: text.to_owned() };
         let bare = text.strip_prefix("tcp://").unwrap_or(text);
         let (host, port) = match bare.rsplit_once(':') {
             Some((host, port)) if !bare.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
-            _ => (bare, PORT),
+            _ => (bare, usual_port),
         };
         let bracketed = host.starts_with('[') && host.ends_with(']');
         if host.is_empty() || host == "*" || port == 0 || (host.contains(':') && !bracketed) {
@@ -178,7 +178,7 @@ mod tests {
             (":10004", None),
             ("", None),
         ] {
-            let both = Address::parse(text)
+            let both = Address::parse(text, PORT)
                 .ok()
                 .map(|address| format!("{} {}", address.text(), address.next_port().unwrap().text()));
             assert_eq!(both.as_deref(), expected, "{text}");

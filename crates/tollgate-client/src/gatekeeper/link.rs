@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,9 +57,10 @@ impl Link {
 
     async fn account_for_ever(&self) -> Infallible {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        let mut said = false;
         loop {
             let Err(ended) = self.account(&mut backoff).await;
-            self.lost(&self.shared.tally.heard, &self.accounting, &ended);
+            self.lost(&self.shared.tally.heard, &self.accounting, &ended, &mut said);
             self.wanted(false);
             sleep(backoff.failed(random())).await;
         }
@@ -66,9 +68,10 @@ impl Link {
 
     async fn listen_for_ever(&self) -> Infallible {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        let mut said = false;
         loop {
             let Err(ended) = self.listen(&mut backoff).await;
-            self.lost(&self.shared.tally.hears, &self.control, &ended);
+            self.lost(&self.shared.tally.hears, &self.control, &ended, &mut said);
             sleep(backoff.failed(random())).await;
         }
     }
@@ -179,10 +182,11 @@ impl Link {
         }
     }
 
-    /// Said once, not at every attempt.
-    fn lost(&self, flag: &AtomicBool, address: &str, why: &Ended) {
-        if flag.swap(false, Ordering::Relaxed) {
-            warn!(domain = self.shared.domain, address, %why, "the master is gone; everybody passes");
+    /// Said once, not at every attempt, and also if there never was a master: perhaps the address is wrong.
+    fn lost(&self, flag: &AtomicBool, address: &str, why: &Ended, said: &mut bool) {
+        let was_there = flag.swap(false, Ordering::Relaxed);
+        if was_there || !mem::replace(said, true) {
+            warn!(domain = self.shared.domain, address, %why, "no master; everybody passes");
         }
     }
 }
