@@ -85,10 +85,10 @@ pub(crate) struct Guard {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     max_delay: Nanos,
     /// How many requests may wait at a time; others are rejected
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count)]
     max_delayed: usize,
     /// How many delays are remembered
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count)]
     max_known: usize,
     /// Whether the master hears of rejections: `send`, `off`, or one in so many, as 1/100
     #[arg(long, value_name = "HOW", default_value = "send", value_parser = rejected)]
@@ -133,6 +133,10 @@ fn time(text: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error| format!("{error}"))?;
     let possible = (Nanos::from_millis(1)..=Nanos::from_secs(86_400)).contains(&time);
     possible.then_some(time).ok_or_else(|| "must be from 1ms to 24h".to_owned())
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "must be a whole number".to_owned())
 }
 
 fn clients(text: &str) -> Result<usize, String> {

@@ -295,6 +295,9 @@ fn what_cannot_work_is_said_at_once() {
         (&["--rejected", "1/0"], "must be `send`, `off`, or one in so many"),
         (&["--master", "a:b"], "is no address: write host:10004"),
         (&["--max-connections", "0"], "must be a whole number above zero"),
+        (&["--max-delayed", "many"], "must be a whole number"),
+        (&["--patience", "0s"], "must be from 1ms to 24h"),
+        (&["--timeout", "2d"], "must be from 1ms to 24h"),
     ] {
         let ran = with(arguments);
         assert_eq!(ran.code, 2, "{arguments:?}");

@@ -36,7 +36,15 @@ impl FromStr for Upstream {
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() || whole.as_str().contains('@') {
             return Err("must be an address alone: paths pass through as they are");
         }
-        let port = whole.port_u16().unwrap_or(port);
+        let port = match whole.port() {
+            None => port,
+            Some(port) => port
+                .as_str()
+                .parse()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or("its port is a number up to 65535")?,
+        };
         let authority = format!("{}:{port}", whole.host()).parse().map_err(|_| SHAPE)?;
         Ok(Self { speaks, authority })
     }
@@ -64,6 +72,8 @@ mod tests {
             ("http://app", Some("http://app:80")),
             ("http://[::1]:3000", Some("http://[::1]:3000")),
             ("h2c://app:50051", Some("h2c://app:50051")),
+            ("http://app:0", None),
+            ("http://app:65536", None),
             ("https://app", None),
             ("app:3000", None),
             ("http://", None),
