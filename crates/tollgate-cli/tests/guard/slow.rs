@@ -208,6 +208,23 @@ async fn when_no_place_is_left_who_is_slow_makes_room() {
     assert!(to_the_end(&mut slow).starts_with(b"HTTP/1.1 408 "));
 }
 
+#[tokio::test]
+async fn requests_on_one_connection_take_as_much_as_connections() {
+    let upstream = Upstream::http1(|_| async { endless() }).await;
+    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "2"]);
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guarded.address).await.unwrap());
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut open = Vec::new();
+    for expected in [200, 200, 503] {
+        let get = Request::get("http://a/").body(Empty::<Bytes>::new()).unwrap();
+        let response = sender.send_request(get).await.unwrap();
+        assert_eq!(response.status(), expected);
+        open.push(response);
+    }
+    assert_eq!(open[2].headers()["retry-after"], "1");
+}
+
 #[test]
 fn a_tunnel_may_be_silent() {
     let upstream = Upstream::raw(|mut stream| {
