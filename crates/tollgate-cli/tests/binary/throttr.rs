@@ -1,13 +1,10 @@
 //! `tollgate throttr`, beside a peer that says what it is told to.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use run::{Ran, run};
+use crate::run::{Ran, run};
 
 /// Asks a peer that gives the next of `replies`, without its id, to each request, and says what it was asked, without
 /// the ids.

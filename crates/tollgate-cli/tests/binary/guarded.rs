@@ -1,5 +1,4 @@
 //! `tollgate guard` in a process of its own, and clients of it.
-#![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::future::Future;
 use std::io::{BufRead, BufReader};

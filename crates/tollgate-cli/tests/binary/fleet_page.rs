@@ -1,20 +1,17 @@
 //! `docs/fleet.md` is true where it can be tried: its sessions, its files, the rights it asks for, the sizes it names.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
-mod serving;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use run::{root, run};
-use serving::Serving;
 use tollgate::config::Config;
 use tollgate::core::{KeyedRule, RuleLimit};
 use tollgate::{Clock, Limiter};
 use tollgate_testbed::{RedisCluster, RedisServer};
+
+use crate::run::{file, root, run};
+use crate::serving::Serving;
 
 fn page() -> String {
     fs::read_to_string(root().join("docs/fleet.md")).unwrap()
@@ -24,12 +21,6 @@ fn page() -> String {
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split_once("```").unwrap().0.to_owned()).collect()
-}
-
-fn file(name: &str, text: &str) -> String {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
 }
 
 fn serve(config: &str, url: &str) -> Serving {

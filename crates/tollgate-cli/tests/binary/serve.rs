@@ -1,21 +1,10 @@
 //! A server in a process of its own, asked by the commands that ask.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
-mod serving;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use run::{root, run};
-use serving::Serving;
-
-fn file(name: &str, text: &str) -> String {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
+use crate::run::{file, root, run};
+use crate::serving::Serving;
 
 #[test]
 fn it_serves_without_a_configuration_and_says_how_to_try_it() {

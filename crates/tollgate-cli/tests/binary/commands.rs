@@ -1,18 +1,12 @@
 //! The commands that need neither a server nor a trace, and the help of all of them.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
 
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 
-use run::{Ran, root, run, tollgate};
+use crate::run::{Ran, file, root, run, tollgate};
 
 fn validate(name: &str, text: &[u8]) -> Ran {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, text).unwrap();
-    run(&["validate", path.to_str().unwrap()])
+    run(&["validate", &file(name, text)])
 }
 
 #[test]

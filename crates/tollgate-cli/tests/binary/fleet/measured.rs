@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{Arrival, BURST, Fleet, GUARDS, RATE};
-use crate::load::{GREEDY, Sent};
+use super::load::{GREEDY, Sent};
+use super::members::{Arrival, BURST, Fleet, GUARDS, RATE};
 
 pub(crate) struct Measured {
     seconds: f64,

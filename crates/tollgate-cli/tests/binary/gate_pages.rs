@@ -1,15 +1,11 @@
 //! The sessions of `docs/text.md` and `docs/throttr.md` happen as shown.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
-mod serving;
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use run::root;
-use serving::Serving;
+use crate::run::root;
+use crate::serving::Serving;
 
 #[test]
 fn the_sessions_on_the_page_about_text_happen_as_shown() {

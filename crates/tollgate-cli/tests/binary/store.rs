@@ -1,31 +1,21 @@
 //! Which store is used is said by a flag, the environment or a file, and its password by none of what is printed.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-mod run;
-mod serving;
-
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use run::{run, tollgate};
-use serving::Serving;
 use tollgate_testbed::RedisServer;
+
+use crate::run::{file, run, tollgate};
+use crate::serving::Serving;
 
 const PASSWORD: &str = "hunter2";
 
 #[test]
 fn a_password_is_in_no_help_no_error_and_no_description() {
-    let config = Path::new(env!("CARGO_TARGET_TMPDIR")).join("password.yaml");
-    let config = config.to_str().unwrap();
-    fs::write(
-        config,
+    let config = &file(
+        "password.yaml",
         "store: redis://app:hunter2@127.0.0.1:1/0\nlimits: { A: { burst: 1, count: 1, period: 1s } }",
-    )
-    .unwrap();
-    let wrong = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong.yaml");
-    let wrong = wrong.to_str().unwrap();
-    fs::write(wrong, "store: redis://app:hunter2@my cache\n").unwrap();
+    );
+    let wrong = &file("wrong.yaml", "store: redis://app:hunter2@my cache\n");
     for (arguments, code, says) in [
         (&["serve", "--help"][..], 0, "TOLLGATE_STORE_PASSWORD"),
         (
@@ -62,9 +52,7 @@ const LIMITS: &str =
     "limits: { L: { burst: 2, count: 2, period: 2160h, number: 7 }, M: { burst: 9, count: 9, period: 1h } }";
 
 fn configuration(name: &str, store: &str) -> String {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, format!("{store}\n{LIMITS}")).unwrap();
-    path.to_str().unwrap().to_owned()
+    file(name, format!("{store}\n{LIMITS}"))
 }
 
 /// What somebody sees who looks everywhere.
@@ -81,13 +69,12 @@ fn published(serving: &Serving) -> String {
 fn every_command_works_on_redis_and_no_password_is_published() {
     let redis = RedisServer::start_with(&["--requirepass", PASSWORD]);
     let address = redis.address();
-    let secret = Path::new(env!("CARGO_TARGET_TMPDIR")).join("secret.txt");
-    fs::write(&secret, format!("{PASSWORD}\n")).unwrap();
+    let secret = file("secret.txt", format!("{PASSWORD}\n"));
     let url = "?deadline=5s";
     let ways = [
         (format!("store: redis://:{PASSWORD}@{address}{url}"), None),
         (format!("store: {{ url: 'redis://{address}', password: {PASSWORD}, deadline: 5s }}"), None),
-        (format!("store: {{ url: 'redis://{address}{url}', password_file: '{}' }}", secret.display()), None),
+        (format!("store: {{ url: 'redis://{address}{url}', password_file: '{secret}' }}"), None),
         (format!("store: redis://:wrong@{address}{url}"), Some(PASSWORD)),
     ];
     for (index, (store, password)) in ways.iter().enumerate() {
@@ -162,10 +149,12 @@ fn it_is_spoken_to_over_tls() {
 fn a_trace_is_replayed_on_redis_and_leaves_the_buckets_of_others_alone() {
     let redis = RedisServer::start();
     let config = configuration("replay-redis.yaml", "");
-    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redis.trace");
-    fs::write(&trace, "0s limit spend L:a cost=2 => allow remaining=0 retry_after=7776000s reset_after=7776000s\n1s limit spend L:a => deny remaining=0 retry_after=3887999s reset_after=7775999s\n").unwrap();
+    let trace = file(
+        "redis.trace",
+        "0s limit spend L:a cost=2 => allow remaining=0 retry_after=7776000s reset_after=7776000s\n1s limit spend L:a => deny remaining=0 retry_after=3887999s reset_after=7775999s\n",
+    );
     for _ in 0..2 {
-        let ran = run(&["replay", "--config", &config, "--store", &redis.url(), trace.to_str().unwrap()]);
+        let ran = run(&["replay", "--config", &config, "--store", &redis.url(), &trace]);
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     }
     assert_eq!(redis.cli(&["EXISTS", "tollgate:7:a"]).trim(), "0");

@@ -1,13 +1,10 @@
 //! The pages show sessions that happen as shown.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use run::root;
+use crate::run::root;
 
 #[test]
 fn the_session_on_the_page_about_traces_happens_as_shown() {

@@ -1,19 +1,9 @@
 //! A master and four gatekeepers, each a process of its own, under load: who gets through, in which order, and what
 //! happens when the master is gone.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-#[path = "../guard/guarded.rs"]
-mod guarded;
-#[path = "../run/mod.rs"]
-mod run;
-#[path = "../serving/mod.rs"]
-mod serving;
-#[path = "../guard/upstream.rs"]
-mod upstream;
-
-mod fleet;
 mod load;
 mod measured;
+mod members;
 mod overheard;
 
 use std::env;
@@ -22,9 +12,9 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until};
 use tollgate_testbed::RedisServer;
 
-use fleet::{BURST, Fleet, GUARDS, MAX_DELAY, RATE};
-use load::{Load, Sent};
-use measured::Measured;
+use self::load::{Load, Sent};
+use self::measured::Measured;
+use self::members::{BURST, Fleet, GUARDS, MAX_DELAY, RATE};
 
 /// How long a run is, in seconds: `cargo xtask soak` takes a minute.
 fn lasting() -> Duration {
@@ -39,7 +29,7 @@ const ATTEMPTS: usize = 3;
 /// A burst passes at once, and then the rate, in order. Nobody else hears of it.
 async fn greed_is_held_to_its_rate(logic: &str) {
     for _ in 0..ATTEMPTS {
-        let fleet = Fleet::start(logic, logic, "memory").await;
+        let fleet = Fleet::start(logic, "memory").await;
         let load = Load::start(&fleet).await;
         sleep(lasting()).await;
         let sent = load.end().await;
@@ -76,7 +66,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Nobody fails or waits because of a master that is gone; and when it is back, what it says holds again.
 async fn a_master_may_die(name: &str, logic: &str, store: &str) {
     for _ in 0..ATTEMPTS {
-        let (due, passed) = a_master_dies(name, logic, store).await;
+        let (due, passed) = a_master_dies(logic, store).await;
         println!("{name}: the master is back, {due:.0} may pass, {passed} passed");
         // Each gatekeeper may have one at the same place.
         if passed <= 1.05 * due + GUARDS as f64 {
@@ -87,8 +77,8 @@ async fn a_master_may_die(name: &str, logic: &str, store: &str) {
 }
 
 /// How many might pass after it was back, and how many did.
-async fn a_master_dies(name: &str, logic: &str, store: &str) -> (f64, f64) {
-    let mut fleet = Fleet::start(name, logic, store).await;
+async fn a_master_dies(logic: &str, store: &str) -> (f64, f64) {
+    let mut fleet = Fleet::start(logic, store).await;
     let load = Load::start(&fleet).await;
     sleep(Duration::from_millis(1_500)).await;
     fleet.kill_master();

@@ -1,15 +1,9 @@
 //! `tollgate explain`, of a running server and of none.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-mod run;
-mod serving;
-
-use std::fs;
-use std::path::Path;
-
-use run::run;
-use serving::Serving;
 use tollgate_client::http::{AskRule, Client};
+
+use crate::run::{file, run};
+use crate::serving::Serving;
 
 const POLICY: &str = "
 rules:
@@ -18,9 +12,7 @@ rules:
 ";
 
 fn serve(name: &str) -> Serving {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, POLICY).unwrap();
-    Serving::start(&["--config", path.to_str().unwrap(), "--http", "127.0.0.1:0"], &[])
+    Serving::start(&["--config", &file(name, POLICY), "--http", "127.0.0.1:0"], &[])
 }
 
 /// Without decimals and dates, which depend on when it is run.

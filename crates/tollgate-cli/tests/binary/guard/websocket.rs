@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::guarded::Guarded;
 
-const SCRIPT: &str = "tests/guard/websocket.py";
+const SCRIPT: &str = "tests/binary/guard/websocket.py";
 
 #[test]
 fn websockets_pass_through() {

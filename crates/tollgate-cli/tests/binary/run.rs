@@ -1,10 +1,9 @@
 //! The real binary, run to its end.
-#![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread;
+use std::{fs, thread};
 
 /// What a run came to.
 pub(crate) struct Ran {
@@ -41,6 +40,16 @@ pub(crate) fn fed(arguments: &[&str], input: &str) -> Ran {
         stdout: String::from_utf8(stdout).unwrap(),
         stderr: String::from_utf8(stderr).unwrap(),
     }
+}
+
+/// A file of the test that asks, and no other's.
+pub(crate) fn file(name: &str, text: impl AsRef<[u8]>) -> String {
+    // Tests run on threads that are called as they are.
+    let test = thread::current().name().unwrap_or_default().replace("::", "-");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(name), text).unwrap();
+    folder.join(name).to_str().unwrap().to_owned()
 }
 
 /// Where the project's own files are.

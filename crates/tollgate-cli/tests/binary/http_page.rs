@@ -1,16 +1,12 @@
 //! The examples of `docs/http.md` happen as shown.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
-mod serving;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use run::root;
-use serving::Serving;
+use crate::run::root;
+use crate::serving::Serving;
 
 /// Where the page has the server.
 const ON_THE_PAGE: &str = "127.0.0.1:8080";

@@ -1,17 +1,14 @@
 //! `tollgate bench`, bounded by a number of requests, against real servers.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
-mod serving;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use run::{Ran, run, tollgate};
 use serde_json::Value;
-use serving::Serving;
+
+use crate::run::{Ran, run, tollgate};
+use crate::serving::Serving;
 
 /// Not a multiple of any batch.
 const REQUESTS: u64 = 1_003;

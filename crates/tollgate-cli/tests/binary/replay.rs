@@ -1,15 +1,11 @@
 //! `tollgate replay`, the real binary, on traces that are right, wrong, broken and long.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 
-use run::{Ran, fed, root, run, tollgate};
+use crate::run::{Ran, fed, file, root, run, tollgate};
 
 fn replay(trace: &str, options: &[&str]) -> Ran {
     fed(&[&["replay"], options].concat(), trace)
@@ -148,19 +144,11 @@ fn what_cannot_be_read_exits_2() {
 
 #[test]
 fn an_invalid_configuration_is_reported_whole_and_exits_2() {
-    let file = scratch(
-        "bad.yaml",
-        "limits:\n  A: { burst: 0, count: 1, period: 1s }\n  B: { burst: 1, count: 1 }\n",
-    );
-    let ran = run(&["replay", "--config", file.to_str().unwrap()]);
+    let policy =
+        file("bad.yaml", "limits:\n  A: { burst: 0, count: 1, period: 1s }\n  B: { burst: 1, count: 1 }\n");
+    let ran = run(&["replay", "--config", &policy]);
     assert_eq!((ran.code, ran.stderr.lines().count()), (2, 2), "{}", ran.stderr);
     assert!(ran.stderr.contains("bad.yaml:2:15:") && ran.stderr.contains("bad.yaml:3:3:"), "{}", ran.stderr);
-}
-
-fn scratch(name: &str, text: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, text).unwrap();
-    path
 }
 
 #[test]
@@ -203,12 +191,9 @@ fn a_million_lines_stream_through() {
 #[test]
 fn whoever_reads_may_leave() {
     let trace = "0s limit spend demo:a\n".repeat(100_000);
-    let file = scratch("long.trace", &trace);
-    let mut child = tollgate(&["replay", file.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let long = file("long.trace", &trace);
+    let mut child =
+        tollgate(&["replay", &long]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     assert!(first.starts_with("0s limit spend demo:a  => allow"));

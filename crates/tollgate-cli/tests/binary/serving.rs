@@ -1,5 +1,4 @@
 //! A server in a process of its own.
-#![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -1,12 +1,9 @@
 //! `tollgate text`, beside a peer that says what it is told to.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
-
-mod run;
 
 use std::net::UdpSocket;
 use std::thread;
 
-use run::{Ran, run};
+use crate::run::{Ran, run};
 
 /// Asks a peer that answers `reply` with the id it was sent, and says what it was asked.
 fn asked(arguments: &[&str], reply: &'static str) -> (Ran, String) {

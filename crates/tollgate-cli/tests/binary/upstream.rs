@@ -1,5 +1,4 @@
 //! Services to protect.
-#![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,15 +1,10 @@
 //! What `docs/smockron.md` shows happens as shown.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-mod run;
-mod serving;
-
-use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use run::{root, run};
-use serving::Serving;
+use crate::run::{file, root, run};
+use crate::serving::Serving;
 
 fn page() -> String {
     fs::read_to_string(root().join("docs/smockron.md")).unwrap()
@@ -23,20 +18,17 @@ fn block<'a>(page: &'a str, language: &str) -> &'a str {
 
 /// The page's configuration, in a file of its own.
 fn configuration(page: &str, name: &str) -> String {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // One that has a limit as well announces how to try it, which is what a start waits for.
     let limit = "limits: { demo: { burst: 5, count: 5, period: 10s } }\n";
-    fs::write(&file, [block(page, "yaml"), limit].concat()).unwrap();
-    file.to_str().unwrap().to_owned()
+    file(name, [block(page, "yaml"), limit].concat())
 }
 
 #[test]
 fn the_trace_on_the_page_is_as_expected() {
     let page = page();
     let config = configuration(&page, "smockron_page.yaml");
-    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("smockron_page.trace");
-    fs::write(&trace, block(&page, "trace")).unwrap();
-    let ran = run(&["replay", "--config", &config, trace.to_str().unwrap()]);
+    let trace = file("smockron_page.trace", block(&page, "trace"));
+    let ran = run(&["replay", "--config", &config, &trace]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("# smockron: 5 requests, 3 without a reply"), "{}", ran.stdout);
 }

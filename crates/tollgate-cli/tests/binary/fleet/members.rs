@@ -1,7 +1,6 @@
 //! A master, four gatekeepers, and the service behind them, which keeps a list of whoever came.
 
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,8 +8,9 @@ use hyper::Request;
 use hyper::body::Incoming;
 use tokio::task::spawn_blocking;
 
+use super::overheard::Overheard;
 use crate::guarded::Guarded;
-use crate::overheard::Overheard;
+use crate::run::file;
 use crate::serving::Serving;
 use crate::upstream::{Upstream, answer, full};
 
@@ -45,8 +45,8 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// One whose master reckons by this logic and remembers in this store.
-    pub(crate) async fn start(name: &str, logic: &str, store: &str) -> Self {
-        let config = configuration(name, logic, store);
+    pub(crate) async fn start(logic: &str, store: &str) -> Self {
+        let config = configuration(logic, store);
         let (master, addresses) = master(&config, &["127.0.0.1:0", "127.0.0.1:0"].map(str::to_owned));
         let arrivals = Arc::<Mutex<Vec<Arrival>>>::default();
         let list = Arc::clone(&arrivals);
@@ -113,16 +113,14 @@ impl Fleet {
     }
 }
 
-fn configuration(name: &str, logic: &str, store: &str) -> String {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fleet_{name}.yaml"));
+fn configuration(logic: &str, store: &str) -> String {
     // It has a limit as well because it then announces how to try that, which is what a start waits for.
     let text = format!(
         "store: {store}\n\
          domains: {{ api: {{ logic: {logic}, rules: [{{ rate: {RATE}/s, burst: {BURST} }}] }} }}\n\
          limits: {{ demo: {{ burst: 5, count: 5, period: 10s }} }}\n"
     );
-    fs::write(&file, text).unwrap();
-    file.to_str().unwrap().to_owned()
+    file("fleet.yaml", text)
 }
 
 /// Starts one at these addresses, for accounting and for control, and says where it is.

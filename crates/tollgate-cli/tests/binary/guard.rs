@@ -1,14 +1,8 @@
 //! `tollgate guard` between real clients and a real upstream.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-#[path = "../run/mod.rs"]
-mod run;
-
-mod guarded;
 mod hostile;
 mod odd;
 mod slow;
-mod upstream;
 mod websocket;
 
 use std::io::{Read, Write};
@@ -22,9 +16,9 @@ use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::mpsc;
 use tollgate_testbed::Master;
 
-use guarded::Guarded;
-use run::run;
-use upstream::{Upstream, answer, body_of, full};
+use crate::guarded::Guarded;
+use crate::run::run;
+use crate::upstream::{self, Upstream, answer, body_of, full};
 
 /// Now and so many seconds, in the master's milliseconds.
 fn in_secs(secs: u64) -> u64 {

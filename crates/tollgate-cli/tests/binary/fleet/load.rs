@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::fleet::{Fleet, RATE};
+use super::members::{Fleet, RATE};
 use crate::upstream::full;
 
 /// The one that sends ten times of what it may.

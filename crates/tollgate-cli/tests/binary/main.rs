@@ -1,0 +1,22 @@
+//! The real binary, in processes of its own: every command, and every page that shows one.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+mod bench;
+mod commands;
+mod explain;
+mod fleet;
+mod fleet_page;
+mod gate_pages;
+mod guard;
+mod guarded;
+mod http_page;
+mod pages;
+mod replay;
+mod run;
+mod serve;
+mod serving;
+mod smockron_page;
+mod store;
+mod text;
+mod throttr;
+mod upstream;
