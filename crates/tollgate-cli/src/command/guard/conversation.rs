@@ -30,8 +30,8 @@ pub(super) async fn converse(
     let stream = Patient::new(stream, settings.patience());
     let mut idleness = Idleness::new(settings.patience, stream.written());
     let service = service_fn(|request| {
-        let client = Arc::clone(&client);
-        async move { Ok::<_, Infallible>(client.answer(request).await) }
+        let answer = client.answer(request);
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut conversation = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut wanted = pin!(None);
@@ -40,9 +40,12 @@ pub(super) async fn converse(
         if conversation.as_mut().poll(context).is_ready() {
             return Poll::Ready(true);
         }
-        if !client.is_idle() {
+        let has_asked = idleness.has_asked(client.begun());
+        if has_asked || !client.is_idle() {
             wanted.set(None);
             idleness.end();
+        }
+        if !client.is_idle() {
             return Poll::Pending;
         }
         if wanted.is_none() {
@@ -66,6 +69,8 @@ pub(super) async fn converse(
 struct Idleness {
     patience: Duration,
     since: Option<Instant>,
+    /// How many requests there had been.
+    begun: u64,
     timer: Pin<Box<Sleep>>,
     written: Arc<AtomicU64>,
     written_before: u64,
@@ -73,7 +78,13 @@ struct Idleness {
 
 impl Idleness {
     fn new(patience: Duration, written: Arc<AtomicU64>) -> Self {
-        Self { patience, since: None, timer: Box::pin(sleep(patience)), written, written_before: 0 }
+        let timer = Box::pin(sleep(patience));
+        Self { patience, since: None, begun: 0, timer, written, written_before: 0 }
+    }
+
+    /// A request may have come and gone since it was looked for.
+    fn has_asked(&mut self, begun: u64) -> bool {
+        std::mem::replace(&mut self.begun, begun) != begun
     }
 
     fn begin(&mut self) -> Instant {

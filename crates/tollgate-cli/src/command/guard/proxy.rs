@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub(super) struct Client {
     place: Arc<Place>,
     /// How many requests are under way.
     requests: AtomicUsize,
+    /// How many there ever were.
+    begun: AtomicU64,
 }
 
 /// A request that is under way, until its answer is.
@@ -77,7 +79,8 @@ impl Drop for Busy {
 
 impl Client {
     pub(super) fn new(settings: Arc<Settings>, pool: Arc<Pool>, peer: SocketAddr, place: Place) -> Arc<Self> {
-        Arc::new(Self { settings, pool, peer, place: Arc::new(place), requests: AtomicUsize::new(0) })
+        let (requests, begun) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(Self { settings, pool, peer, place: Arc::new(place), requests, begun })
     }
 
     pub(super) fn settings(&self) -> &Arc<Settings> {
@@ -88,18 +91,31 @@ impl Client {
         self.requests.load(Ordering::Relaxed) == 0
     }
 
-    /// Answers one request. To drop this, as happens when the client hangs up, gives up its place.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
-        let Some(busy) = self.begin() else {
-            return rejection("too many requests at a time: come again later\n", Duration::from_secs(1));
-        };
-        let mut response = self.respond(request).await;
-        response.body_mut().until_its_end(busy);
-        response
+    /// How many requests there were so far.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Answers one request, which is under way from now on. To drop what this returns, as happens when the client hangs up,
+    /// gives up its place.
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Answer>> + use<> {
+        let (client, busy) = (Arc::clone(self), self.begin());
+        async move {
+            let Some(busy) = busy else {
+                return rejection("too many requests at a time: come again later\n", Duration::from_secs(1));
+            };
+            let mut response = client.respond(request).await;
+            response.body_mut().until_its_end(busy);
+            response
+        }
     }
 
     /// With HTTP/2 a connection may have many, and each but the first takes as much as a connection does.
     fn begin(self: &Arc<Self>) -> Option<Busy> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let others = self.requests.fetch_add(1, Ordering::Relaxed);
         self.settings.metrics.open_requests.fetch_add(1, Ordering::Relaxed);
         let place = (others > 0).then(|| self.settings.places.try_take());

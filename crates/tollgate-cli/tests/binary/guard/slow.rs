@@ -53,6 +53,22 @@ async fn who_asks_nothing_is_sent_away() {
 }
 
 #[tokio::test]
+async fn who_asks_now_and_then_is_not_idle_however_short_its_requests_are() {
+    let upstream = Upstream::http2(|_| async { answer("served") }).await;
+    let guarded = Guarded::start(&upstream.url().replace("http:", "h2c:"), &["--patience", "1s"]);
+    let (mut http2, mut http1) = (guarded.http2().await, connect(&guarded));
+    for _ in 0..10 {
+        let request = Request::get("http://a/").body(full("")).unwrap();
+        assert_eq!(http2.send_request(request).await.unwrap().status(), StatusCode::OK);
+        // Answered without asking anybody.
+        http1.write_all(b"HEAD / HTTP/1.1\r\nHost: a b\r\n\r\n").unwrap();
+        assert!(upstream::head(&mut http1).starts_with("HTTP/1.1 400 "));
+        // Not to let time pass, but because that is how such a client asks.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
 async fn who_stops_in_the_middle_of_a_request_is_told_that_it_took_too_long() {
     let upstream = Upstream::http1(counted).await;
     let guarded = Guarded::start(&upstream.url(), &SHORT);
