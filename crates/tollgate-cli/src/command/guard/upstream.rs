@@ -36,12 +36,11 @@ impl FromStr for Upstream {
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() || whole.as_str().contains('@') {
             return Err("must be an address alone: paths pass through as they are");
         }
-        let port = match whole.port() {
-            None => port,
-            Some(port) => port
-                .as_str()
-                .parse()
-                .ok()
+        // A port that is none would else pass for the absence of one.
+        let port: u16 = match whole.as_str().strip_prefix(whole.host()) {
+            Some("") => port,
+            rest => rest
+                .and_then(|rest| rest.strip_prefix(':')?.parse().ok())
                 .filter(|port| *port > 0)
                 .ok_or("its port is a number up to 65535")?,
         };
