@@ -1,27 +1,18 @@
 //! `docs/fleet.md` is true where it can be tried: its sessions, its files, the rights it asks for, the sizes it names.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
+use std::fs;
+use std::path::PathBuf;
 
 use tollgate::config::Config;
 use tollgate::core::{KeyedRule, RuleLimit};
 use tollgate::{Clock, Limiter};
 use tollgate_testbed::{RedisCluster, RedisServer};
 
+use crate::page::{Page, printed, shell};
 use crate::run::{file, root, run};
 use crate::serving::Serving;
 
-fn page() -> String {
-    fs::read_to_string(root().join("docs/fleet.md")).unwrap()
-}
-
-/// What stands between the fences of this language.
-fn blocks(page: &str, language: &str) -> Vec<String> {
-    let fence = format!("```{language}\n");
-    page.split(&fence).skip(1).map(|rest| rest.split_once("```").unwrap().0.to_owned()).collect()
-}
+const PAGE: &str = "docs/fleet.md";
 
 fn serve(config: &str, url: &str) -> Serving {
     let arguments = ["--config", config, "--store", url, "--http", "127.0.0.1:0", "--workers", "1"];
@@ -30,44 +21,22 @@ fn serve(config: &str, url: &str) -> Serving {
 
 #[test]
 fn the_sessions_happen_as_shown() {
-    let page = page();
+    let page = Page::read(PAGE);
     let redis = RedisServer::start();
-    let config = file("fleet-page.yaml", &blocks(&page, "yaml")[0]);
+    let config = file("fleet-page.yaml", page.block("yaml"));
     let url = format!("{}?deadline=10s", redis.url());
     let servers = [serve(&config, &url), serve(&config, &url)];
     let mut ran = 0;
-    for (command, shown) in blocks(&page, "console").iter().flat_map(|session| examples(session)) {
-        let command = command
+    for (command, shown) in page.examples() {
+        let script = command
             .replace("127.0.0.1:8080", &servers[0].addr)
             .replace("127.0.0.1:8081", &servers[1].addr)
             .replace("redis-cli", &format!("redis-cli -p {}", redis.port()));
-        let output = Command::new("sh")
-            .args(["-c", &command])
-            .env("PATH", path())
-            .env("TOLLGATE_ADDR", &servers[0].addr)
-            .output()
-            .unwrap();
-        let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert_eq!(timeless(&printed), timeless(&shown), "{command}");
+        let printed = printed(shell(&script).env("TOLLGATE_ADDR", &servers[0].addr));
+        assert_eq!(timeless(&printed), timeless(shown), "{command}");
         ran += 1;
     }
     assert!(ran > 6, "only {ran} examples were found");
-}
-
-/// Where `tollgate` is, and then whatever else.
-fn path() -> OsString {
-    let binaries = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
-    let others = env::var_os("PATH").unwrap();
-    env::join_paths([binaries.to_owned()].into_iter().chain(env::split_paths(&others))).unwrap()
-}
-
-/// Each command of a session, and what is shown below it.
-fn examples(session: &str) -> Vec<(String, String)> {
-    let examples = session.split("$ ").skip(1);
-    examples
-        .map(|example| example.split_once('\n').unwrap())
-        .map(|(a, b)| (a.to_owned(), b.to_owned()))
-        .collect()
 }
 
 /// Without what depends on when it is run: dates, and seconds with decimals.
@@ -91,8 +60,8 @@ fn timeless(text: &str) -> String {
 
 #[test]
 fn the_files_load() {
-    for yaml in blocks(&page(), "yaml") {
-        Config::parse(&yaml, "fleet.md").unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+    for yaml in Page::read(PAGE).blocks("yaml") {
+        Config::parse(yaml, "fleet.md").unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
     }
     let example = Config::from_file(&root().join("examples/redis.yaml"));
     let example = example.unwrap_or_else(|errors| panic!("{errors}"));
@@ -101,7 +70,7 @@ fn the_files_load() {
 
 /// The commands of the page that give a user its rights, one a line.
 fn rights() -> Vec<Vec<String>> {
-    let block = blocks(&page(), "acl").concat();
+    let block = Page::read(PAGE).blocks("acl").concat();
     block.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
 }
 

@@ -10,6 +10,7 @@ mod gate_pages;
 mod guard;
 mod guarded;
 mod http_page;
+mod page;
 mod pages;
 mod replay;
 mod run;

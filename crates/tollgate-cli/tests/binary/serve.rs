@@ -1,8 +1,8 @@
 //! A server in a process of its own, asked by the commands that ask.
 
-use std::fs;
 use std::process::Command;
 
+use crate::page::{Page, printed, shell};
 use crate::run::{file, root, run};
 use crate::serving::Serving;
 
@@ -224,15 +224,14 @@ fn the_example_policy_is_served() {
 
 #[test]
 fn the_session_on_the_first_page_happens_as_shown() {
-    let page = fs::read_to_string(root().join("README.md")).unwrap();
-    let shown = page.split("```console\n").nth(2).unwrap().split("```").next().unwrap();
+    let page = Page::read("README.md");
+    let shown = page.blocks("console")[1];
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
     let commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
     let happened: String = commands
         .map(|command| {
             let here = command.replace("127.0.0.1:8080", &serving.addr);
-            let output = Command::new("sh").args(["-c", &here]).output().unwrap();
-            format!("$ {command}\n{}", String::from_utf8(output.stdout).unwrap())
+            format!("$ {command}\n{}", printed(&mut shell(&here)))
         })
         .collect();
     assert_eq!(without_spans(&happened), without_spans(shown));
