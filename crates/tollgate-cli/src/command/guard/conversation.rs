@@ -30,8 +30,9 @@ pub(super) async fn converse(
     let stream = Patient::new(stream, settings.patience());
     let mut idleness = Idleness::new(settings.patience, stream.written());
     let service = service_fn(|request| {
-        let answer = client.answer(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        // Before anything is awaited: what is not looked at yet is under way, too.
+        let (busy, client) = (client.begin(), Arc::clone(&client));
+        async move { Ok::<_, Infallible>(client.answer(busy, request).await) }
     });
     let mut conversation = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut wanted = pin!(None);

@@ -96,25 +96,19 @@ impl Client {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Answers one request, which is under way from now on. To drop what this returns, as happens when the client hangs up,
-    /// gives up its place.
-    pub(super) fn answer(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Answer>> + use<> {
-        let (client, busy) = (Arc::clone(self), self.begin());
-        async move {
-            let Some(busy) = busy else {
-                return rejection("too many requests at a time: come again later\n", Duration::from_secs(1));
-            };
-            let mut response = client.respond(request).await;
-            response.body_mut().until_its_end(busy);
-            response
-        }
+    /// Answers one request, if there was room for it. To drop this, as happens when the client hangs up, gives up its place.
+    pub(super) async fn answer(&self, busy: Option<Busy>, request: Request<Incoming>) -> Response<Answer> {
+        let Some(busy) = busy else {
+            return rejection("too many requests at a time: come again later\n", Duration::from_secs(1));
+        };
+        let mut response = self.respond(request).await;
+        response.body_mut().until_its_end(busy);
+        response
     }
 
-    /// With HTTP/2 a connection may have many, and each but the first takes as much as a connection does.
-    fn begin(self: &Arc<Self>) -> Option<Busy> {
+    /// One request more is under way. With HTTP/2 a connection may have many, and each but the first takes as much as a
+    /// connection does.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Busy> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         let others = self.requests.fetch_add(1, Ordering::Relaxed);
         self.settings.metrics.open_requests.fetch_add(1, Ordering::Relaxed);
