@@ -86,7 +86,9 @@ async fn a_master_dies(logic: &str, store: &str) -> (f64, f64) {
     fleet.overheard.end().await;
     let last = fleet.overheard.told().iter().map(|told| told.until).max().unwrap();
     sleep_until((last + MAX_DELAY).into()).await;
-    while fleet.sum("waiting").await > 0 {}
+    for guard in &fleet.guards {
+        guard.shows("waiting", |waiting| waiting == 0).await;
+    }
     let delayed = fleet.count("delayed").await;
     sleep(Duration::from_millis(500)).await;
     assert_eq!(fleet.count("delayed").await, delayed, "nobody waits by nobody's word");

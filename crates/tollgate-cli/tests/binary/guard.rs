@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::mpsc;
-use tollgate_testbed::Master;
+use tollgate_testbed::{Master, eventually};
 
 use crate::guarded::Guarded;
 use crate::run::run;
@@ -168,7 +168,7 @@ async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_ag
         guarded.ask(request.body(full("")).unwrap())
     };
     // Until the subscription is there, what passes is not told.
-    while guarded.metric("master_connected").await < 1 {}
+    guarded.shows("master_connected", |value| value >= 1).await;
     assert_eq!(get("alice").await.status(), StatusCode::OK);
     let accepted = master.message();
     assert_eq!(
@@ -176,7 +176,7 @@ async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_ag
         (&["ACCEPTED".to_owned(), "alice".to_owned()][..], "test/1")
     );
     master.delay_until("alice", in_secs(3_600));
-    while guarded.metric("known_delays").await < 1 {}
+    guarded.shows("known_delays", |value| value >= 1).await;
     let response = get("alice").await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     let retry_after: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
@@ -184,7 +184,7 @@ async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_ag
     assert_eq!(get("bob").await.status(), StatusCode::OK, "nobody else is held up");
     let soon = in_secs(0) + 100;
     master.delay_until("carol", soon);
-    while guarded.metric("known_delays").await < 2 {}
+    guarded.shows("known_delays", |value| value >= 2).await;
     assert_eq!(get("carol").await.status(), StatusCode::OK);
     assert!(in_secs(0) >= soon);
     let statuses = [0; 3].map(|_| master.message()[1].clone());
@@ -199,15 +199,15 @@ async fn a_client_that_hangs_up_gives_up_its_place() {
     let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--max-delay", "60s"]);
     master.accept();
     master.delay_until("127.0.0.1", in_secs(50));
-    while guarded.metric("known_delays").await < 1 {}
+    guarded.shows("known_delays", |value| value >= 1).await;
     let mut http1 = TcpStream::connect(&guarded.address).unwrap();
     http1.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let http2 = tokio::spawn(guarded.ask_http2(Request::get("http://a/").body(full("")).unwrap()));
-    while guarded.metric("waiting").await < 2 {}
+    guarded.shows("waiting", |value| value >= 2).await;
     drop(http1);
-    while guarded.metric("waiting").await > 1 {}
+    guarded.shows("waiting", |value| value <= 1).await;
     http2.abort();
-    while guarded.metric("waiting").await > 0 {}
+    guarded.shows("waiting", |value| value == 0).await;
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn to_stop_is_to_answer_first() {
     let asked = tokio::spawn(guarded.ask(Request::get("/").body(full("")).unwrap()));
     arrivals.recv().await.unwrap();
     guarded.signal("TERM");
-    while TcpStream::connect(&guarded.address).is_ok() {}
+    eventually("a closed door", || TcpStream::connect(&guarded.address).is_err());
     let_go.send_replace(true);
     assert_eq!(body_of(asked.await.unwrap().into_body()).await, b"at last");
     assert_eq!(guarded.wait(), Some(0));

@@ -3,12 +3,14 @@
 use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tollgate_testbed::PATIENCE;
 
 use crate::run::tollgate;
 use crate::upstream::{Pieces, body_of, full};
@@ -79,6 +81,14 @@ impl Guarded {
         let text = String::from_utf8(body_of(response.into_body()).await).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("tollgate_guard_{name} ")));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    /// Waits until a metric is as it should be.
+    pub(crate) async fn shows(&self, name: &str, as_it_should: impl Fn(u64) -> bool) {
+        let started = Instant::now();
+        while !as_it_should(self.metric(name).await) {
+            assert!(started.elapsed() < PATIENCE, "{name} never is as it should be");
+        }
     }
 
     pub(crate) fn signal(&self, name: &str) {

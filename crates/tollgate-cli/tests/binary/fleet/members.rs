@@ -71,7 +71,7 @@ impl Fleet {
     /// made each make one of their own, and overtake each other.
     async fn gather(&self) {
         for guard in &self.guards {
-            while guard.metric("master_connected").await < 1 {}
+            guard.shows("master_connected", |value| value >= 1).await;
             let request = Request::get("http://service/").header("x-client", "usher").header("x-guard", 0);
             guard.ask(request.header("x-number", 0).body(full("")).unwrap()).await;
         }
@@ -100,14 +100,10 @@ impl Fleet {
 
     /// How many requests had this fate.
     pub(crate) async fn count(&self, status: &str) -> u64 {
-        self.sum(&format!("requests_total{{status=\"{status}\"}}")).await
-    }
-
-    /// A metric of all gatekeepers together.
-    pub(crate) async fn sum(&self, metric: &str) -> u64 {
+        let metric = format!("requests_total{{status=\"{status}\"}}");
         let mut sum = 0;
         for guard in &self.guards {
-            sum += guard.metric(metric).await;
+            sum += guard.metric(&metric).await;
         }
         sum
     }

@@ -238,7 +238,7 @@ async fn nobody_says_who_he_is_unless_he_is_believed() {
         let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--trust-proxy", believed]);
         master.accept();
         // Until the subscription is there, what passes is not told.
-        while guarded.metric("master_connected").await < 1 {}
+        guarded.shows("master_connected", |value| value >= 1).await;
         let lines = ["GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 192.0.2.1, 192.0.2.2"];
         answer_to(&guarded, &request(&lines, ""));
         assert_eq!(master.message()[2], identifier, "{believed}");

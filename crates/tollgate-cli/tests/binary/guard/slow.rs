@@ -152,8 +152,8 @@ async fn a_stream_that_nobody_reads_is_reset_and_its_neighbours_are_not() {
             while let Some(Ok(_)) = body.frame().await {}
         }
     });
-    while guarded.metric("open_requests").await < 2 {}
-    while guarded.metric("open_requests").await > 1 {}
+    guarded.shows("open_requests", |value| value >= 2).await;
+    guarded.shows("open_requests", |value| value <= 1).await;
     let ended = loop {
         match deaf.frame().await {
             Some(Ok(_)) => {}
