@@ -1,8 +1,8 @@
 //! Smockron over ZeroMQ: gatekeepers say what they let through at one address, and hear whom to delay at another.
 //!
 //! Both are served as one whole, so that no gatekeeper can hold up another: what one says is read when it is there and entered
-//! when its turn comes, what one hears goes through a mailbox of its own. ZMTP is spoken by `tollgate_wire::zmtp`, which believes no length
-//! that a peer announces.
+//! when its turn comes, what one hears goes through a mailbox of its own. ZMTP is spoken by `tollgate_wire::zmtp`, which
+//! believes no length that a peer announces.
 
 mod accounting;
 mod backlog;
@@ -13,7 +13,7 @@ mod peer;
 use std::io;
 use std::time::Duration;
 
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 pub(super) use accounting::account;
@@ -40,9 +40,6 @@ enum End {
 
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let (idle, interval, count) = KEEPALIVE;
-    set_socket_keepalive(stream, true)?;
-    set_tcp_keepidle(stream, idle)?;
-    set_tcp_keepintvl(stream, interval)?;
-    set_tcp_keepcnt(stream, count)?;
-    Ok(())
+    let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(count);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
 }
