@@ -1,4 +1,4 @@
-//! A web service behind the layer: `cargo run -p tollgate-tower --example axum`
+//! A web service behind the layer: `cargo run -p tollway-tower --example axum`
 //!
 //! ```console
 //! $ for i in 1 2 3 4 5 6 7; do curl -sw ' %{http_code} after %{time_total} s\n' http://127.0.0.1:3000/; done
@@ -15,8 +15,8 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::Limiter;
-use tollgate_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit};
+use tollway::Limiter;
+use tollway_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -52,8 +52,8 @@ fn app(layer: Layer) -> Router {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::core::Timestamp;
-    use tollgate::{Clock, Config};
+    use tollway::core::Timestamp;
+    use tollway::{Clock, Config};
 
     use super::*;
 

@@ -1,13 +1,13 @@
-//! A login form that nobody can hammer: `cargo run -p tollgate --example embed`
+//! A login form that nobody can hammer: `cargo run -p tollway --example embed`
 //!
 //! One request is charged to two limits at once, the account's and the address's. If either refuses, neither pays: one
 //! colleague who mistypes all morning does not use up the address that the whole office shares.
 
 use std::error::Error;
 
-use tollgate::Limiter;
-use tollgate::core::algorithm::{Algorithm, TokenBucketLimit};
-use tollgate::core::{Bill, Decision, IdFormat, Limit, Policy};
+use tollway::Limiter;
+use tollway::core::algorithm::{Algorithm, TokenBucketLimit};
+use tollway::core::{Bill, Decision, IdFormat, Limit, Policy};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::new(policy()?);
@@ -48,9 +48,9 @@ fn login(limiter: &Limiter, account: &str, address: &str) -> Result<Decision, Bo
 
 #[cfg(test)]
 mod tests {
-    use tollgate::Clock;
-    use tollgate::core::{Nanos, Timestamp};
-    use tollgate::store::memory::{MAX_BUCKETS, Memory};
+    use tollway::Clock;
+    use tollway::core::{Nanos, Timestamp};
+    use tollway::store::memory::{MAX_BUCKETS, Memory};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! A gatekeeper in front of work of your own.
 //!
 //! ```console
-//! $ cargo run -p tollgate-client --example gatekeeper -- 127.0.0.1:10004 default alice
+//! $ cargo run -p tollway-client --example gatekeeper -- 127.0.0.1:10004 default alice
 //! ```
 //!
 //! Asks for admission twenty times, as if one client were sending requests as fast as it is let: its burst passes, then it waits.
@@ -10,7 +10,7 @@
 use std::env;
 use std::time::Duration;
 
-use tollgate_client::gatekeeper::{Admission, ConnectError, Gatekeeper};
+use tollway_client::gatekeeper::{Admission, ConnectError, Gatekeeper};
 
 fn main() -> Result<(), ConnectError> {
     let arguments: Vec<String> = env::args().skip(1).collect();

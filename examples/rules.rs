@@ -1,12 +1,12 @@
-//! A mailbox that nobody can flood: `cargo run -p tollgate --example rules`
+//! A mailbox that nobody can flood: `cargo run -p tollway --example rules`
 //!
 //! Everybody sends ten letters in five minutes, and each address gets two in a second whoever they are from. A letter that is
 //! denied was counted nowhere.
 
 use std::error::Error;
 
-use tollgate::rate_limit::{RateLimitExceeded, global, set_global};
-use tollgate::{Limiter, RateLimit};
+use tollway::rate_limit::{RateLimitExceeded, global, set_global};
+use tollway::{Limiter, RateLimit};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // For a fleet the text is `store: redis://cache:6379`, and nothing else differs.
@@ -41,7 +41,7 @@ impl From<RateLimitExceeded> for Undelivered {
 }
 
 impl Mailbox {
-    #[tollgate::limit("Or('from:10/5m', 'to:2/s')", from = self.owner, to = address)]
+    #[tollway::limit("Or('from:10/5m', 'to:2/s')", from = self.owner, to = address)]
     fn send(&mut self, address: &str) -> Result<u32, Undelivered> {
         self.sent += 1;
         Ok(self.sent)
@@ -62,10 +62,10 @@ fn print_in_blocks() -> Result<(), Box<dyn Error>> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::core::{Nanos, Policy, Timestamp};
-    use tollgate::rate_limit::RateLimitError;
-    use tollgate::store::memory::{MAX_BUCKETS, Memory};
-    use tollgate::{Clock, limit};
+    use tollway::core::{Nanos, Policy, Timestamp};
+    use tollway::rate_limit::RateLimitError;
+    use tollway::store::memory::{MAX_BUCKETS, Memory};
+    use tollway::{Clock, limit};
 
     use super::*;
 
@@ -99,7 +99,7 @@ mod tests {
         assert!(matches!(cat.stroke("vova"), Err(RateLimitError::Exceeded(_))));
 
         clock.set(Timestamp::EPOCH + Nanos::from_secs(1));
-        assert_eq!(tollgate::waiting::block_on(cat.feed("vova")), Ok("purr"));
+        assert_eq!(tollway::waiting::block_on(cat.feed("vova")), Ok("purr"));
         assert!(cat.stroke("vova").is_err());
     }
 }

@@ -1,6 +1,6 @@
 """A FastAPI app with limits. What is too many is answered 429, with Retry-After.
 
-    $ TOLLGATE_STORE=redis://localhost uvicorn --app-dir examples rules_fastapi:app
+    $ TOLLWAY_STORE=redis://localhost uvicorn --app-dir examples rules_fastapi:app
     $ curl -i http://localhost:8000/quote
 """
 
@@ -10,10 +10,10 @@ import os
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tollgate import Or, RateLimit, RateLimitExceeded
+from tollway import Or, RateLimit, RateLimitExceeded
 
 app = FastAPI()
-rl = RateLimit(os.environ.get("TOLLGATE_STORE"), namespace="quotes")
+rl = RateLimit(os.environ.get("TOLLWAY_STORE"), namespace="quotes")
 
 
 class Caller:

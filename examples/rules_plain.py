@@ -3,7 +3,7 @@
     $ python examples/rules_plain.py
 """
 
-from tollgate import Or, RateLimit, RateLimitExceeded
+from tollway import Or, RateLimit, RateLimitExceeded
 
 rl = RateLimit()  # RateLimit("redis://localhost") shares the counts with whoever else names it.
 

@@ -10,7 +10,7 @@ import math
 
 from tornado import gen, web
 
-from tollgate import And, Or, RateLimit, RateLimitExceeded
+from tollway import And, Or, RateLimit, RateLimitExceeded
 
 
 class Limited(web.RequestHandler):

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use governor::clock::{Clock, QuantaClock, QuantaInstant, QuantaUpkeepClock};
 use governor::state::keyed::KeyedStateStore;
 use governor::{Quota, RateLimiter};
-use tollgate::Limiter;
-use tollgate::core::algorithm::{Algorithm, TokenBucketLimit};
-use tollgate::core::{Bill, Charge, Limit, Nanos, Policy};
-use tollgate_bench::requests::{Arrivals, Popularity, stream};
-use tollgate_bench::rounds::{Contestant, alternate, time_threads};
+use tollway::Limiter;
+use tollway::core::algorithm::{Algorithm, TokenBucketLimit};
+use tollway::core::{Bill, Charge, Limit, Nanos, Policy};
+use tollway_bench::requests::{Arrivals, Popularity, stream};
+use tollway_bench::rounds::{Contestant, alternate, time_threads};
 
 const IDS: u32 = 1_000_000;
 const REQUESTS: usize = 1_000_000;
@@ -106,8 +106,8 @@ fn compare(popularity: Popularity, threads: u64) {
             name: "governor, dashmap, upkeep",
             work: Box::new(|| governor(&dashmap_upkeep, &streams)),
         },
-        Contestant { name: "tollgate", work: Box::new(|| one_by_one(&ours, &streams)) },
-        Contestant { name: "tollgate, 64 at a time", work: Box::new(|| in_batches(&batched, &streams)) },
+        Contestant { name: "tollway", work: Box::new(|| one_by_one(&ours, &streams)) },
+        Contestant { name: "tollway, 64 at a time", work: Box::new(|| in_batches(&batched, &streams)) },
     ];
     for standing in alternate(ROUNDS, &mut contestants) {
         println!("  {:26} {:>26}   {:.2}x", standing.name, format!("{:.1}", standing.nanos), standing.ratio);

@@ -1,6 +1,6 @@
 //! The text and the Throttr gate beside an echo that has the same I/O, and beside `redis-server`.
 //!
-//! `cargo xtask bench gates`, which passes the path of Tollgate's program. What comes out is written into
+//! `cargo xtask bench gates`, which passes the path of Tollway's program. What comes out is written into
 //! docs/benchmarks.md, if it is of five turns or more: `cargo xtask bench gates --turns 2 --seconds 0.3` only tries it.
 
 use std::cell::RefCell;
@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tollgate_bench::crowd::Crowd;
-use tollgate_bench::generator::{Generator, Measured};
-use tollgate_bench::page::write_part;
-use tollgate_bench::peers::{Peer, Scratch, free_address, free_udp_address};
-use tollgate_bench::rounds::{Contestant, Spread, Standing, alternate};
+use tollway_bench::crowd::Crowd;
+use tollway_bench::generator::{Generator, Measured};
+use tollway_bench::page::write_part;
+use tollway_bench::peers::{Peer, Scratch, free_address, free_udp_address};
+use tollway_bench::rounds::{Contestant, Spread, Standing, alternate};
 
 /// Fewer turns than this say too little to be written down.
 const TURNS_MIN: usize = 5;
@@ -84,7 +84,7 @@ struct Rates {
 impl Bench {
     /// Starts all servers and gives every key a quota.
     fn prepare(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
-        let wrong = |_| io::Error::other("pass the path of tollgate, and perhaps --turns N and --seconds S");
+        let wrong = |_| io::Error::other("pass the path of tollway, and perhaps --turns N and --seconds S");
         let program = arguments.next().ok_or(()).map_err(wrong)?;
         let (mut turns, mut seconds) = (7, 1.5);
         while let Some(flag) = arguments.next() {
@@ -96,7 +96,7 @@ impl Bench {
             }
         }
         let (generator, scratch) = (Generator(program.clone()), Scratch::new()?);
-        let ours = start_tollgate(&program, scratch.path())?;
+        let ours = start_tollway(&program, scratch.path())?;
         let (echo, redis) = (start_echo(&program)?, start_redis(scratch.path())?);
         generator.run("throttr", ours.throttr.address, &format!("{KEYS} --requests 1"))?;
         Ok(Self { turns, seconds, program, generator, scratch, ours, echo, redis })
@@ -104,7 +104,7 @@ impl Bench {
 
     /// Requests a second over Throttr. Returns the highest load of ours with 64, 16 and one at once.
     fn throttr(&self, part: &mut String) -> [f64; 3] {
-        *part += "| Throttr, requests a second | echo | tollgate | of echo | by CPU | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|---|\n";
+        *part += "| Throttr, requests a second | echo | tollway | of echo | by CPU | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|---|\n";
         let highest = [64, 16, 1].map(|pipeline| {
             let flags = format!("{KEYS} --pipeline {pipeline}");
             let redis = self.entry("redis", &self.redis, ("redis", self.redis.address), &flags);
@@ -124,7 +124,7 @@ impl Bench {
 
     /// Requests a second over UDP. Returns the highest load of ours.
     fn text(&self, part: &mut String) -> f64 {
-        *part += "| text, requests a second, 64 at once | echo | tollgate | of echo | by CPU |\n|---|---|---|---|---|\n";
+        *part += "| text, requests a second, 64 at once | echo | tollway | of echo | by CPU |\n|---|---|---|---|---|\n";
         let ways = [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")];
         let highest = ways.map(|(way, flag)| {
             let rates = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
@@ -137,7 +137,7 @@ impl Bench {
 
     /// The slowest answer but one in a thousand, at half of what we can take.
     fn latency(&self, throttr: [f64; 3], text: f64, part: &mut String) {
-        *part += "| p99.9 in µs, open loop, at half of tollgate's highest load | echo | tollgate | ratio |\n|---|---|---|---|\n";
+        *part += "| p99.9 in µs, open loop, at half of tollway's highest load | echo | tollway | ratio |\n|---|---|---|---|\n";
         let half =
             |pipeline: u32, highest: f64| format!("{KEYS} --pipeline {pipeline} --rate {:.0}", highest / 2.0);
         let [all, _, single] = throttr;
@@ -160,7 +160,7 @@ impl Bench {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("throttr", gates.throttr.address));
         [
             self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
-            self.entry("tollgate", &self.ours.throttr, ours, &format!("{flags} --no-insert")),
+            self.entry("tollway", &self.ours.throttr, ours, &format!("{flags} --no-insert")),
         ]
     }
 
@@ -168,7 +168,7 @@ impl Bench {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("text", gates.text));
         [
             self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
-            self.entry("tollgate", &self.ours.throttr, ours, flags),
+            self.entry("tollway", &self.ours.throttr, ours, flags),
         ]
     }
 
@@ -179,7 +179,7 @@ impl Bench {
             "| {IDLE} idle connections, each answered once | {} bytes of memory each |\n",
             self.idle()?
         );
-        let server = start_tollgate(&self.program, self.scratch.path())?;
+        let server = start_tollway(&self.program, self.scratch.path())?;
         let live = || {
             // In an open loop: sleeping and waking of the generator would be most of what a lone client sees.
             let flags = format!("--connections 1 --keys 1 --rate 5000 --duration {}s", self.seconds);
@@ -214,7 +214,7 @@ impl Bench {
     /// Bytes of memory that one idle connection takes, in a server of its own.
     fn idle(&self) -> io::Result<u64> {
         eprintln!("idle connections");
-        let server = start_tollgate(&self.program, self.scratch.path())?;
+        let server = start_tollway(&self.program, self.scratch.path())?;
         // Whatever the first connections need, once.
         Crowd::gather(server.throttr.address, 10, QUERY)?.hear(ANSWER)?;
         let before = server.throttr.resident()?;
@@ -291,9 +291,9 @@ fn micros(nanos: Spread) -> Spread {
     Spread { median: nanos.median / 1e3, low: nanos.low / 1e3, high: nanos.high / 1e3 }
 }
 
-fn start_tollgate(program: &str, scratch: &Path) -> io::Result<Gates> {
+fn start_tollway(program: &str, scratch: &Path) -> io::Result<Gates> {
     let (throttr, text) = (free_address()?, free_udp_address()?);
-    let config = scratch.join(format!("tollgate-{}.yaml", throttr.port()));
+    let config = scratch.join(format!("tollway-{}.yaml", throttr.port()));
     fs::write(
         &config,
         format!(

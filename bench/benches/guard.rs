@@ -1,4 +1,4 @@
-//! `tollgate guard` beside nginx, both as a proxy in front of the same service.
+//! `tollway guard` beside nginx, both as a proxy in front of the same service.
 //!
 //! `cargo xtask bench guard`, which passes the path of the program.
 
@@ -9,23 +9,23 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollgate_bench::peers::{Load, Peer, Scratch, free_address, nginx};
-use tollgate_bench::rounds::{Contestant, Spread, alternate};
+use tollway_bench::peers::{Load, Peer, Scratch, free_address, nginx};
+use tollway_bench::rounds::{Contestant, Spread, alternate};
 
 const ROUNDS: usize = 7;
 const SECONDS: u32 = 2;
 
 fn main() -> io::Result<()> {
     let mut programs = std::env::args().skip(1).filter(|argument| argument != "--bench");
-    let tollgate = programs.next().ok_or_else(|| io::Error::other("pass the path of tollgate"))?;
+    let tollway = programs.next().ok_or_else(|| io::Error::other("pass the path of tollway"))?;
     let scratch = Scratch::new()?;
     let service = start_service(scratch.path())?;
-    let master = start_master(&tollgate, scratch.path())?;
+    let master = start_master(&tollway, scratch.path())?;
     let nginx = start_nginx(scratch.path(), service.address)?;
-    let guard = start_guard(&tollgate, service.address, Some(master.address))?;
-    let alone = start_guard(&tollgate, service.address, None)?;
+    let guard = start_guard(&tollway, service.address, Some(master.address))?;
+    let alone = start_guard(&tollway, service.address, None)?;
     let proxies =
-        [("nginx, proxy_pass", &nginx), ("tollgate guard", &guard), ("tollgate guard, no master", &alone)];
+        [("nginx, proxy_pass", &nginx), ("tollway guard", &guard), ("tollway guard, no master", &alone)];
     let rates: Vec<_> = proxies.iter().map(|_| RefCell::new(Vec::new())).collect();
     let mut contestants: Vec<_> = proxies
         .iter()
@@ -100,7 +100,7 @@ fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<Peer> {
 }
 
 /// A master that delays nobody, so that everything passes and is accounted for.
-fn start_master(tollgate: &str, scratch: &Path) -> io::Result<Peer> {
+fn start_master(tollway: &str, scratch: &Path) -> io::Result<Peer> {
     let (address, config) = (free_address()?, scratch.join("master.yaml"));
     let rule = "{ rate: 1000000/s, burst: 60000 }";
     let gate = format!("{{ accounting: {address}, control: {} }}", free_address()?);
@@ -108,15 +108,15 @@ fn start_master(tollgate: &str, scratch: &Path) -> io::Result<Peer> {
         &config,
         format!("domains: {{ api: {{ rules: [{rule}], logic: gcra }} }}\ngates: {{ smockron: {gate} }}\n"),
     )?;
-    let mut command = Command::new(tollgate);
+    let mut command = Command::new(tollway);
     command.args(["serve", "--workers", "1", "--config"]).arg(config);
     Peer::start_beside(command, address)
 }
 
-fn start_guard(tollgate: &str, service: SocketAddr, master: Option<SocketAddr>) -> io::Result<Peer> {
+fn start_guard(tollway: &str, service: SocketAddr, master: Option<SocketAddr>) -> io::Result<Peer> {
     let address = free_address()?;
     let master = master.map_or_else(free_address, Ok)?;
-    let mut command = Command::new(tollgate);
+    let mut command = Command::new(tollway);
     command.args(["guard", "--workers", "1", "--domain", "api", "--listen"]).arg(address.to_string());
     command.arg("--upstream").arg(format!("http://{service}")).arg("--master").arg(master.to_string());
     Peer::start(command, address)

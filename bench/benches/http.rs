@@ -1,6 +1,6 @@
 //! The HTTP gate beside the same server answering a constant, and beside peers.
 //!
-//! `cargo xtask bench http`, which passes the paths of the programs: Tollgate's and throttlecrab's.
+//! `cargo xtask bench http`, which passes the paths of the programs: Tollway's and throttlecrab's.
 
 use std::fs;
 use std::io;
@@ -8,27 +8,27 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollgate_bench::peers::{Load, Peer, Scratch, free_address, nginx};
-use tollgate_bench::rounds::{Contestant, alternate};
+use tollway_bench::peers::{Load, Peer, Scratch, free_address, nginx};
+use tollway_bench::rounds::{Contestant, alternate};
 
 const ROUNDS: usize = 7;
 const SECONDS: u32 = 2;
 
 fn main() -> io::Result<()> {
     let programs: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [tollgate, throttlecrab] = programs.as_slice() else {
-        return Err(io::Error::other("pass the paths of tollgate and of throttlecrab-server"));
+    let [tollway, throttlecrab] = programs.as_slice() else {
+        return Err(io::Error::other("pass the paths of tollway and of throttlecrab-server"));
     };
     let scratch = Scratch::new()?;
-    let ours = start_tollgate(tollgate, scratch.path())?;
+    let ours = start_tollway(tollway, scratch.path())?;
     let crab = start_throttlecrab(throttlecrab)?;
     let nginx = start_nginx(scratch.path())?;
     let loads = [
         ("throttlecrab, POST /throttle", load(crab.address, "/throttle", Some(CRAB_BODY))),
         ("nginx, GET, limit_req", load(nginx.address, "/", None)),
-        ("tollgate, constant", load(ours.address, "/healthz", None)),
-        ("tollgate, GET /v1/gate", load(ours.address, "/v1/gate?limit=PerUser&id=alice", None)),
-        ("tollgate, POST /v1/spend", load(ours.address, "/v1/spend", Some(OUR_BODY))),
+        ("tollway, constant", load(ours.address, "/healthz", None)),
+        ("tollway, GET /v1/gate", load(ours.address, "/v1/gate?limit=PerUser&id=alice", None)),
+        ("tollway, POST /v1/spend", load(ours.address, "/v1/spend", Some(OUR_BODY))),
     ];
     let mut contestants: Vec<_> = loads
         .iter()
@@ -57,8 +57,8 @@ fn load(address: SocketAddr, path: &str, body: Option<&'static str>) -> Load {
     Load { url: format!("http://{address}{path}"), body }
 }
 
-fn start_tollgate(program: &str, scratch: &Path) -> io::Result<Peer> {
-    let (address, config) = (free_address()?, scratch.join("tollgate.yaml"));
+fn start_tollway(program: &str, scratch: &Path) -> io::Result<Peer> {
+    let (address, config) = (free_address()?, scratch.join("tollway.yaml"));
     fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000, period: 1s } }")?;
     let mut command = Command::new(program);
     command

@@ -4,7 +4,7 @@
 //!
 //! Redis has one core and whoever asks the other. The plain script is what an application would write for itself: `TIME`,
 //! `GET`, some arithmetic on doubles, `SET`. It is called by its hash, one at a time on each of 64 connections of the same
-//! client crate; Tollgate has 64 tasks that ask at the same time.
+//! client crate; Tollway has 64 tasks that ask at the same time.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -17,11 +17,11 @@ use redis::aio::MultiplexedConnection;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tollgate::Limiter;
-use tollgate::core::Bill;
-use tollgate_bench::page::write_part;
-use tollgate_bench::peers::{Peer, free_address};
-use tollgate_bench::rounds::{Contestant, Spread, alternate};
+use tollway::Limiter;
+use tollway::core::Bill;
+use tollway_bench::page::write_part;
+use tollway_bench::peers::{Peer, free_address};
+use tollway_bench::rounds::{Contestant, Spread, alternate};
 
 const IDS: u64 = 100_000;
 const IN_FLIGHT: u64 = 64;
@@ -69,9 +69,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut contestants = [
         Contestant { name: "plain GCRA script", work: Box::new(|| turn(0, &mut || plain.work(&runtime))) },
-        Contestant { name: "tollgate", work: Box::new(|| turn(1, &mut || one_by_one(limiter, &runtime))) },
+        Contestant { name: "tollway", work: Box::new(|| turn(1, &mut || one_by_one(limiter, &runtime))) },
         Contestant {
-            name: "tollgate, 64 at a time",
+            name: "tollway, 64 at a time",
             work: Box::new(|| turn(2, &mut || in_batches(limiter, &runtime))),
         },
     ];

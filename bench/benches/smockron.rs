@@ -1,6 +1,6 @@
 //! The Smockron gate beside a bare reader of the same bytes, and under a crowd of libzmq's.
 //!
-//! `cargo xtask bench smockron`, which passes the path of Tollgate's program, and of a Python with libzmq. What comes out is
+//! `cargo xtask bench smockron`, which passes the path of Tollway's program, and of a Python with libzmq. What comes out is
 //! written into docs/benchmarks.md, if it is of five turns or more.
 
 use std::io::{self, Read, Write};
@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use tollgate_bench::page::write_part;
-use tollgate_bench::peers::{Peer, Scratch, beside_the_servers, free_address, on_this_core};
-use tollgate_bench::rounds::{Contestant, alternate};
-use tollgate_wire::smockron::{Accounting, Status};
-use tollgate_wire::zmtp::{SocketType, encode_opening, encode_subscription};
+use tollway_bench::page::write_part;
+use tollway_bench::peers::{Peer, Scratch, beside_the_servers, free_address, on_this_core};
+use tollway_bench::rounds::{Contestant, alternate};
+use tollway_wire::smockron::{Accounting, Status};
+use tollway_wire::zmtp::{SocketType, encode_opening, encode_subscription};
 
 /// Fewer turns than this say too little to be written down.
 const TURNS_MIN: usize = 5;
@@ -40,7 +40,7 @@ const POLICY: &str = "domains:
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let wrong = || {
-        io::Error::other("pass the paths of tollgate and of a Python with libzmq, and perhaps how many turns")
+        io::Error::other("pass the paths of tollway and of a Python with libzmq, and perhaps how many turns")
     };
     let (program, python) = arguments.next().zip(arguments.next()).ok_or_else(wrong)?;
     let turns = arguments.next().map_or(Some(7), |turns| turns.parse().ok()).ok_or_else(wrong)?;
@@ -82,12 +82,12 @@ impl Master {
 
     /// How many requests were accounted for.
     fn accounted(&self) -> io::Result<usize> {
-        self.sum("tollgate_smockron_requests_total{")
+        self.sum("tollway_smockron_requests_total{")
     }
 
     /// How many there was no time for.
     fn dropped(&self) -> io::Result<usize> {
-        self.sum("tollgate_smockron_dropped_total{what=\"accounting\"}")
+        self.sum("tollway_smockron_dropped_total{what=\"accounting\"}")
     }
 
     /// Sends all of it, and waits until it is dealt with. Nanoseconds a message.
@@ -153,8 +153,8 @@ fn beside_the_bare_reader(
         *part += &format!("| {} | {rate:.0} | {:.2} |\n", standing.name, standing.ratio);
     }
     let lost = |master: &Master| Ok::<_, io::Error>((turns + 1) * MESSAGES - master.accounted()?);
-    let published = telling.sum("tollgate_smockron_published_total")?;
-    let dropped = telling.sum("tollgate_smockron_dropped_total{what=\"control\"}")?;
+    let published = telling.sum("tollway_smockron_published_total")?;
+    let dropped = telling.sum("tollway_smockron_dropped_total{what=\"control\"}")?;
     *part += &format!(
         "\nOf the accounting, {} and {} messages were lost; {published} were published, and of their copies {dropped} lost by \
          gatekeepers that read too slowly, on the sender's core.\n\n",

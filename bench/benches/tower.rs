@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use rustix::time::{ClockId, clock_gettime};
-use tollgate::Limiter;
-use tollgate_bench::requests::{Popularity, stream};
-use tollgate_bench::rounds::{Contestant, alternate};
-use tollgate_tower::client::gatekeeper::Gatekeeper;
-use tollgate_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit, LocalRule};
+use tollway::Limiter;
+use tollway_bench::requests::{Popularity, stream};
+use tollway_bench::rounds::{Contestant, alternate};
+use tollway_tower::client::gatekeeper::Gatekeeper;
+use tollway_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit, LocalRule};
 use tower_layer::Layer;
 use tower_service::Service;
 

@@ -1,4 +1,4 @@
-//! `tollgate bench` on the core beside the servers', one run at a time.
+//! `tollway bench` on the core beside the servers', one run at a time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub struct Measured {
 }
 
 impl Generator {
-    /// Runs `tollgate bench PROTOCOL --addr ADDRESS FLAGS`. Errors in the answers are errors of the run.
+    /// Runs `tollway bench PROTOCOL --addr ADDRESS FLAGS`. Errors in the answers are errors of the run.
     pub fn run(&self, protocol: &str, address: SocketAddr, flags: &str) -> io::Result<Measured> {
         let mut command = Command::new(&self.0);
         command.args(["bench", protocol, "--json", "--addr"]).arg(address.to_string());

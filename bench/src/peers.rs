@@ -164,7 +164,7 @@ pub struct Scratch(PathBuf);
 impl Scratch {
     /// A new directory of its own.
     pub fn new() -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("tollgate-bench-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("tollway-bench-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))
     }

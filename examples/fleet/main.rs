@@ -1,7 +1,7 @@
 //! Two web services and the master that both listen to, each a process of its own, and two clients who ask them:
 //!
 //! ```console
-//! $ cargo run --release -p tollgate-tower --example fleet
+//! $ cargo run --release -p tollway-tower --example fleet
 //! ```
 //!
 //! One client asks for five times as much as it may, the other for less. `README.md` beside this file has what one sees. With

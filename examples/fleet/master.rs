@@ -1,13 +1,13 @@
-//! The master: a server with one gate, which could as well be `tollgate serve`.
+//! The master: a server with one gate, which could as well be `tollway serve`.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
-use tollgate::Limiter;
-use tollgate::config::{Gates, SmockronGate};
-use tollgate_server::{Server, Settings};
+use tollway::Limiter;
+use tollway::config::{Gates, SmockronGate};
+use tollway_server::{Server, Settings};
 
 use crate::DOMAIN;
 use crate::process::end_with_parent;

@@ -10,8 +10,8 @@ use axum::http::HeaderName;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
-use tollgate_tower::client::gatekeeper::Gatekeeper;
-use tollgate_tower::{AdmissionLayer, ByHeader, Decided};
+use tollway_tower::client::gatekeeper::Gatekeeper;
+use tollway_tower::{AdmissionLayer, ByHeader, Decided};
 
 use crate::process::end_with_parent;
 use crate::timeline::Outcome;

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use tollgate_tower::Admission;
+use tollway_tower::Admission;
 
 use crate::SERVICES;
 use crate::clients::CLIENTS;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::config::{Config, describe};
+use tollway::config::{Config, describe};
 
 fuzz_target!(|text: &str| {
     match Config::parse(text, "fuzz.yaml") {

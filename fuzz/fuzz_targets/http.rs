@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_core::Verb;
-use tollgate_wire::http::{
+use tollway_core::Verb;
+use tollway_wire::http::{
     Answer, AskRule, Command, Explained, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Ruled, Step,
 };
 

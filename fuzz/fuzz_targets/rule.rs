@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_core::{Rule, RuleError};
+use tollway_core::{Rule, RuleError};
 
 fuzz_target!(|text: &str| {
     match text.parse::<Rule>() {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_wire::text::{
+use tollway_wire::text::{
     Answer, CheckKey, Command, DATAGRAM_MAX, KeyStats, Message, OverLimit, Reply, decode, decode_reply,
     encode,
 };

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_wire::throttr::{FRAME_MAX, Reply, decode, decode_reply, encode, encode_request};
+use tollway_wire::throttr::{FRAME_MAX, Reply, decode, decode_reply, encode, encode_request};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (piece, bytes) = input;

@@ -4,11 +4,11 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::config::Config;
-use tollgate::core::{Policy, Timestamp};
-use tollgate::store::memory::Memory;
-use tollgate::trace::{Reader, Reply, Request, Target, matches, parse_line};
-use tollgate::{Clock, Limiter};
+use tollway::config::Config;
+use tollway::core::{Policy, Timestamp};
+use tollway::store::memory::Memory;
+use tollway::trace::{Reader, Reply, Request, Target, matches, parse_line};
+use tollway::{Clock, Limiter};
 
 /// Every algorithm, some formats and some rules, under names that the project's own traces use.
 const LIMITS: &str = "limits:

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_wire::smockron::{Accounting, Control};
-use tollgate_wire::zmtp::{Conversation, MESSAGE_MAX, Said, SocketType, encode_opening};
+use tollway_wire::smockron::{Accounting, Control};
+use tollway_wire::zmtp::{Conversation, MESSAGE_MAX, Said, SocketType, encode_opening};
 
 fuzz_target!(|input: (bool, bool, u8, &[u8])| {
     let (publishes, opened, piece, bytes) = input;

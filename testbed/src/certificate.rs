@@ -20,7 +20,7 @@ impl Certificates {
             ["ca.pem", "server.pem", "server.key"].map(|name| directory.join(name));
         let mut params = CertificateParams::new([]).expect("no names to be wrong");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "Tollgate tests");
+        params.distinguished_name.push(DnType::CommonName, "Tollway tests");
         let issuer =
             CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];

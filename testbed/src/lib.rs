@@ -2,7 +2,7 @@
 //! chance.
 //!
 //! ```
-//! use tollgate_testbed::RedisServer;
+//! use tollway_testbed::RedisServer;
 //!
 //! let server = RedisServer::start();
 //! assert_eq!(server.cli(&["PING"]), "PONG");

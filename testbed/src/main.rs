@@ -1,7 +1,7 @@
 //! Servers for tests that are not written in Rust.
 //!
 //! ```console
-//! $ tollgate-testbed redis cluster
+//! $ tollway-testbed redis cluster
 //! redis://127.0.0.1:40913
 //! redis+cluster://127.0.0.1:41001,127.0.0.1:41002,…
 //! ```
@@ -11,7 +11,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use tollgate_testbed::{RedisCluster, RedisServer};
+use tollway_testbed::{RedisCluster, RedisServer};
 
 enum Server {
     Redis(RedisServer),

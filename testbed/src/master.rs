@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use tollgate_wire::smockron::Control;
-use tollgate_wire::zmtp::{self, SocketType};
+use tollway_wire::smockron::Control;
+use tollway_wire::zmtp::{self, SocketType};
 
 use crate::PATIENCE;
 use crate::zeromq::{Came, ZeroMq};
@@ -15,7 +15,7 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// A master of one gatekeeper and one domain. It decides nothing: who is delayed, and until when, the test says.
 ///
 /// ```no_run
-/// use tollgate_testbed::Master;
+/// use tollway_testbed::Master;
 ///
 /// let mut master = Master::bind("api");
 /// let [accounting, control] = master.addresses();

@@ -13,7 +13,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 ///
 /// ```
 /// let server = std::thread::spawn(|| "ready");
-/// tollgate_testbed::eventually("the other thread's end", || server.is_finished());
+/// tollway_testbed::eventually("the other thread's end", || server.is_finished());
 /// ```
 #[track_caller]
 pub fn eventually(what: &str, so: impl FnMut() -> bool) {

@@ -1,7 +1,7 @@
 //! Random histories, and what is said about one that goes wrong.
 //!
 //! ```
-//! use tollgate_testbed::{Random, compare};
+//! use tollway_testbed::{Random, compare};
 //!
 //! let history = |random: &mut Random| (0..10).map(|_| random.below(100)).collect();
 //! compare(history, |numbers: &[u64]| {
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A history is data, made whole before it runs. So one that fails can be cut down, step by step, to the few steps
-//! that matter, and those are what is printed. `TOLLGATE_SEED=7` tries other histories and `TOLLGATE_DECISIONS` more
+//! that matter, and those are what is printed. `TOLLWAY_SEED=7` tries other histories and `TOLLWAY_DECISIONS` more
 //! of them.
 
 use std::env;
@@ -31,7 +31,7 @@ pub fn compare<Step: Clone + Debug>(
     history: impl Fn(&mut Random) -> Vec<Step>,
     run: impl Fn(&[Step]) -> Result<u64, String>,
 ) {
-    let (seed, decisions) = (seed(), number("TOLLGATE_DECISIONS").unwrap_or(DECISIONS));
+    let (seed, decisions) = (seed(), number("TOLLWAY_DECISIONS").unwrap_or(DECISIONS));
     let run = |steps: &[Step]| {
         catch_unwind(AssertUnwindSafe(|| run(steps))).unwrap_or_else(|_| Err("it panicked".to_owned()))
     };
@@ -43,7 +43,7 @@ pub fn compare<Step: Clone + Debug>(
             Err(_) => {
                 let steps = shortest(steps, &run);
                 let why = run(&steps).expect_err("the shortest failing history fails");
-                panic!("TOLLGATE_SEED={seed}, after {compared} decisions: {why}\n{}", lines(&steps));
+                panic!("TOLLWAY_SEED={seed}, after {compared} decisions: {why}\n{}", lines(&steps));
             }
         }
     }
@@ -68,7 +68,7 @@ fn lines<Step: Debug>(steps: &[Step]) -> String {
 
 /// The seed that was asked for, or always the same.
 pub fn seed() -> u64 {
-    number("TOLLGATE_SEED").unwrap_or(SEED)
+    number("TOLLWAY_SEED").unwrap_or(SEED)
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -196,7 +196,7 @@ pub(crate) fn retry<T>(mut start: impl FnMut() -> Option<T>) -> T {
 }
 
 pub(crate) fn directory() -> TempDir {
-    tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a directory for temporary files")
+    tempfile::Builder::new().prefix("tollway-redis-").tempdir().expect("a directory for temporary files")
 }
 
 fn ping(port: u16) -> std::io::Result<[u8; 7]> {

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use tollgate_wire::zmtp::{self, Conversation, Said, SocketType};
+use tollway_wire::zmtp::{self, Conversation, Said, SocketType};
 
 use crate::PATIENCE;
 

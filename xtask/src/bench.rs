@@ -1,4 +1,4 @@
-//! Benchmarks: each is a bench target of the crate in `bench/`, which puts Tollgate beside its peers; or, of the Python
+//! Benchmarks: each is a bench target of the crate in `bench/`, which puts Tollway beside its peers; or, of the Python
 //! package, a program in Python.
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::step::{Steps, cargo, target};
 pub(crate) const NAMES: [&str; 8] =
     ["core", "http", "gates", "smockron", "guard", "redis", "tower", "python"];
 
-/// What the HTTP benchmark runs beside Tollgate, asks with, and needs to build a peer.
+/// What the HTTP benchmark runs beside Tollway, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
     &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux"), ("protoc", "protobuf-compiler")];
 
@@ -39,17 +39,17 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
         setup::install(steps, PYTHON_PROGRAMS)?;
         return python::bench(steps, arguments);
     }
-    let mut bench = cargo(&format!("bench --locked --package tollgate-bench --bench {name} --"));
+    let mut bench = cargo(&format!("bench --locked --package tollway-bench --bench {name} --"));
     match name {
         "http" => bench.args(http_servers(steps)?),
         "gates" => bench.arg(gates_server(steps)?),
         "smockron" => {
             setup::install(steps, SMOCKRON_PROGRAMS)?;
-            bench.arg(tollgate(steps)?).arg(python::with_zmq(steps)?)
+            bench.arg(tollway(steps)?).arg(python::with_zmq(steps)?)
         }
         "guard" => {
             setup::install(steps, GUARD_PROGRAMS)?;
-            bench.arg(tollgate(steps)?)
+            bench.arg(tollway(steps)?)
         }
         "redis" => {
             setup::install(steps, GATES_PROGRAMS)?;
@@ -60,23 +60,23 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     steps.run("bench", bench.args(arguments))
 }
 
-/// Builds Tollgate and its peer, and says where they are.
+/// Builds Tollway and its peer, and says where they are.
 fn http_servers(steps: &mut Steps) -> Result<[PathBuf; 2]> {
     setup::install(steps, HTTP_PROGRAMS)?;
-    let tollgate = tollgate(steps)?;
+    let tollway = tollway(steps)?;
     let peers = target()?.join("peers");
     let mut install = cargo(&format!("install --quiet --locked {THROTTLECRAB} --root"));
     steps.run("throttlecrab", install.arg(&peers))?;
-    Ok([tollgate, peers.join("bin/throttlecrab-server")])
+    Ok([tollway, peers.join("bin/throttlecrab-server")])
 }
 
-/// Installs the peer of the gates, builds Tollgate, and says where it is.
+/// Installs the peer of the gates, builds Tollway, and says where it is.
 fn gates_server(steps: &mut Steps) -> Result<PathBuf> {
     setup::install(steps, GATES_PROGRAMS)?;
-    tollgate(steps)
+    tollway(steps)
 }
 
-fn tollgate(steps: &mut Steps) -> Result<PathBuf> {
-    steps.run("tollgate", &mut cargo("build --locked --release --package tollgate-cli"))?;
-    Ok(target()?.join("release/tollgate"))
+fn tollway(steps: &mut Steps) -> Result<PathBuf> {
+    steps.run("tollway", &mut cargo("build --locked --release --package tollway-cli"))?;
+    Ok(target()?.join("release/tollway"))
 }

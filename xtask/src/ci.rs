@@ -17,7 +17,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("lint fuzz", fuzz.arg(target()?.join("fuzz")).args(["--", "-D", "warnings"]))?;
     test::run(steps, &[])?;
     // Whatever is lock-free, in every order there is. Apart, because the flag would rebuild everything else.
-    let mut interleave = cargo("test --package tollgate --lib --locked interleaving --target-dir");
+    let mut interleave = cargo("test --package tollway --lib --locked interleaving --target-dir");
     steps.run("interleave", interleave.arg(target()?.join("loom")).env("RUSTFLAGS", "--cfg interleaving"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;

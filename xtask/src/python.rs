@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::setup::PYTHON;
 use crate::step::{Steps, target};
 
-const CRATE: &str = "crates/tollgate-python";
+const CRATE: &str = "crates/tollway-python";
 
 /// Tests the package, as the debug build has it.
 pub(crate) fn test(steps: &mut Steps, arguments: &[String]) -> Result<()> {
@@ -29,7 +29,7 @@ pub(crate) fn bench(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     steps.run("bench python", environment.python(&bench).args(arguments))
 }
 
-/// A Python with libzmq and WebSockets, which Rust tests talk to; they find it by `TOLLGATE_PYZMQ`.
+/// A Python with libzmq and WebSockets, which Rust tests talk to; they find it by `TOLLWAY_PYZMQ`.
 pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "zmq", Path::new("testbed/zmq.txt"))?.0.join("bin/python"))
 }
@@ -58,7 +58,7 @@ impl Environment {
         steps.run("wheel", build.arg("--manifest-path").arg(Path::new(CRATE).join("Cargo.toml")))?;
         let mut install = self.python("-m pip install --quiet --disable-pip-version-check --no-index");
         install.args(["--no-deps", "--force-reinstall", "--find-links"]).arg(&wheels);
-        steps.run("install", install.arg("tollgate"))
+        steps.run("install", install.arg("tollway"))
     }
 
     fn python(&self, arguments: &str) -> Command {

@@ -8,7 +8,7 @@ use crate::step::{Steps, cargo};
 /// Builds everything for release, and runs one test after the other: they have the machine for themselves.
 pub(crate) fn run(steps: &mut Steps, seconds: u16) -> Result<()> {
     setup::run(steps)?;
-    let mut test = cargo("test --locked --release --package tollgate-cli --test binary");
+    let mut test = cargo("test --locked --release --package tollway-cli --test binary");
     test.args(["--", "fleet::", "--test-threads=1", "--nocapture", "--quiet"]);
-    steps.run("soak", test.env("TOLLGATE_SOAK_SECS", seconds.to_string()))
+    steps.run("soak", test.env("TOLLWAY_SOAK_SECS", seconds.to_string()))
 }

@@ -11,6 +11,6 @@ use crate::step::{Steps, cargo};
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     setup::run(steps)?;
     let zmq = python::with_zmq(steps)?;
-    steps.run("test", cargo("test --workspace --locked").args(arguments).env("TOLLGATE_PYZMQ", zmq))?;
+    steps.run("test", cargo("test --workspace --locked").args(arguments).env("TOLLWAY_PYZMQ", zmq))?;
     if arguments.is_empty() { python::test(steps, &[]) } else { Ok(()) }
 }

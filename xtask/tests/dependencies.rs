@@ -1,8 +1,8 @@
 //! The map of the crates as a test: who may use whom, and what may come from outside.
 //!
 //! ```text
-//! core <- wire <- client        core <- macros <- tollgate <- tower, python
-//! core, wire, tollgate <- server <- cli        wire <- testbed
+//! core <- wire <- client        core <- macros <- tollway <- tower, python
+//! core, wire, tollway <- server <- cli        wire <- testbed
 //! ```
 //!
 //! An arrow points at what is used. Tests may use what they like; what is built may not.
@@ -15,27 +15,20 @@ use serde_json::Value;
 
 /// Every crate of the workspace, and the others that it may use.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("tollgate-core", &[]),
-    ("tollgate-wire", &["tollgate-core"]),
-    ("tollgate-client", &["tollgate-core", "tollgate-wire"]),
-    ("tollgate", &["tollgate-core", "tollgate-macros"]),
-    ("tollgate-tower", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-client"]),
-    ("tollgate-macros", &["tollgate-core"]),
-    ("tollgate-python", &["tollgate-core", "tollgate"]),
-    ("tollgate-server", &["tollgate-core", "tollgate-wire", "tollgate"]),
+    ("tollway-core", &[]),
+    ("tollway-wire", &["tollway-core"]),
+    ("tollway-client", &["tollway-core", "tollway-wire"]),
+    ("tollway", &["tollway-core", "tollway-macros"]),
+    ("tollway-tower", &["tollway-core", "tollway-wire", "tollway", "tollway-client"]),
+    ("tollway-macros", &["tollway-core"]),
+    ("tollway-python", &["tollway-core", "tollway"]),
+    ("tollway-server", &["tollway-core", "tollway-wire", "tollway"]),
     (
-        "tollgate-cli",
-        &[
-            "tollgate-core",
-            "tollgate-wire",
-            "tollgate",
-            "tollgate-server",
-            "tollgate-client",
-            "tollgate-tower",
-        ],
+        "tollway-cli",
+        &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-client", "tollway-tower"],
     ),
-    ("tollgate-bench", &["tollgate-core", "tollgate-wire", "tollgate", "tollgate-server", "tollgate-tower"]),
-    ("tollgate-testbed", &["tollgate-wire"]),
+    ("tollway-bench", &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-tower"]),
+    ("tollway-testbed", &["tollway-wire"]),
     ("xtask", &[]),
 ];
 
@@ -59,13 +52,13 @@ fn arrows_point_only_where_the_map_says() {
 
 #[test]
 fn the_core_uses_nothing_but_an_error_derive() {
-    assert_eq!(built_with(&package("tollgate-core")), BTreeSet::from(["thiserror"]));
+    assert_eq!(built_with(&package("tollway-core")), BTreeSet::from(["thiserror"]));
 }
 
 #[test]
 fn codecs_know_no_runtime() {
     let packages = workspace();
-    for package in packages.iter().filter(|package| name(package) == "tollgate-wire") {
+    for package in packages.iter().filter(|package| name(package) == "tollway-wire") {
         let runtimes: Vec<_> =
             built_with(package).into_iter().filter(|used| RUNTIMES.contains(used)).collect();
         assert!(runtimes.is_empty(), "the codecs use {runtimes:?}");

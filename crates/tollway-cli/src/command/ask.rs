@@ -1,0 +1,183 @@
+//! `tollway spend`, `check`, `refund` and `reset`: ask a running server.
+
+use std::str::FromStr;
+
+use clap::Args;
+use tollway::core::{Decision, Nanos, Verdict};
+use tollway::trace::Reply;
+use tollway_client::core::Verb;
+use tollway_client::http::{Answer, Ask, Client};
+
+use super::Outcome;
+use crate::output::print_line;
+
+/// Take from one or more buckets, if all of them allow it
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway spend demo:alice
+  tollway spend LoginsPerAccount:alice RequestsPerIPAddress:192.0.2.1
+  tollway spend demo:alice --cost 3 --json
+
+Exit status: 0 allowed, 1 denied, 2 no answer.")]
+pub(crate) struct Spend {
+    #[command(flatten)]
+    question: Question,
+    /// What each charge takes
+    #[arg(long, value_name = "N", default_value_t = Verb::Spend.default_cost())]
+    cost: u64,
+}
+
+/// Say what a spend would be answered, and take nothing
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway check demo:alice
+  tollway check demo:alice --cost 5
+
+Exit status: 0 it would be allowed, 1 it would be denied, 2 no answer.")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    question: Question,
+    /// What each charge would take
+    #[arg(long, value_name = "N", default_value_t = Verb::Check.default_cost())]
+    cost: u64,
+}
+
+/// Give back what was spent
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway refund demo:alice --cost 3
+
+Exit status: 0 given back, 1 there was nothing to give back, 2 no answer.")]
+pub(crate) struct Refund {
+    #[command(flatten)]
+    question: Question,
+    /// What each charge gets back
+    #[arg(long, value_name = "N", default_value_t = Verb::Refund.default_cost())]
+    cost: u64,
+}
+
+/// Forget buckets, as though their ids had never come
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway reset LoginsPerAccount:alice
+
+Exit status: 0 forgotten, 2 no answer.")]
+pub(crate) struct Reset {
+    #[command(flatten)]
+    question: Question,
+}
+
+impl Spend {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        self.question.ask(Verb::Spend, self.cost)
+    }
+}
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        self.question.ask(Verb::Check, self.cost)
+    }
+}
+
+impl Refund {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        self.question.ask(Verb::Refund, self.cost)
+    }
+}
+
+impl Reset {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        self.question.ask(Verb::Reset, 0)
+    }
+}
+
+/// What every question has.
+#[derive(Args)]
+struct Question {
+    /// A limit and an id; the limit's name ends at the first colon. Several are one bill: all of them or none
+    #[arg(value_name = "LIMIT:ID", required = true)]
+    buckets: Vec<Bucket>,
+    /// The server's HTTP gate
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
+    addr: String,
+    /// Print the server's answer as it came
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone)]
+struct Bucket {
+    limit: String,
+    id: String,
+}
+
+impl FromStr for Bucket {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (limit, id) = text.split_once(':').ok_or("must be a limit and an id, such as demo:alice")?;
+        Ok(Self { limit: limit.to_owned(), id: id.to_owned() })
+    }
+}
+
+impl Question {
+    fn ask(&self, verb: Verb, cost: u64) -> anyhow::Result<Outcome> {
+        let charges: Vec<_> =
+            self.buckets.iter().map(|bucket| Ask::new(&bucket.limit, &bucket.id, cost)).collect();
+        let (status, body) = Client::new(&self.addr).ask_raw(verb, &charges)?;
+        let answer = Answer::from_json(status, &body);
+        if self.json {
+            print_line(&body)?;
+        }
+        let answer = answer?;
+        let outcome = if is_yes(&answer) { Outcome::Yes } else { Outcome::No };
+        if !self.json {
+            print_line(in_words(answer, charges.len()).to_string().as_bytes())?;
+        }
+        Ok(outcome)
+    }
+}
+
+const fn is_yes(answer: &Answer) -> bool {
+    match answer {
+        Answer::Decision { allowed, .. } => *allowed,
+        Answer::Refund { refunded, .. } => *refunded,
+        Answer::Reset => true,
+    }
+}
+
+/// The answer in the words of a trace.
+fn in_words(answer: Answer, charges: usize) -> Reply {
+    match answer {
+        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
+            let verdict = match (allowed, reason.as_deref(), remaining) {
+                (true, None, None) => Verdict::Unlimited,
+                (true, None, Some(_)) => Verdict::Allow,
+                (true, Some("store"), _) => Verdict::AllowAway,
+                (true, Some(_), _) => Verdict::AllowFull,
+                (false, None, _) => Verdict::Deny,
+                (false, Some("store"), _) => Verdict::DenyAway,
+                (false, Some(_), _) => Verdict::DenyFull,
+            };
+            let decision = Decision {
+                verdict,
+                remaining: remaining.unwrap_or(if verdict == Verdict::Unlimited { u64::MAX } else { 0 }),
+                retry_after: retry_after.unwrap_or(Nanos::FOREVER),
+                reset_after: reset_after.unwrap_or(Nanos::FOREVER),
+                charge: 0,
+                degraded,
+            };
+            Reply::Decision { decision, limit: (charges > 1).then_some(limit) }
+        }
+        Answer::Refund { remaining: None, .. } => Reply::UnlimitedRefund,
+        Answer::Refund { refunded, remaining: Some(remaining), reset_after } => {
+            let reset_after = reset_after.unwrap_or(Nanos::FOREVER);
+            Reply::Refund(tollway::core::Refund { refunded, remaining, reset_after })
+        }
+        Answer::Reset => Reply::Reset,
+    }
+}

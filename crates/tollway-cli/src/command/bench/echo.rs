@@ -1,0 +1,79 @@
+//! The server's way in and out, and nothing in between.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tollway::config::{Config, GateAddressError, Gates};
+use tollway::store::memory::Memory;
+use tollway::{Clock, Limiter};
+use tollway_server::{Server, Settings, Signals};
+
+use crate::command::Outcome;
+use crate::output::OutputError;
+
+/// Nobody asks about any bucket.
+const BUCKETS: usize = 1;
+
+/// Send back whatever comes, with the I/O of the text and the Throttr gate: as fast as this machine could answer at all
+///
+/// Ask it with --echo. What the real gates stay below it is what understanding, deciding and answering cost.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway bench echo --throttr 127.0.0.1:9001 --text off
+  tollway bench throttr --echo --addr 127.0.0.1:9001 --pipeline 64")]
+pub(crate) struct Echo {
+    /// Where TCP comes back: an address and a port, or `off`
+    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9001", value_parser = throttr)]
+    throttr: Gate,
+    /// Where UDP comes back: an address and a port, or `off`
+    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:2001", value_parser = text)]
+    text: Gate,
+    /// How many threads serve
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+}
+
+/// Where a gate listens; `None` is nowhere.
+#[derive(Clone, Copy)]
+struct Gate(Option<SocketAddr>);
+
+fn throttr(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::THROTTR).map(Gate)
+}
+
+fn text(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::TEXT).map(Gate)
+}
+
+impl Echo {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let gates = Gates { text: self.text.0, throttr: self.throttr.0, ..Gates::OFF };
+        if [gates.text, gates.throttr] == [None; 2] {
+            bail!("every gate is off: there is nothing to send back");
+        }
+        let limiter = Limiter::with(Config::default().policy, Memory::new(BUCKETS), Clock::monotonic());
+        let workers = self.workers.into();
+        let settings = Settings { gates, echo: true, workers, ..Settings::new(Arc::new(limiter)) };
+        let signals = Signals::catch().context("signals cannot be caught")?;
+        let server = Server::start(settings).context("the echo cannot start")?;
+        announce(&server).map_err(OutputError::from)?;
+        signals.run(server);
+        Ok(Outcome::Yes)
+    }
+}
+
+fn announce(server: &Server) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "what comes is sent back")?;
+    if let Some(address) = server.text_addr() {
+        writeln!(out, "  text     udp {address}")?;
+    }
+    if let Some(address) = server.throttr_addr() {
+        writeln!(out, "  throttr  tcp {address}")?;
+    }
+    out.flush()
+}

@@ -1,0 +1,80 @@
+//! `tollway inspect`: what is remembered of one id.
+
+use std::fmt::{self, Display};
+
+use clap::Args;
+use tollway::config::describe_algorithm;
+use tollway::core::Nanos;
+use tollway_client::http::{self, Client, Inspected, Moment};
+
+use super::Outcome;
+use crate::output::print_line;
+
+/// Look at one bucket of a running server, and change nothing
+///
+/// Prints what the id is held to, what is left, when the next unit comes and when the bucket is as new, and the state from
+/// which all that follows, as the store keeps it. In memory and on Redis alike.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway inspect demo alice
+  tollway inspect RequestsPerIPAddress 192.0.2.1 --json
+
+Exit status: 0 here it is, 2 no answer.")]
+pub(crate) struct Inspect {
+    /// The name of the limit
+    #[arg(value_name = "LIMIT")]
+    limit: String,
+    /// The id under it
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The server's HTTP gate
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
+    addr: String,
+    /// Print the server's answer as it came
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let bucket = http::Inspect { limit: self.limit.as_str().into(), id: self.id.as_bytes().into() };
+        let (status, body) = Client::new(&self.addr).inspect_raw(&bucket)?;
+        let inspected = Inspected::from_json(status, &body);
+        if self.json {
+            print_line(&body)?;
+        }
+        let inspected = inspected?;
+        if !self.json {
+            print_line(in_words(&inspected).to_string().as_bytes())?;
+        }
+        Ok(Outcome::Yes)
+    }
+}
+
+/// One fact a line.
+fn in_words(inspected: &Inspected) -> impl Display {
+    fmt::from_fn(move |f| {
+        writeln!(f, "bucket     {}", inspected.bucket)?;
+        let Some(algorithm) = &inspected.algorithm else {
+            return write!(f, "held to    nothing: this id is unlimited");
+        };
+        writeln!(f, "held to    {}", describe_algorithm(algorithm))?;
+        writeln!(f, "remaining  {}", inspected.remaining.unwrap_or_default())?;
+        writeln!(f, "next unit  {}", when(inspected.retry_after))?;
+        writeln!(f, "as new     {}", when(inspected.reset_after))?;
+        match &inspected.state {
+            Some(state) => writeln!(f, "state      {state}")?,
+            None => writeln!(f, "state      none: it is as though this id had never come")?,
+        }
+        write!(f, "as of      {}", Moment(inspected.at))
+    })
+}
+
+fn when(span: Option<Nanos>) -> String {
+    match span {
+        Some(Nanos::ZERO) => "now".to_owned(),
+        Some(span) => format!("in {span}"),
+        None => "never".to_owned(),
+    }
+}

@@ -1,0 +1,64 @@
+//! `tollway keys`: which buckets there are.
+
+use clap::Args;
+use tollway_client::http::{Client, KeysPage, ListKeys};
+
+use super::Outcome;
+use crate::output::print_line;
+
+/// List the buckets that a running server keeps in Redis
+///
+/// One a line, in no order, those of one limit or all. While they are listed, others come and go: one that is there all
+/// the time is listed, perhaps twice. A store in memory keeps no ids, and says so.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway keys
+  tollway keys LoginsPerAccount --count 20
+
+Exit status: 0 here they are, 2 no answer.")]
+pub(crate) struct Keys {
+    /// Of this limit alone
+    #[arg(value_name = "LIMIT")]
+    limit: Option<String>,
+    /// Stop after so many
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// The server's HTTP gate
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
+    addr: String,
+    /// Print the server's answers as they came, a page a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Keys {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let client = Client::new(&self.addr);
+        let mut left = self.count.unwrap_or(u64::MAX);
+        let mut cursor = Some(0);
+        while let Some(from) = cursor.filter(|_| left > 0) {
+            let page = self.page(&client, from, &mut left)?;
+            cursor = page.cursor;
+        }
+        Ok(Outcome::Yes)
+    }
+
+    /// Prints one page, as far as there are any `left` to print.
+    fn page(&self, client: &Client, cursor: u64, left: &mut u64) -> anyhow::Result<KeysPage> {
+        let count = usize::try_from(*left).unwrap_or(usize::MAX).min(ListKeys::COUNT_MAX);
+        let asked = ListKeys { limit: self.limit.as_deref().map(Into::into), cursor, count };
+        let (status, body) = client.keys_raw(&asked)?;
+        let page = KeysPage::from_json(status, &body);
+        if self.json {
+            print_line(&body)?;
+        }
+        let page = page?;
+        let keys = page.keys.iter().take(usize::try_from(*left).unwrap_or(usize::MAX));
+        if !self.json {
+            keys.clone().try_for_each(|key| print_line(key.as_bytes()))?;
+        }
+        *left -= keys.count() as u64;
+        Ok(page)
+    }
+}

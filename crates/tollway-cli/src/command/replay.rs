@@ -1,0 +1,151 @@
+//! `tollway replay`: a trace against a limiter of its own, as fast as it can be read.
+
+mod busiest;
+mod progress;
+mod source;
+mod summary;
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use tollway::config::StoreUrl;
+use tollway::core::Timestamp;
+use tollway::store::redis::RedisUrl;
+use tollway::trace::{Event, Reader, Reply, Target, matches};
+use tollway::{Clock, Config, Limiter};
+use tollway_server::Desk;
+
+use self::progress::Progress;
+use self::source::Source;
+use self::summary::Summary;
+use super::{Outcome, configured, store};
+use crate::output::OutputError;
+
+/// How long a reply of a shared store is waited for: nobody waits for this one, and all of them should be its own.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Writes to standard output are gathered up to this many bytes.
+const OUTPUT_BUFFER: usize = 1 << 16;
+
+/// Answer the requests of a trace and compare the replies with the expected ones
+///
+/// A trace is plain text, one request a line: the time, the gate, what is asked, and after `=>` the reply that must
+/// come back, if any. Replay prints every event with the reply it got, marks each that is not as expected, and ends
+/// with a summary per limit. The output is itself a trace: use it to see what a new configuration would have done to
+/// yesterday's requests, or save it as what must hold from now on.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway replay --config tollway.yaml orders.trace
+  tollway replay --config candidate.yaml --quiet yesterday.trace
+  echo '0s limit spend demo:alice' | tollway replay
+  tollway replay --config tollway.yaml requests.trace > expected.trace
+
+Exit status: 0 if no reply differed, 1 if any did, 2 if the trace or the configuration cannot be read.")]
+pub(crate) struct Replay {
+    /// The configuration whose limits decide; the built-in one if not given
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the buckets live: `memory`, or Redis, under a namespace of their own; as configured if not given
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Print only the events that differ, and the summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// The trace; `-` is standard input
+    #[arg(value_name = "TRACE", default_value = "-")]
+    trace: PathBuf,
+}
+
+impl Replay {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let desk = self.desk()?;
+        let source = Source::open(&self.trace)?;
+        let mut run = Run {
+            out: BufWriter::with_capacity(OUTPUT_BUFFER, io::stdout().lock()),
+            quiet: self.quiet,
+            progress: Progress::to_terminal(source.size, self.quiet),
+            summary: Summary::default(),
+        };
+        let read = run.events(desk, source);
+        run.progress.clear();
+        // Also after a bad line: what came before it was answered.
+        run.out.flush().map_err(OutputError::from)?;
+        read?;
+        run.finish()
+    }
+
+    fn desk(&self) -> anyhow::Result<Desk> {
+        let config = configured(self.config.as_deref())?;
+        let store = apart(store::chosen(self.store.as_deref(), config.store.clone())?);
+        let on_insert = config.gates.on_insert;
+        let limiter = Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
+        Ok(Desk::new(limiter, on_insert))
+    }
+}
+
+/// The same store with a namespace of its own: a trace has its own times, finds no buckets, and changes nobody's.
+fn apart(store: StoreUrl) -> StoreUrl {
+    match store {
+        StoreUrl::Redis(url) => {
+            let namespace = format!("{}-replay-{}", url.namespace, std::process::id());
+            let deadline = url.deadline.max(PATIENCE);
+            StoreUrl::Redis(RedisUrl { namespace, deadline, ..url })
+        }
+        memory => memory,
+    }
+}
+
+/// One trace on its way through.
+struct Run<W: Write> {
+    out: W,
+    quiet: bool,
+    progress: Progress<io::Stderr>,
+    summary: Summary,
+}
+
+impl<W: Write> Run<W> {
+    fn events(&mut self, mut desk: Desk, source: Source) -> anyhow::Result<()> {
+        let policy = desk.limiter().policy();
+        let mut reader = Reader::new(source.stream);
+        while let Some(event) = reader.next() {
+            let event = event.map_err(|error| anyhow!("{}:{:#}", source.name, anyhow!(error)))?;
+            let reply = desk.answer(event.at, &event.request);
+            let differs = event.expected.as_ref().map(|expected| !matches(expected, &reply));
+            self.summary.count(&policy, &event.request, &reply, differs);
+            self.print(&event, &reply, differs == Some(true)).map_err(OutputError::from)?;
+            self.progress.tick(reader.lines(), reader.bytes());
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
+        if !self.quiet {
+            return self.write(event, reply, differs);
+        }
+        if !differs {
+            return Ok(());
+        }
+        self.progress.clear();
+        self.write(event, reply, differs)?;
+        // Before the progress is shown again, perhaps on the same terminal.
+        if self.progress.is_on() { self.out.flush() } else { Ok(()) }
+    }
+
+    /// The line with the reply, and below it, where that differs, what it should have been.
+    fn write(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
+        writeln!(self.out, "{}", event.with_reply(reply))?;
+        match &event.expected {
+            Some(expected) if differs => writeln!(self.out, "#! line {} expected: {expected}", event.line),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> anyhow::Result<Outcome> {
+        write!(self.out, "{}", self.summary).and_then(|()| self.out.flush()).map_err(OutputError::from)?;
+        Ok(if self.summary.differed() { Outcome::No } else { Outcome::Yes })
+    }
+}

@@ -1,0 +1,201 @@
+//! `tollway serve`: the limiter, for whoever asks.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tollway::config::{GateAddressError, Gates, SmockronGate, StoreUrl, Watch};
+use tollway::core::{IdFormat, Limit};
+use tollway::{Clock, Config, Limiter};
+use tollway_server::{ConfigFile, Server, Settings, Signals};
+use tracing_subscriber::EnvFilter;
+
+use super::{Outcome, configured, store};
+use crate::output::OutputError;
+
+/// Serve the limits of a configuration over the network
+///
+/// Without a configuration, a small built-in policy is served on loopback, to try things with. The file is read again
+/// when it changes and on SIGHUP: a good one takes effect between two requests, a bad one is explained in the log and
+/// changes nothing. SIGTERM and SIGINT drain: no new connections, what was read is answered, then exit 0.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway serve
+  tollway serve --config tollway.yaml --http 0.0.0.0:8080 --text off
+  TOLLWAY_CONFIG=/etc/tollway/tollway.yaml RUST_LOG=debug tollway serve
+
+A flag comes before its environment variable, and both before the file. TOLLWAY_STORE_PASSWORD is the password of the
+store. Logs go to standard error.")]
+pub(crate) struct Serve {
+    /// The configuration; the built-in one if not given
+    #[arg(short, long, value_name = "FILE", env = "TOLLWAY_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where the buckets live: `memory`, or a URL such as redis://cache:6379 or redis+cluster://a,b
+    #[arg(long, value_name = "URL", env = "TOLLWAY_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// How many buckets are kept at most
+    #[arg(long, value_name = "N", env = "TOLLWAY_MAX_BUCKETS", value_parser = buckets)]
+    max_buckets: Option<usize>,
+    /// Where the HTTP gate listens: an address and a port, or `off`
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_HTTP", value_parser = http_gate)]
+    http: Option<Gate>,
+    /// Where the text gate listens, UDP
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_TEXT", value_parser = text_gate)]
+    text: Option<Gate>,
+    /// Where the Throttr gate listens
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_THROTTR", value_parser = throttr_gate)]
+    throttr: Option<Gate>,
+    /// Where the Smockron gate is told what gatekeepers let through; it tells them at the port after it
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_SMOCKRON", value_parser = smockron_gate)]
+    smockron: Option<Gate>,
+    /// How many threads serve; one for each core if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+/// Where a gate listens; `None` is nowhere.
+#[derive(Clone, Copy)]
+struct Gate(Option<SocketAddr>);
+
+fn http_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::HTTP).map(Gate)
+}
+
+fn text_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::TEXT).map(Gate)
+}
+
+fn throttr_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, Gates::THROTTR).map(Gate)
+}
+
+fn smockron_gate(text: &str) -> Result<Gate, GateAddressError> {
+    Gates::address(text, SmockronGate::ACCOUNTING).map(Gate)
+}
+
+fn buckets(text: &str) -> Result<usize, String> {
+    let buckets = text.parse().ok().filter(|buckets| *buckets > 0);
+    buckets.ok_or_else(|| "must be a whole number above zero".to_owned())
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        log_to_stderr();
+        // Before the file is read, so that no change falls between.
+        let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
+        let config = configured(self.config.as_deref())?;
+        let watched = watched.map(|(path, watch)| ConfigFile::new(path, watch, &config));
+        let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
+        let store = store::chosen(self.store.as_deref(), config.store.clone())?;
+        let gates = self.gates(config.gates.clone());
+        if gates.are_off() {
+            bail!("every gate is off: there is nowhere to ask; try --http {}", Gates::HTTP);
+        }
+        let workers = self.workers.map_or_else(cores, usize::from);
+        let config = Config { store: store.clone(), max_buckets, ..config };
+        let limiter = Limiter::open(config, Clock::monotonic());
+        let limiter = Arc::new(limiter.with_context(|| format!("the store {store} cannot be opened"))?);
+        let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
+        let signals = Signals::catch().context("signals cannot be caught")?;
+        let server = Server::start(settings).context("the server cannot start")?;
+        let from =
+            self.config.map_or_else(|| "the built-in policy".to_owned(), |path| path.display().to_string());
+        announce(&limiter, &from, &store, &server).map_err(OutputError::from)?;
+        signals.run(server);
+        Ok(Outcome::Yes)
+    }
+
+    /// The gates of the file, moved by flags.
+    fn gates(&self, configured: Gates) -> Gates {
+        let moved = |flag: Option<Gate>, address| flag.map_or(address, |gate| gate.0);
+        // A port of its own for control was chosen beside another one for accounting, and stays.
+        let accounting = moved(self.smockron, configured.smockron.as_ref().map(|gate| gate.accounting));
+        let smockron = accounting.map(|accounting| match &configured.smockron {
+            Some(gate) => SmockronGate { accounting, ..gate.clone() },
+            None => SmockronGate::at(accounting),
+        });
+        Gates {
+            smockron,
+            http: moved(self.http, configured.http),
+            text: moved(self.text, configured.text),
+            throttr: moved(self.throttr, configured.throttr),
+            ..configured
+        }
+    }
+}
+
+pub(super) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, Into::into)
+}
+
+pub(super) fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    builder.with_ansi(io::stderr().is_terminal()).init();
+}
+
+/// What listens where, and lines to try it.
+fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let policy = limiter.policy();
+    let limits = policy.limits();
+    let counted = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
+    let rules = match policy.rules().len() {
+        0 => String::new(),
+        rules => format!(" and {}", counted(rules, "rule")),
+    };
+    writeln!(out, "tollway {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "  {}{rules} from {from}", counted(limits.len(), "limit"))?;
+    match store {
+        StoreUrl::Memory => writeln!(out, "  at most {} buckets in memory", limiter.census().max_buckets)?,
+        store => writeln!(out, "  buckets in {store}")?,
+    }
+    if let Some(address) = server.http_addr() {
+        writeln!(out, "  http     http://{address}")?;
+    }
+    if let Some(address) = server.text_addr() {
+        writeln!(out, "  text     udp {address}")?;
+    }
+    if let Some(address) = server.throttr_addr() {
+        writeln!(out, "  throttr  tcp {address}")?;
+    }
+    if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
+        writeln!(out, "  smockron zmq tcp://{accounting}, control tcp://{control}")?;
+    }
+    writeln!(out, "try:")?;
+    if let Some(address) = server.text_addr() {
+        writeln!(out, "  tollway text --addr {address} 'over_limit ws global'")?;
+    }
+    if let Some(address) = server.throttr_addr() {
+        writeln!(out, "  tollway throttr query alice api --addr {address}")?;
+    }
+    if let (Some(address), Some(limit)) = (server.http_addr(), limits.first()) {
+        let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
+        writeln!(out, "  curl -d '{body}' http://{address}/v1/spend")?;
+    }
+    if let (Some(address), Some(rule)) = (server.http_addr(), policy.rules().first()) {
+        let logs = rule.keyed().limit().rule().logs().iter();
+        let selectors: Vec<_> =
+            logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
+        let body = format!(r#"{{"selectors":{{{}}}}}"#, selectors.join(","));
+        writeln!(out, "  curl -d '{body}' http://{address}/v1/rules/{}", rule.name())?;
+    }
+    out.flush()
+}
+
+/// An id that the limit takes.
+fn example_id(limit: &Limit) -> &'static str {
+    match limit.ids() {
+        IdFormat::Any => "alice",
+        IdFormat::IpAddress => "192.0.2.1",
+        IdFormat::Ipv6Range => "2001:db8:1::/48",
+        IdFormat::RegId => "12345678",
+        IdFormat::RegIdDomain => "12345678:example.com",
+        IdFormat::RegIdFqdnSet => "12345678:example.com,example.org",
+    }
+}

@@ -1,0 +1,33 @@
+//! Which store: the flag's, or the configured one, with the password of the environment.
+//!
+//! `--store` is a text to clap, and is taken apart here: clap repeats a value that it refuses, password and all.
+
+use std::env;
+
+use anyhow::anyhow;
+use tollway::config::{StoreUrl, StoreUrlError};
+use tollway::store::redis::Secret;
+
+/// A password that stands in no file, and in no list of processes.
+const PASSWORD: &str = "TOLLWAY_STORE_PASSWORD";
+
+/// The store of the flag, or else the configured one. A password of the environment comes before that of a file, but not
+/// before one that was given with the flag.
+pub(super) fn chosen(flag: Option<&str>, configured: StoreUrl) -> anyhow::Result<StoreUrl> {
+    let parse = |text: &str| text.parse().map_err(|error: StoreUrlError| anyhow!("--store {error}"));
+    let store = flag.map_or(Ok(configured), parse)?;
+    Ok(match (store, password()?) {
+        (StoreUrl::Redis(url), Some(password)) if flag.is_none() || url.password.is_none() => {
+            StoreUrl::Redis(url.with_password(password))
+        }
+        (store, _) => store,
+    })
+}
+
+fn password() -> anyhow::Result<Option<Secret>> {
+    let Some(password) = env::var_os(PASSWORD).filter(|password| !password.is_empty()) else {
+        return Ok(None);
+    };
+    let password = password.into_string().map_err(|_| anyhow!("{PASSWORD} is not UTF-8"))?;
+    Ok(Some(Secret::new(password)))
+}

@@ -1,0 +1,67 @@
+//! `tollway text`: ask a text gate in its own words.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tollway::core::Nanos;
+use tollway_client::text::AskError;
+use tollway_client::text::blocking::Client;
+use tollway_wire::text::{Answer, decode, decode_reply, split_id};
+
+use super::Outcome;
+use crate::output::print_line;
+
+/// Ask over the UDP text protocol
+///
+/// The question is sent as it is, with an id in front so that a late answer to another question is not taken for its
+/// own; the answer is printed without that id. A question that has an id already is answered with it. A server gives no
+/// answer to what it does not understand.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway text over_limit ws global
+  tollway text '7 over_limit ws ip=192.0.2.1' --addr 10.0.0.5:2000 --timeout 1s
+  tollway text 'check_limit {\"origin\":\"ws\",\"ua\":\"Mozilla\",\"ip\":\"192.0.2.1\"}'
+  tollway text get_stats ws global
+  tollway text get_size
+  tollway text ping
+
+Exit status: 0 answered and not over the limit, 1 over the limit (Y), 2 no answer.")]
+pub(crate) struct Text {
+    /// A command and its key or JSON; several words are joined by single spaces
+    #[arg(value_name = "QUESTION", required = true)]
+    question: Vec<String>,
+    /// The server's text gate
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2000", env = "TOLLWAY_TEXT_ADDR")]
+    addr: String,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "100ms", env = "TOLLWAY_TEXT_TIMEOUT")]
+    timeout: Nanos,
+}
+
+impl Text {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let question = self.question.join(" ");
+        let (id, body) = split_id(question.as_bytes());
+        let mut client = Client::with_timeout(&*self.addr, self.timeout.into())
+            .with_context(|| format!("{} cannot be asked", self.addr))?;
+        let answer = match client.ask(body) {
+            Err(error @ AskError::Unanswered { .. }) if decode(body).is_none() => {
+                return Err(error).context("the question is none that a server would understand; see --help");
+            }
+            answer => answer?,
+        };
+        let Some((None, said)) = decode_reply(&answer) else {
+            bail!("{:?} is no answer of this protocol", String::from_utf8_lossy(&answer));
+        };
+        let line = id.map_or_else(|| answer.clone(), |id| [id, b" ", &answer].concat());
+        print_line(&line)?;
+        Ok(if is_over(&said) { Outcome::No } else { Outcome::Yes })
+    }
+}
+
+const fn is_over(said: &Answer<'_>) -> bool {
+    match said {
+        Answer::OverLimit(last) | Answer::CheckLimit { last, .. } => last.over,
+        Answer::Stats { .. } | Answer::Size { .. } | Answer::Pong => false,
+    }
+}

@@ -1,0 +1,34 @@
+//! `tollway`: the one binary.
+//!
+//! Every subcommand is a file in `command/`: its arguments, its help, and a `run` that says how it went. What it went
+//! like is the exit code: 0 for yes, 1 for no (a reply differed, a file is invalid), 2 for a question that could
+//! not be answered.
+
+mod command;
+mod output;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::command::{Arguments, Outcome};
+use crate::output::OutputError;
+
+/// What a shell reports of a program that was writing to `head` when `head` had seen enough.
+const READER_LEFT: u8 = 141;
+
+fn main() -> ExitCode {
+    match Arguments::parse().command.run() {
+        Ok(Outcome::Yes) => ExitCode::SUCCESS,
+        Ok(Outcome::No) => ExitCode::from(1),
+        Err(error) if error.downcast_ref().is_some_and(OutputError::reader_left) => {
+            ExitCode::from(READER_LEFT)
+        }
+        Err(error) => {
+            // Not `eprintln`, which panics where nobody listens.
+            let _ = writeln!(io::stderr(), "tollway: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

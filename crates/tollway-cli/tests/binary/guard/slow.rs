@@ -1,0 +1,263 @@
+//! Clients and upstreams that are too slow, on purpose or not. Patience is short here, so that it can be awaited.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use http_body_util::channel::Channel;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http2;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tollway_testbed::PATIENCE;
+
+use crate::guarded::Guarded;
+use crate::upstream::{self, Pieces, Upstream, answer, body_of, full};
+
+const SHORT: [&str; 2] = ["--patience", "300ms"];
+
+fn connect(guarded: &Guarded) -> TcpStream {
+    let client = TcpStream::connect(&guarded.address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
+/// All that comes until the connection ends, which it must.
+fn to_the_end(client: &mut TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    match client.read_to_end(&mut said) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("{error}"),
+        _ => said,
+    }
+}
+
+/// Says how long the body of a request was.
+async fn counted(request: Request<Incoming>) -> Response<Pieces> {
+    answer(body_of(request.into_body()).await.len().to_string())
+}
+
+#[tokio::test]
+async fn who_asks_nothing_is_sent_away() {
+    let upstream = Upstream::http1(|_| async { answer("served") }).await;
+    let guarded = Guarded::start(&upstream.url(), &SHORT);
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for silent in [&b""[..], b"G", b"GET / HTTP/1.1\r\nHost: a\r\nX-", b"PRI * HT", PREFACE, ASKED] {
+        let mut client = connect(&guarded);
+        client.write_all(silent).unwrap();
+        let said = to_the_end(&mut client);
+        assert_eq!(said.starts_with(b"HTTP/1.1 200 OK"), silent == ASKED);
+    }
+}
+
+#[tokio::test]
+async fn who_asks_now_and_then_is_not_idle_however_short_its_requests_are() {
+    let upstream = Upstream::http2(|_| async { answer("served") }).await;
+    let guarded = Guarded::start(&upstream.url().replace("http:", "h2c:"), &["--patience", "1s"]);
+    let (mut http2, mut http1) = (guarded.http2().await, connect(&guarded));
+    for _ in 0..10 {
+        let request = Request::get("http://a/").body(full("")).unwrap();
+        assert_eq!(http2.send_request(request).await.unwrap().status(), StatusCode::OK);
+        // Answered without asking anybody.
+        http1.write_all(b"HEAD / HTTP/1.1\r\nHost: a b\r\n\r\n").unwrap();
+        assert!(upstream::head(&mut http1).starts_with("HTTP/1.1 400 "));
+        // Not to let time pass, but because that is how such a client asks.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
+async fn who_stops_in_the_middle_of_a_request_is_told_that_it_took_too_long() {
+    let upstream = Upstream::http1(counted).await;
+    let guarded = Guarded::start(&upstream.url(), &SHORT);
+    let mut client = connect(&guarded);
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
+    let said = to_the_end(&mut client);
+    assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
+    let (mut pieces, body) = Channel::<Bytes, hyper::Error>::new(1);
+    pieces.send_data(Bytes::from("half")).await.unwrap();
+    let response = guarded.ask_http2(Request::post("http://a/").body(body.boxed()).unwrap()).await;
+    assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(guarded.metric("upstream_failures_total").await, 0);
+}
+
+/// An upload that takes longer than our patience, and longer than the upstream may take for its answer.
+#[tokio::test]
+async fn who_is_slow_but_gets_on_is_served() {
+    let upstream = Upstream::http1(counted).await;
+    let guarded = Guarded::start(&upstream.url(), &["--patience", "1s", "--timeout", "1s"]);
+    let mut client = connect(&guarded);
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 12\r\n\r\n")
+        .unwrap();
+    for _ in 0..12 {
+        // Not to let time pass, but because that is how a slow client sends.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        client.write_all(b"x").unwrap();
+    }
+    let said = to_the_end(&mut client);
+    assert!(
+        said.starts_with(b"HTTP/1.1 200 ") && said.ends_with(b"\r\n\r\n12"),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+}
+
+/// More than all buffers on the way hold.
+fn endless() -> Response<Pieces> {
+    let (mut pieces, body) = Channel::new(1);
+    tokio::spawn(async move { while pieces.send_data(Bytes::from_static(&[b'x'; 65_536])).await.is_ok() {} });
+    Response::new(body.boxed())
+}
+
+#[tokio::test]
+async fn who_does_not_read_its_answer_is_cut_off() {
+    let upstream = Upstream::http1(|_| async { endless() }).await;
+    let guarded = Guarded::start(&upstream.url(), &[&SHORT[..], &["--max-connections", "1"]].concat());
+    let mut deaf = connect(&guarded);
+    deaf.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    deaf.read_exact(&mut [0; 12]).unwrap();
+    // There is one place, so whoever comes next is served when the first is gone.
+    let mut next = connect(&guarded);
+    next.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut status = [0; 12];
+    next.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_reads_is_reset_and_its_neighbours_are_not() {
+    let upstream = Upstream::http1(|request| async move {
+        if request.uri().path() == "/endless" { endless() } else { answer("served") }
+    })
+    .await;
+    let guarded = Guarded::start(&upstream.url(), &SHORT);
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guarded.address).await.unwrap());
+    let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_connection_window_size(10_000_000)
+        .handshake(stream)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let get = |path: &str| Request::get(format!("http://a{path}")).body(Empty::<Bytes>::new()).unwrap();
+    let mut deaf = sender.send_request(get("/endless")).await.unwrap().into_body();
+    // Its neighbour keeps the connection busy, and would be cut off with it.
+    let neighbour = tokio::spawn({
+        let mut sender = sender.clone();
+        let get = get("/endless");
+        async move {
+            let mut body = sender.send_request(get).await.unwrap().into_body();
+            while let Some(Ok(_)) = body.frame().await {}
+        }
+    });
+    guarded.shows("open_requests", |value| value >= 2).await;
+    guarded.shows("open_requests", |value| value <= 1).await;
+    let ended = loop {
+        match deaf.frame().await {
+            Some(Ok(_)) => {}
+            other => break other,
+        }
+    };
+    assert!(ended.is_some_and(|ended| ended.is_err()));
+    assert!(!neighbour.is_finished());
+    assert_eq!(body_of(sender.send_request(get("/")).await.unwrap().into_body()).await, b"served");
+}
+
+#[tokio::test]
+async fn an_upstream_that_stops_in_the_middle_of_what_it_announced_is_given_up() {
+    let upstream = Upstream::raw(|mut stream| {
+        upstream::head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "nobody waits any longer");
+    });
+    let guarded = Guarded::start(&upstream.url(), &["--timeout", "200ms"]);
+    let mut client = connect(&guarded);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(to_the_end(&mut client).ends_with(b"\r\n\r\nhalf"));
+}
+
+#[tokio::test]
+async fn an_upstream_that_announced_nothing_may_think_for_as_long_as_it_likes() {
+    let upstream = Upstream::raw(|mut stream| {
+        upstream::head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\none ").unwrap();
+        // As an event comes: when it does.
+        thread::sleep(Duration::from_millis(600));
+        stream.write_all(b"two").unwrap();
+    });
+    let guarded = Guarded::start(&upstream.url(), &["--timeout", "100ms", "--patience", "100ms"]);
+    let response = guarded.ask(Request::get("/").body(full("")).unwrap()).await;
+    assert_eq!(body_of(response.into_body()).await, b"one two");
+}
+
+#[tokio::test]
+async fn when_no_place_is_left_who_has_no_request_makes_room() {
+    let upstream = Upstream::http1(counted).await;
+    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "2"]);
+    let mut idle = connect(&guarded);
+    idle.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(upstream::head(&mut idle).starts_with("HTTP/1.1 200 "));
+    let mut unfinished = connect(&guarded);
+    unfinished.write_all(b"GET /").unwrap();
+    for _ in 0..3 {
+        let response = guarded.ask(Request::get("/").body(full("")).unwrap()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+    to_the_end(&mut idle);
+    to_the_end(&mut unfinished);
+}
+
+#[tokio::test]
+async fn when_no_place_is_left_who_is_slow_makes_room() {
+    let upstream = Upstream::http1(counted).await;
+    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "1", "--patience", "600ms"]);
+    let mut slow = connect(&guarded);
+    slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n").unwrap();
+    let next = tokio::spawn(guarded.ask(Request::get("/").body(full("")).unwrap()));
+    // Never silent for long, but of no use to anybody.
+    while slow.write_all(b"x").is_ok() && !next.is_finished() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(next.await.unwrap().status(), StatusCode::OK);
+    assert!(to_the_end(&mut slow).starts_with(b"HTTP/1.1 408 "));
+}
+
+#[tokio::test]
+async fn requests_on_one_connection_take_as_much_as_connections() {
+    let upstream = Upstream::http1(|_| async { endless() }).await;
+    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "2"]);
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guarded.address).await.unwrap());
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut open = Vec::new();
+    for expected in [200, 200, 503] {
+        let get = Request::get("http://a/").body(Empty::<Bytes>::new()).unwrap();
+        let response = sender.send_request(get).await.unwrap();
+        assert_eq!(response.status(), expected);
+        open.push(response);
+    }
+    assert_eq!(open[2].headers()["retry-after"], "1");
+}
+
+#[test]
+fn a_tunnel_may_be_silent() {
+    let upstream = Upstream::raw(|mut stream| {
+        upstream::head(&mut stream);
+        stream
+            .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+            .unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        stream.write_all(&byte).unwrap();
+    });
+    let guarded = Guarded::start(&upstream.url(), &SHORT);
+    let mut tunnel = connect(&guarded);
+    tunnel.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
+    assert!(upstream::head(&mut tunnel).starts_with("HTTP/1.1 101 "));
+    // Somebody else runs out of patience meanwhile.
+    to_the_end(&mut connect(&guarded));
+    tunnel.write_all(b"x").unwrap();
+    assert_eq!(to_the_end(&mut tunnel), b"x");
+}

@@ -1,0 +1,43 @@
+//! The examples of `docs/http.md` happen as shown.
+
+use crate::page::{Page, printed, shell};
+use crate::serving::Serving;
+
+/// Where the page has the server.
+const ON_THE_PAGE: &str = "127.0.0.1:8080";
+
+#[test]
+fn the_examples_on_the_page_about_http_happen_as_shown() {
+    let page = Page::read("docs/http.md");
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let mut ran = 0;
+    for (command, shown) in page.examples() {
+        let script = command.replace(ON_THE_PAGE, &serving.addr);
+        let printed = printed(shell(&script).env("TOLLWAY_ADDR", &serving.addr)).replace("\r\n", "\n");
+        assert_eq!(timeless(&printed), timeless(shown), "{command}");
+        ran += 1;
+    }
+    assert!(ran > 10, "only {ran} examples were found");
+}
+
+/// Without what depends on when it is run: dates, decimals, and the length that depends on how many of them there are.
+fn timeless(text: &str) -> String {
+    let lines = text
+        .trim_end()
+        .lines()
+        .filter(|line| !line.starts_with("Date: ") && !line.starts_with("Content-Length: "));
+    let words = lines.flat_map(|line| {
+        line.split(',').map(|word| {
+            let number = word.rsplit([':', ' ']).next().unwrap().trim_end_matches(['}', ']']);
+            let seconds = number.strip_suffix('s').unwrap_or(number);
+            let decimal = seconds.contains('.') && seconds.parse::<f64>().is_ok();
+            let date = word.find("20").filter(|_| word.contains('T') && word.contains('Z'));
+            match date {
+                Some(start) => word[..start].to_owned() + "a date",
+                None if decimal => word.replace(number, "a moment"),
+                None => word.to_owned(),
+            }
+        })
+    });
+    words.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,50 @@
+//! A page of the documentation, and a shell to try in what it shows.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use crate::run::root;
+
+pub(crate) struct Page(String);
+
+impl Page {
+    /// Of the project's files.
+    pub(crate) fn read(path: &str) -> Self {
+        Self(fs::read_to_string(root().join(path)).unwrap())
+    }
+
+    /// What stands between the fences of this language.
+    pub(crate) fn blocks(&self, language: &str) -> Vec<&str> {
+        let fence = format!("```{language}\n");
+        self.0.split(&fence).skip(1).map(|rest| rest.split_once("```").unwrap().0).collect()
+    }
+
+    /// The first of them.
+    pub(crate) fn block(&self, language: &str) -> &str {
+        self.blocks(language)[0]
+    }
+
+    /// Each command of its sessions, and what is shown below it.
+    pub(crate) fn examples(&self) -> Vec<(&str, &str)> {
+        let sessions = self.blocks("console").into_iter();
+        let examples = sessions.flat_map(|session| session.split("$ ").skip(1));
+        examples.map(|example| example.split_once('\n').unwrap()).collect()
+    }
+}
+
+/// A shell that finds `tollway`, and then whatever else.
+pub(crate) fn shell(script: &str) -> Command {
+    let binaries = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
+    let others = env::var_os("PATH").unwrap();
+    let path = env::join_paths([binaries.to_owned()].into_iter().chain(env::split_paths(&others)));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).env("PATH", path.unwrap());
+    shell
+}
+
+/// All that it prints.
+pub(crate) fn printed(shell: &mut Command) -> String {
+    let output = shell.output().unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}

@@ -1,0 +1,244 @@
+//! A server in a process of its own, asked by the commands that ask.
+
+use std::process::Command;
+
+use crate::page::{Page, printed, shell};
+use crate::run::{file, root, run};
+use crate::serving::Serving;
+
+#[test]
+fn it_serves_without_a_configuration_and_says_how_to_try_it() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    assert!(serving.printed.contains("3 limits and 1 rule from the built-in policy"), "{}", serving.printed);
+    let curl = format!("curl -d '{{\"limit\":\"demo\",\"id\":\"alice\"}}' http://{}/v1/spend", serving.addr);
+    assert!(serving.printed.contains(&curl), "{}", serving.printed);
+    serving.signal("TERM");
+    let (code, log) = serving.wait();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("draining"), "{log}");
+}
+
+#[test]
+fn the_commands_answer_with_words_and_exit_codes() {
+    let config = file(
+        "ask.yaml",
+        "limits: { L: { burst: 2, count: 2, period: 2160h }, M: { burst: 1, count: 1, period: 2160h } }",
+    );
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    for (arguments, code, answer) in [
+        (&["spend", "L:a", "--cost", "2"][..], 0, "allow remaining=0 "),
+        (&["spend", "L:a"], 1, "deny remaining=0 "),
+        (&["spend", "L:b", "M:b"], 0, "allow remaining=0 "),
+        (&["check", "L:b", "M:b", "--cost", "1"], 1, "deny remaining=0 "),
+        (&["check", "L:a"], 0, "allow remaining=0 "),
+        (&["check", "L:a", "--cost", "1"], 1, "deny "),
+        (&["refund", "L:a"], 0, "ok remaining=1 "),
+        (&["refund", "L:nobody"], 1, "full remaining=2 reset_after=0s"),
+        (&["reset", "L:a"], 0, "ok\n"),
+        (&["spend", "L:a", "--json"], 0, "{\"allowed\":true,\"remaining\":1,"),
+        (&["spend", "Nobody:a"], 2, "tollway: There is no such limit: there is no limit `Nobody`"),
+        (&["spend", "L:a", "--cost", "3"], 2, "tollway: No bucket ever holds that much"),
+        (&["spend", "L"], 2, "error: invalid value 'L'"),
+    ] {
+        let (got, words) = serving.ask(arguments);
+        assert_eq!(got, code, "{arguments:?}: {words}");
+        assert!(words.starts_with(answer), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn a_bucket_can_be_looked_at() {
+    let config = file(
+        "inspect.yaml",
+        "
+        limits:
+          L: { burst: 2, count: 2, period: 2160h, number: 7 }
+          Log: { algorithm: sliding_log, count: 1, period: 2160h }
+          Rate: { algorithm: smoothed_rate, count: 10, period: 2160h }
+          Quota: { algorithm: quota, count: 5, period: 2160h }
+          Nothing: {}
+        ",
+    );
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    for bucket in ["L:a", "L:a", "Log:a", "Rate:a", "Quota:a"] {
+        assert_eq!(serving.ask(&["spend", bucket]).0, 0, "{bucket}");
+    }
+    for (arguments, words) in [
+        (
+            ["inspect", "L", "a"],
+            &[
+                "bucket     7:a\n",
+                "held to    token_bucket, burst 2, 2 per 2160h: one per 1080h, full after 2160h\n",
+                "remaining  0\nnext unit  in 3887999.",
+                "as new     in 7775999.",
+                "state      full_at 20",
+                "as of      20",
+            ][..],
+        ),
+        (
+            ["inspect", "L", "b"],
+            &["remaining  2\nnext unit  now\nas new     now\nstate      none: it is as though"],
+        ),
+        (["inspect", "Log", "a"], &["remaining  0\n", "state      entries 1, oldest 20"]),
+        (["inspect", "Rate", "a"], &["remaining  9\n", "state      rate 0", ", measured_at 20"]),
+        (["inspect", "Quota", "a"], &["remaining  4\n", "state      used 1, expires_at 20"]),
+        (
+            ["inspect", "Nothing", "a/ü +&"],
+            &["bucket     Nothing:a/\\xc3\\xbc +&\nheld to    nothing: this id is unlimited\n"],
+        ),
+    ] {
+        let (code, answer) = serving.ask(&arguments);
+        assert_eq!(code, 0, "{arguments:?}: {answer}");
+        for words in words {
+            assert!(answer.contains(words), "{arguments:?}: {words}: {answer}");
+        }
+    }
+    for (arguments, code, answer) in [
+        (
+            &["inspect", "L", "a", "--json"][..],
+            0,
+            "{\"bucket\":\"7:a\",\"algorithm\":{\"name\":\"token_bucket\",",
+        ),
+        (&["inspect", "Nobody", "a"], 2, "tollway: There is no such limit: there is no limit `Nobody`"),
+        (&["keys"], 2, "tollway: This store keeps no ids: in memory"),
+        (&["keys", "Nobody"], 2, "tollway: There is no such limit"),
+        (&["keys", "--count", "many"], 2, "error: invalid value 'many'"),
+    ] {
+        let (got, words) = serving.ask(arguments);
+        assert_eq!(got, code, "{arguments:?}: {words}");
+        assert!(words.starts_with(answer), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn nobody_there_is_exit_2() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let ran = run(&["spend", "L:a", "--addr", &free]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains(&format!("no answer from http://{free}")), "{}", ran.stderr);
+}
+
+#[test]
+fn a_flag_comes_before_the_environment_and_both_before_the_file() {
+    let config = file(
+        "precedence.yaml",
+        "gates: { http: 203.0.113.1:1 }\nmax_buckets: 1\nlimits: { L: { burst: 2, count: 2, period: 1s } }",
+    );
+    let environment =
+        [("TOLLWAY_CONFIG", &*config), ("TOLLWAY_HTTP", "127.0.0.1:0"), ("TOLLWAY_MAX_BUCKETS", "70")];
+    let serving = Serving::start(&["--max-buckets", "80"], &environment);
+    assert!(
+        serving.printed.contains("1 limit from") && serving.printed.contains("at most 80 buckets"),
+        "{}",
+        serving.printed
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_exit_2() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_addr = taken.local_addr().unwrap().to_string();
+    let wrong = file("wrong.yaml", "limits: { L: { burst: 0, count: 2, period: 1s } }");
+    for (arguments, reason) in [
+        (&["serve", "--http", &taken_addr][..], "something listens there already"),
+        (
+            &["serve", "--http", "off", "--text", "off", "--throttr", "off", "--smockron", "off"],
+            "every gate is off",
+        ),
+        (&["serve", "--text", "2000"], "did you mean 127.0.0.1:2000"),
+        (&["serve", "--http", "8080"], "did you mean 127.0.0.1:8080"),
+        (&["serve", "--config", &wrong], "wrong.yaml:1:23: burst must be"),
+        (&["serve", "--workers", "0"], "0 is not in 1..=1024"),
+        (&["serve", "--max-buckets", "0"], "must be a whole number above zero"),
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(ran.stderr.contains(reason), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn more_connections_than_the_shell_allows_files_are_served() {
+    use std::io::{Read, Write};
+    let limited = format!(
+        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off",
+        env!("CARGO_BIN_EXE_tollway")
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &limited]);
+    shell.env_remove("RUST_LOG");
+    let serving = Serving::start_command(shell);
+    let mut clients: Vec<_> =
+        (0..300).map(|_| std::net::TcpStream::connect(&serving.addr).unwrap()).collect();
+    for client in &mut clients {
+        client.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 15];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+}
+
+#[test]
+fn a_port_is_not_shared_with_another_server() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let ran = run(&["serve", "--http", &serving.addr]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("something listens there already"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
+    let config = file("reload.yaml", "limits: { Old: { burst: 2, count: 2, period: 1h } }");
+    let mut serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
+    file("reload.yaml", "store: redis://nowhere\nlimits: { New: { burst: 2, count: 2, period: 1h } }");
+    serving.signal("HUP");
+    serving.wait_for(|serving| serving.ask(&["check", "New:a"]).0 == 0);
+    assert_eq!(serving.ask(&["check", "Old:a"]).0, 2);
+    file("reload.yaml", "limits:\n  New: { brust: 2 }");
+    serving.signal("HUP");
+    serving.wait_for(|serving| {
+        let curl = Command::new("curl").args(["-s", &format!("http://{}/metrics", serving.addr)]).output();
+        let page = String::from_utf8(curl.unwrap().stdout).unwrap();
+        page.contains("tollway_reloads_total{outcome=\"failed\"}") && !page.contains("{outcome=\"failed\"} 0")
+    });
+    assert_eq!(serving.ask(&["check", "New:a"]).0, 0);
+    serving.signal("INT");
+    let (code, log) = serving.wait();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
+    assert!(
+        log.contains("another store, max_buckets or gates take effect when the server is restarted"),
+        "{log}"
+    );
+}
+
+#[test]
+fn the_example_policy_is_served() {
+    let policy = root().join("examples/policy.yaml");
+    let serving = Serving::start(&["--config", policy.to_str().unwrap(), "--http", "127.0.0.1:0"], &[]);
+    let (code, words) = serving.ask(&["spend", "LoginsPerAccount:alice", "RequestsPerIPAddress:192.0.2.7"]);
+    assert!(code == 0 && words.starts_with("allow remaining=4 "), "{words}");
+}
+
+#[test]
+fn the_session_on_the_first_page_happens_as_shown() {
+    let page = Page::read("README.md");
+    let shown = page.blocks("console")[1];
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
+    let happened: String = commands
+        .map(|command| {
+            let here = command.replace("127.0.0.1:8080", &serving.addr);
+            format!("$ {command}\n{}", printed(&mut shell(&here)))
+        })
+        .collect();
+    assert_eq!(without_spans(&happened), without_spans(shown));
+}
+
+/// The text without its spans of time: how long after the first request the second came is not for a page to know.
+fn without_spans(text: &str) -> String {
+    let number = |byte: char| byte.is_ascii_digit() || byte == '.';
+    let parts = text.split("_after\":").map(|part| part.trim_start_matches(number));
+    parts.collect::<Vec<_>>().join("_after\":")
+}

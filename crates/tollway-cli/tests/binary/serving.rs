@@ -1,0 +1,71 @@
+//! A server in a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::run::{run, tollway};
+
+/// `tollway serve`, killed with the test if that did not stop it.
+pub(crate) struct Serving {
+    child: Child,
+    /// Held open: a server whose output nobody takes would be another test.
+    _stdout: BufReader<ChildStdout>,
+    pub(crate) printed: String,
+    pub(crate) addr: String,
+}
+
+impl Serving {
+    pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = tollway(&["serve"]);
+        // Tests run side by side: no gate may have its usual port.
+        for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_SMOCKRON"] {
+            command.env(gate, "127.0.0.1:0");
+        }
+        command.env_remove("RUST_LOG");
+        command.args(arguments).envs(environment.iter().copied());
+        Self::start_command(command)
+    }
+
+    /// Starts what ends up as a server.
+    pub(crate) fn start_command(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut printed = String::new();
+        while !printed.contains("curl") {
+            assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "ended after: {printed}");
+        }
+        let addr = printed.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
+        Self { child, _stdout: stdout, printed, addr }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// The exit code, and what was logged.
+    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let log = BufReader::new(self.child.stderr.take().unwrap());
+        (code, log.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Asks again until the answer is as wanted. A server that is gone will never give it.
+    pub(crate) fn wait_for(&mut self, as_wanted: impl Fn(&Self) -> bool) {
+        while !as_wanted(self) {
+            assert_eq!(self.child.try_wait().unwrap(), None, "the server is gone");
+        }
+    }
+
+    pub(crate) fn ask(&self, arguments: &[&str]) -> (i32, String) {
+        let ran = run(&[arguments, &["--addr", &self.addr]].concat());
+        (ran.code, ran.stdout + &ran.stderr)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,260 @@
+//! The text clients, beside a peer that says what it is told to.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use tokio::task::JoinSet;
+use tollway_client::text::{
+    AskError, CheckLimit, Client, Decision, IN_FLIGHT_MAX, KeyStats, OverLimit, blocking,
+};
+use tollway_testbed::PATIENCE;
+
+/// Short, where it is silence that is waited for.
+const IMPATIENCE: Duration = Duration::from_millis(30);
+
+/// A peer that answers each datagram with those that `script` makes of its id and its body.
+struct Peer {
+    addr: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Peer {
+    fn start(mut script: impl FnMut(&str, &str) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = socket.local_addr().unwrap();
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 2000];
+            while let Ok((len @ 1.., from)) = socket.recv_from(&mut buffer) {
+                let datagram = str::from_utf8(&buffer[..len]).unwrap();
+                let (id, body) = datagram.split_once(' ').unwrap();
+                for reply in script(id, body) {
+                    socket.send_to(&reply, from).unwrap();
+                }
+            }
+        });
+        Self { addr, thread: Some(thread) }
+    }
+
+    /// Ends with the reply to each question, told without its id.
+    fn answering(answer: impl Fn(&str) -> String + Send + 'static) -> Self {
+        Self::start(move |id, body| vec![format!("{id} {}", answer(body)).into_bytes()])
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let stop = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let thread = self.thread.take().unwrap();
+        // More than once: where many questions wait, there may be no room for one more datagram.
+        while !thread.is_finished() {
+            stop.send_to(b"", self.addr).unwrap();
+            thread::yield_now();
+        }
+        let ended = thread.join();
+        assert!(thread::panicking() || ended.is_ok());
+    }
+}
+
+/// What a server would say, had it only one thing to say to each.
+fn plain(question: &str) -> String {
+    match question.split(' ').next().unwrap() {
+        "over_limit" if question.ends_with("busy") => "ok Y 28.1 22.0 20",
+        "over_limit" => "ok N 1.4 22.0 20",
+        "check_limit" => r#"ok Y 28.1 22.0 20, ["ws ua=a","ws ip=b","ws global"], []"#,
+        "get_stats" => "n_req=2 n_over=1 last_max_rate=9 key=k",
+        "get_size" => "size=3 keys=3",
+        "ping" => "pong",
+        other => panic!("nobody asks {other}"),
+    }
+    .to_owned()
+}
+
+const UNDER: OverLimit = OverLimit { over: false, rate: 1.4, limit: 22.0, period: 20 };
+const OVER: OverLimit = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
+const STATS: KeyStats = KeyStats { n_req: 2, n_over: 1, last_max_rate: 9 };
+
+fn check_limit() -> CheckLimit<'static> {
+    CheckLimit { origin: "ws".into(), ua: "a \"quoted\" one".into(), ip: "192.0.2.1".into() }
+}
+
+#[test]
+fn a_blocking_client_reads_every_answer() {
+    let peer = Peer::answering(plain);
+    let mut client = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    assert_eq!(client.over_limit("ws idle").unwrap(), Decision::Answered(UNDER));
+    assert_eq!(client.over_limit("ws busy").unwrap(), Decision::Answered(OVER));
+    assert_eq!(client.check_limit(check_limit()).unwrap(), Decision::Answered(OVER));
+    assert_eq!(client.get_stats("k").unwrap(), STATS);
+    assert_eq!(client.get_size().unwrap(), 3);
+    client.ping().unwrap();
+    assert_eq!(client.ask(b"get_size").unwrap(), b"size=3 keys=3");
+}
+
+#[tokio::test]
+async fn an_async_client_reads_every_answer() {
+    let peer = Peer::answering(plain);
+    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    assert_eq!(client.over_limit("ws idle").await.unwrap(), Decision::Answered(UNDER));
+    assert_eq!(client.over_limit("ws busy").await.unwrap(), Decision::Answered(OVER));
+    assert_eq!(client.check_limit(check_limit()).await.unwrap(), Decision::Answered(OVER));
+    assert_eq!(client.get_stats("k").await.unwrap(), STATS);
+    assert_eq!(client.get_size().await.unwrap(), 3);
+    client.ping().await.unwrap();
+    assert_eq!(client.ask(b"get_size").await.unwrap(), b"size=3 keys=3");
+}
+
+#[tokio::test]
+async fn silence_is_as_though_the_answer_were_n() {
+    let peer = Peer::start(|_, _| Vec::new());
+    let began = Instant::now();
+    let mut blocking = blocking::Client::with_timeout(peer.addr, IMPATIENCE).unwrap();
+    let client = Client::with_timeout(peer.addr, IMPATIENCE).await.unwrap();
+    for decision in [blocking.over_limit("k").unwrap(), client.over_limit("k").await.unwrap()] {
+        assert_eq!(decision, Decision::Unanswered);
+        assert!(!decision.over() && decision.answered().is_none());
+    }
+    assert!(matches!(blocking.ping(), Err(AskError::Unanswered { source: None, .. })));
+    assert!(matches!(client.ping().await, Err(AskError::Unanswered { source: None, .. })));
+    assert!(began.elapsed() >= 4 * IMPATIENCE);
+}
+
+#[tokio::test]
+async fn replies_with_other_ids_are_let_go_by() {
+    let peer = Peer::start(|id, _| {
+        let next = id.parse::<u64>().unwrap() + 1;
+        [
+            "ok Y 9.0 1.0 1".to_owned(),
+            format!("{next} ok Y 9.0 1.0 1"),
+            format!("0{id} ok Y 9.0 1.0 1"),
+            id.to_owned(),
+        ]
+        .into_iter()
+        .chain([String::new(), format!(" {id} ok Y 9.0 1.0 1"), format!("{id} ok N 1.4 22.0 20")])
+        .map(String::into_bytes)
+        .collect()
+    });
+    let mut blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(blocking.over_limit("k").unwrap(), Decision::Answered(UNDER));
+        assert_eq!(client.over_limit("k").await.unwrap(), Decision::Answered(UNDER));
+    }
+}
+
+#[tokio::test]
+async fn a_late_answer_is_not_taken_for_the_next() {
+    // The first question is answered when the second comes, and then with the opposite.
+    let late = || {
+        let mut first = None;
+        Peer::start(move |id, _| match first.take() {
+            None => {
+                first = Some(id.to_owned());
+                Vec::new()
+            }
+            Some(first) => {
+                vec![format!("{first} ok Y 28.1 22.0 20").into(), format!("{id} ok N 1.4 22.0 20").into()]
+            }
+        })
+    };
+    let (one, other) = (late(), late());
+    let mut blocking = blocking::Client::with_timeout(one.addr, IMPATIENCE).unwrap();
+    let client = Client::with_timeout(other.addr, IMPATIENCE).await.unwrap();
+    assert_eq!(blocking.over_limit("k").unwrap(), Decision::Unanswered);
+    assert_eq!(client.over_limit("k").await.unwrap(), Decision::Unanswered);
+    assert!(!blocking.over_limit("k").unwrap().over());
+    assert!(!client.over_limit("k").await.unwrap().over());
+}
+
+#[tokio::test]
+async fn patience_may_be_endless() {
+    let peer = Peer::answering(plain);
+    blocking::Client::with_timeout(peer.addr, Duration::MAX).unwrap().ping().unwrap();
+    Client::with_timeout(peer.addr, Duration::MAX).await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_there_is_known_at_once() {
+    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let began = Instant::now();
+    let mut blocking = blocking::Client::with_timeout(gone, PATIENCE).unwrap();
+    let client = Client::with_timeout(gone, PATIENCE).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(blocking.over_limit("k").unwrap(), Decision::Unanswered);
+        assert_eq!(client.over_limit("k").await.unwrap(), Decision::Unanswered);
+        assert!(matches!(blocking.ping(), Err(AskError::Unanswered { source: Some(_), .. })));
+        assert!(matches!(client.ping().await, Err(AskError::Unanswered { source: Some(_), .. })));
+    }
+    assert!(began.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn many_questions_are_in_flight_at_a_time() {
+    const QUESTIONS: usize = 200;
+    // All must have come before any is answered, and the last is answered first.
+    let mut asked = Vec::new();
+    let peer = Peer::start(move |id, body| {
+        asked.push(format!("{id} ok N {}.0 1000.0 10", body.rsplit(' ').next().unwrap()).into_bytes());
+        if asked.len() == QUESTIONS { asked.drain(..).rev().collect() } else { Vec::new() }
+    });
+    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    let mut asking = JoinSet::new();
+    for number in 0..QUESTIONS {
+        let client = client.clone();
+        asking.spawn(async move { (number, client.over_limit(number.to_string()).await.unwrap()) });
+    }
+    for (number, decision) in asking.join_all().await {
+        assert_eq!(decision.answered().unwrap().rate.to_string(), number.to_string());
+    }
+}
+
+#[tokio::test]
+async fn more_questions_than_may_wait_are_unanswered_and_not_kept() {
+    let peer = Peer::start(|_, _| Vec::new());
+    let client = Client::with_timeout(peer.addr, IMPATIENCE).await.unwrap();
+    let mut asking = JoinSet::new();
+    for _ in 0..2 * IN_FLIGHT_MAX {
+        let client = client.clone();
+        asking.spawn(async move { client.over_limit("k").await.unwrap() });
+    }
+    assert!(asking.join_all().await.iter().all(|decision| *decision == Decision::Unanswered));
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_an_error_and_not_n() {
+    let peer = Peer::answering(plain);
+    let mut blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    for key in ["two\nlines".to_owned(), "ends\n".to_owned(), "x".repeat(1000)] {
+        assert!(matches!(blocking.over_limit(&key), Err(AskError::Unsendable)));
+        assert!(matches!(client.over_limit(&key).await, Err(AskError::Unsendable)));
+        assert!(matches!(client.get_stats(&key).await, Err(AskError::Unsendable)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+    #[test]
+    fn no_answer_makes_a_client_fall_over(answer in prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..1500),
+        "(ok [YN]|n_req=|size=|pong)[0-9 .,=a-z_]{0,40}".prop_map(String::into_bytes),
+    ]) {
+        let said = answer.clone();
+        let peer = Peer::start(move |id, _| vec![[id.as_bytes(), b" ", &answer].concat()]);
+        let mut blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+        blocking.over_limit("k").unwrap();
+        let sized = blocking.get_size();
+        prop_assert!(matches!(sized, Ok(_) | Err(AskError::Misunderstood { .. })), "{sized:?}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let heard = runtime.block_on(async {
+            let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+            client.over_limit("k").await.unwrap();
+            let _ = client.get_stats("k").await;
+            client.ask(b"anything").await.unwrap()
+        });
+        prop_assert!(said.starts_with(&heard) && (heard.len() == said.len() || heard.len() > 900));
+    }
+}

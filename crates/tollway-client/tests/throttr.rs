@@ -1,0 +1,338 @@
+//! The Throttr clients, beside a peer that does what it is told to.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tollway_client::throttr::{
+    Attribute, CallError, Change, Client, Command, IN_FLIGHT_MAX, Lifetime, Misunderstanding, Quota, Reply,
+    Request, Unit, blocking,
+};
+use tollway_client::wire::throttr::{decode, encode};
+use tollway_testbed::PATIENCE;
+
+/// Short, where it is silence that is waited for.
+const IMPATIENCE: Duration = Duration::from_millis(50);
+
+/// What a peer does with one connection; connections come one after the other.
+type Script = Box<dyn FnOnce(TcpStream) + Send>;
+
+struct Peer {
+    addr: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Peer {
+    fn start(scripts: Vec<Script>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let thread = thread::spawn(move || {
+            for script in scripts {
+                let (stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                script(stream);
+            }
+        });
+        Self { addr, thread: Some(thread) }
+    }
+
+    fn blocking(&self) -> blocking::Client {
+        blocking::Client::with_timeout(self.addr.to_string(), PATIENCE)
+    }
+
+    fn client(&self) -> Client {
+        Client::with_timeout(self.addr.to_string(), PATIENCE)
+    }
+
+    /// Waits for the last connection to end.
+    fn finish(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Answers every request with what it makes of it, and says how many reads it took.
+fn serve(mut stream: TcpStream, answer: impl Fn(&Command, &[u8]) -> Reply) -> usize {
+    let (mut inbox, mut buffer, mut reads) = (Vec::new(), vec![0; 1 << 20], 0);
+    loop {
+        let len = stream.read(&mut buffer).unwrap_or(0);
+        if len == 0 {
+            return reads;
+        }
+        reads += 1;
+        inbox.extend_from_slice(&buffer[..len]);
+        let (mut start, mut outbox) = (0, Vec::new());
+        while let Some((request, len)) = decode(&inbox[start..]).unwrap() {
+            encode(request.id, &answer(&request.command, request.pair.consumer()), &mut outbox);
+            start += len;
+        }
+        inbox.drain(..start);
+        stream.write_all(&outbox).unwrap();
+    }
+}
+
+/// The consumer's name is the number that is left.
+fn by_name(command: &Command, consumer: &[u8]) -> Reply {
+    let left = str::from_utf8(consumer).unwrap().parse().unwrap_or(0);
+    match command {
+        Command::Query if left == 0 => Reply::Status(false),
+        Command::Query => Reply::Quota { left, lifetime: Lifetime { value: 1500, unit: Unit(1) } },
+        Command::Insert { quota, lifetime } => {
+            Reply::Status(*quota == 5 && lifetime.value == 10 && lifetime.unit == Unit(2))
+        }
+        Command::Update { attribute, change, value } => {
+            Reply::Status((*attribute, *change, *value) == (1, 2, 3))
+        }
+        Command::Purge => Reply::Status(left > 0),
+    }
+}
+
+fn serving() -> Script {
+    Box::new(|stream| {
+        serve(stream, by_name);
+    })
+}
+
+fn heard_something(stream: &mut TcpStream) {
+    assert_ne!(stream.read(&mut [0; 100]).unwrap(), 0);
+}
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+fn quota(left: u64) -> Quota {
+    Quota { left, lifetime: Lifetime { value: 1500, unit: Unit(1) } }
+}
+
+#[test]
+fn a_blocking_client_asks_everything() {
+    let peer = Peer::start(vec![serving()]);
+    let mut client = peer.blocking();
+    assert!(client.insert("c", "r", 5, TEN_SECONDS).unwrap());
+    assert!(!client.insert("c", "r", 6, TEN_SECONDS).unwrap());
+    assert_eq!(client.query("42", b"r").unwrap(), Some(quota(42)));
+    assert_eq!(quota(42).ttl(), Duration::from_millis(1500));
+    assert_eq!(client.query("0", [0, 255]).unwrap(), None);
+    assert!(client.update("c", "r", Attribute::Ttl, Change::Decrease, 3).unwrap());
+    assert!(!client.update("c", "r", Attribute::Quota, Change::Patch, 3).unwrap());
+    assert!(client.purge("1", "").unwrap());
+    drop(client);
+    peer.finish();
+}
+
+#[tokio::test]
+async fn an_async_client_asks_everything() {
+    let peer = Peer::start(vec![serving()]);
+    let client = peer.client();
+    assert!(client.insert("c", "r", 5, TEN_SECONDS).await.unwrap());
+    assert!(!client.insert("c", "r", 6, TEN_SECONDS).await.unwrap());
+    assert_eq!(client.query("42", b"r").await.unwrap(), Some(quota(42)));
+    assert_eq!(client.query("0", [0, 255]).await.unwrap(), None);
+    assert!(client.update("c", "r", Attribute::Ttl, Change::Decrease, 3).await.unwrap());
+    assert!(!client.update("c", "r", Attribute::Quota, Change::Patch, 3).await.unwrap());
+    assert!(client.purge("1", "").await.unwrap());
+}
+
+#[test]
+fn a_pipeline_of_any_length_is_answered_in_order() {
+    let peer = Peer::start(vec![serving()]);
+    let mut client = peer.blocking();
+    let names: Vec<_> = (0..3 * IN_FLIGHT_MAX + 7).map(|number| number.to_string()).collect();
+    let requests: Vec<_> =
+        names.iter().flat_map(|name| [Request::query(name, "r"), Request::purge(name, "r")]).collect();
+    let replies = client.pipeline(&requests).unwrap();
+    assert_eq!(replies.len(), requests.len());
+    for (request, reply) in requests.iter().zip(replies) {
+        assert_eq!(reply, by_name(&request.command, request.consumer));
+    }
+    assert_eq!(client.pipeline(&[]).unwrap(), []);
+}
+
+#[tokio::test]
+async fn many_callers_share_one_connection_and_one_write() {
+    const CALLERS: usize = 500;
+    let (sender, reads) = mpsc::channel();
+    let peer = Peer::start(vec![Box::new(move |stream| sender.send(serve(stream, by_name)).unwrap())]);
+    let client = peer.client();
+    let mut calling = JoinSet::new();
+    for number in 1..=CALLERS {
+        let client = client.clone();
+        calling.spawn(
+            async move { (number, client.query(number.to_string(), "r").await.unwrap().unwrap().left) },
+        );
+    }
+    for (number, left) in calling.join_all().await {
+        assert_eq!(left, number as u64);
+    }
+    drop(client);
+    // Aborted with the last client, the connection's task is gone when the runtime next looks.
+    tokio::task::yield_now().await;
+    let reads = tokio::task::spawn_blocking(move || reads.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    assert!(reads < CALLERS / 10, "{reads} reads for {CALLERS} requests");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_is_said_to_and_the_next_call_finds_the_next() {
+    let hang_up = || -> Script { Box::new(|mut stream| heard_something(&mut stream)) };
+    let half_a_reply = || -> Script {
+        Box::new(|mut stream| {
+            heard_something(&mut stream);
+            stream.write_all(&[0, 0, 0]).unwrap();
+        })
+    };
+    let peer = Peer::start(vec![hang_up(), half_a_reply(), serving()]);
+    let mut client = peer.blocking();
+    for _ in 0..2 {
+        assert!(matches!(client.query("7", "r"), Err(CallError::HungUp { .. })));
+    }
+    assert_eq!(client.query("7", "r").unwrap(), Some(quota(7)));
+    let peer = Peer::start(vec![hang_up(), half_a_reply(), serving()]);
+    let client = peer.client();
+    for _ in 0..2 {
+        assert!(matches!(client.query("7", "r").await, Err(CallError::HungUp { .. })));
+    }
+    assert_eq!(client.query("7", "r").await.unwrap(), Some(quota(7)));
+}
+
+#[tokio::test]
+async fn what_was_answered_before_the_end_is_delivered() {
+    let one_of_two: Script = Box::new(|mut stream| {
+        let mut requests = [0; 18];
+        stream.read_exact(&mut requests).unwrap();
+        stream.write_all(&[0, 0, 0, 0, 1]).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+    });
+    let peer = Peer::start(vec![one_of_two]);
+    let client = peer.client();
+    let (one, other) = tokio::join!(client.purge("c", "r"), client.purge("c", "r"));
+    assert!(one.unwrap());
+    assert!(matches!(other, Err(CallError::HungUp { .. })));
+}
+
+#[tokio::test]
+async fn silence_ends_at_the_deadline_and_a_dead_connection_is_left() {
+    let (release, until) = mpsc::channel::<()>();
+    // Open and silent for as long as the test takes; the next connection is served meanwhile.
+    let silent: Script = Box::new(move |stream| {
+        thread::spawn(move || {
+            let _ = until.recv_timeout(PATIENCE);
+            drop(stream);
+        });
+    });
+    let (release_other, until) = mpsc::channel::<()>();
+    let also_silent: Script = Box::new(move |stream| {
+        thread::spawn(move || {
+            let _ = until.recv_timeout(PATIENCE);
+            drop(stream);
+        });
+    });
+    let peer = Peer::start(vec![silent, also_silent, serving()]);
+    let mut blocking = blocking::Client::with_timeout(peer.addr.to_string(), IMPATIENCE);
+    assert!(matches!(blocking.query("7", "r"), Err(CallError::TimedOut { waited: IMPATIENCE, .. })));
+    let client = Client::with_timeout(peer.addr.to_string(), IMPATIENCE);
+    assert!(matches!(client.query("7", "r").await, Err(CallError::TimedOut { waited: IMPATIENCE, .. })));
+    // Slow machines may need more than the one attempt, but not more than the one connection.
+    let again = loop {
+        match client.query("7", "r").await {
+            Err(CallError::TimedOut { .. }) => {}
+            answer => break answer.unwrap(),
+        }
+    };
+    assert_eq!(again, Some(quota(7)));
+    drop((release, release_other));
+}
+
+#[tokio::test]
+async fn whoever_speaks_something_else_is_told_apart() {
+    let saying = |bytes: &'static [u8]| -> Script {
+        Box::new(move |mut stream| {
+            heard_something(&mut stream);
+            stream.write_all(bytes).unwrap();
+            // Until the client has left: a reset could overtake what was said.
+            let _ = stream.read(&mut [0; 100]);
+        })
+    };
+    for (bytes, expected) in [
+        (&b"HTTP/1.1 400 Bad Request"[..], "status"),
+        (b"\x09\0\0\0\x01", "out of order"),
+        (b"\0\0\0\0\x01\0\0\0\0\x01", "unasked"),
+    ] {
+        let named = |error: CallError| match error {
+            CallError::Misunderstood { source: Misunderstanding::Status(_), .. } => "status",
+            CallError::Misunderstood { source: Misunderstanding::OutOfOrder { .. }, .. } => "out of order",
+            CallError::Misunderstood { source: Misunderstanding::Unasked, .. } => "unasked",
+            other => panic!("{other:?}"),
+        };
+        let peer = Peer::start(vec![saying(bytes), saying(bytes)]);
+        let mut blocking = peer.blocking();
+        assert_eq!(named(blocking.purge("c", "r").unwrap_err()), expected);
+        let client = peer.client();
+        match client.purge("c", "r").await {
+            // What comes after the reply is the next caller's to find out.
+            Ok(done) => assert!(done && expected == "unasked"),
+            Err(error) => assert_eq!(named(error), expected),
+        }
+    }
+}
+
+#[tokio::test]
+async fn patience_may_be_endless() {
+    let peer = Peer::start(vec![serving(), serving()]);
+    let mut blocking = blocking::Client::with_timeout(peer.addr.to_string(), Duration::MAX);
+    assert!(blocking.purge("1", "r").unwrap());
+    drop(blocking);
+    let client = Client::with_timeout(peer.addr.to_string(), Duration::MAX);
+    assert!(client.purge("1", "r").await.unwrap());
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_at_once() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let began = Instant::now();
+    let mut blocking = blocking::Client::with_timeout(gone.clone(), PATIENCE);
+    assert!(matches!(blocking.query("c", "r"), Err(CallError::Unreachable { .. })));
+    let client = Client::with_timeout(gone, PATIENCE);
+    let error = client.query("c", "r").await.unwrap_err();
+    assert!(matches!(error, CallError::Unreachable { .. }));
+    assert!(error.to_string().ends_with("cannot be reached"));
+    assert!(began.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn no_more_are_in_flight_than_the_bound() {
+    let (sender, seen) = mpsc::channel();
+    let counting: Script = Box::new(move |mut stream| {
+        let (mut bytes, mut buffer) = (0, vec![0; 1 << 16]);
+        while let Ok(len @ 1..) = stream.read(&mut buffer) {
+            bytes += len;
+        }
+        sender.send(bytes).unwrap();
+    });
+    let peer = Peer::start(vec![counting]);
+    let client = Client::with_timeout(peer.addr.to_string(), 4 * IMPATIENCE);
+    let mut calling = JoinSet::new();
+    for _ in 0..IN_FLIGHT_MAX + 100 {
+        let client = client.clone();
+        calling.spawn(async move { client.purge("c", "r").await });
+    }
+    // The first to give up ends the silent connection, and nobody is left to take the next.
+    while let Some(called) = calling.join_next().await {
+        assert!(called.unwrap().is_err());
+    }
+    let bytes = tokio::task::spawn_blocking(move || seen.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    assert!(bytes <= IN_FLIGHT_MAX * 9, "{bytes} bytes");
+}
+
+#[tokio::test]
+async fn an_id_that_does_not_fit_is_refused_before_anything_is_sent() {
+    let peer = Peer::start(vec![serving()]);
+    let long = [b'x'; 256];
+    let mut blocking = peer.blocking();
+    let pipeline = [Request::query("7", "r"), Request::query("7", &long)];
+    assert!(matches!(blocking.pipeline(&pipeline), Err(CallError::IdTooLong(_))));
+    let client = peer.client();
+    assert!(matches!(client.query(long, "r").await, Err(CallError::IdTooLong(_))));
+    assert_eq!(client.query("7", &long[1..]).await.unwrap(), Some(quota(7)));
+}

@@ -1,0 +1,251 @@
+//! Who or what is limited, in one spelling.
+//!
+//! ```
+//! use tollway_core::IdFormat;
+//!
+//! let id = IdFormat::IpAddress.canonical(b"2001:0DB8:0000::0001").unwrap();
+//! assert_eq!(&*id, b"2001:db8::1");
+//! ```
+//!
+//! A client that can spell its id in two ways would have two buckets, and twice its limit.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest domain name there is.
+const DOMAIN_MAX: usize = 253;
+/// The longest part of one between two dots.
+const LABEL_MAX: usize = 63;
+/// The network that one subscriber is usually assigned.
+const RANGE_PREFIX: &str = "48";
+
+/// What the ids of a limit look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IdFormat {
+    /// Any bytes at all, but at least one.
+    #[default]
+    Any,
+    /// An IPv4 or IPv6 address. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is the IPv4 address.
+    IpAddress,
+    /// An IPv6 /48 network.
+    Ipv6Range,
+    /// An account number.
+    RegId,
+    /// An account number and a domain name, `123:example.com`.
+    RegIdDomain,
+    /// An account number and a set of domain names, `123:example.com,example.org`.
+    RegIdFqdnSet,
+}
+
+/// Why an id is not one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum IdError {
+    /// Nothing, which would be one bucket for everybody whose id got lost.
+    #[error("an id must not be empty")]
+    Empty,
+    /// Something else than the format asks for.
+    #[error("`{id}` is not {}", .format.description())]
+    Format {
+        /// What was given.
+        id: String,
+        /// What was asked for.
+        format: IdFormat,
+    },
+}
+
+impl IdFormat {
+    /// Every format, in the order the documentation lists them.
+    pub const ALL: [Self; 6] =
+        [Self::IpAddress, Self::Ipv6Range, Self::RegId, Self::RegIdDomain, Self::RegIdFqdnSet, Self::Any];
+
+    /// The name used in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::IpAddress => "ipAddress",
+            Self::Ipv6Range => "ipv6RangeCIDR",
+            Self::RegId => "regId",
+            Self::RegIdDomain => "regId:domain",
+            Self::RegIdFqdnSet => "regId:fqdnSet",
+        }
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::Any => "an id",
+            Self::IpAddress => "an IP address, such as 10.0.0.2 or 2001:db8::1",
+            Self::Ipv6Range => "an IPv6 /48 network, such as 2001:db8:1::/48",
+            Self::RegId => "a registration id, such as 12345678",
+            Self::RegIdDomain => "a registration id and a domain, such as 12345678:example.com",
+            Self::RegIdFqdnSet => "a registration id and domains, such as 12345678:example.com,example.org",
+        }
+    }
+
+    /// The one spelling of `id`, borrowed where it has it already.
+    #[inline]
+    pub fn canonical<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
+        match self {
+            _ if id.is_empty() => Err(IdError::Empty),
+            Self::Any => Ok(Cow::Borrowed(id)),
+            _ => self.respell(id),
+        }
+    }
+
+    fn respell<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
+        let spelled = std::str::from_utf8(id).ok().and_then(|text| self.spell(text));
+        let Some(spelled) = spelled else {
+            return Err(IdError::Format { id: id.escape_ascii().to_string(), format: self });
+        };
+        Ok(if spelled.as_bytes() == id {
+            Cow::Borrowed(id)
+        } else {
+            Cow::Owned(spelled.into_owned().into_bytes())
+        })
+    }
+
+    fn spell(self, text: &str) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Any => Some(Cow::Borrowed(text)),
+            Self::IpAddress => ip_address(text),
+            Self::Ipv6Range => ipv6_range(text).map(Cow::Owned),
+            Self::RegId => reg_id(text).map(Cow::Borrowed),
+            Self::RegIdDomain => {
+                let (account, name) = text.split_once(':')?;
+                Some(Cow::Owned(format!("{}:{}", reg_id(account)?, domain(name)?)))
+            }
+            Self::RegIdFqdnSet => {
+                let (account, names) = text.split_once(':')?;
+                Some(Cow::Owned(format!("{}:{}", reg_id(account)?, fqdn_set(names)?)))
+            }
+        }
+    }
+}
+
+impl FromStr for IdFormat {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|format| format.name() == name).ok_or(())
+    }
+}
+
+fn ip_address(text: &str) -> Option<Cow<'_, str>> {
+    Some(match text.parse::<IpAddr>().ok()?.to_canonical() {
+        // The parser takes an IPv4 address in its canonical spelling only.
+        IpAddr::V4(_) if !text.contains(':') => Cow::Borrowed(text),
+        address => Cow::Owned(address.to_string()),
+    })
+}
+
+fn ipv6_range(text: &str) -> Option<String> {
+    let (address, prefix) = text.split_once('/')?;
+    let [a, b, c, ..] = address.parse::<Ipv6Addr>().ok()?.segments();
+    (prefix == RANGE_PREFIX).then(|| format!("{}/{RANGE_PREFIX}", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)))
+}
+
+/// Digits that fit in 64 bits, without the zeros in front.
+fn reg_id(text: &str) -> Option<&str> {
+    let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !all_digits || text.parse::<u64>().is_err() {
+        return None;
+    }
+    let trimmed = text.trim_start_matches('0');
+    Some(if trimmed.is_empty() { "0" } else { trimmed })
+}
+
+/// A domain name in lower case, without the dot that may end it.
+fn domain(text: &str) -> Option<String> {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let labels_fit = name.strip_prefix("*.").unwrap_or(name).split('.').all(is_label);
+    (name.len() <= DOMAIN_MAX && labels_fit).then(|| name.to_ascii_lowercase())
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=LABEL_MAX).contains(&label.len())
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+fn fqdn_set(text: &str) -> Option<String> {
+    let mut names = text.split(',').map(domain).collect::<Option<Vec<_>>>()?;
+    names.sort_unstable();
+    names.dedup();
+    Some(names.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(format: IdFormat, given: &str, expected: Option<&str>) {
+        let canonical = format.canonical(given.as_bytes()).ok();
+        assert_eq!(canonical.as_deref(), expected.map(str::as_bytes), "{format:?} {given}");
+    }
+
+    #[test]
+    fn each_format_has_one_spelling() {
+        use IdFormat::*;
+        for (format, given, expected) in [
+            (Any, " Any Thing: ", " Any Thing: "),
+            (IpAddress, "10.0.0.2", "10.0.0.2"),
+            (IpAddress, "2001:0db8:0000:0000:0000:ff00:0042:8329", "2001:db8::ff00:42:8329"),
+            (IpAddress, "2001:DB8::FF00:42:8329", "2001:db8::ff00:42:8329"),
+            (IpAddress, "::ffff:10.0.0.2", "10.0.0.2"),
+            (Ipv6Range, "2001:0db8:0000::/48", "2001:db8::/48"),
+            (Ipv6Range, "2001:db8:1:2:3:4:5:6/48", "2001:db8:1::/48"),
+            (RegId, "12345678", "12345678"),
+            (RegId, "007", "7"),
+            (RegId, "000", "0"),
+            (RegId, "18446744073709551615", "18446744073709551615"),
+            (RegIdDomain, "12345678:Example.COM", "12345678:example.com"),
+            (RegIdDomain, "1:*.example.com.", "1:*.example.com"),
+            (RegIdFqdnSet, "1:b.org,A.com,a.com", "1:a.com,b.org"),
+        ] {
+            check(format, given, Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_has_another_format_is_refused() {
+        use IdFormat::*;
+        for (format, given) in [
+            (Any, ""),
+            (IpAddress, "10.0.0.256"),
+            (IpAddress, "010.0.0.1"),
+            (IpAddress, "10.0.0.1/32"),
+            (IpAddress, "fe80::1%eth0"),
+            (IpAddress, "lemmings"),
+            (Ipv6Range, "2001:db8::1"),
+            (Ipv6Range, "2001:db8::/64"),
+            (Ipv6Range, "2001:db8::/048"),
+            (Ipv6Range, "10.0.0.0/48"),
+            (RegId, "+1"),
+            (RegId, "-1"),
+            (RegId, "1.0"),
+            (RegId, "18446744073709551616"),
+            (RegIdDomain, "12345678"),
+            (RegIdDomain, "x:example.com"),
+            (RegIdDomain, "1:"),
+            (RegIdDomain, "1:a..b"),
+            (RegIdDomain, "1:a,b"),
+            (RegIdFqdnSet, "1:a.com,"),
+            (RegIdFqdnSet, "1:a.com, b.com"),
+        ] {
+            check(format, given, None);
+        }
+    }
+
+    #[test]
+    fn a_canonical_id_is_its_own_canonical_id() {
+        for format in IdFormat::ALL {
+            for id in ["10.0.0.2", "2001:db8::/48", "7", "7:example.com", "7:a.com,b.com"] {
+                if let Ok(once) = format.canonical(id.as_bytes()) {
+                    assert_eq!(format.canonical(&once).as_deref(), Ok(&*once));
+                }
+            }
+        }
+    }
+}

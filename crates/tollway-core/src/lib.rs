@@ -1,0 +1,47 @@
+//! DECIDE: may one more request pass?
+//!
+//! ```
+//! use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketLimit};
+//! use tollway_core::{Nanos, Timestamp};
+//!
+//! let limit = TokenBucketLimit::new(3, 1, "100ms".parse()?)?;
+//! let mut bucket = TokenBucket::default();
+//! let now = Timestamp::EPOCH;
+//! assert_eq!(bucket.charge(&limit, 3, now).remaining, 0);
+//! assert_eq!(bucket.charge(&limit, 1, now).retry_after, Nanos::from_millis(100));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Everything here is a value or a pure function. Nothing reads a clock, touches a socket, a file or a
+//! lock, or awaits: time comes in as an argument, so whatever happened once can be replayed.
+#![forbid(unsafe_code)]
+
+pub mod algorithm;
+pub mod backoff;
+pub mod bill;
+pub mod charge;
+pub mod decision;
+pub mod domain;
+pub mod id;
+pub mod keys;
+pub mod limit;
+pub mod policy;
+pub mod rule;
+pub mod share;
+pub mod time;
+pub mod verb;
+
+pub use algorithm::Algorithm;
+pub use backoff::Backoff;
+pub use bill::{Bill, BillError, Expression};
+pub use charge::{Charge, ChargeError, Kind};
+pub use decision::{Decision, Refund, Verdict};
+pub use domain::{Domain, DomainError, DomainRule, Logic};
+pub use id::{IdError, IdFormat};
+pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
+pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
+pub use policy::{Policy, PolicyError};
+pub use rule::{KeyedRule, NamedRule, Rule, RuleAskError, RuleBill, RuleError, RuleLimit, RuleText, Ruling};
+pub use share::{Share, ShareError};
+pub use time::{Nanos, ParseNanosError, Timestamp};
+pub use verb::Verb;

@@ -1,0 +1,304 @@
+//! Everything configured, in hand and valid.
+//!
+//! ```
+//! use tollway_core::algorithm::{Algorithm, TokenBucketLimit};
+//! use tollway_core::{Limit, Policy};
+//!
+//! let numbers = TokenBucketLimit::new(300, 300, "180m".parse()?)?;
+//! let orders = Limit::new("NewOrdersPerAccount")?.with_default(Algorithm::TokenBucket(numbers));
+//! let policy = Policy::new(vec![orders])?;
+//! assert_eq!(policy.charge("NewOrdersPerAccount", b"12345678", 1)?.id(), b"12345678");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A policy never changes. A reload makes another and swaps the whole.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use thiserror::Error;
+
+use crate::charge::{Charge, ChargeError};
+use crate::domain::Domain;
+use crate::keys::{KeyLimit, Keys};
+use crate::limit::Limit;
+use crate::rule::{KeyedRule, NamedRule};
+
+/// The limits, the rules and the domains by name, and what holds for keys.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    limits: Vec<Limit>,
+    index: Index,
+    keys: Keys,
+    rules: Vec<NamedRule>,
+    rules_by_name: HashMap<Box<str>, usize, NameHash>,
+    domains: Vec<Domain>,
+    domains_by_name: HashMap<Box<[u8]>, usize, NameHash>,
+}
+
+/// Why limits make no policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// Two limits with one name.
+    #[error("there are two limits named `{name}`")]
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// Two limits with one number, or, once in 2^64, names too alike to tell their buckets apart.
+    #[error("limits `{one}` and `{other}` would share their buckets: give one another number or name")]
+    SameBuckets {
+        /// The one.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A rule for keys that uses a limit there is not.
+    #[error("rule {rule} for keys uses a limit that there is not")]
+    UnknownUse {
+        /// The rule's place, counted from 0.
+        rule: usize,
+    },
+    /// Two domains with one name.
+    #[error("there are two domains named `{name}`")]
+    SameDomain {
+        /// The name.
+        name: String,
+    },
+    /// Two rules with one name.
+    #[error("there are two rules named `{name}`")]
+    SameRuleName {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Policy {
+    /// A policy of these limits, in this order.
+    pub fn new(limits: Vec<Limit>) -> Result<Self, PolicyError> {
+        let index = Index::of(&limits).map_err(|name| PolicyError::SameName { name: name.to_owned() })?;
+        let mut by_fingerprint: HashMap<u64, usize> = HashMap::with_capacity(limits.len());
+        for (index, limit) in limits.iter().enumerate() {
+            if let Some(earlier) = by_fingerprint.insert(limit.fingerprint(), index) {
+                let (one, other) = (limits[earlier].name().to_owned(), limit.name().to_owned());
+                return Err(PolicyError::SameBuckets { one, other });
+            }
+        }
+        Ok(Self { limits, index, ..Self::default() })
+    }
+
+    /// With these rules for keys. A rule that uses a limit this policy has not is an error.
+    pub fn with_keys(mut self, keys: Keys) -> Result<Self, PolicyError> {
+        let missing = |limit: usize| limit >= self.limits.len();
+        let unknown = keys
+            .rules()
+            .iter()
+            .position(|rule| matches!(rule.limit, KeyLimit::Use { limit } if missing(limit)));
+        if let Some(rule) = unknown {
+            return Err(PolicyError::UnknownUse { rule });
+        }
+        self.keys = keys;
+        Ok(self)
+    }
+
+    /// With these rules, in this order.
+    pub fn with_rules(mut self, rules: Vec<NamedRule>) -> Result<Self, PolicyError> {
+        self.rules_by_name = HashMap::with_capacity_and_hasher(rules.len(), NameHash::default());
+        for (index, rule) in rules.iter().enumerate() {
+            if self.rules_by_name.insert(rule.name().into(), index).is_some() {
+                return Err(PolicyError::SameRuleName { name: rule.name().to_owned() });
+            }
+        }
+        self.rules = rules;
+        Ok(self)
+    }
+
+    /// What holds for keys.
+    pub const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The limits in the order they were configured.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The limit of this name.
+    #[inline]
+    pub fn limit(&self, name: &str) -> Option<&Limit> {
+        self.index.place(&self.limits, name).ok()
+    }
+
+    /// With these domains, in this order.
+    pub fn with_domains(mut self, domains: Vec<Domain>) -> Result<Self, PolicyError> {
+        self.domains_by_name = HashMap::with_capacity_and_hasher(domains.len(), NameHash::default());
+        for (index, domain) in domains.iter().enumerate() {
+            if self.domains_by_name.insert(domain.name().as_bytes().into(), index).is_some() {
+                return Err(PolicyError::SameDomain { name: domain.name().to_owned() });
+            }
+        }
+        self.domains = domains;
+        Ok(self)
+    }
+
+    /// The domains in the order they were configured.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    /// The domain of this name, as a gatekeeper spells it.
+    #[inline]
+    pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
+        self.domains_by_name.get(name).map(|index| &self.domains[*index])
+    }
+
+    /// The rules in the order they were configured.
+    pub fn rules(&self) -> &[NamedRule] {
+        &self.rules
+    }
+
+    /// The rule of this name.
+    #[inline]
+    pub fn rule(&self, name: &str) -> Option<&KeyedRule> {
+        self.rules_by_name.get(name).map(|index| self.rules[*index].keyed())
+    }
+
+    /// What a request of `cost` would take from the bucket of `id` under the limit `name`.
+    #[inline]
+    pub fn charge<'a>(&'a self, name: &str, id: &'a [u8], cost: u64) -> Result<Charge<'a>, ChargeError> {
+        match self.limit(name) {
+            Some(limit) => Charge::new(limit, id, cost),
+            None => Err(ChargeError::UnknownLimit { name: name.to_owned() }),
+        }
+    }
+}
+
+/// Hashes what the configuration names. Quick rather than keyed: only its author chooses what these tables hold.
+pub(crate) type NameHash = BuildHasherDefault<NameHasher>;
+
+/// The same bytes give the same number in every process.
+#[inline]
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = NameHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[derive(Default)]
+pub(crate) struct NameHasher {
+    state: u64,
+}
+
+impl NameHasher {
+    #[inline]
+    fn mix(&mut self, word: u64) {
+        self.state = (self.state.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for NameHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.state ^= bytes.len() as u64;
+        // The last word of each kind overlaps the one before it: cheaper than a loop over odd bytes.
+        if let Some(last) = bytes.last_chunk::<8>() {
+            for word in bytes.as_chunks::<8>().0 {
+                self.mix(u64::from_le_bytes(*word));
+            }
+            self.mix(u64::from_le_bytes(*last));
+        } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            self.mix((u64::from(u32::from_le_bytes(*first)) << 32) | u64::from(u32::from_le_bytes(*last)));
+        } else {
+            self.mix(bytes.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte)));
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        let mixed = (self.state ^ (self.state >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed ^ (mixed >> 32)
+    }
+}
+
+/// Finds a limit by its name: a sparse table of their numbers, by fingerprint.
+#[derive(Clone, Debug)]
+struct Index {
+    /// At least four times as many as there are names, and a power of two; 0 is nobody, else the number plus one.
+    slots: Vec<u32>,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self { slots: vec![0] }
+    }
+}
+
+impl Index {
+    /// Fails with a name that two of them have.
+    fn of(limits: &[Limit]) -> Result<Self, &str> {
+        let slots = vec![0; (limits.len() * 4).next_power_of_two()];
+        let mut index = Self { slots };
+        for (number, limit) in (1..).zip(limits) {
+            match index.place(limits, limit.name()) {
+                Ok(_) => return Err(limit.name()),
+                Err(vacant) => index.slots[vacant] = number,
+            }
+        }
+        Ok(index)
+    }
+
+    /// The limit of this name, or the slot where it would be.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of slots")]
+    fn place<'a>(&self, limits: &'a [Limit], name: &str) -> Result<&'a Limit, usize> {
+        let mask = self.slots.len() - 1;
+        let mut at = fingerprint(name.as_bytes()) as usize & mask;
+        loop {
+            match self.slots[at] {
+                0 => return Err(at),
+                number => {
+                    let limit = &limits[number as usize - 1];
+                    if same(limit.name().as_bytes(), name.as_bytes()) {
+                        return Ok(limit);
+                    }
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+/// Equality of short texts, in words: a call to compare them would cost more than comparing them.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_last), Some(b_last)) => {
+            a_last == b_last && a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).all(|(a, b)| a == b)
+        }
+        _ => match (a.first_chunk::<4>(), a.last_chunk::<4>()) {
+            (Some(first), Some(last)) => b.first_chunk() == Some(first) && b.last_chunk() == Some(last),
+            _ => a == b,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::RuleLimit;
+
+    #[test]
+    fn a_rule_is_found_by_its_name() {
+        let rule = |name: &str| NamedRule::new(name, RuleLimit::new("1/s".parse().unwrap())).unwrap();
+        let policy = Policy::default().with_rules(vec![rule("upload"), rule("login")]).unwrap();
+        assert_eq!(policy.rules().iter().map(NamedRule::name).collect::<Vec<_>>(), ["upload", "login"]);
+        assert_eq!(policy.rule("login"), Some(policy.rules()[1].keyed()));
+        assert_eq!(policy.rule("Login"), None);
+        let twice = Policy::default().with_rules(vec![rule("a"), rule("b"), rule("a")]);
+        assert_eq!(twice.err(), Some(PolicyError::SameRuleName { name: "a".into() }));
+    }
+}

@@ -1,0 +1,252 @@
+//! A rule: rates, and the expression that says when they limit.
+//!
+//! ```
+//! use tollway_core::Rule;
+//!
+//! let rule: Rule = "Or('10/s', And('user:100/60m', 'apikey:60/h'))".parse()?;
+//! assert_eq!(rule.to_string(), "Or('10/s', And('user:100/h', 'apikey:60/h'))");
+//!
+//! let error = "Or('10/s', 'user:5/fortnight')".parse::<Rule>().unwrap_err();
+//! assert_eq!(error.to_string(), "\
+//! a span is a number, or none for one, and ms, s, m, h or d, such as 5m
+//!   Or('10/s', 'user:5/fortnight')
+//!                      ^^^^^^^^^");
+//! # Ok::<(), tollway_core::RuleError>(())
+//! ```
+//!
+//! A rate reads a log of the requests that were allowed. It is reached until one moment, when the entry that fills it has
+//! grown old, and not after it; so a whole rule limits until one moment, too: the last of an `Or`, the first of an `And`.
+
+mod asked;
+mod keyed;
+mod name;
+mod named;
+mod parse;
+mod ruling;
+
+use std::fmt;
+
+use crate::algorithm::{Bucket, SlidingLog};
+use crate::bill::Expression;
+use crate::share::Share;
+use crate::time::{Nanos, Timestamp};
+
+pub use asked::{RuleAskError, RuleText};
+pub use keyed::{Identifier, KeyedRule, RuleBill, RuleLimit};
+pub use name::Name;
+pub use named::{NamedRule, RuleNameError};
+pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};
+pub use ruling::Ruling;
+
+/// Rates, and which of them limit. Read from text, so it is valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    rates: Vec<Rate>,
+    logs: Vec<RuleLog>,
+    expression: Expression,
+}
+
+/// So many requests in a span, of everybody or of one selector's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rate {
+    count: usize,
+    span: Nanos,
+    log: usize,
+    ignored: bool,
+}
+
+/// What the rates of one selector read: they share one log, that is kept for the longest and the largest of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleLog {
+    selector: Option<Box<str>>,
+    keep: usize,
+    span: Nanos,
+}
+
+impl Rule {
+    /// The rates, in the order they were written. The expression counts them from 0.
+    pub fn rates(&self) -> &[Rate] {
+        &self.rates
+    }
+
+    /// The logs they read, one for each selector.
+    pub fn logs(&self) -> &[RuleLog] {
+        &self.logs
+    }
+
+    /// Which rates limit.
+    pub const fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    /// One of the rates in canonical form, `user:100/h`.
+    pub fn display_rate(&self, index: usize) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| self.write_rate(index, f))
+    }
+
+    /// Until when it limits, if nobody else comes. `logs` are those of [`logs`](Self::logs), in their order; `None` where the
+    /// selector has no value, whose rates are never reached. A moment that has passed is one at which it does not limit.
+    pub fn limits_until<'l>(&self, logs: impl Fn(usize) -> Option<&'l SlidingLog>) -> Timestamp {
+        let until = |index: usize| {
+            let rate = &self.rates[index];
+            logs(rate.log).map_or(Timestamp::EPOCH, |log| rate.reached_until(log))
+        };
+        self.limits_until_by(until)
+    }
+
+    /// The same, for who knows until when each of [`rates`](Self::rates) is reached.
+    pub fn limits_until_by(&self, reached_until: impl Fn(usize) -> Timestamp) -> Timestamp {
+        self.expression.limits_until(&reached_until)
+    }
+
+    /// The same rule with this share of every count. What would come to nothing is one, but for a count of zero.
+    pub(crate) fn share(&self, share: Share) -> Self {
+        let mut part = self.clone();
+        let kept = part.rates.iter_mut().map(|rate| &mut rate.count);
+        for count in kept.chain(part.logs.iter_mut().map(|log| &mut log.keep)).filter(|count| **count > 0) {
+            *count = share.count(*count);
+        }
+        part
+    }
+}
+
+impl Rate {
+    /// How many.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// In how long.
+    pub const fn span(&self) -> Nanos {
+        self.span
+    }
+
+    /// The place of the log it reads, among those of its rule.
+    pub const fn log(&self) -> usize {
+        self.log
+    }
+
+    /// Was it written with a third field, which has no effect?
+    pub const fn has_ignored_field(&self) -> bool {
+        self.ignored
+    }
+
+    /// Until when it is reached: the entry that fills it counts while it is younger than the span. A count of zero is reached
+    /// for ever.
+    pub fn reached_until(&self, log: &SlidingLog) -> Timestamp {
+        if self.count == 0 {
+            return Timestamp::from_nanos(u64::MAX);
+        }
+        // A log that others have filled, for a shorter span, is forgotten when it is silent to them.
+        let forgotten_at = log.silent_at();
+        log.nth_newest(self.count).map_or(Timestamp::EPOCH, |entry| (entry + self.span).min(forgotten_at))
+    }
+}
+
+impl RuleLog {
+    /// Whose value tells one log from another; `None` for that of everybody.
+    pub fn selector(&self) -> Option<&str> {
+        self.selector.as_deref()
+    }
+
+    /// How many entries are kept.
+    pub const fn keep(&self) -> usize {
+        self.keep
+    }
+
+    /// For how long they count.
+    pub const fn span(&self) -> Nanos {
+        self.span
+    }
+
+    /// Adds a request to the log. By a clock that has stepped back it is made when the newest was, so that no entry ever
+    /// counts for less than another did.
+    #[inline]
+    pub fn log(&self, log: &mut SlidingLog, now: Timestamp) {
+        if log.silent_at() <= now {
+            log.clear();
+        }
+        let at = log.nth_newest(1).map_or(now, |newest| newest.max(now));
+        log.record(at, self.keep, self.span);
+    }
+}
+
+impl Expression {
+    /// Until when it limits, given until when each rate does.
+    fn limits_until(&self, until: &impl Fn(usize) -> Timestamp) -> Timestamp {
+        let moment = |part: &Self| part.limits_until(until);
+        match self {
+            Self::Charge(index) => until(*index),
+            Self::Or(parts) => parts.iter().map(moment).max().unwrap_or(Timestamp::EPOCH),
+            Self::And(parts) => parts.iter().map(moment).min().unwrap_or(Timestamp::from_nanos(u64::MAX)),
+        }
+    }
+}
+
+/// In canonical form: the largest unit that is exact, one space after a comma, single quotes inside.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.expression {
+            Expression::Charge(index) => self.write_rate(*index, f),
+            expression => self.write_expression(expression, f),
+        }
+    }
+}
+
+impl Rule {
+    fn write_expression(&self, expression: &Expression, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, parts) = match expression {
+            Expression::Charge(index) => {
+                f.write_str("'")?;
+                self.write_rate(*index, f)?;
+                return f.write_str("'");
+            }
+            Expression::Or(parts) => ("Or", parts),
+            Expression::And(parts) => ("And", parts),
+        };
+        write!(f, "{name}(")?;
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            self.write_expression(part, f)?;
+        }
+        f.write_str(")")
+    }
+
+    fn write_rate(&self, index: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = &self.rates[index];
+        if let Some(selector) = self.logs[rate.log].selector() {
+            write!(f, "{selector}:")?;
+        }
+        let (unit, nanos) = parse::UNITS
+            .into_iter()
+            .rfind(|(_, nanos)| rate.span.get().is_multiple_of(*nanos))
+            .expect("a span was read in one of them");
+        match rate.span.get() / nanos {
+            1 => write!(f, "{}/{unit}", rate.count),
+            number => write!(f, "{}/{number}{unit}", rate.count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_forgotten_when_it_is_silent_to_all_who_fill_it_whoever_reads_it_then() {
+        let [short, long] = ["2/s", "2/h"].map(|rule| rule.parse::<Rule>().unwrap());
+        let at = |millis| Timestamp::EPOCH + Nanos::from_millis(millis);
+        let mut log = SlidingLog::default();
+        for now in [0, 500] {
+            short.logs[0].log(&mut log, at(now));
+        }
+        assert_eq!(long.limits_until(|_| Some(&log)), at(1_500));
+        long.logs[0].log(&mut log, at(1_499));
+        short.logs[0].log(&mut log, at(1_499));
+        assert_eq!(long.limits_until(|_| Some(&log)), at(3_601_499));
+        short.logs[0].log(&mut log, at(3_601_499));
+        assert_eq!((log.len(), log.silent_at()), (1, at(3_602_499)));
+    }
+}

@@ -1,0 +1,224 @@
+//! A rule under a key, whose logs have names: what is asked when a request comes.
+//!
+//! ```
+//! use tollway_core::rule::{KeyedRule, RuleLimit};
+//!
+//! let upload = KeyedRule::new(RuleLimit::new("And('10/s', 'user:100/h')".parse()?), "shop", "upload");
+//! let bill = upload.bill(|_selector| Ok::<_, ()>(Some("vova"))).unwrap();
+//! let names: Vec<_> = bill.identifiers().iter().flatten().collect();
+//! assert_eq!(names, ["shop:upload", "shop:upload:user:vova"]);
+//! # Ok::<(), tollway_core::RuleError>(())
+//! ```
+//!
+//! A name that would be left out leaves its colon: `:upload` has no namespace. So no two names meet, whatever is in them.
+
+use std::borrow::Cow;
+
+use super::{Name, Rule};
+use crate::limit::{OnFull, OnStoreFailure};
+use crate::share::Share;
+
+/// A rule, and what is answered when nothing can be remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleLimit {
+    rule: Rule,
+    on_full: OnFull,
+    on_store_failure: OnStoreFailure,
+}
+
+/// A rule and the names of its logs, but for the values of selectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedRule {
+    limit: RuleLimit,
+    key: Box<str>,
+    /// One for each log of the rule: all of its name, or as much as comes before the value.
+    stems: Box<[Box<str>]>,
+}
+
+/// What one request asks of a rule: an entry in each of these logs.
+#[derive(Clone, Debug)]
+pub struct RuleBill<'a> {
+    limit: Cow<'a, RuleLimit>,
+    identifiers: Identifiers<'a>,
+}
+
+/// The name of a log; `None` where the selector has no value.
+pub type Identifier<'a> = Option<Name<'a>>;
+
+/// One of them is by far the most common, and needs no memory.
+#[derive(Clone, Debug)]
+enum Identifiers<'a> {
+    One([Identifier<'a>; 1]),
+    Several(Vec<Identifier<'a>>),
+}
+
+impl RuleLimit {
+    /// A rule that denies when the store is full, and allows when it is away.
+    pub fn new(rule: Rule) -> Self {
+        Self { rule, on_full: OnFull::default(), on_store_failure: OnStoreFailure::default() }
+    }
+
+    /// With this for new identifiers when there is no room for them.
+    pub fn with_on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// With this for when the store gives no answer.
+    pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
+        self.on_store_failure = on_store_failure;
+        self
+    }
+
+    /// The rule.
+    pub const fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The answer to a new identifier when there is no room for it.
+    pub const fn on_full(&self) -> OnFull {
+        self.on_full
+    }
+
+    /// The answer when the store gives none.
+    pub const fn on_store_failure(&self) -> OnStoreFailure {
+        self.on_store_failure
+    }
+}
+
+impl KeyedRule {
+    /// This rule, counted under these names. Both may be empty.
+    pub fn new(limit: RuleLimit, namespace: &str, key: &str) -> Self {
+        let stem = |selector: Option<&str>| {
+            let mut stem = Name::starting("");
+            stem.escape(namespace.as_bytes());
+            stem.push(b":");
+            stem.escape(key.as_bytes());
+            if let Some(selector) = selector {
+                stem.push(b":");
+                stem.escape(selector.as_bytes());
+                stem.push(b":");
+            }
+            Box::from(&*stem)
+        };
+        let stems = limit.rule.logs().iter().map(|log| stem(log.selector())).collect();
+        Self { limit, key: key.into(), stems }
+    }
+
+    /// With this for new identifiers when there is no room for them.
+    pub fn with_on_full(mut self, on_full: OnFull) -> Self {
+        self.limit.on_full = on_full;
+        self
+    }
+
+    /// With this for when the store gives no answer.
+    pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
+        self.limit.on_store_failure = on_store_failure;
+        self
+    }
+
+    /// The rule, and what is answered when nothing can be remembered.
+    pub const fn limit(&self) -> &RuleLimit {
+        &self.limit
+    }
+
+    /// What it is counted under, within its namespace.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What a request asks whose selectors have these values. `None` and an empty value are no value; an error is one of the
+    /// caller's, who cannot say.
+    #[inline]
+    pub fn bill<V: AsRef<[u8]>, E>(
+        &self,
+        mut value: impl FnMut(&str) -> Result<Option<V>, E>,
+    ) -> Result<RuleBill<'_>, E> {
+        let mut identifier = |index: usize| -> Result<Identifier<'_>, E> {
+            let stem = &*self.stems[index];
+            let Some(selector) = self.limit.rule.logs()[index].selector() else {
+                return Ok(Some(Name::whole(stem)));
+            };
+            let named = |value: V| {
+                let mut name = Name::starting(stem);
+                name.escape(value.as_ref());
+                name
+            };
+            Ok(value(selector)?.filter(|value| !value.as_ref().is_empty()).map(named))
+        };
+        let identifiers = match self.stems.len() {
+            1 => Identifiers::One([identifier(0)?]),
+            many => Identifiers::Several((0..many).map(identifier).collect::<Result<_, _>>()?),
+        };
+        Ok(RuleBill { limit: Cow::Borrowed(&self.limit), identifiers })
+    }
+}
+
+impl RuleBill<'_> {
+    /// What it is decided by.
+    pub fn limit(&self) -> &RuleLimit {
+        &self.limit
+    }
+
+    /// The names of the rule's logs, in their order.
+    pub fn identifiers(&self) -> &[Identifier<'_>] {
+        match &self.identifiers {
+            Identifiers::One(one) => one,
+            Identifiers::Several(several) => several,
+        }
+    }
+
+    /// The same, with this share of every count. What would come to nothing is one, but for a count of zero.
+    pub fn share(&self, share: Share) -> Self {
+        let limit = RuleLimit { rule: self.limit.rule.share(share), ..*self.limit };
+        Self { limit: Cow::Owned(limit), identifiers: self.identifiers.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(rule: &str, namespace: &str, key: &str, value: Option<&str>) -> Vec<String> {
+        let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), namespace, key);
+        let bill = rule.bill(|_| Ok::<_, ()>(value)).unwrap();
+        bill.identifiers().iter().map(|name| name.as_deref().unwrap_or("(none)").to_owned()).collect()
+    }
+
+    #[test]
+    fn every_part_has_its_place() {
+        assert_eq!(names("1/s", "shop", "cats", None), ["shop:cats"]);
+        assert_eq!(names("1/s", "", "cats", None), [":cats"]);
+        assert_eq!(names("1/s", "", "", None), [":"]);
+        assert_eq!(names("Or('1/s', 'u:1/s')", "", "", Some("x")), [":", "::u:x"]);
+        assert_eq!(names("u:1/s", "", "cats", Some("a:b{c}%\n")), [":cats:u:a%3Ab%7Bc%7D%25%0A"]);
+    }
+
+    #[test]
+    fn no_value_is_no_log_and_zero_is_a_value() {
+        assert_eq!(names("Or('1/s', 'u:1/s')", "", "k", None), [":k", "(none)"]);
+        assert_eq!(names("u:1/s", "", "k", Some("")), ["(none)"]);
+        assert_eq!(names("u:1/s", "", "k", Some("0")), [":k:u:0"]);
+    }
+
+    #[test]
+    fn no_two_logs_share_a_name() {
+        let parts = ["", "a", ":", "a:", ":a", "%3A", "%", "a:a"];
+        let mut seen = std::collections::HashMap::new();
+        for (namespace, key) in parts.into_iter().flat_map(|one| parts.map(|other| (one, other))) {
+            let plain = names("1/s", namespace, key, None).remove(0);
+            assert_eq!(seen.insert(plain, (namespace, key, "")), None);
+            for value in parts.into_iter().filter(|value| !value.is_empty()) {
+                let name = names("a:1/s", namespace, key, Some(value)).remove(0);
+                assert_eq!(seen.insert(name, (namespace, key, value)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn who_cannot_say_is_heard() {
+        let rule = KeyedRule::new(RuleLimit::new("Or('1/s', 'user:1/s')".parse().unwrap()), "", "");
+        let missing = |selector: &str| Err::<Option<&str>, _>(selector.to_owned());
+        assert_eq!(rule.bill(missing).map(|_| ()), Err("user".to_owned()));
+    }
+}

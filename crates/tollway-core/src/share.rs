@@ -1,0 +1,189 @@
+//! The part of a limit that one of several processes grants by itself, while they cannot ask each other.
+//!
+//! ```
+//! use tollway_core::Share;
+//!
+//! assert_eq!("1/4".parse::<Share>(), "0.25".parse());
+//! assert_eq!(Share::WHOLE.to_string(), "1/1");
+//! # Ok::<(), tollway_core::ShareError>(())
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use crate::time::Nanos;
+
+/// The finest part there is: one of so many.
+const DENOMINATOR_MAX: u32 = 1_000_000;
+
+/// More than nothing and at most the whole, in lowest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Share {
+    numerator: u32,
+    denominator: u32,
+}
+
+/// Why a text is no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a share is above zero and at most one, such as 1/4 or 0.25, and no finer than a millionth")]
+pub struct ShareError;
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
+
+    /// So many parts of so many.
+    pub fn new(numerator: u64, denominator: u64) -> Result<Self, ShareError> {
+        if numerator == 0 || numerator > denominator {
+            return Err(ShareError);
+        }
+        let common = greatest_common_divisor(numerator, denominator);
+        let part = |number: u64| u32::try_from(number / common).ok().filter(|part| *part <= DENOMINATOR_MAX);
+        let (numerator, denominator) = (part(numerator), part(denominator));
+        Ok(Self { numerator: numerator.ok_or(ShareError)?, denominator: denominator.ok_or(ShareError)? })
+    }
+
+    /// What is left of an algorithm's numbers: as much at once, and as much in the long run, as this share of it. A count
+    /// that would come to nothing is one.
+    pub fn of(self, algorithm: &Algorithm) -> Algorithm {
+        self.numbers(algorithm).unwrap_or(*algorithm)
+    }
+
+    fn numbers(self, algorithm: &Algorithm) -> Option<Algorithm> {
+        Some(match algorithm {
+            Algorithm::TokenBucket(limit) => {
+                let burst = self.units(limit.burst());
+                // Rounded up, and no longer than what lets the bucket fill in 292 years.
+                let interval = (u128::from(limit.emission_interval().get()) * u128::from(self.denominator))
+                    .div_ceil(u128::from(self.numerator));
+                let interval = u64::try_from(interval).unwrap_or(u64::MAX).min(Nanos::MAX.get() / burst);
+                Algorithm::TokenBucket(TokenBucketLimit::new(burst, 1, Nanos::new(interval)).ok()?)
+            }
+            Algorithm::SlidingLog(limit) => {
+                Algorithm::SlidingLog(SlidingLogLimit::new(self.units(limit.count()), limit.period()).ok()?)
+            }
+            Algorithm::Quota(limit) => {
+                Algorithm::Quota(QuotaLimit::new(self.units(limit.count()), limit.period()).ok()?)
+            }
+            Algorithm::SmoothedRate(limit) => Algorithm::SmoothedRate(self.rate(limit)?),
+        })
+    }
+
+    /// What is left of a rate.
+    pub fn rate(self, limit: &SmoothedRateLimit) -> Option<SmoothedRateLimit> {
+        let part = limit.limit() * f64::from(self.numerator) / f64::from(self.denominator);
+        SmoothedRateLimit::new(part, limit.period(), limit.strict()).ok()
+    }
+
+    /// What is left of a count.
+    pub fn count(self, count: usize) -> usize {
+        usize::try_from(self.units(count as u64)).unwrap_or(count)
+    }
+
+    fn units(self, units: u64) -> u64 {
+        let part = u128::from(units) * u128::from(self.numerator) / u128::from(self.denominator);
+        u64::try_from(part).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| ShareError);
+        if let Some((numerator, denominator)) = text.split_once('/') {
+            return Self::new(number(numerator)?, number(denominator)?);
+        }
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        let places = u32::try_from(decimals.len()).map_err(|_| ShareError)?;
+        let scale = 10_u64.checked_pow(places).ok_or(ShareError)?;
+        let numerator =
+            number(whole)?.checked_mul(scale).and_then(|whole| whole.checked_add(number(decimals).ok()?));
+        Self::new(numerator.ok_or(ShareError)?, scale)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.numerator, self.denominator)
+    }
+}
+
+const fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_fraction_or_a_decimal() {
+        for (text, parts) in [
+            ("1/4", Some((1, 4))),
+            ("0.25", Some((1, 4))),
+            ("25/100", Some((1, 4))),
+            ("1", Some((1, 1))),
+            ("1.0", Some((1, 1))),
+            ("0.000001", Some((1, 1_000_000))),
+            ("0", None),
+            ("0/4", None),
+            ("5/4", None),
+            ("1/0", None),
+            ("1.5", None),
+            ("-1", None),
+            ("a quarter", None),
+            ("", None),
+            (".", None),
+            ("0.0000001", None),
+            ("0.00000000000000000000000000001", None),
+            ("1/18446744073709551615", None),
+        ] {
+            let share = parts.map(|(numerator, denominator)| Share { numerator, denominator });
+            assert_eq!(text.parse().ok(), share, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_algorithm_keeps_its_part() {
+        let quarter = Share::new(1, 4).unwrap();
+        let second = Nanos::from_secs(1);
+        let bucket = |burst, count, period| {
+            Algorithm::TokenBucket(TokenBucketLimit::new(burst, count, period).unwrap())
+        };
+        for (whole, part) in [
+            (bucket(300, 100, second), bucket(75, 1, Nanos::from_millis(40))),
+            (bucket(1, 1, second), bucket(1, 1, Nanos::from_secs(4))),
+            (bucket(1, 1, Nanos::MAX), bucket(1, 1, Nanos::MAX)),
+            (
+                Algorithm::SlidingLog(SlidingLogLimit::new(10, second).unwrap()),
+                Algorithm::SlidingLog(SlidingLogLimit::new(2, second).unwrap()),
+            ),
+            (
+                Algorithm::Quota(QuotaLimit::new(u64::MAX, second).unwrap()),
+                Algorithm::Quota(QuotaLimit::new(u64::MAX / 4, second).unwrap()),
+            ),
+            (
+                Algorithm::SmoothedRate(SmoothedRateLimit::new(10.0, second, true).unwrap()),
+                Algorithm::SmoothedRate(SmoothedRateLimit::new(2.5, second, true).unwrap()),
+            ),
+        ] {
+            let same_rate = |a: &Algorithm, b: &Algorithm| match (a, b) {
+                (Algorithm::TokenBucket(a), Algorithm::TokenBucket(b)) => {
+                    (a.burst(), a.emission_interval()) == (b.burst(), b.emission_interval())
+                }
+                (a, b) => a == b,
+            };
+            assert!(same_rate(&quarter.of(&whole), &part), "{whole:?}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The answer to a bill, by definition.
+
+use std::cmp::Reverse;
+
+use tollway_core::{Decision, Expression, Kind, Nanos, Verdict};
+
+/// The one answer, from what kind each charge is and how it fares by itself.
+pub(crate) fn answer(expression: Option<&Expression>, charges: &[(Kind, Decision)]) -> Decision {
+    // Without an expression any refused charge refuses.
+    let any = Expression::Or((0..charges.len()).map(Expression::Charge).collect());
+    let expression = expression.unwrap_or(&any);
+    let answer = decides(expression, charges).unwrap_or_else(|| allowed(charges[0].1));
+    assert_eq!(answer.allowed(), !refuses(expression, charges), "the two definitions differ");
+    answer
+}
+
+/// `Or` if any part does, `And` if all do; a charge that only spends refuses nothing.
+fn refuses(expression: &Expression, charges: &[(Kind, Decision)]) -> bool {
+    match expression {
+        Expression::Charge(index) => charges[*index].0 != Kind::SpendOnly && !charges[*index].1.allowed(),
+        Expression::Or(parts) => parts.iter().any(|part| refuses(part, charges)),
+        Expression::And(parts) => parts.iter().all(|part| refuses(part, charges)),
+    }
+}
+
+/// The strictest part of an `Or` and the least strict of an `And`, unless that has a part that cannot refuse.
+fn decides(expression: &Expression, charges: &[(Kind, Decision)]) -> Option<Decision> {
+    match expression {
+        Expression::Charge(index) => {
+            let (kind, decision) = charges[*index];
+            (kind != Kind::SpendOnly).then_some(Decision { charge: *index, ..decision })
+        }
+        Expression::Or(parts) => {
+            let mut answers: Vec<_> = parts.iter().filter_map(|part| decides(part, charges)).collect();
+            answers.sort_by_key(|one| (one.allowed(), Reverse(one.retry_after), one.remaining));
+            answers.first().copied()
+        }
+        Expression::And(parts) if parts.is_empty() => Some(Decision {
+            verdict: Verdict::Deny,
+            remaining: 0,
+            retry_after: Nanos::FOREVER,
+            reset_after: Nanos::ZERO,
+            charge: 0,
+            degraded: false,
+        }),
+        Expression::And(parts) => {
+            let mut answers: Vec<_> =
+                parts.iter().map(|part| decides(part, charges)).collect::<Option<_>>()?;
+            answers.sort_by_key(|one| (!one.allowed(), one.retry_after, Reverse(one.remaining)));
+            answers.first().copied()
+        }
+    }
+}
+
+fn allowed(decision: Decision) -> Decision {
+    let verdict = if decision.verdict == Verdict::Unlimited { Verdict::Unlimited } else { Verdict::Allow };
+    Decision { verdict, retry_after: Nanos::ZERO, ..decision }
+}

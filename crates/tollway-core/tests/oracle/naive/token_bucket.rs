@@ -1,0 +1,63 @@
+//! The token bucket, by the formulas.
+
+use tollway_core::algorithm::TokenBucketLimit;
+use tollway_core::{Decision, Refund, Timestamp, Verdict};
+
+use super::{decision, refund, wide};
+
+/// A key-value limit's bucket, by the formulas of its protocol.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TokenBucket {
+    tat: i128,
+}
+
+impl TokenBucket {
+    pub(crate) fn spend(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+        let (emission_interval, burst_offset) = Self::spans(limit);
+        let now = wide(now);
+        let inc = emission_interval * i128::from(cost);
+        let tat = self.tat_at(limit, now);
+        let new = tat + inc;
+        let d = now - (new - burst_offset);
+        if d < 0 {
+            let remaining = (now - (tat - burst_offset)) / emission_interval;
+            return decision(Verdict::Deny, remaining, -d, tat - now);
+        }
+        if cost > 0 {
+            self.tat = new;
+        }
+        let retry_after = if d < inc { inc - d } else { 0 };
+        decision(Verdict::Allow, d / emission_interval, retry_after, new - now)
+    }
+
+    pub(crate) fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Refund {
+        let (emission_interval, burst_offset) = Self::spans(limit);
+        let now = wide(now);
+        let tat = self.tat_at(limit, now);
+        let inc = emission_interval * i128::from(cost);
+        let mut refunded = false;
+        if now <= self.tat {
+            let new = (tat - inc).max(now);
+            refunded = new != tat;
+            self.tat = new;
+        }
+        let tat = self.tat.max(now);
+        refund(refunded, (now - (tat - burst_offset)) / emission_interval, tat - now)
+    }
+
+    pub(crate) fn take(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) {
+        let fits = self.spend(limit, 0, now).remaining;
+        self.spend(limit, cost.min(fits), now);
+    }
+
+    fn tat_at(&mut self, limit: &TokenBucketLimit, now: i128) -> i128 {
+        let (_, burst_offset) = Self::spans(limit);
+        self.tat = self.tat.min(now + burst_offset);
+        self.tat.max(now)
+    }
+
+    fn spans(limit: &TokenBucketLimit) -> (i128, i128) {
+        let emission_interval = i128::from(limit.period().get()) / i128::from(limit.count());
+        (emission_interval, emission_interval * i128::from(limit.burst()))
+    }
+}

@@ -1,0 +1,176 @@
+//! The sliding log: as a named limit, as a rule sees it, and as a Smockron master does.
+
+use tollway_core::algorithm::{Bucket, LOG_MAX, SlidingLog, SlidingLogLimit, TokenBucketLimit};
+use tollway_core::{Decision, Nanos, Refund, Timestamp};
+use tollway_testbed::{Random, compare};
+
+use crate::history::{self, Model, Step};
+use crate::naive;
+
+impl Model for naive::SlidingLog {
+    type Bucket = SlidingLog;
+    type Limit = SlidingLogLimit;
+
+    fn any_limit(random: &mut Random) -> SlidingLogLimit {
+        // The model looks at every entry for every one that goes, so the longest logs are rare.
+        let count_max = if random.one_in(20_000) { LOG_MAX } else { random.pick(&[3, 8, 30]) };
+        let period_max = random.pick(&[20, 3_600_000_000_000, 3_600_000_000_000, Nanos::MAX.get()]);
+        let (count, period) = (random.between(1, count_max), random.between(1, period_max));
+        SlidingLogLimit::new(count, Nanos::new(period)).expect("neither is zero or too large")
+    }
+
+    fn spans(limit: &SlidingLogLimit) -> (u64, u64) {
+        (limit.period().get() / limit.count(), limit.period().get())
+    }
+
+    fn cost_max(limit: &SlidingLogLimit) -> u64 {
+        limit.count()
+    }
+
+    fn spend(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+        self.spend(limit, cost, now)
+    }
+
+    fn take(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) {
+        self.take(limit, cost, now);
+    }
+
+    fn refund(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+        Some(self.refund(limit, cost, now))
+    }
+}
+
+#[test]
+fn every_answer_is_that_of_counting_again() {
+    compare(history::unruly::<naive::SlidingLog>, history::run::<naive::SlidingLog>);
+}
+
+#[test]
+fn lets_in_exactly_so_many_in_any_period() {
+    compare(history::calm::<naive::SlidingLog>, run_windows);
+}
+
+/// All that was ever let in is kept, and those of the last period are counted.
+fn run_windows(steps: &[Step<SlidingLogLimit>]) -> Result<u64, String> {
+    let Some(Step::Limit(limit)) = steps.first() else { return Ok(0) };
+    let (mut log, mut admitted, mut decisions) = (SlidingLog::default(), Vec::new(), 0);
+    for (index, step) in steps.iter().enumerate() {
+        let Step::Spend { cost, now } = step else { continue };
+        let recent = admitted.iter().filter(|(at, _)| now - at < limit.period().get());
+        let fits = recent.map(|(_, cost)| cost).sum::<u64>() + cost <= limit.count();
+        let allowed = log.charge(limit, *cost, Timestamp::from_nanos(*now)).allowed();
+        if allowed != fits {
+            return Err(format!("step {index}: allowed is {allowed}, but counting says otherwise"));
+        }
+        if allowed {
+            admitted.push((*now, *cost));
+        }
+        decisions += 1;
+    }
+    Ok(decisions)
+}
+
+/// What comes to a log that rules and Smockron masters read: entries in any order, and questions about them.
+#[derive(Clone, Debug)]
+enum Event {
+    Record { at: u64 },
+    Reached { count: usize, span: u64, now: u64 },
+    NextAllowed { burst: u64, count: u64, period: u64, now: u64 },
+}
+
+/// No question is about more entries than this, so no more are kept.
+const KEPT: usize = 6;
+
+fn events(random: &mut Random) -> Vec<Event> {
+    let mut now = random.pick(&[0, 1_700_000_000_000_000_000]);
+    // In whole milliseconds, as the protocol has them, so that entries often meet and ages are often exact.
+    let unit = random.pick(&[1, 1_000_000]);
+    let event = |_| {
+        now += unit * random.pick(&[0, 0, 1, 1, 2, 5]);
+        let near = unit * random.between(0, 8);
+        match random.between(0, 2) {
+            0 => Event::Record { at: (now + near).saturating_sub(4 * unit) },
+            1 => {
+                let count = random.pick(&[0, 1, 2, 3, 4, 5, KEPT]);
+                Event::Reached { count, span: unit * random.between(1, 12), now }
+            }
+            _ => {
+                let (burst, count) = (random.between(1, KEPT as u64), random.between(1, 7));
+                Event::NextAllowed { burst, count, period: unit * random.between(7, 12), now }
+            }
+        }
+    };
+    (0..60).map(event).collect()
+}
+
+#[test]
+fn rules_and_masters_see_every_entry_in_its_place() {
+    compare(events, run_events);
+}
+
+fn run_events(events: &[Event]) -> Result<u64, String> {
+    let (mut log, mut all, mut decisions) = (SlidingLog::default(), Vec::new(), 0);
+    for (index, event) in events.iter().enumerate() {
+        let place = |why| format!("event {index}: {why}");
+        match *event {
+            Event::Record { at } => {
+                log.record(Timestamp::from_nanos(at), KEPT, Nanos::MAX);
+                all.push(at);
+                continue;
+            }
+            Event::Reached { count, span, now } => {
+                let found = log.reached(count, Nanos::new(span), Timestamp::from_nanos(now));
+                history::same(&naive_reached(&all, count, span, now), &found, "reached").map_err(place)?;
+            }
+            Event::NextAllowed { burst, count, period, now } => {
+                let limit = TokenBucketLimit::new(burst, count, Nanos::new(period)).expect("valid numbers");
+                let found = log.next_allowed(&limit, Timestamp::from_nanos(now)).map(Timestamp::as_nanos);
+                let expected = naive_next_allowed(&all, &limit, now);
+                history::same(&expected, &found, "next allowed").map_err(place)?;
+            }
+        }
+        decisions += 1;
+    }
+    Ok(decisions)
+}
+
+/// The log has at least COUNT entries and the COUNT-th newest is younger than SPAN.
+fn naive_reached(all: &[u64], count: usize, span: u64, now: u64) -> bool {
+    let mut newest_first = all.to_vec();
+    newest_first.sort_unstable_by(|a, b| b.cmp(a));
+    count == 0
+        || newest_first.len() >= count
+            && i128::from(now) - i128::from(newest_first[count - 1]) < i128::from(span)
+}
+
+/// If fewer than `burst` entries are no older than `burst / rate`, nothing; else `max(now, newest) + 1 / rate`.
+fn naive_next_allowed(all: &[u64], limit: &TokenBucketLimit, now: u64) -> Option<u64> {
+    let [burst, count, period] = [limit.burst(), limit.count(), limit.period().get()].map(i128::from);
+    // An entry is no older than burst / (count / period); multiplied out, nothing is rounded.
+    let recent = all.iter().filter(|entry| (i128::from(now) - i128::from(**entry)) * count <= burst * period);
+    if (recent.count() as i128) < burst {
+        return None;
+    }
+    let newest = all.iter().copied().max()?;
+    Some(now.max(newest) + limit.period().get() / limit.count())
+}
+
+#[test]
+fn an_entry_exactly_as_old_as_the_burst_still_counts() {
+    // Three a second: a third of one is no whole number of nanoseconds, but three of them are a second.
+    let three_a_second = TokenBucketLimit::new(3, 3, Nanos::from_secs(1)).unwrap();
+    let mut log = SlidingLog::default();
+    for _ in 0..3 {
+        log.record(Timestamp::EPOCH, 3, Nanos::from_secs(2));
+    }
+    let next_allowed = |nanos| log.next_allowed(&three_a_second, Timestamp::from_nanos(nanos));
+    assert_eq!(next_allowed(1_000_000_000), Some(Timestamp::from_nanos(1_333_333_333)));
+    assert_eq!(next_allowed(1_000_000_001), None);
+}
+
+#[test]
+fn a_log_fallen_silent_stays_so_under_a_longer_period() {
+    let limit = |period| Step::Limit(SlidingLogLimit::new(1, Nanos::new(period)).unwrap());
+    let steps = [limit(5), Step::Spend { cost: 1, now: 0 }, limit(50), Step::Spend { cost: 1, now: 5 }];
+    assert_eq!(history::run::<naive::SlidingLog>(&steps).err(), None);
+}

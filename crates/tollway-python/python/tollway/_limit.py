@@ -1,0 +1,272 @@
+"""Limits on functions and blocks."""
+
+import asyncio
+import functools
+import inspect
+import os
+from contextlib import AbstractContextManager, nullcontext
+from types import MethodType, TracebackType
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar, cast
+from weakref import WeakSet
+
+from ._rules import Rule, rule_text
+from ._tollway import Asker, Decision, Engine, Keyed, ManualClock
+from ._waiting import decided
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_Layer = Tuple[Dict[str, Any], Any]
+"""Keyword arguments and a ``selector`` object, as they were given together."""
+
+_engines: "WeakSet[Engine]" = WeakSet()
+
+
+class RateLimit:
+    """Limits of one namespace, that are counted in one store.
+
+        rl = RateLimit()                                          # in this process
+        rl = RateLimit("redis://localhost", namespace="shop")     # shared by all who name the same
+
+    :param store: nothing, for this process's memory; or a URL, ``redis://HOST:PORT``, ``redis+cluster://A,B,C``,
+        ``redis+sentinel://A,B/NAME``, or ``rediss`` for TLS. The server need not be there yet.
+    :param namespace: tells your limits from those of others who use the same store.
+    :param on_store_failure: what happens while the store gives no answer: ``"allow"``, ``"deny"``, or ``"local"``, which
+        counts in this process's memory meanwhile.
+    :param clock: a ``ManualClock``, for tests.
+    :param disable_locks: accepted and without effect: there are no locks, and no races.
+    """
+
+    def __init__(
+        self,
+        store: Optional[str] = None,
+        namespace: str = "",
+        *,
+        on_store_failure: str = "allow",
+        clock: Optional[ManualClock] = None,
+        disable_locks: bool = False,
+    ) -> None:
+        if store is not None and not isinstance(store, str):
+            raise TypeError(f"store must be a URL such as 'redis://localhost:6379', not {type(store).__name__}")
+        self._engine = Engine("memory" if store is None else store, namespace, on_store_failure, clock)
+        self._namespace = namespace
+        self._given: Dict[str, _Layer] = {}
+        _engines.add(self._engine)
+
+    def limit(
+        self,
+        rule: Optional[Rule] = None,
+        /,
+        *,
+        key: Optional[str] = None,
+        selector: Any = None,
+        **selectors: Any,
+    ) -> "Limit":
+        """A limit: a decorator for a function, or a context manager for a block.
+
+            @rl.limit(And("username:10/5m", "apikey:100/m"), username=get_username, apikey=get_api_key)
+            def do_stuff(): ...
+
+        :param rule: ``"10/s"``, ``"user:10/5m"``, ``And(...)``, ``Or(...)``, or all of that as one text. Without it, that of
+            the ``key``, which was given before.
+        :param key: the name it is counted under. A function's own name by default, and the empty one for a block.
+        :param selector: an object whose attributes, methods or items are the values of the rule's selectors. Without it, the
+            first argument of the function: ``self``.
+        :param selectors: their values, or callables that return them. ``None`` and an empty text are no value, and what is
+            limited by that selector then does not limit.
+        """
+        if rule is None and key is None:
+            raise TypeError("a limit needs a rule such as '10/s', or the key of one that was given before")
+        if key is not None and not isinstance(key, str):
+            raise TypeError(f"key must be a text, not {type(key).__name__}")
+        text = None if rule is None else rule_text(rule)
+        return Limit(self, text, key, (selectors, selector))
+
+    def __repr__(self) -> str:
+        return f"RateLimit({self._engine.store!r}, namespace={self._namespace!r})"
+
+
+class Limit:
+    """What ``RateLimit.limit`` returns: decorate a function with it, enter it as a block, or ``ask`` it.
+
+    It holds no state of a call, so one limit may be entered by many at once.
+    """
+
+    __slots__ = ("_asker", "_key", "_keyed", "_layer", "_owner", "_rule")
+
+    def __init__(self, owner: RateLimit, rule: Optional[str], key: Optional[str], layer: _Layer) -> None:
+        self._owner = owner
+        self._rule = rule
+        self._key = key
+        self._layer = layer
+        self._asker: Optional[Asker] = None
+        self._keyed: Optional[Keyed] = None
+
+    def __call__(self, function: F) -> F:
+        """Limits a function, a method or a coroutine. What is ``async`` stays so, and what is not stays so, too."""
+        if isinstance(function, (classmethod, staticmethod)):
+            return cast(F, type(function)(self(function.__func__)))
+        if inspect.ismethod(function):
+            return cast(F, MethodType(self(function.__func__), function.__self__))
+        if inspect.isclass(function) or not callable(function):
+            raise TypeError(f"a limit is for a function or a method, not for {function!r}")
+        if inspect.isasyncgenfunction(function):
+            raise TypeError("an async generator has no call that could be awaited: use `async with` inside it")
+        asker = self._asker_of(function)
+        if inspect.iscoroutinefunction(function):
+            return cast(F, _limited_coroutine(function, asker))
+        if getattr(function, "__tornado_coroutine__", False):
+            return cast(F, _limited_tornado_coroutine(function, asker))
+        return cast(F, _limited_function(function, asker))
+
+    def __enter__(self) -> None:
+        (self._asker or self._block()).enforce((), {})
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        """Nothing is given back: what was allowed was counted."""
+
+    async def __aenter__(self) -> None:
+        asker = self._asker or self._block()
+        values = asker.enforce_async((), {})
+        if values is not None:
+            await decided(asker, values, True)
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        """Nothing is given back: what was allowed was counted."""
+
+    @property
+    def cm(self) -> "Coroutine[Any, Any, AbstractContextManager[None]]":
+        """For coroutines that ``yield``: ``with (yield rl.limit("user:10/5m", user=name).cm): ...``
+
+        Awaiting it decides; the block then only runs.
+        """
+        return self._admitted()
+
+    def ask(self, **selectors: Any) -> Decision:
+        """Decides without raising, with these values for selectors before all others.
+
+            uploads = rl.limit("user:10/5m", key="uploads")
+            if not uploads.ask(user=name): ...
+        """
+        return (self._asker or self._block()).ask(selectors)
+
+    async def ask_async(self, **selectors: Any) -> Decision:
+        """The same, awaited."""
+        asker = self._asker or self._block()
+        decision = asker.ask_async(selectors)
+        if isinstance(decision, Decision):
+            return decision
+        return cast(Decision, await decided(asker, decision, False))
+
+    def __repr__(self) -> str:
+        rule = "" if self._rule is None else repr(self._rule)
+        key = "" if self._key is None else f"key={self._key!r}"
+        return f"limit({', '.join(filter(None, (rule, key)))})"
+
+    async def _admitted(self) -> "AbstractContextManager[None]":
+        await self.__aenter__()
+        return nullcontext()
+
+    def _asker_of(self, function: Callable[..., Any]) -> Asker:
+        engine = self._owner._engine
+        if self._key is not None:
+            # Two functions under one `Limit` are given its rules once.
+            if self._keyed is None:
+                self._keyed = engine.define(self._key, self._rule)
+                if self._rule is not None:
+                    self._owner._given[self._key] = self._layer
+            return self._new_asker(self._keyed, self._key, function)
+        name = getattr(function, "__name__", None)
+        if name is None:
+            raise TypeError(f"{function!r} has no name to be counted under: give it one with key=")
+        assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
+        return self._new_asker(engine.unnamed(name, self._rule), name, function)
+
+    def _block(self) -> Asker:
+        """Who asks for blocks, from now on."""
+        engine = self._owner._engine
+        if self._keyed is not None:
+            keyed = self._keyed
+        elif self._key is not None:
+            keyed = engine.enter(self._key, self._rule)
+        else:
+            assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
+            keyed = engine.unnamed("", self._rule)
+        self._asker = self._new_asker(keyed, self._key or "", None)
+        return self._asker
+
+    def _new_asker(self, keyed: Keyed, key: str, function: Optional[Callable[..., Any]]) -> Asker:
+        layers = self._layers()
+        if function is None:
+            return Asker(self._owner._engine, keyed, key, layers, False, None)
+        return Asker(self._owner._engine, keyed, key, layers, True, _first_parameter(function))
+
+    def _layers(self) -> List[_Layer]:
+        """Who is asked for selectors: this limit, and then the one that gave its key the rules."""
+        given = None if self._key is None or self._rule is not None else self._owner._given.get(self._key)
+        return [self._layer] if given is None else [self._layer, given]
+
+
+def _limited_function(function: Callable[..., Any], asker: Asker) -> Callable[..., Any]:
+    enforce = asker.enforce
+
+    @functools.wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        enforce(args, kwargs)
+        return function(*args, **kwargs)
+
+    return limited
+
+
+def _limited_coroutine(
+    function: Callable[..., Any], asker: Asker
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    enforce = asker.enforce_async
+
+    @functools.wraps(function)
+    async def limited(*args: Any, **kwargs: Any) -> Any:
+        values = enforce(args, kwargs)
+        if values is not None:
+            await decided(asker, values, True)
+        return await function(*args, **kwargs)
+
+    return limited
+
+
+def _limited_tornado_coroutine(function: Callable[..., Any], asker: Asker) -> Callable[..., Any]:
+    """What ``tornado.gen.coroutine`` made runs without being awaited, and so does this."""
+    begun = _limited_coroutine(function, asker)
+
+    @functools.wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(begun(*args, **kwargs))
+
+    return limited
+
+
+def _first_parameter(function: Callable[..., Any]) -> Optional[str]:
+    """By which name the first argument may be passed."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some of those written in C do not say
+        return None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return next((parameter.name for parameter in parameters if parameter.kind in by_name), None)
+
+
+def _forked() -> None:
+    for engine in _engines:
+        engine.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

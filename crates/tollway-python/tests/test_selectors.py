@@ -1,0 +1,156 @@
+"""Where values come from, and what is one."""
+
+import asyncio
+import types
+import uuid
+
+import pytest
+from conftest import calls
+
+from tollway import RateLimitExceeded, SelectorError
+
+
+class Api:
+    user = "of the object"
+    empty = None
+
+    def __init__(self, user="of the instance"):
+        self.user = user
+
+    def method(self):
+        return "called"
+
+
+def test_a_keyword_comes_before_the_object_and_that_before_the_first_argument(local):
+    def key_of(function, *args):
+        """Which of the values it counts under: that one is used up."""
+        assert calls(function, *args) == 1
+        names = ["keyword", "object", "first"]
+        return [name for name in names if not local.limit("user:1/s", key=key).ask(user=name)]
+
+    key = "all"
+    everything = local.limit("user:1/s", key=key, user="keyword", selector=Api("object"))(lambda self: None)
+    assert key_of(everything, Api("first")) == ["keyword"]
+    key = "two"
+    two = local.limit("user:1/s", key=key, selector=Api("object"))(lambda self: None)
+    assert key_of(two, Api("first")) == ["object"]
+    key = "one"
+    one = local.limit("user:1/s", key=key)(lambda self: None)
+    assert key_of(one, Api("first")) == ["first"]
+    key = "lacking"
+    lacking = local.limit("user:1/s", key=key, selector=object())(lambda self: None)
+    assert key_of(lacking, Api("first")) == ["first"]
+
+
+@pytest.mark.parametrize("source", [
+    {"user": "vova"},
+    {"user": lambda: "vova"},
+    types.MappingProxyType({"user": "vova"}),
+    types.SimpleNamespace(user="vova"),
+    types.SimpleNamespace(user=lambda: "vova"),
+    type("Items", (), {"__getitem__": lambda self, name: {"user": "vova"}[name]})(),
+    type("Property", (), {"user": property(lambda self: "vova")})(),
+])
+def test_an_object_has_attributes_methods_or_items(local, source):
+    limit = local.limit("user:2/s", key="it", selector=source)
+    assert limit.ask() and limit.ask(user="vova") and not limit.ask()
+
+
+def test_what_a_dictionary_can_do_is_not_what_it_has(local):
+    with pytest.raises(SelectorError, match="'items'"):
+        local.limit("items:1/s", selector={}).ask()
+
+
+def test_the_first_argument_may_be_passed_by_name(local):
+    @local.limit("user:1/s")
+    def endpoint(request, other=None):
+        return request.user
+
+    assert endpoint(request=Api("vova")) == "vova"
+    assert calls(endpoint, other=1, request=Api("vova")) == 0
+
+
+@pytest.mark.parametrize("none", [None, "", b"", lambda: None])
+def test_no_value_is_not_limited_and_not_counted(rl, none):
+    limit = rl.limit("user:1/s", user=none)
+    for _ in range(5):
+        assert limit.ask()
+
+
+@pytest.mark.parametrize("value, same", [
+    (0, "0"), (7, b"7"), (False, "False"), (1.5, "1.5"), ("vova", b"vova"), ("é", "é".encode()),
+    (uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"), ("a:b", "a:b"), ("\udcff", "\udcff"),
+])
+def test_whatever_has_a_text_is_a_value(rl, value, same):
+    limit = rl.limit("user:2/s", key="it")
+    assert limit.ask(user=value) and limit.ask(user=same) and not limit.ask(user=value)
+    assert limit.ask(user="another")
+
+
+def test_a_selector_nobody_supplies_is_a_mistake_and_no_denial(rl):
+    @rl.limit("Or('5/s', 'user:1/s')")
+    def lost(): ...
+
+    for attempt in (lost, rl.limit("user:1/s").__enter__, rl.limit("user:1/s").ask):
+        with pytest.raises(SelectorError, match="'user'") as mistake:
+            attempt()
+        assert isinstance(mistake.value, LookupError) and mistake.value.selector == "user"
+    with pytest.raises(SelectorError):
+        rl.limit("Or('5/s', 'user:1/s')")(lambda first: None)(object())
+
+
+def test_what_a_selector_raises_is_raised(local):
+    def broken():
+        raise ZeroDivisionError
+
+    class Broken:
+        @property
+        def user(self):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        local.limit("user:1/s", user=broken).ask()
+    with pytest.raises(ZeroDivisionError):
+        local.limit("user:1/s", selector=Broken()).ask()
+
+
+def test_a_coroutine_awaits_its_selectors(rl):
+    async def current_user():
+        await asyncio.sleep(0)
+        return "vova"
+
+    @rl.limit("user:1/s", user=current_user)
+    async def upload():
+        return "done"
+
+    async def main():
+        assert await upload() == "done"
+        with pytest.raises(RateLimitExceeded):
+            await upload()
+        async with rl.limit("user:1/s", user=current_user):
+            pass
+        assert not await rl.limit("user:1/s", user=current_user).ask_async()
+
+    asyncio.run(main())
+
+
+def test_a_function_cannot_await_them(local):
+    async def current_user(): ...
+
+    with pytest.raises(TypeError, match="not async"):
+        local.limit("user:1/s", user=current_user).ask()
+
+
+def test_every_identifier_is_counted_also_one_that_was_not_looked_at(rl):
+    both = rl.limit("Or('2/s', 'user:1/s')", key="both")
+    assert both.ask(user="one") and not both.ask(user="one")
+    assert both.ask(user="other") and not both.ask(user="third")
+    either = rl.limit("And('user:1/s', 'apikey:2/s')", key="either")
+    assert either.ask(user="u", apikey="k") and either.ask(user="u", apikey="k")
+    assert not either.ask(user="u", apikey="k")
+    assert either.ask(user="v", apikey="k")
+
+
+def test_a_selector_may_be_called_rule_and_self(local):
+    limit = local.limit("Or('rule:1/s', 'self:2/s')", rule=1, **{"self": 2})
+    assert limit.ask() and not limit.ask()

@@ -1,0 +1,203 @@
+//! Datagrams, many at a time.
+//!
+//! ```no_run
+//! # async fn echo(socket: std::net::UdpSocket) -> std::io::Result<()> {
+//! use tollway_server::datagrams::{Datagrams, Inbox, Outbox};
+//!
+//! let (datagrams, mut inbox, mut outbox) = (Datagrams::new(socket)?, Inbox::new(), Outbox::new());
+//! loop {
+//!     datagrams.receive(&mut inbox).await?;
+//!     for (peer, datagram) in inbox.iter() {
+//!         outbox.push(peer, |out| out.extend_from_slice(datagram));
+//!     }
+//!     datagrams.send(&mut outbox).await;
+//! }
+//! # }
+//! ```
+//!
+//! One call receives what has arrived from everybody (`recvmmsg`), and one buffer of it may be dozens of datagrams of one
+//! peer that the kernel kept together (GRO). What goes to one peer goes out the same way (GSO), the rest together
+//! (`sendmmsg`). Datagrams have no order to keep, so those to one peer are sorted by size, which is what GSO needs.
+
+mod outbox;
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket as StdSocket};
+use std::os::fd::AsFd;
+
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use rustix::net::sockopt;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+pub use outbox::Outbox;
+
+/// Room for whatever one receive buffer may bring: the kernel keeps at most 64 KiB together.
+const BUFFER_SIZE: usize = 1 << 16;
+/// What the kernel is asked to hold for us while we are busy: some thousands of small datagrams.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// A socket that receives and sends batches.
+#[derive(Debug)]
+pub struct Datagrams {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// Bound to every address of the machine: an answer must say which of them it comes from.
+    any_address: bool,
+    offload: bool,
+}
+
+/// Who sent a datagram, and which of our addresses it was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// What it calls us, where that is known.
+    pub local: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, local: None }
+    }
+}
+
+impl Datagrams {
+    /// Takes a bound socket, inside a runtime.
+    pub fn new(socket: StdSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new((&socket).into())?;
+        enlarge_buffers(&socket);
+        let any_address = socket.local_addr()?.ip().is_unspecified();
+        Ok(Self { socket: UdpSocket::from_std(socket)?, state, any_address, offload: true })
+    }
+
+    /// Sends every datagram by itself, as a peer without GSO would.
+    pub fn without_offload(mut self) -> Self {
+        self.offload = false;
+        self
+    }
+
+    /// Waits until something arrives, and takes all of it that fits.
+    pub async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
+        loop {
+            self.readable().await?;
+            match self.try_receive(inbox) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
+            }
+        }
+    }
+
+    /// Waits until something may have arrived, for [`try_receive`](Self::try_receive) to take.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.socket.readable().await
+    }
+
+    /// Takes what has arrived; an error of the kind `WouldBlock` if nothing has.
+    pub fn try_receive(&self, inbox: &mut Inbox) -> io::Result<()> {
+        inbox.received = 0;
+        let tried = self.socket.try_io(Interest::READABLE, || {
+            inbox.fill(&self.state, &self.socket)?;
+            // Room was left, so there is no more. Saying so spares the next call, which would only find that out.
+            if inbox.received < BATCH_SIZE { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        if inbox.received > 0 { Ok(()) } else { tried }
+    }
+
+    /// The same, of the system and not of the runtime, which may not have heard yet.
+    pub(crate) fn receive_now(&self, inbox: &mut Inbox) -> io::Result<()> {
+        inbox.received = 0;
+        inbox.fill(&self.state, &self.socket)
+    }
+
+    /// Sends and empties the outbox, and says how many datagrams could not be sent. A peer that cannot be reached costs
+    /// the others nothing.
+    pub async fn send(&self, outbox: &mut Outbox) -> usize {
+        let failed = self.send_again(outbox).await;
+        outbox.clear();
+        failed
+    }
+
+    /// The same, but the outbox stays as it is: other [`bytes`](Outbox::bytes_mut) can be sent in the same arrangement.
+    pub async fn send_again(&self, outbox: &mut Outbox) -> usize {
+        outbox.arrange(self.segments_max());
+        let mut failed = 0;
+        while !outbox.is_sent() {
+            let attempt = || outbox.send_some(self, &mut failed);
+            // A full socket is awaited in there, and what cannot be sent is counted: all that is left is a runtime that ends.
+            if self.socket.async_io(Interest::WRITABLE, attempt).await.is_err() {
+                break;
+            }
+        }
+        outbox.rewind();
+        failed
+    }
+
+    fn segments_max(&self) -> usize {
+        if self.offload { self.state.max_gso_segments() } else { 1 }
+    }
+}
+
+/// As large as the system lets us: a burst that does not fit is lost.
+fn enlarge_buffers(socket: &StdSocket) {
+    let fd = socket.as_fd();
+    if sockopt::set_socket_recv_buffer_size_force(fd, SOCKET_BUFFER).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(fd, SOCKET_BUFFER);
+    }
+    let _ = sockopt::set_socket_send_buffer_size(fd, SOCKET_BUFFER);
+}
+
+/// What arrived together.
+#[derive(Debug)]
+pub struct Inbox {
+    buffers: Vec<u8>,
+    metas: [RecvMeta; BATCH_SIZE],
+    /// Who sent what is in each buffer: handed out by reference, because an address is long to copy.
+    peers: [Peer; BATCH_SIZE],
+    received: usize,
+}
+
+impl Inbox {
+    /// Room for as much as one call receives. Pages that nothing ever arrived in cost no memory.
+    pub fn new() -> Self {
+        let nobody = Peer::from(SocketAddr::from(([0, 0, 0, 0], 0)));
+        Self {
+            buffers: vec![0; BATCH_SIZE * BUFFER_SIZE],
+            metas: [RecvMeta::default(); BATCH_SIZE],
+            peers: [nobody; BATCH_SIZE],
+            received: 0,
+        }
+    }
+
+    /// Every datagram, and who sent it.
+    pub fn iter(&self) -> impl Iterator<Item = (&Peer, &[u8])> {
+        let received = self.metas[..self.received].iter().zip(&self.peers);
+        self.buffers.chunks_exact(BUFFER_SIZE).zip(received).flat_map(|(buffer, (meta, peer))| {
+            let datagrams = split(&buffer[..meta.len.min(BUFFER_SIZE)], meta.stride);
+            datagrams.map(move |datagram| (peer, datagram))
+        })
+    }
+
+    fn fill(&mut self, state: &UdpSocketState, socket: &UdpSocket) -> io::Result<()> {
+        let mut buffers = self.buffers.chunks_exact_mut(BUFFER_SIZE);
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
+            std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
+        self.received = state.recv(socket.into(), &mut slices, &mut self.metas)?;
+        for (peer, meta) in self.peers.iter_mut().zip(&self.metas[..self.received]) {
+            *peer = Peer { address: meta.addr, local: meta.dst_ip };
+        }
+        Ok(())
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The datagrams that one buffer holds. One without a byte in it is a datagram, too.
+fn split(buffer: &[u8], stride: usize) -> impl Iterator<Item = &[u8]> {
+    let empty = buffer.is_empty().then_some(buffer);
+    empty.into_iter().chain(buffer.chunks(stride.max(1)))
+}

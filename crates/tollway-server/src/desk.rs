@@ -1,0 +1,109 @@
+//! Every gate's answers, without a socket.
+
+use std::sync::Arc;
+
+use tollway::Limiter;
+use tollway::config::OnInsert;
+use tollway::trace::{Message, Reply, Request, Target};
+use tollway::waiting::block_on;
+use tollway_core::Timestamp;
+use tollway_wire::text;
+use tollway_wire::zmtp::{Conversation, Said, SocketType, encode_opening};
+
+use crate::bounds::Bounds;
+use crate::metrics::WorkerMetrics;
+use crate::service::{Hub, Service, SmockronService, Subscription, TextService, ThrottrService};
+use crate::stats::Stats;
+
+/// Answers a trace as the gates of a server would, at the times the trace says.
+///
+/// A trace is one Throttr connection: half a request waits for the rest in a later event. What is no request closes
+/// it, and the next event opens another. It is one gatekeeper, too, that hears of every domain.
+pub struct Desk {
+    limiter: Arc<Limiter>,
+    text: TextService,
+    throttr: ThrottrService,
+    inbox: Vec<u8>,
+    smockron: SmockronService,
+    subscription: Subscription,
+    conversation: Conversation,
+}
+
+impl Desk {
+    /// Asks this limiter, which needs a manual clock: by the machine's it would answer for now, whatever the trace says.
+    pub fn new(limiter: Limiter, on_insert: OnInsert) -> Self {
+        let limiter = Arc::new(limiter);
+        let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
+        let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
+        let throttr = ThrottrService::new(Arc::clone(&service), on_insert);
+        let hub = Arc::new(Hub::new(&Bounds::default()));
+        let (subscription, smockron) = (hub.join(), SmockronService::new(service, hub, None));
+        subscription.subscribe(b"");
+        let conversation = conversation();
+        Self { limiter, text, throttr, inbox: Vec::new(), smockron, subscription, conversation }
+    }
+
+    /// What decides.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    fn text(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+        let mut answer = None;
+        block_on(self.text.answer(std::iter::once(((), datagram)), |(), id, reply| {
+            text::encode(id, reply, answer.insert(Vec::new()));
+        }));
+        answer
+    }
+
+    fn throttr(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.inbox.extend_from_slice(bytes);
+        let mut replies = Vec::new();
+        let heard = block_on(self.throttr.answer(&self.inbox, &mut replies, &mut Vec::new()));
+        if heard.broken {
+            self.inbox.clear();
+        } else {
+            self.inbox.drain(..heard.taken);
+        }
+        replies
+    }
+
+    fn smockron(&mut self, message: &Message) -> Vec<Message> {
+        block_on(self.smockron.account([message.iter().map(|frame| &**frame)]));
+        let mut messages = Vec::new();
+        let unsent = self.subscription.unsent();
+        let (mut rest, len) = (unsent, unsent.len());
+        while let Ok(Some((said, len))) = self.conversation.next(rest) {
+            if let Said::Message(frames) = said {
+                messages.push(frames.map(<[u8]>::to_vec).collect());
+            }
+            rest = &rest[len..];
+        }
+        self.subscription.advance(len);
+        messages
+    }
+}
+
+/// One in which all is said but messages.
+fn conversation() -> Conversation {
+    let (mut conversation, mut opening) = (Conversation::new(SocketType::Sub), Vec::new());
+    encode_opening(SocketType::Pub, &mut opening);
+    let mut rest = &opening[..];
+    while let Ok(Some((_, len))) = conversation.next(rest) {
+        rest = &rest[len..];
+    }
+    conversation
+}
+
+impl Target for Desk {
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+        self.limiter.clock().set(at);
+        match request {
+            Request::Limit(request) => self.limiter.answer_limit(request),
+            Request::Rule(request) => self.limiter.answer_rule(request),
+            Request::Text(datagram) => Reply::Text(self.text(datagram)),
+            Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
+            Request::Smockron(message) => Reply::Smockron(self.smockron(message)),
+        }
+    }
+}

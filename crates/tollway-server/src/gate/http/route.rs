@@ -1,0 +1,255 @@
+//! Which path is for what.
+
+use tollway::Limiter;
+use tollway::store::redis::NodeState;
+use tollway_core::Verb;
+use tollway_wire::http::{
+    AskRule, Command, Gate, Inspect, ListKeys, Method, Problem, Request, Response, Status,
+};
+
+use crate::gate::Worker;
+use crate::metrics;
+use crate::service::{CallError, InForce, Reply};
+
+/// What is for people, or for whoever only looks at the status.
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The interface, as a document.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Command(Verb),
+    Gate,
+    Rule,
+    Explain,
+    Inspect,
+    Keys,
+    Health,
+    Ready,
+    Metrics,
+    OpenApi,
+}
+
+/// What stands before the name of a rule.
+const RULES: &str = "/v1/rules/";
+
+/// Every path there is. The one that nearly every request asks for is first.
+const ROUTES: [(&str, Route); 13] = [
+    ("/v1/spend", Route::Command(Verb::Spend)),
+    ("/v1/check", Route::Command(Verb::Check)),
+    ("/v1/gate", Route::Gate),
+    ("/v1/refund", Route::Command(Verb::Refund)),
+    ("/v1/reset", Route::Command(Verb::Reset)),
+    ("/v1/rules/{name}", Route::Rule),
+    ("/v1/explain", Route::Explain),
+    ("/v1/inspect", Route::Inspect),
+    ("/v1/keys", Route::Keys),
+    ("/metrics", Route::Metrics),
+    ("/healthz", Route::Health),
+    ("/readyz", Route::Ready),
+    ("/openapi.json", Route::OpenApi),
+];
+
+impl Route {
+    fn at(path: &str) -> Option<Self> {
+        let found = ROUTES.iter().find(|(at, _)| *at == path).map(|(_, route)| *route);
+        found.or_else(|| rule_name(path).map(|_| Self::Rule))
+    }
+
+    fn takes(self, method: Method) -> bool {
+        match self {
+            Self::Command(_) | Self::Rule | Self::Explain => method == Method::Post,
+            _ => matches!(method, Method::Get | Method::Head),
+        }
+    }
+
+    const fn methods(self) -> &'static str {
+        if matches!(self, Self::Command(_) | Self::Rule | Self::Explain) { "POST" } else { "GET, HEAD" }
+    }
+}
+
+/// The name in a path to a rule.
+fn rule_name(path: &str) -> Option<&str> {
+    path.strip_prefix(RULES).filter(|name| !name.is_empty())
+}
+
+/// Answers one request, and says whether something was decided, given back or reset.
+pub(super) async fn answer(
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> bool {
+    let (status, decided) = match Route::at(request.path) {
+        None => (response.problem(&Problem::not_found(request.path)), false),
+        Some(route) if !route.takes(request.method) => {
+            (response.problem(&Problem::method_not_allowed(route.methods())), false)
+        }
+        Some(Route::Command(verb)) => command(verb, request, worker, in_force, response).await,
+        Some(Route::Gate) => gate(request, worker, in_force, response).await,
+        Some(Route::Rule) => rule(request, worker, in_force, response).await,
+        Some(Route::Explain) => (explain(request, worker, in_force, response).await, false),
+        Some(Route::Inspect) => (inspect(request, worker, response).await, false),
+        Some(Route::Keys) => (keys(request, worker, response).await, false),
+        Some(Route::Metrics) => (metrics(worker, response), false),
+        Some(Route::OpenApi) => {
+            (response.document(Status::Ok, "application/json", OPENAPI.as_bytes()), false)
+        }
+        Some(Route::Ready) if worker.drain.has_started() => {
+            (response.problem(&Problem::not_ready("draining: no new connections are accepted")), false)
+        }
+        Some(Route::Health) => (response.document(Status::Ok, TEXT, b"ok\n"), false),
+        Some(Route::Ready) => {
+            (response.document(Status::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes()), false)
+        }
+    };
+    worker.metrics.responded(status);
+    decided
+}
+
+async fn command(
+    verb: Verb,
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> (Status, bool) {
+    let command = match Command::from_json(verb, request.body) {
+        Ok(command) => command,
+        Err(malformed) => return (response.problem(&malformed.into()), false),
+    };
+    let status = match worker.service.call(in_force, &command).await {
+        Ok(Reply::Decision(charges, decision)) => response.decision(&charges, &decision),
+        Ok(Reply::Refund(charges, refund)) => response.refund(&charges, &refund),
+        Ok(Reply::Reset) => response.reset(),
+        Err(error) => return (response.problem(&problem(error)), false),
+    };
+    (status, true)
+}
+
+async fn gate(
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> (Status, bool) {
+    let gate = match Gate::from_query(request.query) {
+        Ok(gate) => gate,
+        Err(malformed) => return (response.problem(&malformed.into()), false),
+    };
+    match worker.service.spend(in_force, &gate.command).await {
+        Ok((charges, decision)) => (response.gate(&charges, &decision, gate.deny_status.status()), true),
+        Err(error) => (response.problem(&problem(error)), false),
+    }
+}
+
+async fn rule(
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> (Status, bool) {
+    let name = rule_name(request.path).unwrap_or_default();
+    let asked = match AskRule::of_rule(name, request.body) {
+        Ok(asked) => asked,
+        Err(malformed) => return (response.problem(&malformed.into()), false),
+    };
+    match worker.service.resolve(in_force, &asked).await {
+        Ok(ruling) => (response.ruling(&ruling), true),
+        Err(error) => (response.problem(&error.into()), false),
+    }
+}
+
+async fn explain(
+    request: &Request<'_>,
+    worker: &Worker,
+    in_force: &InForce,
+    response: Response<'_>,
+) -> Status {
+    let asked = match AskRule::from_json(request.body) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.explain(in_force, &asked).await {
+        Ok(explained) => response.explained(&explained),
+        Err(error) => response.problem(&problem(error)),
+    }
+}
+
+async fn inspect(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
+    let asked = match Inspect::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.inspect(&asked).await {
+        Ok(inspected) => response.inspected(&inspected),
+        Err(error) => response.problem(&problem(error)),
+    }
+}
+
+async fn keys(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
+    let asked = match ListKeys::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.keys(&asked).await {
+        Ok(Some(page)) => response.keys(&page),
+        Ok(None) => response.problem(&Problem::no_ids()),
+        Err(error) => response.problem(&problem(error)),
+    }
+}
+
+fn metrics(worker: &Worker, response: Response<'_>) -> Status {
+    let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
+    response.document(Status::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
+}
+
+/// Ready, and how the store is. Away or not, every question is answered: a proxy that took all servers out because they
+/// share a store would take the site down.
+fn readiness(limiter: &Limiter) -> String {
+    let mut text = "ok\n".to_owned();
+    for node in limiter.health().into_iter().flat_map(|health| health.nodes) {
+        let state = match node.state {
+            NodeState::Up => "up".to_owned(),
+            NodeState::Away { since, reason } => format!("away for {}s: {reason}", since.elapsed().as_secs()),
+            _ => "connecting".to_owned(),
+        };
+        text += &format!("store {} {state}\n", node.address);
+    }
+    text
+}
+
+fn problem(error: CallError) -> Problem {
+    match error {
+        CallError::Charge(error) => error.into(),
+        CallError::Bill(error) => error.into(),
+        CallError::Rule(error) => error.into(),
+        CallError::Store(error) => Problem::store_away(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_path_and_method() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        assert_eq!(paths.len(), ROUTES.len());
+        for (path, route) in ROUTES {
+            let mut methods: Vec<_> =
+                paths[path].as_object().unwrap().keys().map(|key| key.to_uppercase()).collect();
+            methods.sort_unstable();
+            assert_eq!(methods.join(", "), route.methods(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_document_is_of_this_version() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+}

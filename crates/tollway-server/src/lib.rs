@@ -1,0 +1,39 @@
+//! LISTEN: a limiter that anybody can ask.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tollway::Limiter;
+//! use tollway::config::Gates;
+//! use tollway_server::{Server, Settings};
+//!
+//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! let gates = Gates { http: Some("127.0.0.1:0".parse()?), ..Gates::OFF };
+//! let settings = Settings { gates, ..Settings::new(Arc::new(limiter)) };
+//! let server = Server::start(settings)?;
+//! println!("POST http://{}/v1/spend", server.http_addr().expect("the gate is on"));
+//! server.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! One thread per core, each with its own runtime, its own listening socket and its own counters. A connection stays
+//! on the thread that accepted it, so nothing on the way of a request is shared but the buckets.
+#![forbid(unsafe_code)]
+
+mod bounds;
+pub mod datagrams;
+mod desk;
+mod drain;
+mod gate;
+mod metrics;
+mod occasion;
+mod reload;
+mod server;
+mod service;
+mod stats;
+
+pub use bounds::Bounds;
+pub use desk::Desk;
+pub use drain::Signals;
+pub use gate::allow_connections;
+pub use reload::ConfigFile;
+pub use server::{Server, Settings};

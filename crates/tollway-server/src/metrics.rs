@@ -1,0 +1,201 @@
+//! What has happened, counted without getting in its way.
+//!
+//! Each worker counts for itself, so that two cores never wait for one counter; a scrape adds them up. Counters belong
+//! to the name of a limit or a rule and outlive the policy that named it, so a reload never sets one back. An id is never a label:
+//! there are as many ids as clients care to invent.
+
+mod histogram;
+mod smockron;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tollway_core::{Decision, Ruling, Verdict};
+use tollway_wire::http::Status;
+
+pub(crate) use histogram::{Latencies, Waits};
+pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
+pub(crate) use text::{Gauges, encode};
+
+/// The counters of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) workers: Vec<Arc<WorkerMetrics>>,
+    pub(crate) reloads_ok: Counter,
+    pub(crate) reloads_failed: Counter,
+}
+
+/// The counters of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMetrics {
+    limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
+    rules: Mutex<BTreeMap<Box<str>, Arc<RuleCounters>>>,
+    /// From a whole request in hand to its answer written.
+    pub(crate) latency: Latencies,
+    /// By the first digit of the status.
+    pub(crate) responses: [Counter; 6],
+    pub(crate) connections: Counter,
+    pub(crate) connections_shed: Counter,
+    pub(crate) cut_idle: Counter,
+    pub(crate) cut_head: Counter,
+    pub(crate) cut_body: Counter,
+    pub(crate) cut_frame: Counter,
+    pub(crate) cut_write: Counter,
+    pub(crate) text: TextCounters,
+    pub(crate) throttr: ThrottrCounters,
+    pub(crate) smockron: SmockronCounters,
+}
+
+/// The counters of the text gate.
+#[derive(Debug, Default)]
+pub(crate) struct TextCounters {
+    pub(crate) datagrams: Counter,
+    /// Datagrams that were not understood.
+    pub(crate) silent: Counter,
+    pub(crate) over: Counter,
+    pub(crate) not_over: Counter,
+    /// Keys that no rule matched.
+    pub(crate) unmatched: Counter,
+    pub(crate) receive_errors: Counter,
+    pub(crate) send_errors: Counter,
+}
+
+/// The counters of the Throttr gate.
+#[derive(Debug, Default)]
+pub(crate) struct ThrottrCounters {
+    pub(crate) done: Counter,
+    pub(crate) failed: Counter,
+    /// Connections closed because what came was no request.
+    pub(crate) unknown_type: Counter,
+}
+
+/// The counters of one limit on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct LimitCounters {
+    spends: [Counter; OUTCOMES.len()],
+    checks: [Counter; OUTCOMES.len()],
+    refunds: Counter,
+    resets: Counter,
+    /// Decisions, of the above, that were made without the store.
+    degraded: Counter,
+}
+
+/// The counters of one rule on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounters {
+    rulings: [Counter; OUTCOMES.len()],
+    /// Rulings, of the above, that were made without the store.
+    degraded: Counter,
+}
+
+/// Every verdict, with its name as a label.
+const OUTCOMES: [(Verdict, &str); 7] = [
+    (Verdict::Allow, "allow"),
+    (Verdict::Deny, "deny"),
+    (Verdict::Unlimited, "unlimited"),
+    (Verdict::AllowFull, "allow_full"),
+    (Verdict::DenyFull, "deny_full"),
+    (Verdict::AllowAway, "allow_away"),
+    (Verdict::DenyAway, "deny_away"),
+];
+
+/// A number that goes up.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers: (0..workers).map(|_| Arc::default()).collect(), ..Self::default() }
+    }
+}
+
+impl WorkerMetrics {
+    /// The counters of the limit of this name, the same before and after a reload.
+    pub(crate) fn limit(&self, name: &str) -> Arc<LimitCounters> {
+        let mut limits = self.limits.lock().expect("nobody panics while counting");
+        Arc::clone(limits.entry(name.into()).or_default())
+    }
+
+    /// The counters of the rule of this name, the same before and after a reload.
+    pub(crate) fn rule(&self, name: &str) -> Arc<RuleCounters> {
+        let mut rules = self.rules.lock().expect("nobody panics while counting");
+        Arc::clone(rules.entry(name.into()).or_default())
+    }
+
+    pub(crate) fn responded(&self, status: Status) {
+        self.responses[usize::from(status.code() / 100).min(self.responses.len() - 1)].one();
+    }
+}
+
+impl LimitCounters {
+    pub(crate) fn spent(&self, decision: &Decision) {
+        self.measured(decision.verdict);
+        self.degraded.add(u64::from(decision.degraded));
+    }
+
+    /// A rate was measured, which is a spend without a decision.
+    pub(crate) fn measured(&self, verdict: Verdict) {
+        self.spends[outcome(verdict)].one();
+    }
+
+    pub(crate) fn checked(&self, decision: &Decision) {
+        self.checks[outcome(decision.verdict)].one();
+        self.degraded.add(u64::from(decision.degraded));
+    }
+
+    pub(crate) fn refunded(&self) {
+        self.refunds.one();
+    }
+
+    pub(crate) fn reset(&self) {
+        self.resets.one();
+    }
+}
+
+impl RuleCounters {
+    pub(crate) fn ruled(&self, ruling: &Ruling) {
+        self.rulings[outcome(ruling.verdict)].one();
+        self.degraded.add(u64::from(ruling.degraded));
+    }
+}
+
+/// The place of a verdict in [`OUTCOMES`].
+const fn outcome(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Allow => 0,
+        Verdict::Deny => 1,
+        Verdict::Unlimited => 2,
+        Verdict::AllowFull => 3,
+        Verdict::DenyFull => 4,
+        Verdict::AllowAway => 5,
+        Verdict::DenyAway => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verdict_has_its_place() {
+        for (index, (verdict, _)) in OUTCOMES.into_iter().enumerate() {
+            assert_eq!(outcome(verdict), index);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The counters as Prometheus reads them.
+//!
+//! ```text
+//! # HELP tollway_decisions_total Decisions, by the limit that decided and what it said.
+//! # TYPE tollway_decisions_total counter
+//! tollway_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
+//! ```
+//!
+//! Written by hand: the format is one line each, and the names of limits have no character that needs escaping.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::{Arc, Mutex};
+
+use tollway::Limiter;
+use tollway::store::redis::{Health, NodeState};
+use tollway_core::{Nanos, Policy, Verdict};
+
+use super::histogram::{BUCKETS, Histogram};
+use super::smockron::{DomainCounters, Malformed};
+use super::{
+    Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, SmockronCounters, TextCounters, ThrottrCounters,
+    WorkerMetrics,
+};
+
+/// What a process can say beyond its counters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gauges {
+    pub(crate) connections: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) subscribers: usize,
+    pub(crate) delays: usize,
+}
+
+/// All of it, as text.
+pub(crate) fn encode(metrics: &Metrics, limiter: &Limiter, gauges: Gauges) -> String {
+    let mut page = Page(String::with_capacity(8 << 10));
+    page.family("tollway_build_info", "gauge", "The version that is running.");
+    page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    decisions(&mut page, &by_name(metrics, |worker| &worker.limits));
+    rulings(&mut page, &by_name(metrics, |worker| &worker.rules));
+    limits(&mut page, &limiter.policy());
+    store(&mut page, limiter);
+    reloads(&mut page, metrics);
+    http(&mut page, metrics, gauges);
+    latency(&mut page, metrics);
+    text(&mut page, metrics);
+    throttr(&mut page, metrics);
+    smockron(&mut page, metrics, gauges);
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        if labels.is_empty() {
+            self.line(format_args!("{name} {value}"));
+        } else {
+            self.line(format_args!("{name}{{{}}} {value}", labels.join(",")));
+        }
+    }
+
+    /// A family of one sample.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn line(&mut self, line: impl Display) {
+        writeln!(self.0, "{line}").expect("writing to memory cannot fail");
+    }
+}
+
+/// The counters of all workers, by the names they belong to.
+type ByName<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
+
+fn by_name<T>(
+    metrics: &Metrics,
+    of: impl Fn(&WorkerMetrics) -> &Mutex<BTreeMap<Box<str>, Arc<T>>>,
+) -> ByName<T> {
+    let mut names = ByName::new();
+    for worker in &metrics.workers {
+        for (name, counters) in of(worker).lock().expect("nobody panics while counting").iter() {
+            names.entry(name.clone()).or_insert_with(Vec::new).push(Arc::clone(counters));
+        }
+    }
+    names
+}
+
+fn total<T>(counters: &[Arc<T>], of: impl Fn(&T) -> &Counter) -> u64 {
+    counters.iter().map(|counters| of(counters).get()).sum()
+}
+
+fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
+    let name = "tollway_decisions_total";
+    page.family(name, "counter", "Decisions, by the limit that decided and what it said.");
+    for (limit, counters) in limits {
+        for (index, (_, outcome)) in OUTCOMES.into_iter().enumerate() {
+            let spends = total(counters, |counters| &counters.spends[index]);
+            let checks = total(counters, |counters| &counters.checks[index]);
+            page.sample(name, &[("limit", limit), ("verb", "spend"), ("outcome", outcome)], spends);
+            page.sample(name, &[("limit", limit), ("verb", "check"), ("outcome", outcome)], checks);
+        }
+    }
+    page.family(
+        "tollway_degraded_total",
+        "counter",
+        "Decisions made without the store, which gave no answer.",
+    );
+    for (limit, counters) in limits {
+        let degraded = total(counters, |counters| &counters.degraded);
+        page.sample("tollway_degraded_total", &[("limit", limit)], degraded);
+    }
+    page.family("tollway_refunds_total", "counter", "Charges given back.");
+    for (limit, counters) in limits {
+        page.sample(
+            "tollway_refunds_total",
+            &[("limit", limit)],
+            total(counters, |counters| &counters.refunds),
+        );
+    }
+    page.family("tollway_resets_total", "counter", "Buckets reset on request.");
+    for (limit, counters) in limits {
+        page.sample(
+            "tollway_resets_total",
+            &[("limit", limit)],
+            total(counters, |counters| &counters.resets),
+        );
+    }
+}
+
+fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
+    let name = "tollway_rulings_total";
+    page.family(name, "counter", "What was decided by rules, by the rule and what it said.");
+    for (rule, counters) in rules {
+        // A rule always limits something, so nothing is unlimited.
+        for (index, (_, outcome)) in
+            OUTCOMES.into_iter().enumerate().filter(|(_, (of, _))| *of != Verdict::Unlimited)
+        {
+            let count = total(counters, |counters| &counters.rulings[index]);
+            page.sample(name, &[("rule", rule), ("outcome", outcome)], count);
+        }
+    }
+    let name = "tollway_rulings_degraded_total";
+    page.family(name, "counter", "What was decided by rules without the store, which gave no answer.");
+    for (rule, counters) in rules {
+        page.sample(name, &[("rule", rule)], total(counters, |counters| &counters.degraded));
+    }
+}
+
+/// The policy in force, so that a graph can show usage against what is allowed.
+fn limits(page: &mut Page, policy: &Policy) {
+    let (units, window) = ("tollway_limit_units", "tollway_limit_window_seconds");
+    let numbers =
+        policy.limits().iter().filter_map(|limit| limit.default_algorithm().map(|of| (limit.name(), of)));
+    page.family(units, "gauge", "Units that a limit grants at once, or within its window.");
+    for (name, algorithm) in numbers.clone() {
+        page.sample(units, &[("limit", name), ("algorithm", algorithm.name())], algorithm.cost_max());
+    }
+    page.family(window, "gauge", "Seconds within which a limit grants its units again.");
+    for (name, algorithm) in numbers {
+        let seconds = algorithm.window().as_secs_f64();
+        page.sample(window, &[("limit", name), ("algorithm", algorithm.name())], seconds);
+    }
+    page.family("tollway_limit_overrides", "gauge", "Ids with numbers of their own.");
+    for limit in policy.limits() {
+        page.sample("tollway_limit_overrides", &[("limit", limit.name())], limit.overrides().len());
+    }
+}
+
+fn store(page: &mut Page, limiter: &Limiter) {
+    if let Some(health) = limiter.health() {
+        shared_store(page, &health);
+    }
+    let census = limiter.census();
+    page.single("tollway_buckets", "gauge", "Buckets held.", census.buckets);
+    page.single("tollway_buckets_max", "gauge", "Buckets that may be held.", census.max_buckets);
+    page.single("tollway_sweeps_total", "counter", "Stretches of the store swept.", census.sweeps);
+    let help = "Buckets dropped because they had nothing to say any more.";
+    page.single("tollway_buckets_swept_total", "counter", help, census.swept);
+    let help = "New ids that found no room.";
+    page.single("tollway_refused_full_total", "counter", help, census.refused_full);
+}
+
+fn shared_store(page: &mut Page, health: &Health) {
+    page.family("tollway_store_up", "gauge", "Can the node of the store be asked?");
+    for node in &health.nodes {
+        let up = u8::from(matches!(node.state, NodeState::Up));
+        page.sample("tollway_store_up", &[("node", &node.address)], up);
+    }
+    for (name, help, count) in [
+        ("tollway_store_calls_total", "Commands asked of the store.", health.calls),
+        ("tollway_store_timeouts_total", "Commands that got no answer in time.", health.timeouts),
+        ("tollway_store_refusals_total", "Commands that a node refused.", health.refusals),
+        ("tollway_store_redirects_total", "Commands sent on to another node.", health.redirects),
+        ("tollway_store_reconnects_total", "Connections opened anew.", health.reconnects),
+        (
+            "tollway_store_breaker_openings_total",
+            "Times that a node was left alone.",
+            health.breaker_openings,
+        ),
+    ] {
+        page.single(name, "counter", help, count);
+    }
+}
+
+fn reloads(page: &mut Page, metrics: &Metrics) {
+    page.family("tollway_reloads_total", "counter", "Times that the configuration was read again.");
+    page.sample("tollway_reloads_total", &[("outcome", "ok")], metrics.reloads_ok.get());
+    page.sample("tollway_reloads_total", &[("outcome", "failed")], metrics.reloads_failed.get());
+}
+
+/// A counter of all workers together.
+fn sum(metrics: &Metrics, of: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
+    metrics.workers.iter().map(|worker| of(worker).get()).sum()
+}
+
+fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
+    page.family("tollway_http_responses_total", "counter", "HTTP responses, by class of status.");
+    for class in 2..=5 {
+        let count = sum(metrics, |worker| &worker.responses[class]);
+        page.sample("tollway_http_responses_total", &[("status", &format!("{class}xx"))], count);
+    }
+    page.single("tollway_connections", "gauge", "Connections open.", gauges.connections);
+    let help = "Connections that may be open.";
+    page.single("tollway_connections_max", "gauge", help, gauges.connections_max);
+    let accepted = sum(metrics, |worker| &worker.connections);
+    page.single("tollway_connections_total", "counter", "Connections accepted.", accepted);
+    let shed = sum(metrics, |worker| &worker.connections_shed);
+    page.single("tollway_connections_shed_total", "counter", "Connections refused for being too many.", shed);
+    page.family(
+        "tollway_connections_cut_total",
+        "counter",
+        "Connections closed for being too slow, by when.",
+    );
+    for (when, count) in [
+        ("idle", sum(metrics, |worker| &worker.cut_idle)),
+        ("head", sum(metrics, |worker| &worker.cut_head)),
+        ("body", sum(metrics, |worker| &worker.cut_body)),
+        ("frame", sum(metrics, |worker| &worker.cut_frame)),
+        ("write", sum(metrics, |worker| &worker.cut_write)),
+    ] {
+        page.sample("tollway_connections_cut_total", &[("when", when)], count);
+    }
+}
+
+fn latency(page: &mut Page, metrics: &Metrics) {
+    let name = "tollway_request_seconds";
+    page.family(name, "histogram", "From a whole request in hand to its answer written.");
+    histogram(page, name, metrics, |worker| &worker.latency);
+}
+
+/// A histogram of all workers together.
+fn histogram<const UNIT: u64>(
+    page: &mut Page,
+    name: &str,
+    metrics: &Metrics,
+    of: impl Fn(&WorkerMetrics) -> &Histogram<UNIT>,
+) {
+    let mut counts = [0; BUCKETS];
+    let mut nanos = 0_u64;
+    for histogram in metrics.workers.iter().map(|worker| of(worker)) {
+        counts.iter_mut().zip(histogram.counts()).for_each(|(sum, count)| *sum += count);
+        nanos = nanos.wrapping_add(histogram.nanos());
+    }
+    let (bucket, mut at_most) = (format!("{name}_bucket"), 0);
+    let bounds = Histogram::<UNIT>::bounds().map(|bound| Nanos::new(bound).as_secs_f64().to_string());
+    for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
+        at_most += count;
+        page.sample(&bucket, &[("le", &bound)], at_most);
+    }
+    page.sample(&format!("{name}_sum"), &[], Nanos::new(nanos).as_secs_f64());
+    page.sample(&format!("{name}_count"), &[], at_most);
+}
+
+fn text(page: &mut Page, metrics: &Metrics) {
+    let of = |counter: fn(&TextCounters) -> &Counter| sum(metrics, |worker| counter(&worker.text));
+    let datagrams = of(|text| &text.datagrams);
+    page.single("tollway_text_datagrams_total", "counter", "Datagrams received.", datagrams);
+    let help = "Datagrams that were not understood, and not answered.";
+    page.single("tollway_text_silent_total", "counter", help, of(|text| &text.silent));
+    page.family("tollway_text_answers_total", "counter", "Keys asked for, by whether they were over.");
+    for (answer, count) in [("Y", of(|text| &text.over)), ("N", of(|text| &text.not_over))] {
+        page.sample("tollway_text_answers_total", &[("over", answer)], count);
+    }
+    let help = "Keys that no rule matched: never over.";
+    page.single("tollway_text_unmatched_total", "counter", help, of(|text| &text.unmatched));
+    page.family("tollway_text_errors_total", "counter", "What the system refused to receive or send.");
+    for (what, count) in
+        [("receive", of(|text| &text.receive_errors)), ("send", of(|text| &text.send_errors))]
+    {
+        page.sample("tollway_text_errors_total", &[("what", what)], count);
+    }
+}
+
+fn throttr(page: &mut Page, metrics: &Metrics) {
+    let of = |counter: fn(&ThrottrCounters) -> &Counter| sum(metrics, |worker| counter(&worker.throttr));
+    page.family("tollway_throttr_requests_total", "counter", "Requests answered, by status.");
+    for (status, count) in [("1", of(|throttr| &throttr.done)), ("0", of(|throttr| &throttr.failed))] {
+        page.sample("tollway_throttr_requests_total", &[("status", status)], count);
+    }
+    let help = "Connections closed because what came was no request.";
+    page.single("tollway_throttr_unknown_type_total", "counter", help, of(|throttr| &throttr.unknown_type));
+}
+
+fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
+    let of = |counter: fn(&SmockronCounters) -> &Counter| sum(metrics, |worker| counter(&worker.smockron));
+    let name = "tollway_smockron_requests_total";
+    page.family(name, "counter", "Requests that gatekeepers accounted for, by what became of them.");
+    for (domain, counters) in by_name(metrics, |worker| &worker.smockron.domains) {
+        let domain = domain.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let count = |of: fn(&DomainCounters) -> &Counter| -> u64 {
+            counters.iter().map(|counters| of(counters).get()).sum()
+        };
+        page.sample(name, &[("domain", &domain), ("status", "ACCEPTED")], count(|domain| &domain.accepted));
+        page.sample(name, &[("domain", &domain), ("status", "DELAYED")], count(|domain| &domain.delayed));
+        page.sample(name, &[("domain", &domain), ("status", "REJECTED")], count(|domain| &domain.rejected));
+    }
+    let name = "tollway_smockron_malformed_total";
+    page.family(name, "counter", "Messages that were no accounting, by what was wrong.");
+    for (index, reason) in Malformed::ALL.into_iter().enumerate() {
+        let count = sum(metrics, |worker| &worker.smockron.malformed[index]);
+        page.sample(name, &[("reason", reason.name())], count);
+    }
+    let name = "tollway_smockron_delay_seconds";
+    page.family(name, "histogram", "For how long gatekeepers delayed requests.");
+    histogram(page, name, metrics, |worker| &worker.smockron.delays);
+    let published = of(|smockron| &smockron.published);
+    page.single("tollway_smockron_published_total", "counter", "Messages published.", published);
+    let name = "tollway_smockron_dropped_total";
+    page.family(name, "counter", "What was dropped, because there was no room or no time for it.");
+    for (what, count) in [
+        ("accounting", of(|smockron| &smockron.overload)),
+        ("control", of(|smockron| &smockron.lost)),
+        ("delay", of(|smockron| &smockron.delays_forgotten)),
+        ("topic", of(|smockron| &smockron.topics_refused)),
+        ("statsd", of(|smockron| &smockron.statsd_lost)),
+    ] {
+        page.sample(name, &[("what", what)], count);
+    }
+    let help = "Connections closed because what came was no ZeroMQ that is spoken here.";
+    page.single("tollway_smockron_broken_total", "counter", help, of(|smockron| &smockron.broken));
+    let help = "Connections to the control address.";
+    page.single("tollway_smockron_subscribers", "gauge", help, gauges.subscribers);
+    let help = "Delays that are remembered for gatekeepers that come back.";
+    page.single("tollway_smockron_delays", "gauge", help, gauges.delays);
+}

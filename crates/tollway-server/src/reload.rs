@@ -1,0 +1,124 @@
+//! Another policy while running.
+//!
+//! The file is looked at once a second, and at once when somebody asks. A good file takes effect whole, between two
+//! requests; a bad one is explained in the log, line by line, and changes nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{io, mem};
+
+use tollway::Limiter;
+use tollway::config::{Config, Gates, StoreUrl, Watch};
+use tracing::{error, info, warn};
+
+use crate::metrics::Metrics;
+
+/// How often the file is looked at. Looking is one `stat`.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The file that a policy came from.
+#[derive(Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+    watch: Watch,
+    lasting: Lasting,
+}
+
+/// What a file says that holds until the server is restarted.
+#[derive(Debug, PartialEq, Eq)]
+struct Lasting {
+    store: StoreUrl,
+    max_buckets: usize,
+    gates: Gates,
+}
+
+impl ConfigFile {
+    /// What was read from this file, and a watch that began before it was read.
+    pub fn new(path: PathBuf, watch: Watch, config: &Config) -> Self {
+        Self { path, watch, lasting: Lasting::of(config) }
+    }
+
+    fn reload(&self, limiter: &Limiter, metrics: &Metrics) {
+        match Config::from_file(&self.path) {
+            Ok(config) => {
+                if Lasting::of(&config) != self.lasting {
+                    warn!("another store, max_buckets or gates take effect when the server is restarted");
+                }
+                let limits = config.policy.limits().len();
+                limiter.reload(config.policy);
+                metrics.reloads_ok.one();
+                info!(path = %self.path.display(), limits, "reloaded");
+            }
+            Err(errors) => {
+                metrics.reloads_failed.one();
+                error!("the configuration was not reloaded, and the old policy stays:\n{errors}");
+            }
+        }
+    }
+}
+
+impl Lasting {
+    fn of(config: &Config) -> Self {
+        let Config { store, max_buckets, gates, .. } = config;
+        Self { store: store.clone(), max_buckets: *max_buckets, gates: gates.clone() }
+    }
+}
+
+/// Reloads on request and on change, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    requests: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reloader {
+    /// Reloads what `file` says, if there is one.
+    pub(crate) fn start(
+        file: Option<ConfigFile>,
+        limiter: Arc<Limiter>,
+        metrics: Arc<Metrics>,
+    ) -> io::Result<Self> {
+        let Some(file) = file else { return Ok(Self { requests: None, thread: None }) };
+        // One request waits at most: two in a row would read the same file.
+        let (sender, receiver) = sync_channel(1);
+        let builder = thread::Builder::new().name("tollway-reload".to_owned());
+        let thread = builder.spawn(move || watch(file, &limiter, &metrics, &receiver))?;
+        Ok(Self { requests: Some(sender), thread: Some(thread) })
+    }
+
+    /// Reads the file again, changed or not.
+    pub(crate) fn request(&self) {
+        match &self.requests {
+            Some(requests) => mem::drop(requests.try_send(())),
+            None => warn!("nothing to reload: there is no configuration file"),
+        }
+    }
+}
+
+impl Drop for Reloader {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(mut file: ConfigFile, limiter: &Limiter, metrics: &Metrics, requests: &Receiver<()>) {
+    loop {
+        let due = match requests.recv_timeout(LOOK_EVERY) {
+            Ok(()) => {
+                file.watch.changed(); // It is read now, so it will not have changed at the next look.
+                true
+            }
+            Err(RecvTimeoutError::Timeout) => file.watch.changed(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if due {
+            file.reload(limiter, metrics);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Looking at buckets. For people: nothing is decided, and nothing counted.
+
+use tollway::limiter::AskError;
+use tollway::store::Held;
+use tollway_core::algorithm::Bucket;
+use tollway_core::{Nanos, Verdict};
+use tollway_wire::http::{Inspect, Inspected, KeysPage, ListKeys, State};
+
+use super::{CallError, Service};
+
+impl Service {
+    /// What is remembered of one id, and what follows from it.
+    pub(crate) async fn inspect(&self, asked: &Inspect<'_>) -> Result<Inspected, CallError> {
+        let inspection = self.limiter.inspect_async(&asked.limit, &asked.id).await?;
+        let next = self.limiter.check_async(&asked.limit, &asked.id, 1).await?;
+        let now = &inspection.decision;
+        // An answer without the store is not about this bucket.
+        let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
+        let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_after };
+        let span = |span: Nanos| (limited && !span.is_forever()).then_some(span);
+        Ok(Inspected {
+            remaining: limited.then_some(now.remaining),
+            retry_after: span(retry_after),
+            reset_after: span(now.reset_after),
+            state: inspection.held.as_ref().map(state),
+            bucket: inspection.bucket,
+            algorithm: inspection.algorithm,
+            at: inspection.at,
+        })
+    }
+
+    /// Some of the buckets there are; `None` if the store keeps no ids.
+    pub(crate) async fn keys(&self, asked: &ListKeys<'_>) -> Result<Option<KeysPage>, CallError> {
+        let page = self.limiter.keys_async(asked.limit.as_deref(), asked.cursor, asked.count).await?;
+        Ok(page.map(|page| KeysPage { keys: page.buckets, cursor: page.next }))
+    }
+}
+
+fn state(held: &Held) -> State {
+    match held {
+        Held::TokenBucket(bucket) => State::TokenBucket { full_at: bucket.silent_at() },
+        Held::SlidingLog { entries, oldest, newest } => {
+            State::SlidingLog { entries: *entries, oldest: *oldest, newest: *newest }
+        }
+        Held::SmoothedRate(bucket) => {
+            let (measured_at, rate) = bucket.last();
+            State::SmoothedRate { rate, measured_at }
+        }
+        Held::Quota(quota) => State::Quota { used: quota.counter(), expires_at: quota.silent_at() },
+    }
+}
+
+impl From<AskError> for CallError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Charge(error) => Self::Charge(error),
+            AskError::Store(error) => Self::Store(error),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Rules, resolved and explained.
+
+use tollway_core::rule::Ruling;
+use tollway_core::{Nanos, RuleAskError, RuleText, Timestamp};
+use tollway_wire::http::{AskRule, Explained, Part};
+
+use super::{CallError, InForce, Service};
+
+impl Service {
+    /// Is the limit of a configured rule reached? If not, the request is entered in its logs.
+    pub(crate) async fn resolve(
+        &self,
+        in_force: &InForce,
+        asked: &AskRule<'_>,
+    ) -> Result<Ruling, RuleAskError> {
+        let name = RuleText::Named(asked.rule.clone().into_owned());
+        let rule = in_force.policy.find_rule(&name, asked.key.as_deref())?;
+        let ruling = self.limiter.resolve_async(&asked.bill(&rule)?).await;
+        in_force.of_rule(&asked.rule).ruled(&ruling);
+        Ok(ruling)
+    }
+
+    /// Which parts of a rule are reached. Nothing is decided, nothing remembered and nothing counted.
+    pub(crate) async fn explain(
+        &self,
+        in_force: &InForce,
+        asked: &AskRule<'_>,
+    ) -> Result<Explained, CallError> {
+        let rule = in_force.policy.find_rule(&RuleText::from(&*asked.rule), asked.key.as_deref())?;
+        let bill = asked.bill(&rule)?;
+        let found = self.limiter.examine_async(&bill).await?;
+        let tree = Part::whole(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
+        Ok(Explained { rule: bill.limit().rule().to_string(), tree, at: found.at })
+    }
+}
+
+/// How long until this moment; for ever stays for ever.
+fn left(moment: Timestamp, now: Timestamp) -> Nanos {
+    if moment <= now { Nanos::ZERO } else { Ruling::until(moment, now).retry_after }
+}

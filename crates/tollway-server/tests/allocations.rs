@@ -1,0 +1,113 @@
+//! Requests about what is known already allocate nothing, from the socket to the socket.
+//!
+//! One test, because what is counted is the whole process.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollway::Limiter;
+use tollway::config::Gates;
+use tollway::core::algorithm::{Lifetime, Unit};
+use tollway_server::{Server, Settings};
+use tollway_testbed::PATIENCE;
+use tollway_wire::throttr::{Command, encode_request};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const ROUNDS: usize = 1_000;
+const BATCH: u32 = 64;
+
+const CONFIG: &str = "
+limits:
+  Named: { burst: 1000000, count: 1000000, period: 1s }
+keys:
+  - rewrite: [{ match: '^ws ip=132[.].*', replace: 'ws cust=bbc' }]
+  - { match: '^ws cust=', limit: 200, period: 10s, stats: true }
+  - { match: '^named ', use: Named }
+  - { match: '^never ', answer: never }
+  - { match: '^ws ', limit: 22, period: 20s, strict: true }
+";
+
+#[test]
+fn requests_about_what_is_known_allocate_nothing() {
+    let any = Some("127.0.0.1:0".parse().unwrap());
+    let gates = Gates { text: any, throttr: any, ..Gates::OFF };
+    let limiter = Arc::new(Limiter::from_yaml(CONFIG).unwrap());
+    let server = Server::start(Settings { gates, workers: 1, ..Settings::new(limiter) }).unwrap();
+
+    let throttr = &mut TcpStream::connect(server.throttr_addr().unwrap()).unwrap();
+    throttr.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (requests, mut replies) = (throttr_requests(), vec![0; reply_bytes()]);
+    let ask = |stream: &mut TcpStream, replies: &mut [u8]| {
+        stream.write_all(&requests).unwrap();
+        stream.read_exact(replies).unwrap();
+    };
+    assert_allocates_nothing("Throttr", || ask(throttr, &mut replies));
+
+    let text = UdpSocket::bind("127.0.0.1:0").unwrap();
+    text.connect(server.text_addr().unwrap()).unwrap();
+    text.set_read_timeout(Some(PATIENCE)).unwrap();
+    let datagrams = text_datagrams();
+    assert_allocates_nothing("text", || {
+        datagrams.iter().for_each(|datagram| assert_eq!(text.send(datagram).unwrap(), datagram.len()));
+        let mut reply = [0; 1_000];
+        datagrams.iter().for_each(|_| assert!(text.recv(&mut reply).unwrap() > 0));
+    });
+}
+
+fn assert_allocates_nothing(gate: &str, mut round: impl FnMut()) {
+    (0..10).for_each(|_| round());
+    let region = Region::new(ALLOCATOR);
+    (0..ROUNDS).for_each(|_| round());
+    let change = region.change();
+    assert_eq!((change.allocations, change.reallocations), (0, 0), "{gate}: in {ROUNDS} rounds");
+}
+
+/// Pairs are made, read, changed and made again, all of which are there after the first round.
+fn throttr_requests() -> Vec<u8> {
+    let (quota, lifetime) = (u64::MAX, Lifetime { value: 10, unit: Unit(2) });
+    let mut requests = Vec::new();
+    for id in 0..BATCH {
+        let consumer = format!("consumer {}", id % 8);
+        for command in [
+            Command::Insert { quota, lifetime },
+            Command::Query,
+            Command::Update {
+                attribute: Command::ATTRIBUTE_QUOTA,
+                change: Command::CHANGE_DECREASE,
+                value: 1,
+            },
+            Command::Update { attribute: Command::ATTRIBUTE_TTL, change: Command::CHANGE_PATCH, value: 10 },
+            Command::Purge,
+            Command::Insert { quota, lifetime },
+        ] {
+            encode_request(id, &command, consumer.as_bytes(), b"r", &mut requests).unwrap();
+        }
+    }
+    requests
+}
+
+const fn reply_bytes() -> usize {
+    BATCH as usize * (5 * 5 + 22)
+}
+
+/// Every command, about keys of every kind of rule.
+fn text_datagrams() -> Vec<Vec<u8>> {
+    let requests = [
+        "over_limit ws ip=1.2.3.4",
+        "over_limit ws ip=132.185.0.1",
+        "over_limit named alice",
+        "over_limit never mind",
+        "over_limit nobody",
+        "get_stats ws cust=bbc",
+        "get_size",
+        "ping",
+        r#"check_limit {"origin":"ws","ua":"Mozilla","ip":"132.185.0.1"}"#,
+    ];
+    requests.iter().enumerate().map(|(id, request)| format!("{id} {request}").into_bytes()).collect()
+}

@@ -1,0 +1,242 @@
+//! Clients that mean no good, or do not know what they do. None of them disturbs the others.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use tollway_server::Bounds;
+
+use crate::support::{POLICY, Reply, read_all, start, start_with};
+
+/// Deadlines that a test can wait for.
+const SHORT: Duration = Duration::from_millis(100);
+
+fn short(bounds: &mut Bounds) {
+    let (idle, head_time, body_time, write_time, linger) = (SHORT, SHORT, SHORT, SHORT, SHORT);
+    *bounds = Bounds { idle, head_time, body_time, write_time, linger, ..*bounds };
+}
+
+#[test]
+fn what_does_not_arrive_in_time_is_refused() {
+    let gate = start_with(POLICY, |settings| short(&mut settings.bounds));
+    for (bytes, status) in [
+        ("POST /v1/sp", "408"),
+        ("POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Le", "408"),
+        ("POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 26\r\n\r\n{\"limit\"", "408"),
+        ("POST /v1/spend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"l", "408"),
+    ] {
+        let answer = gate.exchange(bytes.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes}: {answer}");
+        assert!(answer.contains("urn:problem-type:tollway:too-slow"), "{answer}");
+    }
+    let silent = gate.exchange(b"");
+    assert_eq!(silent, "", "an idle connection is closed without a word");
+    let page = gate.get("/metrics").body;
+    for line in ["{when=\"head\"} 2", "{when=\"body\"} 2", "{when=\"idle\"} 1"] {
+        assert!(page.contains(&format!("tollway_connections_cut_total{line}")), "{page}");
+    }
+}
+
+#[test]
+fn a_byte_at_a_time_earns_no_extension() {
+    let gate = start_with(POLICY, |settings| short(&mut settings.bounds));
+    let mut stream = gate.connect();
+    let head = "POST /v1/spend HTTP/1.1\r\nHost: x\r\n".to_owned() + &"X-Padding: x\r\n".repeat(1000);
+    let mut sent = 0;
+    for byte in head.bytes() {
+        if stream.write_all(&[byte]).is_err() {
+            break;
+        }
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(5)); // The slowness is what is tested.
+    }
+    assert!(sent < 200, "cut off after {sent} bytes");
+    gate.assert_alive();
+}
+
+#[test]
+fn a_client_that_never_reads_is_cut_off() {
+    let gate = start_with(POLICY, |settings| {
+        short(&mut settings.bounds);
+        settings.workers = 1;
+    });
+    let mut deaf = gate.connect();
+    let request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    // It sends until nobody takes any more: the server has stopped reading, and then it hangs up.
+    while deaf.write_all(&request).is_ok() {
+        gate.assert_alive();
+    }
+    assert!(gate.get("/metrics").body.contains("tollway_connections_cut_total{when=\"write\"} 1"));
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_the_refusal_arrives() {
+    let gate = start();
+    let long = "x".repeat(100_000);
+    let many = "A: b\r\n".repeat(100);
+    for (bytes, status) in [
+        (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: {long}\r\n\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n"), 431),
+        (format!("POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{long}"), 413),
+        (
+            "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n".to_owned(),
+            413,
+        ),
+        (
+            format!(
+                "POST /v1/spend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n{long}\r\n0\r\n\r\n"
+            ),
+            413,
+        ),
+    ] {
+        let answer = gate.exchange(bytes.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+        gate.assert_alive();
+    }
+    let largest = format!(r#"{{"limit":"Login","id":"{}"}}"#, "x".repeat((64 << 10) - 25));
+    assert_eq!((largest.len(), gate.post("/v1/spend", &largest).status), (64 << 10, 200));
+}
+
+#[test]
+fn garbage_is_refused() {
+    let gate = start();
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..], // TLS
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\0\0\0\0\n",
+        b"*1\r\n$4\r\nPING\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA\0: b\r\n\r\n",
+        b"GET  / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff\n",
+    ] {
+        let answer = gate.exchange(bytes);
+        assert!(
+            answer.starts_with("HTTP/1.1 400 ") || answer.starts_with("HTTP/1.1 505 "),
+            "{bytes:?}: {answer}"
+        );
+        gate.assert_alive();
+    }
+}
+
+#[test]
+fn a_thousand_pipelined_requests_are_answered_in_order() {
+    let gate = start_with("limits: { L: { burst: 1000, count: 1, period: 1s } }", |_| {});
+    let mut stream = gate.connect();
+    let body = r#"{"limit":"L","id":"a"}"#;
+    let request =
+        format!("POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let mut writer = stream.try_clone().unwrap();
+    let sender =
+        std::thread::spawn(move || writer.write_all((request.repeat(1000) + last).as_bytes()).unwrap());
+    let answers = read_all(&mut stream);
+    sender.join().unwrap();
+    let remaining: Vec<u64> = answers
+        .split("\"remaining\":")
+        .skip(1)
+        .map(|rest| rest.split(',').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(remaining, (0..1000).rev().collect::<Vec<_>>());
+    assert!(answers.ends_with("ok\n"));
+}
+
+#[test]
+fn extreme_values_in_every_field_get_an_answer_or_an_explanation() {
+    let gate = start();
+    let deep = "[".repeat(5_000) + &"]".repeat(5_000);
+    let objects = "{\"a\":".repeat(5_000);
+    let values = [
+        "0",
+        "1",
+        "2147483648",
+        "9007199254740992",
+        "9223372036854775807",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-1",
+        "-9223372036854775808",
+        "1.5",
+        "1e400",
+        "-0",
+        "NaN",
+        "Infinity",
+        "null",
+        "true",
+        "\"\"",
+        "\"a\"",
+        "\"\\ud800\"",
+        "\"\\u0000\"",
+        "[]",
+        "{}",
+        "0x10",
+        "01",
+        "",
+        &deep,
+        &objects,
+    ];
+    for verb in ["spend", "check", "refund", "reset"] {
+        for field in ["limit", "id", "cost", "charges", "kind", "unknown"] {
+            for value in values {
+                for body in [
+                    format!(r#"{{"limit":"Login","id":"a","{field}":{value}}}"#),
+                    format!(r#"{{"{field}":{value}}}"#),
+                    format!(
+                        r#"{{"charges":[{{"limit":"Login","id":"a"}},{{"limit":"Fast","{field}":{value}}}]}}"#
+                    ),
+                    format!(r#"{{"charges":[{{"limit":"Login","{field}":{value},"id":"b"}}]}}"#),
+                ] {
+                    let Reply { status, body: answer, .. } = gate.post(&format!("/v1/{verb}"), &body);
+                    assert!([200, 400, 404, 422, 429].contains(&status), "{body}: {status} {answer}");
+                }
+            }
+        }
+    }
+    for cost in [
+        "0",
+        "1",
+        "2147483648",
+        "9007199254740992",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-1",
+        "1.5",
+        "",
+        "NaN",
+    ] {
+        let status = gate.get(&format!("/v1/gate?limit=Login&id=gate&cost={cost}")).status;
+        let expected = match cost {
+            "0" | "1" => 204,
+            "2147483648" | "9007199254740992" | "18446744073709551615" => 422,
+            _ => 400,
+        };
+        assert_eq!(status, expected, "{cost}");
+    }
+    gate.assert_alive();
+}
+
+#[test]
+fn the_newest_connection_is_told_that_there_are_too_many() {
+    let gate = start_with(POLICY, |settings| {
+        settings.bounds.connections = 3;
+        settings.workers = 1;
+    });
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut served: Vec<_> = (0..3).map(|_| gate.connect()).collect();
+    let mut answer = [0; 512];
+    for stream in &mut served {
+        stream.write_all(request).unwrap();
+        assert!(stream.read(&mut answer).unwrap() > 0);
+    }
+    let refusal = gate.exchange(request);
+    assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("\r\nRetry-After: 1\r\n"), "{refusal}");
+    for stream in &mut served {
+        stream.write_all(request).unwrap();
+        assert!(stream.read(&mut answer).unwrap() > 0, "those inside are served on");
+    }
+    drop(served.pop());
+    // The place is free when the server has seen the client go.
+    while !gate
+        .exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .starts_with("HTTP/1.1 200 ")
+    {}
+}

@@ -1,0 +1,324 @@
+//! Every endpoint, asked by an ordinary client.
+
+use serde_json::json;
+use tollway::Limiter;
+use tollway::core::{Limit, Nanos, Policy, Timestamp};
+
+use crate::support::{Harness, read_all, start, start_limiter, start_with};
+
+#[test]
+fn a_burst_is_allowed_and_the_next_request_denied() {
+    let gate = start();
+    for remaining in (0..5).rev() {
+        let reply = gate.post("/v1/spend", r#"{"limit":"Login","id":"alice"}"#);
+        assert_eq!((reply.status, &reply.json()["remaining"]), (200, &json!(remaining)));
+    }
+    let reply = gate.post("/v1/spend", r#"{"limit":"Login","id":"alice"}"#);
+    assert_eq!(reply.status, 429);
+    let expected = json!({"allowed":false,"remaining":0,"retry_after":12,"reset_after":60,"limit":"Login"});
+    assert_eq!(reply.json(), expected);
+}
+
+#[test]
+fn seconds_are_exact_decimals() {
+    let gate = start();
+    let reply = gate.post("/v1/spend", r#"{"limit":"Fast","id":"a"}"#);
+    let body = r#"{"allowed":true,"remaining":19,"retry_after":0,"reset_after":0.05,"limit":"Fast"}"#;
+    assert_eq!(reply.body, body);
+    gate.clock.set(Timestamp::from_nanos(1));
+    let reply = gate.post("/v1/check", r#"{"limit":"Fast","id":"a","cost":20}"#);
+    let body = r#"{"allowed":false,"remaining":19,"retry_after":0.049999999,"reset_after":0.049999999,"limit":"Fast"}"#;
+    assert_eq!((reply.status, &*reply.body), (429, body));
+}
+
+#[test]
+fn headers_say_what_is_left_and_when_to_come_back() {
+    let gate = start();
+    for (cost, status, expected) in [
+        (
+            4,
+            200,
+            [
+                ("ratelimit-policy", Some(r#""Login";q=5;w=60"#)),
+                ("ratelimit", Some(r#""Login";r=1;t=48"#)),
+                ("x-ratelimit-limit", Some("5")),
+                ("x-ratelimit-remaining", Some("1")),
+                ("x-ratelimit-reset", Some("48")),
+                ("retry-after", None),
+                ("content-type", Some("application/json")),
+            ],
+        ),
+        (
+            2,
+            429,
+            [
+                ("ratelimit-policy", Some(r#""Login";q=5;w=60"#)),
+                ("ratelimit", Some(r#""Login";r=1;t=12"#)),
+                ("x-ratelimit-limit", Some("5")),
+                ("x-ratelimit-remaining", Some("1")),
+                ("x-ratelimit-reset", Some("48")),
+                ("retry-after", Some("12")),
+                ("content-type", Some("application/json")),
+            ],
+        ),
+    ] {
+        let body = format!(r#"{{"limit":"Login","id":"a","cost":{cost}}}"#);
+        let reply = gate.post("/v1/spend", &body);
+        assert_eq!(reply.status, status);
+        for (name, value) in expected {
+            assert_eq!(reply.header(name), value, "{name}");
+        }
+        assert!(reply.header("date").is_some_and(|date| date.ends_with(" GMT")));
+    }
+}
+
+#[test]
+fn a_denial_never_says_to_come_back_at_once() {
+    let gate = start();
+    gate.post("/v1/spend", r#"{"limit":"Fast","id":"a","cost":20}"#);
+    let reply = gate.post("/v1/spend", r#"{"limit":"Fast","id":"a"}"#);
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("1")));
+    assert_eq!(reply.header("ratelimit"), Some(r#""Fast";r=0;t=1"#));
+}
+
+#[test]
+fn a_bill_is_paid_whole_or_not_at_all() {
+    let gate = start();
+    gate.post("/v1/spend", r#"{"limit":"Account","id":"7","cost":3}"#);
+    let bill = r#"{"charges":[{"limit":"Login","id":"a","cost":2},{"limit":"Account","id":"7"}]}"#;
+    let reply = gate.post("/v1/spend", bill);
+    let expected = json!({"allowed":false,"remaining":0,"retry_after":1,"reset_after":3,"limit":"Account"});
+    assert_eq!((reply.status, reply.json()), (429, expected));
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""Login";q=5;w=60, "Account";q=3;w=3"#));
+    assert_eq!(reply.header("ratelimit"), Some(r#""Account";r=0;t=1"#));
+    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 5);
+}
+
+#[test]
+fn spend_only_never_denies_and_check_only_never_takes() {
+    let gate = start();
+    gate.post("/v1/spend", r#"{"limit":"Account","id":"7","cost":3}"#);
+    let spend_only =
+        r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Account","id":"7","kind":"spend_only"}]}"#;
+    assert_eq!(gate.post("/v1/spend", spend_only).status, 200);
+    let check_only = r#"{"charges":[{"limit":"Login","id":"a","cost":4,"kind":"check_only"}]}"#;
+    for _ in 0..3 {
+        assert_eq!(gate.post("/v1/spend", check_only).json()["allowed"], true);
+    }
+    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 4);
+}
+
+#[test]
+fn refunds_give_back_and_resets_forget() {
+    let gate = start();
+    gate.post("/v1/spend", r#"{"limit":"Login","id":"a","cost":3}"#);
+    let reply = gate.post("/v1/refund", r#"{"limit":"Login","id":"a"}"#);
+    let expected = json!({"refunded":true,"remaining":3,"reset_after":24,"limit":"Login"});
+    assert_eq!((reply.status, reply.json()), (200, expected));
+    let reply = gate.post("/v1/refund", r#"{"limit":"Login","id":"nobody"}"#);
+    let expected = json!({"refunded":false,"remaining":5,"reset_after":0,"limit":"Login"});
+    assert_eq!((reply.status, reply.json()), (200, expected));
+    let reply = gate.post("/v1/reset", r#"{"charges":[{"limit":"Login","id":"a"}]}"#);
+    assert_eq!((reply.status, reply.json()), (200, json!({"reset":true})));
+    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 5);
+}
+
+#[test]
+fn an_id_without_a_limit_is_unlimited() {
+    let policy = Policy::new(vec![Limit::new("Free").unwrap()]).unwrap();
+    let gate = start_limiter(Limiter::new(policy), |_| {});
+    let reply = gate.post("/v1/spend", r#"{"limit":"Free","id":"a","cost":9}"#);
+    let body = json!({"allowed":true,"remaining":null,"retry_after":0,"reset_after":0,"limit":"Free","unlimited":true});
+    assert_eq!((reply.status, reply.json()), (200, body));
+    assert_eq!((reply.header("ratelimit"), reply.header("x-ratelimit-limit")), (None, None));
+    let reply = gate.post("/v1/refund", r#"{"limit":"Free","id":"a"}"#);
+    let body = json!({"refunded":false,"remaining":null,"reset_after":0,"limit":"Free","unlimited":true});
+    assert_eq!((reply.status, reply.json()), (200, body));
+}
+
+#[test]
+fn a_full_store_says_so() {
+    let policy = "
+max_buckets: 1
+limits:
+  Strict: { burst: 5, count: 1, period: 1m }
+  Open: { burst: 5, count: 1, period: 1m, on_full: allow }
+";
+    let gate = start_with(policy, |_| {});
+    assert_eq!(gate.post("/v1/spend", r#"{"limit":"Strict","id":"first"}"#).status, 200);
+    let reply = gate.post("/v1/spend", r#"{"limit":"Strict","id":"second"}"#);
+    assert_eq!((reply.status, &reply.json()["reason"]), (429, &json!("full")));
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    let reply = gate.post("/v1/spend", r#"{"limit":"Open","id":"second"}"#);
+    assert_eq!((reply.status, &reply.json()["reason"]), (200, &json!("full")));
+}
+
+#[test]
+fn a_proxy_gets_a_status_and_headers() {
+    let gate = start();
+    for (method, query, status) in [
+        ("GET", "limit=Login&id=10.0.0.1&cost=4", 204),
+        ("HEAD", "limit=Login&id=10.0.0.1", 204),
+        ("GET", "limit=Login&id=10.0.0.1", 429),
+        ("HEAD", "limit=Login&id=10.0.0.1&deny_status=403", 403),
+        ("GET", "limit=Login&id=10.0.0.1&deny_status=401", 401),
+        ("GET", "limit=Login&id=10.0.0.1&deny_status=503", 503),
+        ("GET", "limit=Login&id=10.0.0.1&deny_status=404", 400),
+        ("GET", "limit=Login&id=10.0.0.1&cost=0", 204),
+        ("GET", "limit=Login&id=10%2E0.0.1", 429),
+        ("GET", "limit=Login&id=%00%ff", 204),
+        ("GET", "limit=Nobody&id=a", 404),
+        ("GET", "limit=Login&id=", 422),
+        ("GET", "limit=Login&id=a&cost=6", 422),
+        ("POST", "limit=Login&id=a", 405),
+    ] {
+        let body = (method == "POST").then_some("");
+        let reply = gate.request(method, &format!("/v1/gate?{query}"), body);
+        assert_eq!(reply.status, status, "{method} {query}");
+        if query == "limit=Login&id=10.0.0.1" && status == 429 {
+            assert_eq!(reply.header("ratelimit"), Some(r#""Login";r=0;t=12"#));
+            assert_eq!(reply.header("retry-after"), Some("12"));
+            assert_eq!(reply.header("cache-control"), Some("no-store"));
+            assert_eq!(reply.body, "");
+        }
+    }
+}
+
+#[test]
+fn mistakes_get_problem_documents() {
+    let gate = start();
+    for (method, path, body, status, name, field) in [
+        ("POST", "/v1/spend", r#"{"limit":"Logn","id":"a"}"#, 404, "unknown-limit", Some("limit")),
+        ("POST", "/v1/spend", r#"{"limit":"Login","id":""}"#, 422, "bad-id", Some("id")),
+        ("POST", "/v1/spend", r#"{"limit":"Account","id":"x"}"#, 422, "bad-id", Some("id")),
+        ("POST", "/v1/spend", r#"{"limit":"Login","id":"a","cost":6}"#, 422, "cost-too-high", Some("cost")),
+        ("POST", "/v1/spend", r#"{"limit":"Login","id":"a","cost":-1}"#, 400, "malformed", Some("cost")),
+        ("POST", "/v1/refund", r#"{"limit":"Login"}"#, 400, "malformed", Some("id")),
+        ("POST", "/v1/reset", "", 400, "malformed", None),
+        (
+            "POST",
+            "/v1/spend",
+            r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Login","id":"a"}]}"#,
+            422,
+            "bad-bill",
+            Some("charges"),
+        ),
+        (
+            "POST",
+            "/v1/refund",
+            r#"{"charges":[{"limit":"Account","id":"7"},{"limit":"Account","id":"07"}]}"#,
+            422,
+            "bad-bill",
+            Some("charges"),
+        ),
+        ("GET", "/v1/spend", "", 405, "method-not-allowed", None),
+        ("DELETE", "/metrics", "", 405, "method-not-allowed", None),
+        ("GET", "/", "", 404, "not-found", None),
+        ("GET", "/v1/spend/", "", 404, "not-found", None),
+    ] {
+        let reply = gate.request(method, path, (method == "POST").then_some(body));
+        assert_eq!(reply.status, status, "{method} {path} {body}: {reply:?}");
+        assert_eq!(reply.header("content-type"), Some("application/problem+json"));
+        let problem = reply.json();
+        assert_eq!(problem["type"], format!("urn:problem-type:tollway:{name}"), "{body}");
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem.get("field").and_then(|field| field.as_str()), field, "{body}");
+        assert!(
+            !problem["title"].as_str().unwrap().is_empty() && !problem["detail"].as_str().unwrap().is_empty()
+        );
+        let allow = (status == 405).then_some(if path == "/metrics" { "GET, HEAD" } else { "POST" });
+        assert_eq!(reply.header("allow"), allow);
+    }
+}
+
+#[test]
+fn any_content_type_and_chunks_will_do() {
+    let gate = start();
+    let body = r#"{"limit":"Login","id":"a"}"#;
+    let chunked = format!(
+        "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+        &body[..5],
+        body.len() - 5,
+        &body[5..]
+    );
+    assert!(gate.exchange(chunked.as_bytes()).starts_with("HTTP/1.1 200 OK\r\n"));
+    let patient = "POST /v1/spend HTTP/1.0\r\nContent-Length: 26\r\n\r\n";
+    assert!(gate.exchange(format!("{patient}{body}").as_bytes()).contains("\r\nConnection: close\r\n"));
+}
+
+#[test]
+fn a_client_that_waits_to_be_told_is_told_to_go_on() {
+    use std::io::{Read, Write};
+    let gate = start();
+    let mut stream = gate.connect();
+    let head = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 26\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut line = [0; 25];
+    stream.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(br#"{"limit":"Login","id":"a"}"#).unwrap();
+    assert!(read_all(&mut stream).starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn health_readiness_and_the_interface_are_there() {
+    let gate = start();
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json"] {
+        assert_eq!(gate.get(path).status, 200, "{path}");
+        let head = gate.request("HEAD", path, None);
+        assert_eq!((head.status, &*head.body), (200, ""), "{path}");
+        assert!(head.header("content-length").is_some_and(|length| length != "0"), "{path}");
+    }
+}
+
+fn metric(gate: &Harness, line: &str) -> Option<f64> {
+    let page = gate.get("/metrics").body;
+    page.lines().find_map(|sample| sample.strip_prefix(line)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn metrics_count_by_limit_and_never_by_id() {
+    let gate = start();
+    for _ in 0..7 {
+        gate.post("/v1/spend", r#"{"limit":"Login","id":"mallory"}"#);
+    }
+    gate.post("/v1/check", r#"{"limit":"Login","id":"mallory"}"#);
+    gate.post("/v1/refund", r#"{"limit":"Login","id":"mallory"}"#);
+    gate.post("/v1/reset", r#"{"limit":"Login","id":"mallory"}"#);
+    gate.post("/v1/spend", r#"{"limit":"NotOurs","id":"mallory"}"#);
+    for (line, value) in [
+        (r#"tollway_decisions_total{limit="Login",verb="spend",outcome="allow"}"#, 5.0),
+        (r#"tollway_decisions_total{limit="Login",verb="spend",outcome="deny"}"#, 2.0),
+        (r#"tollway_decisions_total{limit="Login",verb="check",outcome="allow"}"#, 1.0),
+        (r#"tollway_refunds_total{limit="Login"}"#, 1.0),
+        (r#"tollway_resets_total{limit="Login"}"#, 1.0),
+        (r#"tollway_limit_units{limit="Login",algorithm="token_bucket"}"#, 5.0),
+        (r#"tollway_limit_window_seconds{limit="Login",algorithm="token_bucket"}"#, 60.0),
+        (r#"tollway_limit_overrides{limit="Login"}"#, 1.0),
+        (r#"tollway_http_responses_total{status="4xx"}"#, 3.0),
+        ("tollway_request_seconds_count", 10.0),
+        (r#"tollway_request_seconds_bucket{le="+Inf"}"#, 10.0),
+        ("tollway_buckets_max", 10_000_000.0),
+        (r#"tollway_reloads_total{outcome="ok"}"#, 0.0),
+    ] {
+        assert_eq!(metric(&gate, line), Some(value), "{line}");
+    }
+    let page = gate.get("/metrics").body;
+    assert!(!page.contains("mallory") && !page.contains("NotOurs"));
+}
+
+#[test]
+fn an_idle_server_forgets_what_says_nothing_any_more() {
+    let gate = start();
+    for id in 0..100 {
+        gate.post("/v1/spend", &format!(r#"{{"limit":"Login","id":"{id}"}}"#));
+    }
+    assert_eq!(metric(&gate, "tollway_buckets"), Some(100.0));
+    gate.clock.set(gate.clock.now() + Nanos::from_secs(3_600));
+    // Nobody asks for anything but this page, for some seconds at most.
+    let looks = std::iter::repeat_with(|| metric(&gate, "tollway_buckets")).take(100_000);
+    assert!(looks.into_iter().any(|buckets| buckets == Some(0.0)), "the buckets stay");
+    assert!(metric(&gate, "tollway_sweeps_total") > Some(0.0));
+    assert_eq!(metric(&gate, "tollway_buckets_swept_total"), Some(100.0));
+}

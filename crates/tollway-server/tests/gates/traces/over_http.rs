@@ -1,0 +1,141 @@
+//! Limits and rules, asked for over HTTP.
+
+use tollway::core::Verb;
+use tollway::core::{Decision, Kind, Nanos, Refund, Rule, RuleText, Ruling, Timestamp, Verdict};
+use tollway::trace::{ChargeText, LimitRequest, Reply, Request, RuleRequest, Target};
+use tollway_client::http::{Answer, AnswerError, Ask, AskError, AskRule, Client, Ruled};
+
+use crate::support::Harness;
+
+pub(crate) struct OverHttp {
+    pub(crate) gate: Harness,
+    client: Client,
+}
+
+impl Target for OverHttp {
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+        self.gate.clock.set(at);
+        let request = match request {
+            Request::Limit(request) => request,
+            Request::Rule(request) => return self.rule(request),
+            _ => panic!("HTTP does not speak `{}`", request.gate()),
+        };
+        match &request.charges[..] {
+            // JSON has no such id; a query string has.
+            [charge] if std::str::from_utf8(&charge.id).is_err() => {
+                self.through_the_gate(request.verb, charge)
+            }
+            _ => self.by_command(request),
+        }
+    }
+}
+
+impl OverHttp {
+    pub(crate) fn new(gate: Harness) -> Self {
+        let client = Client::new(&gate.server.http_addr().unwrap().to_string());
+        Self { gate, client }
+    }
+
+    fn by_command(&self, request: &LimitRequest) -> Reply {
+        let ask = |charge: &ChargeText| Ask {
+            limit: charge.limit.clone().into(),
+            id: charge.id.clone().into(),
+            cost: charge.cost,
+            kind: Kind::Spend,
+        };
+        let asks: Vec<_> = request.charges.iter().map(ask).collect();
+        match self.client.ask(request.verb, &asks) {
+            Ok(answer) => reply(answer, asks.len()),
+            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => Reply::Error(detail),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn rule(&self, request: &RuleRequest) -> Reply {
+        let (name, key) = match &request.rule {
+            RuleText::Named(name) => (name.clone(), request.key.clone()),
+            RuleText::Written(text) => (name_of(text), Some(request.key.clone().unwrap_or_default())),
+        };
+        let selectors = request.selectors.iter().map(|(name, value)| {
+            let value = String::from_utf8(value.clone()).unwrap();
+            (name.into(), Some(value.into()))
+        });
+        let mut asked =
+            AskRule { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
+        let ruled = match &request.rule {
+            // Only the configuration can name a rule, so what is none cannot be resolved; but it can be explained.
+            RuleText::Written(text) if text.parse::<Rule>().is_err() => {
+                asked.rule = text.into();
+                self.client.explain(&asked).map(|explained| panic!("{explained:?}"))
+            }
+            _ => self.client.resolve(&asked),
+        };
+        match ruled {
+            Ok(ruled) => Reply::Ruling(ruling(ruled)),
+            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => Reply::Error(detail),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn through_the_gate(&self, verb: Verb, charge: &ChargeText) -> Reply {
+        assert_eq!(verb, Verb::Spend, "the gate only spends");
+        let id: String = charge.id.iter().map(|byte| format!("%{byte:02x}")).collect();
+        let reply = self.gate.get(&format!("/v1/gate?limit={}&id={id}&cost={}", charge.limit, charge.cost));
+        let number = |name| reply.header(name).map_or(0, |value| value.parse().unwrap());
+        let decision = Decision {
+            verdict: if reply.status == 204 { Verdict::Allow } else { Verdict::Deny },
+            remaining: number("x-ratelimit-remaining"),
+            retry_after: Nanos::from_secs(number("retry-after")),
+            reset_after: Nanos::from_secs(number("x-ratelimit-reset")),
+            charge: 0,
+            degraded: false,
+        };
+        Reply::Decision { decision, limit: None }
+    }
+}
+
+/// What a rule is called where it needs a name.
+pub(crate) fn name_of(rule: &str) -> String {
+    rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+}
+
+fn ruling(ruled: Ruled) -> Ruling {
+    let verdict = match (ruled.allowed, ruled.reason.as_deref()) {
+        (true, None) => Verdict::Allow,
+        (true, Some("full")) => Verdict::AllowFull,
+        (false, None) => Verdict::Deny,
+        (false, Some("full")) => Verdict::DenyFull,
+        (_, Some(reason)) => panic!("{reason}"),
+    };
+    let never = if ruled.allowed { Nanos::ZERO } else { Nanos::FOREVER };
+    Ruling { verdict, retry_after: ruled.retry_after.unwrap_or(never), degraded: ruled.degraded }
+}
+
+fn reply(answer: Answer, charges: usize) -> Reply {
+    match answer {
+        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
+            let verdict = match (allowed, reason.as_deref(), remaining) {
+                (true, None, None) => Verdict::Unlimited,
+                (true, None, Some(_)) => Verdict::Allow,
+                (true, Some("full"), _) => Verdict::AllowFull,
+                (false, None, _) => Verdict::Deny,
+                (false, Some("full"), _) => Verdict::DenyFull,
+                (_, Some(reason), _) => panic!("{reason}"),
+            };
+            let decision = Decision {
+                verdict,
+                remaining: remaining.unwrap_or(u64::MAX),
+                retry_after: retry_after.unwrap_or(Nanos::FOREVER),
+                reset_after: reset_after.unwrap(),
+                charge: 0,
+                degraded,
+            };
+            Reply::Decision { decision, limit: (charges > 1).then_some(limit) }
+        }
+        Answer::Refund { remaining: None, .. } => Reply::UnlimitedRefund,
+        Answer::Refund { refunded, remaining: Some(remaining), reset_after } => {
+            Reply::Refund(Refund { refunded, remaining, reset_after: reset_after.unwrap() })
+        }
+        Answer::Reset => Reply::Reset,
+    }
+}

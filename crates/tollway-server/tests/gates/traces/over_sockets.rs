@@ -1,0 +1,128 @@
+//! The text, the Throttr and the Smockron gate, asked over real sockets.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+
+use tollway::core::Timestamp;
+use tollway::trace::{Message, Reply, Request, Target};
+use tollway_testbed::{PATIENCE, ZeroMq};
+use tollway_wire::text;
+use tollway_wire::throttr::{self, Command};
+
+use super::over_http::OverHttp;
+use crate::support::Harness;
+
+/// Puts every event to the gate it names.
+pub(crate) struct OverSockets {
+    http: OverHttp,
+    text: UdpSocket,
+    throttr: TcpStream,
+    /// What was sent over TCP and is not yet a whole request.
+    half: Vec<u8>,
+    pings: u64,
+    publisher: ZeroMq,
+    subscriber: ZeroMq,
+    accounted: u64,
+}
+
+impl OverSockets {
+    pub(crate) fn new(gate: Harness) -> Self {
+        let text = UdpSocket::bind("127.0.0.1:0").unwrap();
+        text.connect(gate.server.text_addr().unwrap()).unwrap();
+        text.set_read_timeout(Some(PATIENCE)).unwrap();
+        let throttr = connect(&gate);
+        let (publisher, subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
+        Self {
+            http: OverHttp::new(gate),
+            text,
+            throttr,
+            half: Vec::new(),
+            pings: 0,
+            publisher,
+            subscriber,
+            accounted: 0,
+        }
+    }
+
+    /// The answer, if one is due; and what comes back before two pings are answered, one after the other, if none is. Replies
+    /// that go out together have no order, nor have those that wait for the store.
+    fn text(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+        self.text.send(datagram).unwrap();
+        let due = text::decode(datagram).is_some();
+        let mut answer = None;
+        for _ in 0..2 {
+            self.pings += 1;
+            let pong = format!("{}000000000000 pong", self.pings).into_bytes();
+            self.text.send(format!("{}000000000000 ping", self.pings).as_bytes()).unwrap();
+            let mut ponged = false;
+            while !ponged || (due && answer.is_none()) {
+                let mut reply = vec![0; 2_000];
+                let len = self.text.recv(&mut reply).unwrap();
+                reply.truncate(len);
+                if reply == pong {
+                    ponged = true;
+                } else {
+                    assert_eq!(answer.replace(reply), None, "one datagram has two answers");
+                }
+            }
+        }
+        answer
+    }
+
+    fn throttr(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.throttr.write_all(bytes).unwrap();
+        self.half.extend_from_slice(bytes);
+        let mut replies = Vec::new();
+        loop {
+            match throttr::decode(&self.half) {
+                Ok(Some((request, len))) => {
+                    let to_query = matches!(request.command, Command::Query);
+                    read_reply(&mut self.throttr, to_query, &mut replies);
+                    self.half.drain(..len);
+                }
+                Ok(None) => return replies,
+                Err(_) => {
+                    assert_eq!(self.throttr.read(&mut [0]).unwrap(), 0, "what is no request closes");
+                    self.throttr = connect(&self.http.gate);
+                    self.half.clear();
+                    return replies;
+                }
+            }
+        }
+    }
+
+    fn smockron(&mut self, message: &Message) -> Vec<Message> {
+        self.publisher.send(&message.iter().map(|frame| &**frame).collect::<Vec<_>>());
+        self.accounted += 1;
+        self.http.gate.accounted(self.accounted);
+        self.subscriber.published()
+    }
+}
+
+fn connect(gate: &Harness) -> TcpStream {
+    let stream = TcpStream::connect(gate.server.throttr_addr().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Reads byte by byte, so that nothing of the next reply is taken.
+fn read_reply(stream: &mut TcpStream, to_query: bool, replies: &mut Vec<u8>) {
+    let start = replies.len();
+    while throttr::decode_reply(&replies[start..], to_query).unwrap().is_none() {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        replies.push(byte[0]);
+    }
+}
+
+impl Target for OverSockets {
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+        self.http.gate.clock.set(at);
+        match request {
+            Request::Limit(_) | Request::Rule(_) => self.http.answer(at, request),
+            Request::Text(datagram) => Reply::Text(self.text(datagram)),
+            Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
+            Request::Smockron(message) => Reply::Smockron(self.smockron(message)),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! One limit of a limiter in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use thiserror::Error;
+use tollway::Limiter;
+use tollway_core::algorithm::Algorithm;
+use tollway_core::{ChargeError, Decision};
+
+use super::{Admission, Admit, Answer, Asked};
+use crate::rejection;
+
+/// Asks a limiter under one of its limits. With memory for a store the answer is there at once; Redis is awaited.
+///
+/// A reload of the limiter changes what identifiers are held to. If the limit is gone then, nobody is limited.
+#[derive(Clone)]
+pub struct LocalLimit {
+    limiter: Arc<Limiter>,
+    limit: Arc<str>,
+    cost: u64,
+}
+
+/// There is no limit of this name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no limit `{name}`")]
+pub struct UnknownLimit {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl LocalLimit {
+    /// Takes one from the bucket of each request's identifier under this limit.
+    pub fn new(limiter: impl Into<Arc<Limiter>>, limit: &str) -> Result<Self, UnknownLimit> {
+        let limiter = limiter.into();
+        match limiter.policy().limit(limit) {
+            Some(_) => Ok(Self { limiter, limit: limit.into(), cost: 1 }),
+            None => Err(UnknownLimit { name: limit.to_owned() }),
+        }
+    }
+
+    /// Takes this much instead of one.
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+}
+
+impl Admit for LocalLimit {
+    fn ask(&self, identifier: &[u8]) -> Asked {
+        if !self.limiter.waits() {
+            return Asked::Answered(answer(self.limiter.spend(&self.limit, identifier, self.cost)));
+        }
+        let (this, identifier) = (self.clone(), identifier.to_vec());
+        Asked::Awaiting(Box::pin(async move {
+            answer(this.limiter.spend_async(&this.limit, &identifier, this.cost).await)
+        }))
+    }
+
+    fn describe(&self, identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+        if let Ok(charge) = self.limiter.policy().charge(&self.limit, identifier, self.cost) {
+            rejection::describe(&charge, decision, headers);
+        }
+    }
+
+    fn interval(&self, identifier: &[u8]) -> Option<Duration> {
+        let policy = self.limiter.policy();
+        match policy.charge(&self.limit, identifier, self.cost).ok()?.algorithm()? {
+            // Of all algorithms the only one that lets requests pass at equal distances.
+            Algorithm::TokenBucket(limit) => Some(limit.emission_interval().saturating_mul(self.cost).into()),
+            _ => None,
+        }
+    }
+}
+
+fn answer(decided: Result<Decision, ChargeError>) -> Answer {
+    match decided {
+        Ok(decision) => decision.into(),
+        Err(ChargeError::Id { .. }) => Admission::Unidentified.into(),
+        Err(ChargeError::CostTooHigh { .. }) => Admission::Rejected { retry_after: None }.into(),
+        Err(_) => Admission::Passed.into(),
+    }
+}

@@ -1,0 +1,282 @@
+//! What becomes of requests, by a clock that is set.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
+use tollway::Config;
+use tollway::core::{Nanos, Timestamp};
+use tollway_tower::admit::{UnknownLimit, UnknownRule};
+use tollway_tower::{
+    Admission, AdmissionLayer, Admit, Asked, ByHeader, Counts, Identifier, LocalLimit, LocalRule,
+    Unidentified,
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::support::{Hello, POLICY, limiter, per_client, request, send, statuses};
+
+const ALICE: &str = "192.0.2.1";
+const BOB: &str = "192.0.2.2";
+
+fn from(peer: &str) -> Request<()> {
+    request("/", peer, &[])
+}
+
+/// Counts with these of their fields, and nothing else.
+fn counts(fill: impl FnOnce(&mut Counts)) -> Counts {
+    let mut counts = Counts::default();
+    fill(&mut counts);
+    counts
+}
+
+fn shown(headers: &HeaderMap) -> Vec<String> {
+    let mut shown: Vec<_> =
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    shown.sort();
+    shown
+}
+
+#[tokio::test]
+async fn who_comes_too_soon_is_told_when_to_come_again() {
+    let (limiter, clock) = limiter(POLICY);
+    let layer = AdmissionLayer::new(LocalLimit::new(limiter, "PerClient").unwrap());
+    let mut service = layer.layer(Hello);
+    assert_eq!(statuses(&mut service, [from(ALICE), from(ALICE)]).await, [200, 200]);
+    clock.set(Timestamp::EPOCH + Nanos::from_millis(500));
+    let (status, headers, body) = send(&mut service, from(ALICE)).await;
+    assert_eq!((status, &*body), (429, ""));
+    assert_eq!(
+        shown(&headers),
+        [
+            "cache-control: no-store",
+            "ratelimit-policy: \"PerClient\";q=2;w=20",
+            "ratelimit: \"PerClient\";r=0;t=10",
+            "retry-after: 10",
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 20",
+        ]
+    );
+    let (status, headers, body) = send(&mut service, from(BOB)).await;
+    assert_eq!((status, headers.len(), &*body), (200, 0, "hello"), "somebody else");
+    clock.set(Timestamp::EPOCH + Nanos::from_secs(10));
+    assert_eq!(statuses(&mut service, [from(ALICE), from(ALICE)]).await, [200, 429]);
+    let expected = counts(|counts| (counts.passed, counts.rejected) = (4, 2));
+    assert_eq!(layer.counts(), expected);
+}
+
+#[tokio::test]
+async fn what_passes_is_announced_on_request() {
+    let mut service = AdmissionLayer::new(per_client()).announce(true).layer(Hello);
+    let (status, headers, _) = send(&mut service, from(ALICE)).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        shown(&headers),
+        [
+            "ratelimit-policy: \"PerClient\";q=2;w=20",
+            "ratelimit: \"PerClient\";r=1;t=10",
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 1",
+            "x-ratelimit-reset: 10",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_rejection_has_the_status_that_was_chosen() {
+    let layer = AdmissionLayer::new(per_client()).status(StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(statuses(&mut layer.layer(Hello), [ALICE; 3].map(from)).await, [200, 200, 503]);
+}
+
+#[tokio::test]
+async fn a_grpc_client_is_told_in_its_own_words() {
+    let grpc = || request("/pkg.Service/Method", ALICE, &[("content-type", "application/grpc+proto")]);
+    for (status, code, message) in [
+        (StatusCode::TOO_MANY_REQUESTS, "8", "too many requests"),
+        (StatusCode::SERVICE_UNAVAILABLE, "14", "not now"),
+    ] {
+        let mut service = AdmissionLayer::new(per_client()).status(status).layer(Hello);
+        assert_eq!(statuses(&mut service, [grpc(), grpc()]).await, [200, 200]);
+        let (status, headers, body) = send(&mut service, grpc()).await;
+        assert_eq!((status, &*body), (200, ""));
+        assert_eq!(headers["content-type"], "application/grpc+proto");
+        assert_eq!(headers["grpc-status"], code);
+        assert_eq!(headers["grpc-message"], message);
+        assert_eq!(headers["grpc-retry-pushback-ms"], "10000");
+        assert_eq!(headers["ratelimit"], "\"PerClient\";r=0;t=10");
+    }
+}
+
+#[tokio::test]
+async fn skipped_paths_cost_nothing() {
+    let layer = AdmissionLayer::new(per_client()).skip("/healthz").skip_below("/static");
+    let mut service = layer.layer(Hello);
+    let free = ["/healthz", "/static/a.css", "/healthz?x", "/static/b/c", "/healthz"];
+    assert_eq!(statuses(&mut service, free.map(|path| request(path, ALICE, &[]))).await, [200; 5]);
+    let paid = ["/", "/healthz/", "/static/../"];
+    assert_eq!(statuses(&mut service, paid.map(|path| request(path, ALICE, &[]))).await, [200, 200, 429]);
+    let expected = counts(|counts| (counts.skipped, counts.passed, counts.rejected) = (5, 2, 1));
+    assert_eq!(layer.counts(), expected);
+}
+
+#[tokio::test]
+async fn a_shadow_counts_and_lets_everybody_through() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&told);
+    let layer = AdmissionLayer::new(per_client()).shadow(true).on_decision(move |decided| {
+        assert!(decided.shadow);
+        hook.lock().unwrap().push(decided.admission);
+    });
+    let mut service = layer.layer(Hello);
+    let (_, headers, _) = send(&mut service, from(ALICE)).await;
+    assert!(headers.is_empty());
+    assert_eq!(statuses(&mut service, [ALICE, ALICE, ALICE, ""].map(from)).await, [200; 4]);
+    let expected = counts(|counts| (counts.passed, counts.rejected, counts.unidentified) = (2, 2, 1));
+    assert_eq!(layer.counts(), expected);
+    let rejected = Admission::Rejected { retry_after: Some(Duration::from_secs(10)) };
+    let passed = Admission::Passed;
+    assert_eq!(*told.lock().unwrap(), [passed, passed, rejected, rejected, Admission::Unidentified]);
+}
+
+#[tokio::test]
+async fn a_hook_is_told_of_every_decision() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&told);
+    let layer = AdmissionLayer::new(per_client()).on_decision(move |decided| {
+        let identifier =
+            decided.identifier.map(|identifier| String::from_utf8_lossy(identifier).into_owned());
+        let remaining = decided.decision.map(|decision| decision.remaining);
+        hook.lock().unwrap().push((identifier, remaining, decided.shadow));
+    });
+    statuses(&mut layer.layer(Hello), [ALICE, ALICE, ALICE, BOB, ""].map(from)).await;
+    let alice = |remaining| (Some(ALICE.to_owned()), Some(remaining), false);
+    let bob = (Some(BOB.to_owned()), Some(1), false);
+    assert_eq!(*told.lock().unwrap(), [alice(1), alice(0), alice(0), bob, (None, None, false)]);
+}
+
+#[tokio::test]
+async fn who_identifies_nobody_passes_or_does_not() {
+    let (limiter, _) = limiter(POLICY);
+    let limit = LocalLimit::new(limiter, "PerAccount").unwrap();
+    let account = ByHeader::new(HeaderName::from_static("x-account"));
+    let requests = || {
+        [&[][..], &[("x-account", "not a number")], &[("x-account", "7")]]
+            .map(|headers| request("/", ALICE, headers))
+    };
+    for (choice, expected) in [(Unidentified::Pass, [200, 200, 200]), (Unidentified::Reject, [400, 400, 200])]
+    {
+        let layer = AdmissionLayer::new(limit.clone()).identify(account.clone()).unidentified(choice);
+        let mut service = layer.layer(Hello);
+        assert_eq!(statuses(&mut service, requests()).await, expected, "{choice:?}");
+        let expected = counts(|counts| (counts.unidentified, counts.passed) = (2, 1));
+        assert_eq!(layer.counts(), expected, "{choice:?}");
+    }
+    let grpc = request("/", ALICE, &[("content-type", "application/grpc")]);
+    let strict = AdmissionLayer::new(limit).identify(account).unidentified(Unidentified::Reject);
+    let (_, headers, _) = send(&mut strict.layer(Hello), grpc).await;
+    assert_eq!(
+        (headers["grpc-status"].as_bytes(), headers["grpc-retry-pushback-ms"].as_bytes()),
+        (&b"3"[..], &b"-1"[..])
+    );
+}
+
+#[tokio::test]
+async fn a_rule_limits_what_its_selectors_are_given() {
+    let (limiter, clock) = limiter(POLICY);
+    let layer = AdmissionLayer::new(LocalRule::new(limiter, "upload").unwrap())
+        .identify_by(|head| Identifier::of(head.uri.path().strip_prefix("/users/")));
+    let mut service = layer.layer(Hello);
+    let to = |path: &str| request(path, ALICE, &[]);
+    let requests = ["/users/1", "/users/1", "/users/1", "/users/2"].map(to);
+    assert_eq!(statuses(&mut service, requests).await, [200, 200, 429, 200]);
+    clock.set(Timestamp::EPOCH + Nanos::from_millis(8_500));
+    let (_, headers, _) = send(&mut service, to("/users/1")).await;
+    assert_eq!(headers["retry-after"], "2");
+}
+
+#[tokio::test]
+async fn a_reload_reaches_the_layer() {
+    let (limiter, _) = limiter(POLICY);
+    let layer = AdmissionLayer::new(LocalLimit::new(Arc::clone(&limiter), "PerClient").unwrap());
+    let mut service = layer.layer(Hello);
+    assert_eq!(statuses(&mut service, [ALICE; 3].map(from)).await, [200, 200, 429]);
+    let larger = "limits: { PerClient: { burst: 3, count: 1, period: 10s } }";
+    limiter.reload(Config::parse(larger, "larger").unwrap().policy);
+    assert_eq!(statuses(&mut service, [ALICE; 2].map(from)).await, [200, 429]);
+    limiter.reload(Config::parse("limits: {}", "empty").unwrap().policy);
+    assert_eq!(statuses(&mut service, [ALICE; 2].map(from)).await, [200, 200], "there is no limit any more");
+}
+
+#[test]
+fn what_nobody_configured_is_known_before_the_first_request() {
+    let (limiter, _) = limiter(POLICY);
+    let unknown = LocalLimit::new(Arc::clone(&limiter), "PerCleint").err();
+    assert_eq!(unknown, Some(UnknownLimit { name: "PerCleint".to_owned() }));
+    assert_eq!(
+        LocalRule::new(limiter, "PerClient").err(),
+        Some(UnknownRule { name: "PerClient".to_owned() })
+    );
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_is_rejected_for_good() {
+    let (limiter, _) = limiter(POLICY);
+    let layer = AdmissionLayer::new(LocalLimit::new(limiter, "PerClient").unwrap().cost(3));
+    let (status, headers, _) = send(&mut layer.layer(Hello), from(ALICE)).await;
+    assert_eq!((status, headers.get("retry-after")), (429, None));
+}
+
+/// A service of another kind of error and body: both stay what they are.
+#[tokio::test]
+async fn the_errors_of_the_service_are_its_own() {
+    #[derive(Clone)]
+    struct Broken;
+    impl Service<Request<()>> for Broken {
+        type Response = Response<()>;
+        type Error = std::num::ParseIntError;
+        type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            std::future::ready("x".parse::<u8>().map(|_| Response::new(())))
+        }
+    }
+    let mut service = AdmissionLayer::new(per_client()).layer(Broken);
+    let _error: std::num::ParseIntError = service.call(from(ALICE)).await.err().unwrap();
+}
+
+/// Answers only when it is told to.
+struct Slow(Arc<tokio::sync::Notify>);
+
+impl Admit for Slow {
+    fn ask(&self, _: &[u8]) -> Asked {
+        let told = Arc::clone(&self.0);
+        Asked::Awaiting(Box::pin(async move {
+            told.notified().await;
+            Admission::Rejected { retry_after: None }.into()
+        }))
+    }
+}
+
+#[tokio::test]
+async fn who_hangs_up_before_the_answer_is_counted_as_gone() {
+    let layer = AdmissionLayer::new(Slow(Arc::default()));
+    let mut service = layer.layer(Hello);
+    drop(service.call(from(ALICE)));
+    assert_eq!(layer.counts(), counts(|counts| counts.abandoned = 1));
+}
+
+#[tokio::test]
+async fn a_shadow_waits_for_no_answer() {
+    let told = Arc::<tokio::sync::Notify>::default();
+    let layer = AdmissionLayer::new(Slow(Arc::clone(&told))).shadow(true);
+    assert_eq!(send(&mut layer.layer(Hello), from(ALICE)).await.0, 200);
+    assert_eq!(layer.counts(), Counts::default());
+    told.notify_one();
+    while layer.counts() == Counts::default() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(layer.counts(), counts(|counts| counts.rejected = 1));
+}

@@ -1,0 +1,86 @@
+//! A limiter by a clock that stands still, a service that says hello, and requests to it.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use tollway::core::Timestamp;
+use tollway::{Clock, Config, Limiter};
+use tollway_tower::{AdmissionService, Admit, Identify, LocalLimit};
+use tower_service::Service;
+
+/// Two at once, then one in ten seconds.
+pub(crate) const POLICY: &str = "
+limits:
+  PerClient: { burst: 2, count: 1, period: 10s }
+  PerAccount: { burst: 2, count: 1, period: 10s, id: regId }
+rules:
+  upload: 'client:2/10s'
+";
+
+pub(crate) fn limiter(policy: &str) -> (Arc<Limiter>, Clock) {
+    let clock = Clock::manual(Timestamp::EPOCH);
+    let config = Config::parse(policy, "policy.yaml").unwrap();
+    (Arc::new(Limiter::open(config, clock.clone()).unwrap()), clock)
+}
+
+pub(crate) fn per_client() -> LocalLimit {
+    LocalLimit::new(limiter(POLICY).0, "PerClient").unwrap()
+}
+
+/// Says hello to everybody.
+#[derive(Clone, Debug)]
+pub(crate) struct Hello;
+
+impl<B> Service<Request<B>> for Hello {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<B>) -> Self::Future {
+        ready(Ok(Response::new("hello".to_owned())))
+    }
+}
+
+/// A request to this path from this address, with these headers.
+pub(crate) fn request(path: &str, peer: &str, headers: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::builder().uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut request = request.body(()).unwrap();
+    if !peer.is_empty() {
+        request.extensions_mut().insert(SocketAddr::new(peer.parse().unwrap(), 4711));
+    }
+    request
+}
+
+/// What is answered to one: its status, headers and body.
+pub(crate) async fn send<A: Admit, I: Identify>(
+    service: &mut AdmissionService<Hello, A, I>,
+    request: Request<()>,
+) -> (u16, HeaderMap, String) {
+    let (head, body) = service.call(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// The statuses of several, one after another.
+pub(crate) async fn statuses<A: Admit, I: Identify>(
+    service: &mut AdmissionService<Hello, A, I>,
+    requests: impl IntoIterator<Item = Request<()>>,
+) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for request in requests {
+        statuses.push(send(service, request).await.0);
+    }
+    statuses
+}

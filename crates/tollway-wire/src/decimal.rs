@@ -1,0 +1,141 @@
+//! Numbers as text, exactly and without allocating.
+
+use std::io::Write;
+
+use tollway_core::Nanos;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Appends a whole number.
+#[inline]
+pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Appends a span as decimal seconds, `0.05`: what a double would print as 0.05000000000000001 stays what it is.
+pub(crate) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
+    put_u64(out, span.get() / NANOS_PER_SECOND);
+    let fraction = span.get() % NANOS_PER_SECOND;
+    if fraction == 0 {
+        return;
+    }
+    // A one in front keeps the zeros that follow it; it stands where the point belongs.
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(NANOS_PER_SECOND + fraction).as_bytes();
+    let point = out.len();
+    out.extend_from_slice(digits);
+    out[point] = b'.';
+    while out.last() == Some(&b'0') {
+        out.pop();
+    }
+}
+
+/// Below this, ten times a double fits into 32 bits and is off by less than a millionth.
+const TENTHS_FAST_MAX: f64 = 1e8;
+/// How far from a tie ten times a double must be for its rounding to be beyond doubt.
+const TENTHS_DOUBT: f64 = 1e-4;
+
+/// Appends a number as C's `%.1f` does: the double's exact value, rounded to the nearest tenth, and of two that are
+/// as near to the even one.
+#[inline]
+pub(crate) fn put_tenths(out: &mut Vec<u8>, number: f64) {
+    // As bits, what is negative or not a number is above all that is positive.
+    if number.to_bits() < TENTHS_FAST_MAX.to_bits() {
+        let tenths = number * 10.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and below 2^32"
+        )]
+        let whole = tenths as u32;
+        // Not by `floor`, which is a call where the processor has no instruction for it.
+        let past_tie = tenths - f64::from(whole) - 0.5;
+        if past_tie.abs() > TENTHS_DOUBT {
+            let rounded = whole + u32::from(past_tie > 0.0);
+            out.extend_from_slice(itoa::Buffer::new().format(rounded / 10).as_bytes());
+            out.extend_from_slice(&[b'.', DIGITS[(rounded % 10) as usize]]);
+            return;
+        }
+    }
+    put_tenths_exactly(out, number);
+}
+
+const DIGITS: &[u8; 10] = b"0123456789";
+
+#[cold]
+fn put_tenths_exactly(out: &mut Vec<u8>, number: f64) {
+    write!(out, "{number:.1}").expect("writing to memory cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact_and_trimmed() {
+        for (nanos, text) in [
+            (0, "0"),
+            (1, "0.000000001"),
+            (50_000_000, "0.05"),
+            (1_500_000_000, "1.5"),
+            (36_000_000_000, "36"),
+            (10_000_000_010, "10.00000001"),
+            (i64::MAX as u64, "9223372036.854775807"),
+        ] {
+            let mut out = Vec::new();
+            put_seconds(&mut out, Nanos::new(nanos));
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+    #[test]
+    fn tenths_are_those_of_c() {
+        for (number, text) in [
+            (0.0, "0.0"),
+            (1.4, "1.4"),
+            (28.1, "28.1"),
+            (2034.3, "2034.3"),
+            (2500.0, "2500.0"),
+            // Ties of the double's exact value go to the even digit; these are none but the first two.
+            (0.25, "0.2"),
+            (0.75, "0.8"),
+            (0.35, "0.3"),
+            (0.45, "0.5"),
+            (0.05, "0.1"),
+            (0.15, "0.1"),
+            (0.95, "0.9"),
+            (9.95, "9.9"),
+            (99.96, "100.0"),
+            (0.049_999_999_999_999_996, "0.0"),
+            (2_251_799_813_685_249.5, "2251799813685249.5"),
+            (1e22, "10000000000000000000000.0"),
+            (-0.0, "-0.0"),
+            (-1.25, "-1.2"),
+            (5e-324, "0.0"),
+            (f64::INFINITY, "inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(tenths(number), text);
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..proptest::prelude::ProptestConfig::with_cases(20_000) })]
+
+        #[test]
+        fn the_fast_path_agrees_with_the_exact_one(bits: u64, near in 0u64..40_000_000_000, ulps in -3i64..=3) {
+            // Any double; one of everyday size; and those next to a multiple of a twentieth, where the ties are.
+            #[expect(clippy::cast_precision_loss, reason = "any double will do")]
+            let near = near as f64 / 20.0;
+            let next = f64::from_bits(near.to_bits().saturating_add_signed(ulps));
+            for number in [f64::from_bits(bits), near, next, (bits >> 11) as f64 / 1e9] {
+                proptest::prop_assert_eq!(tenths(number), format!("{number:.1}"));
+            }
+        }
+    }
+
+    fn tenths(number: f64) -> String {
+        let mut out = Vec::new();
+        put_tenths(&mut out, number);
+        String::from_utf8(out).unwrap()
+    }
+}

@@ -1,0 +1,216 @@
+//! What is asked, read from JSON.
+//!
+//! ```text
+//! {"limit":"Login","id":"alice","cost":2}
+//! {"charges":[{"limit":"Login","id":"alice"},{"limit":"All","id":"*","kind":"check_only"}]}
+//! ```
+//!
+//! A field we do not know may be one that would have changed the answer, so it is an error and not ignored.
+
+mod json;
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+use tollway_core::{Kind, Verb};
+
+use crate::decimal::put_u64;
+use crate::json::put_string;
+
+/// One request, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command<'a> {
+    /// What to do.
+    pub verb: Verb,
+    asks: Asks<'a>,
+}
+
+/// What is asked of one bucket: a charge that no policy has seen yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// The name of the limit.
+    pub limit: Cow<'a, str>,
+    /// The id, spelled as the caller does.
+    pub id: Cow<'a, [u8]>,
+    /// How much.
+    pub cost: u64,
+    /// Its part in the bill.
+    pub kind: Kind,
+}
+
+/// One ask, as nearly always, or several. One needs no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asks<'a> {
+    /// One.
+    One(Ask<'a>),
+    /// At least one.
+    Many(Vec<Ask<'a>>),
+}
+
+/// Why a body or a query string is no command.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{detail}")]
+pub struct Malformed {
+    /// The field it is about, if it is about one: `cost`, or `charges[1].cost`.
+    pub field: Option<String>,
+    /// What is wrong, and what would be right.
+    pub detail: String,
+}
+
+impl<'a> Command<'a> {
+    /// A command about these charges.
+    pub const fn new(verb: Verb, asks: Asks<'a>) -> Self {
+        Self { verb, asks }
+    }
+
+    /// Reads the body of a `POST`.
+    pub fn from_json(verb: Verb, body: &'a [u8]) -> Result<Self, Malformed> {
+        Ok(Self { verb, asks: json::read(verb, body)? })
+    }
+
+    /// Appends the body that [`from_json`](Self::from_json) reads. Ids that are not UTF-8 have no JSON.
+    pub fn put_json(&self, out: &mut Vec<u8>) {
+        match &self.asks {
+            Asks::One(ask) => ask.put_json(self.verb, out),
+            Asks::Many(asks) => {
+                out.extend_from_slice(br#"{"charges":["#);
+                for (index, ask) in asks.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    ask.put_json(self.verb, out);
+                }
+                out.extend_from_slice(b"]}");
+            }
+        }
+    }
+
+    /// What is asked, at least one and at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX).
+    pub fn asks(&self) -> &[Ask<'a>] {
+        match &self.asks {
+            Asks::One(ask) => std::slice::from_ref(ask),
+            Asks::Many(asks) => asks,
+        }
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// An ask with a vote that takes its cost.
+    pub fn new(limit: &'a str, id: &'a str, cost: u64) -> Self {
+        Self { limit: limit.into(), id: id.as_bytes().into(), cost, kind: Kind::Spend }
+    }
+
+    fn put_json(&self, verb: Verb, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"limit":"#);
+        put_string(out, &self.limit);
+        out.extend_from_slice(br#","id":"#);
+        put_string(out, &String::from_utf8_lossy(&self.id));
+        if verb.has_cost() {
+            out.extend_from_slice(br#","cost":"#);
+            put_u64(out, self.cost);
+        }
+        if self.kind != Kind::Spend {
+            out.extend_from_slice(br#","kind":"#);
+            put_string(out, kind_name(self.kind));
+        }
+        out.push(b'}');
+    }
+}
+
+const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Spend => "spend",
+        Kind::SpendOnly => "spend_only",
+        Kind::CheckOnly => "check_only",
+    }
+}
+
+pub(super) fn missing(field: &str, what: &str) -> Malformed {
+    Malformed { field: Some(field.to_owned()), detail: format!("`{field}` is missing: {what}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway_core::bill::CHARGES_MAX;
+
+    use super::*;
+
+    fn show(verb: Verb, body: &str) -> String {
+        match Command::from_json(verb, body.as_bytes()) {
+            Ok(command) => {
+                let shown = command.asks().iter().map(|ask| {
+                    let id = String::from_utf8_lossy(&ask.id);
+                    format!("{}:{id} {} {:?}", ask.limit, ask.cost, ask.kind)
+                });
+                shown.collect::<Vec<_>>().join(", ")
+            }
+            Err(Malformed { field, detail }) => format!("{} | {detail}", field.as_deref().unwrap_or("-")),
+        }
+    }
+
+    #[test]
+    fn commands_are_understood() {
+        for (verb, body, shown) in [
+            (Verb::Spend, r#"{"limit":"L","id":"a"}"#, "L:a 1 Spend"),
+            (Verb::Check, r#" {"id":"a" , "limit":"L"} "#, "L:a 0 Spend"),
+            (Verb::Refund, r#"{"limit":"L","id":"a","cost":3}"#, "L:a 3 Spend"),
+            (Verb::Reset, r#"{"limit":"L","id":"\u0041\n"}"#, "L:A\n 0 Spend"),
+            (
+                Verb::Spend,
+                r#"{"limit":"L","id":"a","cost":18446744073709551615}"#,
+                "L:a 18446744073709551615 Spend",
+            ),
+            (
+                Verb::Spend,
+                r#"{"charges":[{"limit":"A","id":"x","kind":"check_only"},{"limit":"B","id":"y","cost":2,"kind":"spend_only"}]}"#,
+                "A:x 1 CheckOnly, B:y 2 SpendOnly",
+            ),
+        ] {
+            assert_eq!(show(verb, body), shown, "{body}");
+            let command = Command::from_json(verb, body.as_bytes()).unwrap();
+            let mut again = Vec::new();
+            command.put_json(&mut again);
+            assert_eq!(Command::from_json(verb, &again).as_ref(), Ok(&command), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        let whole = "expected a whole number from 0 to 18446744073709551615 at line 1 column";
+        for (verb, body, shown) in [
+            (Verb::Spend, "", "- | the body is empty".to_owned()),
+            (Verb::Spend, " \n", "- | the body is empty".to_owned()),
+            (Verb::Spend, "{\n", "- | EOF while parsing".to_owned()),
+            (Verb::Spend, "x", "- | expected value".to_owned()),
+            (Verb::Spend, "[]", "- | invalid type: sequence, expected an object such as".to_owned()),
+            (Verb::Spend, "{}", "id | `id` is missing".to_owned()),
+            (Verb::Spend, r#"{"id":"a"}"#, "limit | `limit` is missing".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","id":"a"}}"#, "- | trailing characters".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","id":7}"#, "id | `id`: invalid type: integer `7`, expected a string".to_owned()),
+            (Verb::Spend, r#"{"limit":null,"id":"a"}"#, "limit | `limit`: invalid type: null".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","limit":"L"}"#, "limit | `limit`: given twice".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","id":"a","cots":1}"#, "- | unknown field `cots`: a spend has `limit`, `id` and `cost`".to_owned()),
+            (Verb::Reset, r#"{"limit":"L","id":"a","cost":1}"#, "- | unknown field `cost`: a reset has".to_owned()),
+            (Verb::Spend, r#"{"cost":-1}"#, format!("cost | `cost`: invalid type: integer `-1`, {whole}")),
+            (Verb::Spend, r#"{"cost":1.5}"#, format!("cost | `cost`: invalid type: floating point `1.5`, {whole}")),
+            (Verb::Spend, r#"{"cost":18446744073709551616}"#, "cost | `cost`: invalid type: floating point".to_owned()),
+            (Verb::Spend, r#"{"cost":1e400}"#, "cost | `cost`: number out of range".to_owned()),
+            (Verb::Spend, r#"{"cost":NaN}"#, "cost | `cost`: expected value".to_owned()),
+            (Verb::Spend, r#"{"cost":"1"}"#, "cost | `cost`: invalid type: string \"1\"".to_owned()),
+            (Verb::Spend, r#"{"charges":{}}"#, "charges | `charges`: invalid type: map, expected an array".to_owned()),
+            (Verb::Spend, r#"{"charges":[]}"#, "charges | `charges`: a bill has at least one charge".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x"},{"limit":"B"}]}"#, "charges[1] | `charges[1]`: `id` is missing".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x","cost":[]}]}"#, "charges[0].cost | `charges[0].cost`: invalid type: sequence".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"kind":"both"}]}"#, "charges[0].kind | `charges[0].kind`: invalid value: string \"both\", expected `spend`, `spend_only` or `check_only`".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"charges":[]}]}"#, "charges[0] | `charges[0]`: unknown field `charges`".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | `charges` stands alone".to_owned()),
+        ] {
+            assert!(show(verb, body).starts_with(&shown), "{body}: {}", show(verb, body));
+        }
+        let many = vec![r#"{"limit":"A","id":"x"}"#; CHARGES_MAX + 1].join(",");
+        let shown = show(Verb::Spend, &format!(r#"{{"charges":[{many}]}}"#));
+        assert!(shown.starts_with("charges[32] | `charges[32]`: a bill has at most 32 charges"), "{shown}");
+        let deep = format!(r#"{{"charges":{}"#, "[".repeat(10_000));
+        assert!(show(Verb::Spend, &deep).starts_with("charges[0] | "), "{}", show(Verb::Spend, &deep));
+    }
+}

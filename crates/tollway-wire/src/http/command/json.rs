@@ -1,0 +1,178 @@
+//! Reading a command's JSON.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use tollway_core::bill::CHARGES_MAX;
+use tollway_core::{Kind, Verb};
+
+use super::{Ask, Asks, Malformed, kind_name, missing};
+use crate::http::object::{Form, Object, Trail, short};
+use crate::json::Text;
+
+/// Reads a whole body.
+pub(super) fn read(verb: Verb, body: &[u8]) -> Result<Asks<'_>, Malformed> {
+    if body.trim_ascii().is_empty() {
+        let detail = r#"the body is empty: send {"limit":"NAME","id":"ID"}"#.to_owned();
+        return Err(Malformed { field: None, detail });
+    }
+    let trail = Trail::default();
+    Form(Fields::new(verb, false, &trail)).fill_in(body, &trail)?.into_asks()
+}
+
+/// What an object said: a charge, or the charges of a bill.
+struct Fields<'a, 't> {
+    verb: Verb,
+    nested: bool,
+    trail: &'t Trail,
+    limit: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
+    cost: Option<u64>,
+    kind: Option<Kind>,
+    charges: Option<Vec<Ask<'a>>>,
+}
+
+impl<'a, 't> Fields<'a, 't> {
+    fn new(verb: Verb, nested: bool, trail: &'t Trail) -> Self {
+        Self { verb, nested, trail, limit: None, id: None, cost: None, kind: None, charges: None }
+    }
+
+    fn into_asks(mut self) -> Result<Asks<'a>, Malformed> {
+        let Some(charges) = self.charges.take() else { return self.into_ask().map(Asks::One) };
+        let alone = self.limit.is_none() && self.id.is_none() && self.cost.is_none();
+        if alone {
+            return Ok(Asks::Many(charges));
+        }
+        let detail = "`charges` stands alone: put `limit`, `id` and `cost` into each charge".to_owned();
+        Err(Malformed { field: Some("charges".to_owned()), detail })
+    }
+
+    fn into_ask(self) -> Result<Ask<'a>, Malformed> {
+        let id = match self.id.ok_or_else(|| missing("id", "who or what is limited, a string"))? {
+            Cow::Borrowed(id) => Cow::Borrowed(id.as_bytes()),
+            Cow::Owned(id) => Cow::Owned(id.into_bytes()),
+        };
+        Ok(Ask {
+            limit: self.limit.ok_or_else(|| missing("limit", "the name of a limit, a string"))?,
+            id,
+            cost: self.cost.unwrap_or(self.verb.default_cost()),
+            kind: self.kind.unwrap_or_default(),
+        })
+    }
+
+    fn unknown<E: Error>(&self, name: &str) -> E {
+        let known = match (self.nested, self.verb) {
+            (false, Verb::Reset) => "`limit` and `id`, or `charges`",
+            (false, _) => "`limit`, `id` and `cost`, or `charges`",
+            (true, Verb::Reset) => "`limit` and `id`",
+            (true, Verb::Refund) => "`limit`, `id` and `cost`",
+            (true, Verb::Spend | Verb::Check) => "`limit`, `id`, `cost` and `kind`",
+        };
+        E::custom(format_args!("unknown field `{}`: a {} has {known}", short(name), self.verb.name()))
+    }
+}
+
+impl<'de> Object<'de> for Fields<'de, '_> {
+    const EXAMPLE: &'static str = r#"{"limit":"NAME","id":"ID"}"#;
+
+    fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
+        let Self { verb, nested, trail, .. } = *self;
+        match &*name {
+            "limit" => trail.once(map, &name, &mut self.limit, Text),
+            "id" => trail.once(map, &name, &mut self.id, Text),
+            "cost" if verb.has_cost() => trail.once(map, &name, &mut self.cost, Cost),
+            "kind" if nested && verb.has_kind() => trail.once(map, &name, &mut self.kind, KindName),
+            "charges" if !nested => trail.once(map, &name, &mut self.charges, Charges { verb, trail }),
+            unknown => Err(self.unknown(unknown)),
+        }
+    }
+}
+
+struct Cost;
+
+impl<'de> DeserializeSeed<'de> for Cost {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_u64(self)
+    }
+}
+
+impl Visitor<'_> for Cost {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 0 to {}", u64::MAX)
+    }
+
+    fn visit_u64<E>(self, cost: u64) -> Result<u64, E> {
+        Ok(cost)
+    }
+}
+
+struct KindName;
+
+impl<'de> DeserializeSeed<'de> for KindName {
+    type Value = Kind;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KindName {
+    type Value = Kind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`spend`, `spend_only` or `check_only`")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Kind, E> {
+        let kinds = [Kind::Spend, Kind::SpendOnly, Kind::CheckOnly];
+        let found = kinds.into_iter().find(|kind| kind_name(*kind) == name);
+        found.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(name), &self))
+    }
+}
+
+/// The charges of a bill.
+struct Charges<'t> {
+    verb: Verb,
+    trail: &'t Trail,
+}
+
+impl<'de> DeserializeSeed<'de> for Charges<'_> {
+    type Value = Vec<Ask<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Charges<'_> {
+    type Value = Vec<Ask<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of 1 to {CHARGES_MAX} charges")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut asks = Vec::new();
+        while let Some(ask) = self.trail.item(asks.len(), self.next(&mut seq, asks.len()))? {
+            asks.push(ask);
+        }
+        if asks.is_empty() { Err(A::Error::custom("a bill has at least one charge")) } else { Ok(asks) }
+    }
+}
+
+impl Charges<'_> {
+    /// The next charge, after so many.
+    fn next<'de, A: SeqAccess<'de>>(&self, seq: &mut A, before: usize) -> Result<Option<Ask<'de>>, A::Error> {
+        let form = Form(Fields::new(self.verb, true, self.trail));
+        let Some(fields) = seq.next_element_seed(form)? else { return Ok(None) };
+        if before == CHARGES_MAX {
+            return Err(A::Error::custom(format_args!("a bill has at most {CHARGES_MAX} charges")));
+        }
+        fields.into_ask().map(Some).map_err(|malformed| A::Error::custom(malformed.detail))
+    }
+}

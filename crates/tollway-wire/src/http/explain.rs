@@ -1,0 +1,263 @@
+//! A rule, part by part, and which parts are reached: the answer to `POST /v1/explain`.
+//!
+//! ```text
+//! {"rule":"Or('10/s', 'user:5/m')","tree":{"or":[
+//!    {"rate":"10/s","log":":upload","reached":true,"frees_after":0.8},
+//!    {"rate":"user:5/m","log":":upload:user:vova","reached":false,"frees_after":0}],
+//!  "reached":true,"frees_after":0.8},"at":"2026-11-16T01:41:31Z"}
+//! ```
+//!
+//! A part frees at one moment: the last of its parts in an `or`, the first in an `and`. That of the whole is when the request
+//! would pass.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tollway_core::{Expression, Nanos, RuleBill, Timestamp};
+
+use super::answer::{AnswerError, foreign, read, span};
+use crate::decimal::put_seconds;
+use crate::json::put_string;
+use crate::moment::{Moment, parse_moment};
+
+/// A rule explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The rule in its canonical form.
+    pub rule: String,
+    /// All of it.
+    pub tree: Part,
+    /// When this was so, by the clock of the store.
+    pub at: Timestamp,
+}
+
+/// A part of a rule, or the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub kind: PartKind,
+    /// For how long it is reached from now on: [`Nanos::ZERO`] if it is not, [`Nanos::FOREVER`] if no waiting helps, and `None`
+    /// if that is not known.
+    pub frees_after: Option<Nanos>,
+}
+
+/// What a part is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    /// A rate in canonical form, and the name of the log that it reads, if its selector has a value.
+    Rate {
+        /// The rate.
+        rate: String,
+        /// The log.
+        log: Option<String>,
+    },
+    /// Limits if any part is reached.
+    Or(Vec<Part>),
+    /// Limits if all parts are reached.
+    And(Vec<Part>),
+}
+
+impl Part {
+    /// The whole of what a bill asks, given for how long each of its rates is reached.
+    pub fn whole(bill: &RuleBill<'_>, reached_for: impl Fn(usize) -> Option<Nanos>) -> Self {
+        Self::of(bill, bill.limit().rule().expression(), &reached_for)
+    }
+
+    fn of(
+        bill: &RuleBill<'_>,
+        expression: &Expression,
+        reached_for: &impl Fn(usize) -> Option<Nanos>,
+    ) -> Self {
+        let all = |parts: &[Expression]| -> Vec<Self> {
+            parts.iter().map(|part| Self::of(bill, part, reached_for)).collect()
+        };
+        let spans = |parts: &[Self]| parts.iter().map(|part| part.frees_after).collect::<Option<Vec<_>>>();
+        match expression {
+            Expression::Charge(index) => {
+                let rule = bill.limit().rule();
+                let log = bill.identifiers()[rule.rates()[*index].log()].as_deref().map(str::to_owned);
+                let rate = rule.display_rate(*index).to_string();
+                Self { kind: PartKind::Rate { rate, log }, frees_after: reached_for(*index) }
+            }
+            Expression::Or(parts) => {
+                let parts = all(parts);
+                let last = spans(&parts).map(|spans| spans.into_iter().max().unwrap_or(Nanos::ZERO));
+                Self { kind: PartKind::Or(parts), frees_after: last }
+            }
+            Expression::And(parts) => {
+                let parts = all(parts);
+                let first = spans(&parts).map(|spans| spans.into_iter().min().unwrap_or(Nanos::FOREVER));
+                Self { kind: PartKind::And(parts), frees_after: first }
+            }
+        }
+    }
+
+    fn put_json(&self, out: &mut Vec<u8>) {
+        match &self.kind {
+            PartKind::Rate { rate, log } => {
+                out.extend_from_slice(br#"{"rate":"#);
+                put_string(out, rate);
+                out.extend_from_slice(br#","log":"#);
+                match log {
+                    Some(log) => put_string(out, log),
+                    None => out.extend_from_slice(b"null"),
+                }
+            }
+            PartKind::Or(parts) => put_parts(out, br#"{"or":["#, parts),
+            PartKind::And(parts) => put_parts(out, br#"{"and":["#, parts),
+        }
+        let reached = self.frees_after.map(|span| span > Nanos::ZERO);
+        out.extend_from_slice(br#","reached":"#);
+        out.extend_from_slice(match reached {
+            Some(true) => b"true",
+            Some(false) => b"false",
+            None => b"null",
+        });
+        out.extend_from_slice(br#","frees_after":"#);
+        match self.frees_after.filter(|span| !span.is_forever()) {
+            Some(span) => put_seconds(out, span),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.push(b'}');
+    }
+}
+
+fn put_parts(out: &mut Vec<u8>, before: &[u8], parts: &[Part]) {
+    out.extend_from_slice(before);
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        part.put_json(out);
+    }
+    out.push(b']');
+}
+
+impl Explained {
+    /// Appends the answer.
+    pub fn put_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"rule":"#);
+        put_string(out, &self.rule);
+        out.extend_from_slice(br#","tree":"#);
+        self.tree.put_json(out);
+        out.extend_from_slice(format!(r#","at":"{}"}}"#, Moment(self.at)).as_bytes());
+    }
+
+    /// Reads the body of a response with this status.
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+        let Fields { rule, tree, at } = read(status, body)?;
+        let tree = tree.part().ok_or_else(|| foreign(status, "its tree makes no sense"))?;
+        let at = parse_moment(at).ok_or_else(|| foreign(status, "its time makes no sense"))?;
+        Ok(Self { rule, tree, at })
+    }
+}
+
+/// A later server may say more than we know, so what is unknown is passed over here.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    rule: String,
+    #[serde(borrow)]
+    tree: PartFields<'a>,
+    at: &'a str,
+}
+
+#[derive(Deserialize)]
+struct PartFields<'a> {
+    rate: Option<String>,
+    log: Option<String>,
+    #[serde(borrow)]
+    or: Option<Vec<PartFields<'a>>>,
+    #[serde(borrow)]
+    and: Option<Vec<PartFields<'a>>>,
+    reached: Option<bool>,
+    #[serde(borrow)]
+    frees_after: Option<&'a RawValue>,
+}
+
+impl PartFields<'_> {
+    /// `None` if it makes no sense.
+    fn part(self) -> Option<Part> {
+        let all = |parts: Vec<Self>| parts.into_iter().map(Self::part).collect::<Option<Vec<_>>>();
+        let kind = match (self.rate, self.or, self.and) {
+            (Some(rate), None, None) => PartKind::Rate { rate, log: self.log },
+            (None, Some(parts), None) => PartKind::Or(all(parts)?),
+            (None, None, Some(parts)) => PartKind::And(all(parts)?),
+            _ => return None,
+        };
+        let frees_after = match (self.reached, self.frees_after) {
+            (Some(false), _) => Some(Nanos::ZERO),
+            (Some(true), None) => Some(Nanos::FOREVER),
+            (Some(true), after) => Some(span(after).filter(|span| *span > Nanos::ZERO)?),
+            (None, _) => None,
+        };
+        Some(Part { kind, frees_after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway_core::{KeyedRule, RuleLimit};
+
+    use super::*;
+
+    fn explained(rule: &str, reached_for: &[Option<u64>]) -> Explained {
+        let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "key");
+        let bill = rule.bill(|name| Ok::<_, ()>((name != "nobody").then_some("v"))).unwrap();
+        let tree = Part::whole(&bill, |rate| reached_for[rate].map(Nanos::new));
+        Explained { rule: bill.limit().rule().to_string(), tree, at: Timestamp::EPOCH }
+    }
+
+    #[test]
+    fn a_part_frees_with_the_last_of_an_or_and_the_first_of_an_and() {
+        const FOREVER: Option<u64> = Some(u64::MAX);
+        for (rule, reached_for, whole) in [
+            ("1/s", &[Some(5)][..], Some(5)),
+            ("Or('1/s', 'u:1/s')", &[Some(5), Some(7)], Some(7)),
+            ("And('1/s', 'u:1/s')", &[Some(5), Some(7)], Some(5)),
+            ("And('1/s', Or('u:1/s', 'v:1/s'))", &[Some(9), Some(5), Some(7)], Some(7)),
+            ("Or('1/s', And('u:1/s', 'v:1/s'))", &[Some(0), Some(5), FOREVER], Some(5)),
+            ("Or('1/s', '0/s')", &[Some(3), FOREVER], FOREVER),
+            ("Or()", &[], Some(0)),
+            ("And()", &[], FOREVER),
+            ("Or('1/s', '2/s')", &[Some(3), None], None),
+        ] {
+            let explained = explained(rule, reached_for);
+            assert_eq!(explained.tree.frees_after, whole.map(Nanos::new), "{rule}");
+            let mut json = Vec::new();
+            explained.put_json(&mut json);
+            let again = Explained::from_json(200, &json);
+            assert_eq!(again.unwrap(), explained, "{}", String::from_utf8_lossy(&json));
+        }
+    }
+
+    #[test]
+    fn the_answer_reads_as_documented() {
+        let explained =
+            explained("Or('10/s', And('user:1/h', 'nobody:1/h'))", &[Some(800_000_000), Some(0), Some(0)]);
+        let mut json = Vec::new();
+        explained.put_json(&mut json);
+        let expected = concat!(
+            r#"{"rule":"Or('10/s', And('user:1/h', 'nobody:1/h'))","tree":{"or":["#,
+            r#"{"rate":"10/s","log":":key","reached":true,"frees_after":0.8},"#,
+            r#"{"and":[{"rate":"user:1/h","log":":key:user:v","reached":false,"frees_after":0},"#,
+            r#"{"rate":"nobody:1/h","log":null,"reached":false,"frees_after":0}],"reached":false,"frees_after":0}],"#,
+            r#""reached":true,"frees_after":0.8},"at":"1970-01-01T00:00:00Z"}"#,
+        );
+        assert_eq!(String::from_utf8_lossy(&json), expected);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_explanation() {
+        for tree in [
+            "{}",
+            r#"{"reached":true}"#,
+            r#"{"or":[],"and":[],"reached":true}"#,
+            r#"{"rate":"1/s","or":[],"reached":true}"#,
+            r#"{"or":[{}],"reached":true}"#,
+            r#"{"rate":"1/s","reached":true,"frees_after":-1}"#,
+            r#"{"rate":"1/s","reached":true,"frees_after":0}"#,
+        ] {
+            let body = format!(r#"{{"rule":"1/s","tree":{tree},"at":"1970-01-01T00:00:00Z"}}"#);
+            assert!(Explained::from_json(200, body.as_bytes()).is_err(), "{tree}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Where one request ends and the next begins.
+//!
+//! ```
+//! use tollway_wire::http::{Awaiting, Framer, Step};
+//!
+//! let mut framer = Framer::new(16 << 10, 64 << 10);
+//! let inbox = b"POST /v1/spend HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcdGET /he";
+//! let Step::Request(request) = framer.next(inbox)? else { panic!() };
+//! assert_eq!((request.path, request.body), ("/v1/spend", &b"abcd"[..]));
+//! let rest = &inbox[request.len..];
+//! assert!(matches!(framer.next(rest)?, Step::Await(Awaiting::Head)));
+//! # Ok::<(), tollway_wire::http::FramingError>(())
+//! ```
+//!
+//! Whatever could be read in two ways (a length given twice, a length and chunks, a space before a colon) is refused
+//! rather than guessed: a proxy in front of us may have guessed the other way. Nothing is looked at more often than
+//! it has lines, so a client that sends byte by byte gains no work from us.
+
+mod head;
+
+use thiserror::Error;
+
+use self::head::{Body, Head};
+use super::response::Status;
+
+/// The most header lines of one request. Proxies add a dozen to what a browser sends.
+pub const HEADERS_MAX: usize = 64;
+/// The longest line that announces a chunk: a size, and extensions that nobody sends.
+const CHUNK_LINE_MAX: usize = 256;
+
+/// Finds whole requests at the front of what has arrived on one connection.
+#[derive(Debug)]
+pub struct Framer {
+    head_max: usize,
+    body_max: usize,
+    progress: Progress,
+    unchunked: Vec<u8>,
+}
+
+/// How far the request at the front has come.
+#[derive(Clone, Copy, Debug)]
+enum Progress {
+    /// Its head is not whole, and no line ends in the bytes looked at but those seen.
+    Head { looked_at: usize },
+    /// Its head is whole, and all of it will be when there are so many bytes.
+    Body { whole_at: usize },
+    /// Its head is whole, its body comes in chunks, and the next one starts here.
+    Chunks { head: usize, at: usize },
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// Answer this, and drop its `len` bytes.
+    Request(Request<'a>),
+    /// Tell the client to go on and send its body, then ask again.
+    Continue,
+    /// Read more.
+    Await(Awaiting),
+}
+
+/// What part of a request is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaiting {
+    /// Its first byte.
+    Request,
+    /// The rest of its head.
+    Head,
+    /// The rest of its body.
+    Body,
+}
+
+/// One whole request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub method: Method,
+    /// To what, without the query.
+    pub path: &'a str,
+    /// What follows the `?`, or nothing.
+    pub query: &'a str,
+    /// What was sent along, without chunks.
+    pub body: &'a [u8],
+    /// Does the client want the connection closed after the answer?
+    pub close: bool,
+    /// How many bytes of the inbox it takes up.
+    pub len: usize,
+}
+
+/// The methods that mean something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `POST`
+    Post,
+    /// Any other.
+    Other,
+}
+
+/// Why what arrived is no request. Nothing after it can be understood either.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FramingError {
+    /// Not HTTP.
+    #[error("this is not an HTTP/1.1 request: {0}")]
+    Syntax(httparse::Error),
+    /// A head that is too long.
+    #[error("the request line and headers are at most {max} bytes")]
+    HeadTooLong {
+        /// The most that is taken.
+        max: usize,
+    },
+    /// More than [`HEADERS_MAX`] headers.
+    #[error("a request has at most {HEADERS_MAX} headers")]
+    TooManyHeaders,
+    /// A body that is too long.
+    #[error("a body is at most {max} bytes as sent")]
+    BodyTooLong {
+        /// The most that is taken.
+        max: usize,
+    },
+    /// A length that is none, or two that differ.
+    #[error("the body's length is unclear: send one Content-Length or chunks, not both")]
+    Length,
+    /// A coding that is not `chunked`.
+    #[error("the only transfer coding understood is `chunked`")]
+    TransferCoding,
+    /// Chunks that do not follow each other.
+    #[error("the body's chunks are malformed")]
+    Chunk,
+    /// An HTTP/1.1 request without a host.
+    #[error("an HTTP/1.1 request has exactly one Host header")]
+    Host,
+}
+
+impl FramingError {
+    /// The status that says so.
+    pub const fn status(&self) -> Status {
+        match self {
+            Self::Syntax(httparse::Error::Version) => Status::VersionNotSupported,
+            Self::HeadTooLong { .. } | Self::TooManyHeaders => Status::HeadersTooLarge,
+            Self::BodyTooLong { .. } => Status::BodyTooLarge,
+            Self::TransferCoding => Status::NotImplemented,
+            Self::Syntax(_) | Self::Length | Self::Chunk | Self::Host => Status::BadRequest,
+        }
+    }
+}
+
+impl Framer {
+    /// A framer that takes heads and bodies of at most so many bytes.
+    pub const fn new(head_max: usize, body_max: usize) -> Self {
+        Self { head_max, body_max, progress: Progress::Head { looked_at: 0 }, unchunked: Vec::new() }
+    }
+
+    /// The request at the front of `inbox`, or what is missing of it.
+    ///
+    /// The first byte of `inbox` stays the same from call to call until a request was found and dropped.
+    pub fn next<'a>(&'a mut self, inbox: &'a [u8]) -> Result<Step<'a>, FramingError> {
+        if let Some(awaiting) = self.still_awaiting(inbox) {
+            return self.wait(awaiting, inbox.len());
+        }
+        if let Progress::Chunks { head, at } = self.progress
+            && !self.take_chunks(inbox, head, at)?
+        {
+            return Ok(Step::Await(Awaiting::Body));
+        }
+        let Some(head) = Head::parse(inbox)? else { return self.wait(Awaiting::Head, inbox.len()) };
+        if head.len > self.head_max {
+            return Err(FramingError::HeadTooLong { max: self.head_max });
+        }
+        match (head.body, self.progress) {
+            (Body::Length(length), progress) => self.whole(inbox, head, length, progress),
+            (Body::Chunks, Progress::Chunks { at, .. }) => {
+                self.progress = Progress::Head { looked_at: 0 };
+                Ok(Step::Request(head.request(&self.unchunked, at)))
+            }
+            (Body::Chunks, _) => {
+                self.unchunked.clear();
+                self.progress = Progress::Chunks { head: head.len, at: head.len };
+                if head.expects_continue && inbox.len() == head.len {
+                    return Ok(Step::Continue);
+                }
+                self.next(inbox)
+            }
+        }
+    }
+
+    /// Spares looking again at what cannot have become whole.
+    fn still_awaiting(&self, inbox: &[u8]) -> Option<Awaiting> {
+        match self.progress {
+            _ if inbox.is_empty() => Some(Awaiting::Request),
+            Progress::Head { looked_at } => {
+                let fresh = inbox.get(looked_at..).unwrap_or_default();
+                (looked_at > 0 && !fresh.contains(&b'\n')).then_some(Awaiting::Head)
+            }
+            Progress::Body { whole_at } => (inbox.len() < whole_at).then_some(Awaiting::Body),
+            Progress::Chunks { .. } => None,
+        }
+    }
+
+    fn wait(&mut self, awaiting: Awaiting, arrived: usize) -> Result<Step<'_>, FramingError> {
+        if awaiting == Awaiting::Head {
+            if arrived > self.head_max {
+                return Err(FramingError::HeadTooLong { max: self.head_max });
+            }
+            self.progress = Progress::Head { looked_at: arrived };
+        }
+        Ok(Step::Await(awaiting))
+    }
+
+    /// The request, if all of its body of a known length is there.
+    fn whole<'a>(
+        &'a mut self,
+        inbox: &'a [u8],
+        head: Head<'a>,
+        length: u64,
+        progress: Progress,
+    ) -> Result<Step<'a>, FramingError> {
+        let length = usize::try_from(length).ok().filter(|length| *length <= self.body_max);
+        let length = length.ok_or(FramingError::BodyTooLong { max: self.body_max })?;
+        let whole_at = head.len + length;
+        if let Some(body) = inbox.get(head.len..whole_at) {
+            self.progress = Progress::Head { looked_at: 0 };
+            return Ok(Step::Request(head.request(body, whole_at)));
+        }
+        self.progress = Progress::Body { whole_at };
+        let first_wait = matches!(progress, Progress::Head { .. });
+        Ok(if head.expects_continue && first_wait && inbox.len() == head.len {
+            Step::Continue
+        } else {
+            Step::Await(Awaiting::Body)
+        })
+    }
+
+    /// Moves whole chunks out of the inbox. True when the last one was among them.
+    fn take_chunks(&mut self, inbox: &[u8], head: usize, mut at: usize) -> Result<bool, FramingError> {
+        while let Some((size, data)) = chunk_line(inbox, at)? {
+            let end = data + size + b"\r\n".len();
+            if end - head > self.body_max {
+                return Err(FramingError::BodyTooLong { max: self.body_max });
+            }
+            let Some(chunk) = inbox.get(data..end) else { break };
+            // Trailers after the last chunk fail here as well: nothing of ours would read them.
+            let chunk = chunk.strip_suffix(b"\r\n").ok_or(FramingError::Chunk)?;
+            self.unchunked.extend_from_slice(chunk);
+            at = end;
+            self.progress = Progress::Chunks { head, at };
+            if size == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The size that the line at `at` announces, and where its data starts; `None` until the line has ended.
+fn chunk_line(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, FramingError> {
+    let rest = &inbox[at..];
+    let window = &rest[..rest.len().min(CHUNK_LINE_MAX)];
+    let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
+        return if window.len() < CHUNK_LINE_MAX { Ok(None) } else { Err(FramingError::Chunk) };
+    };
+    let line = window[..end].strip_suffix(b"\r").ok_or(FramingError::Chunk)?;
+    let size = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+    // Eight digits and a buffer of 64 KiB: no sum of the two overflows.
+    if !(1..=8).contains(&size.len()) || !size.iter().all(u8::is_ascii_hexdigit) {
+        return Err(FramingError::Chunk);
+    }
+    let digits = std::str::from_utf8(size).map_err(|_| FramingError::Chunk)?;
+    let size = usize::from_str_radix(digits, 16).map_err(|_| FramingError::Chunk)?;
+    Ok(Some((size, at + end + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY_MAX: usize = 64;
+
+    fn framer() -> Framer {
+        Framer::new(256, BODY_MAX)
+    }
+
+    /// Path, query and body of each request, then how it ended.
+    fn read(bytes: &str) -> (Vec<String>, String) {
+        let (mut framer, mut rest, mut requests) = (framer(), bytes.as_bytes(), Vec::new());
+        loop {
+            match framer.next(rest) {
+                Ok(Step::Request(request)) => {
+                    let body = String::from_utf8_lossy(request.body);
+                    requests.push(format!("{} {} {body}", request.path, request.query));
+                    rest = &rest[request.len..];
+                }
+                Ok(Step::Continue) => requests.push("continue".into()),
+                Ok(Step::Await(awaiting)) => return (requests, format!("{awaiting:?}")),
+                Err(error) => return (requests, error.status().code().to_string()),
+            }
+        }
+    }
+
+    #[test]
+    fn requests_follow_each_other_and_the_last_may_be_partial() {
+        for (bytes, requests, end) in [
+            ("", &[][..], "Request"),
+            ("GET / HT", &[], "Head"),
+            ("GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n", &["/a b=c "], "Request"),
+            ("\r\nGET http://x:1/a HTTP/1.1\r\nHost: x\r\n\r\n", &["/a  "], "Request"),
+            ("GET http://x?q HTTP/1.1\r\nHost: x\r\n\r\n", &[" q "], "Request"),
+            ("POST /a HTTP/1.1\r\nhost:x\r\ncontent-length: 2\r\n\r\nhiGET", &["/a  hi"], "Head"),
+            ("POST /a HTTP/1.1\r\nhost:x\r\ncontent-length: 2\r\n\r\nh", &[], "Body"),
+            (
+                "POST /a HTTP/1.1\r\nhost:x\r\nTransfer-Encoding: Chunked\r\n\r\n2;x=y\r\nhi\r\n1\r\n!\r\n0\r\n\r\nP",
+                &["/a  hi!"],
+                "Head",
+            ),
+            ("POST /a HTTP/1.1\r\nhost:x\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi", &[], "Body"),
+            (
+                "POST /a HTTP/1.1\r\nhost:x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+                &["continue"],
+                "Body",
+            ),
+            ("POST /a HTTP/1.0\r\nContent-Length: 0\r\n\r\n", &["/a  "], "Request"),
+        ] {
+            assert_eq!(
+                read(bytes),
+                (requests.iter().map(ToString::to_string).collect(), end.into()),
+                "{bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for (headers, status) in [
+            ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", "400"),
+            ("Content-Length: 1\r\nContent-Length: 2\r\n", "400"),
+            ("Content-Length: +1\r\n", "400"),
+            ("Content-Length: -1\r\n", "400"),
+            ("Content-Length: 1, 1\r\n", "400"),
+            ("Content-Length: 65\r\n", "413"),
+            ("Content-Length: 99999999999999999999999\r\n", "413"),
+            ("Transfer-Encoding: gzip, chunked\r\n", "501"),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "501"),
+            ("Content-Length : 1\r\n", "400"),
+            ("Host: y\r\n", "400"),
+            ("A: b\r\n c\r\n", "400"),
+        ] {
+            let bytes = format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+            assert_eq!(read(&bytes), (vec![], status.into()), "{headers}");
+        }
+        for chunks in ["x\r\n", "-1\r\n", "\r\n", "1\n", "1\r\nabc", "0\r\nT: 1\r\n", "123456789\r\n"] {
+            let bytes = format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+            assert_eq!(read(&bytes), (vec![], "400".into()), "{chunks}");
+        }
+    }
+
+    #[test]
+    fn nothing_grows_beyond_its_bound() {
+        let long = "x".repeat(300);
+        let many = "a:b\r\n".repeat(HEADERS_MAX + 1);
+        for (bytes, status) in [
+            (long.clone(), "431"),
+            (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"), "431"),
+            (format!("GET / HTTP/1.1\r\n{many}"), "431"),
+            ("GET / HTTP/3.0\r\n".into(), "505"),
+            ("\r\n\r\n\r\n\r\nGET".into(), "Head"),
+            (
+                format!(
+                    "POST / HTTP/1.1\r\nHost:x\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+                    "1\r\na\r\n".repeat(20)
+                ),
+                "413",
+            ),
+            (format!("POST / HTTP/1.1\r\nHost:x\r\nTransfer-Encoding: chunked\r\n\r\n1;{long}"), "400"),
+            ("POST / HTTP/1.1\r\nHost:x\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n".into(), "413"),
+        ] {
+            assert_eq!(read(&bytes).1, status, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! One bucket, for whoever wants to look: `GET /v1/inspect?limit=Login&id=alice`.
+//!
+//! ```text
+//! {"bucket":"Login:alice","algorithm":{"name":"token_bucket","burst":5,"count":5,"period":60},
+//!  "remaining":4,"retry_after":0,"reset_after":12,
+//!  "state":{"full_at":"2026-11-16T01:41:43Z"},"at":"2026-11-16T01:41:31Z"}
+//! ```
+//!
+//! The server writes what the client reads, so both are here.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tollway_core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway_core::{Algorithm, Nanos, Timestamp};
+
+use super::answer::{AnswerError, foreign, read, span};
+use super::command::{Malformed, missing};
+use super::query::{encode, name, parameters};
+use crate::decimal::{put_seconds, put_u64};
+use crate::json::put_string;
+use crate::moment::{Moment, parse_moment};
+
+/// Which bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspect<'a> {
+    /// The name of the limit.
+    pub limit: Cow<'a, str>,
+    /// The id, spelled as the caller does.
+    pub id: Cow<'a, [u8]>,
+}
+
+/// What a bucket is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspected {
+    /// Its readable key, `Login:alice`.
+    pub bucket: String,
+    /// What the id is held to; `None` is no limit at all.
+    pub algorithm: Option<Algorithm>,
+    /// Whole units left; `None` where there is no limit.
+    pub remaining: Option<u64>,
+    /// When one more unit can be had; `None` if never.
+    pub retry_after: Option<Nanos>,
+    /// When it is as though nobody had ever come; `None` if never.
+    pub reset_after: Option<Nanos>,
+    /// What is remembered; `None` if nothing.
+    pub state: Option<State>,
+    /// When all this was so, by the clock of the store.
+    pub at: Timestamp,
+}
+
+/// What is remembered of an id.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    /// Of a token bucket: when it is full again.
+    TokenBucket {
+        /// When.
+        full_at: Timestamp,
+    },
+    /// Of a sliding log: its entries.
+    SlidingLog {
+        /// How many.
+        entries: u64,
+        /// The first.
+        oldest: Timestamp,
+        /// The last.
+        newest: Timestamp,
+    },
+    /// Of a smoothed rate: what it was.
+    SmoothedRate {
+        /// Requests in a period.
+        rate: f64,
+        /// When it was that.
+        measured_at: Timestamp,
+    },
+    /// Of a quota: its window.
+    Quota {
+        /// What of it was used.
+        used: u64,
+        /// When it ends.
+        expires_at: Timestamp,
+    },
+}
+
+impl<'a> Inspect<'a> {
+    /// Reads a query string.
+    pub fn from_query(query: &'a str) -> Result<Self, Malformed> {
+        let [limit, id] = parameters(query, ["limit", "id"])?;
+        Ok(Self {
+            limit: name(limit.ok_or_else(|| missing("limit", "the name of a limit"))?)?,
+            id: id.ok_or_else(|| missing("id", "who or what is limited"))?,
+        })
+    }
+
+    /// The query string that asks for it.
+    pub fn to_query(&self) -> String {
+        format!("limit={}&id={}", encode(self.limit.as_bytes()), encode(&self.id))
+    }
+}
+
+impl Inspected {
+    /// Appends the answer.
+    pub fn put_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"bucket":"#);
+        put_string(out, &self.bucket);
+        out.extend_from_slice(br#","algorithm":"#);
+        match &self.algorithm {
+            Some(algorithm) => put_algorithm(out, algorithm),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(br#","remaining":"#);
+        put_or_null(out, self.remaining, put_u64);
+        out.extend_from_slice(br#","retry_after":"#);
+        put_or_null(out, self.retry_after, put_seconds);
+        out.extend_from_slice(br#","reset_after":"#);
+        put_or_null(out, self.reset_after, put_seconds);
+        out.extend_from_slice(br#","state":"#);
+        put_or_null(out, self.state, |out, state| state.put_json(out));
+        put_at(out, r#","at":"#, self.at);
+        out.push(b'}');
+    }
+
+    /// Reads the body of a response with this status.
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+        let fields: Fields<'_> = read(status, body)?;
+        let numbers = |numbers: &Numbers<'_>| {
+            numbers.algorithm().ok_or_else(|| foreign(status, "its algorithm makes no sense"))
+        };
+        let state = |state: &StateFields<'_>| {
+            state.state().ok_or_else(|| foreign(status, "its state makes no sense"))
+        };
+        Ok(Self {
+            bucket: fields.bucket,
+            algorithm: fields.algorithm.as_ref().map(numbers).transpose()?,
+            remaining: fields.remaining,
+            retry_after: span(fields.retry_after),
+            reset_after: span(fields.reset_after),
+            state: fields.state.as_ref().map(state).transpose()?,
+            at: parse_moment(fields.at).ok_or_else(|| foreign(status, "its time makes no sense"))?,
+        })
+    }
+}
+
+impl State {
+    fn put_json(self, out: &mut Vec<u8>) {
+        match self {
+            Self::TokenBucket { full_at } => put_at(out, r#"{"full_at":"#, full_at),
+            Self::SlidingLog { entries, oldest, newest } => {
+                out.extend_from_slice(br#"{"entries":"#);
+                put_u64(out, entries);
+                put_at(out, r#","oldest":"#, oldest);
+                put_at(out, r#","newest":"#, newest);
+            }
+            Self::SmoothedRate { rate, measured_at } => {
+                out.extend_from_slice(format!(r#"{{"rate":{rate}"#).as_bytes());
+                put_at(out, r#","measured_at":"#, measured_at);
+            }
+            Self::Quota { used, expires_at } => {
+                out.extend_from_slice(br#"{"used":"#);
+                put_u64(out, used);
+                put_at(out, r#","expires_at":"#, expires_at);
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+/// As a person would say it: `full_at 2026-11-16T01:41:43Z`.
+impl Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TokenBucket { full_at } => write!(f, "full_at {}", Moment(full_at)),
+            Self::SlidingLog { entries, oldest, newest } => {
+                write!(f, "entries {entries}, oldest {}, newest {}", Moment(oldest), Moment(newest))
+            }
+            Self::SmoothedRate { rate, measured_at } => {
+                write!(f, "rate {rate}, measured_at {}", Moment(measured_at))
+            }
+            Self::Quota { used, expires_at } => write!(f, "used {used}, expires_at {}", Moment(expires_at)),
+        }
+    }
+}
+
+fn put_algorithm(out: &mut Vec<u8>, algorithm: &Algorithm) {
+    out.extend_from_slice(br#"{"name":"#);
+    put_string(out, algorithm.name());
+    let (count, period) = match algorithm {
+        Algorithm::TokenBucket(limit) => {
+            out.extend_from_slice(br#","burst":"#);
+            put_u64(out, limit.burst());
+            (limit.count().to_string(), limit.period())
+        }
+        Algorithm::SlidingLog(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::SmoothedRate(limit) => (limit.limit().to_string(), limit.period()),
+        Algorithm::Quota(limit) => (limit.count().to_string(), limit.period()),
+    };
+    out.extend_from_slice(br#","count":"#);
+    out.extend_from_slice(count.as_bytes());
+    out.extend_from_slice(br#","period":"#);
+    put_seconds(out, period);
+    if let Algorithm::SmoothedRate(limit) = algorithm {
+        out.extend_from_slice(if limit.strict() { br#","strict":true"# } else { br#","strict":false"# });
+    }
+    out.push(b'}');
+}
+
+fn put_or_null<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
+    match value {
+        Some(value) => put(out, value),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn put_at(out: &mut Vec<u8>, key: &str, moment: Timestamp) {
+    out.extend_from_slice(format!("{key}\"{}\"", Moment(moment)).as_bytes());
+}
+
+/// A later server may say more than we know, so what is unknown is passed over here.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    bucket: String,
+    #[serde(borrow)]
+    algorithm: Option<Numbers<'a>>,
+    remaining: Option<u64>,
+    #[serde(borrow)]
+    retry_after: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reset_after: Option<&'a RawValue>,
+    #[serde(borrow)]
+    state: Option<StateFields<'a>>,
+    at: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Numbers<'a> {
+    name: &'a str,
+    burst: Option<u64>,
+    #[serde(borrow)]
+    count: &'a RawValue,
+    #[serde(borrow)]
+    period: &'a RawValue,
+    strict: Option<bool>,
+}
+
+impl Numbers<'_> {
+    fn algorithm(&self) -> Option<Algorithm> {
+        let period = span(Some(self.period))?;
+        let count = self.count.get();
+        Some(match self.name {
+            "token_bucket" => {
+                Algorithm::TokenBucket(TokenBucketLimit::new(self.burst?, count.parse().ok()?, period).ok()?)
+            }
+            "sliding_log" => Algorithm::SlidingLog(SlidingLogLimit::new(count.parse().ok()?, period).ok()?),
+            "smoothed_rate" => {
+                let numbers = SmoothedRateLimit::new(count.parse().ok()?, period, self.strict?);
+                Algorithm::SmoothedRate(numbers.ok()?)
+            }
+            "quota" => Algorithm::Quota(QuotaLimit::new(count.parse().ok()?, period).ok()?),
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct StateFields<'a> {
+    full_at: Option<&'a str>,
+    entries: Option<u64>,
+    oldest: Option<&'a str>,
+    newest: Option<&'a str>,
+    rate: Option<f64>,
+    measured_at: Option<&'a str>,
+    used: Option<u64>,
+    expires_at: Option<&'a str>,
+}
+
+impl StateFields<'_> {
+    fn state(&self) -> Option<State> {
+        Some(match *self {
+            Self { full_at: Some(full_at), .. } => State::TokenBucket { full_at: parse_moment(full_at)? },
+            Self { entries: Some(entries), oldest: Some(oldest), newest: Some(newest), .. } => {
+                State::SlidingLog { entries, oldest: parse_moment(oldest)?, newest: parse_moment(newest)? }
+            }
+            Self { rate: Some(rate), measured_at: Some(measured_at), .. } => {
+                State::SmoothedRate { rate, measured_at: parse_moment(measured_at)? }
+            }
+            Self { used: Some(used), expires_at: Some(expires_at), .. } => {
+                State::Quota { used, expires_at: parse_moment(expires_at)? }
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_understood_and_written() {
+        for (query, limit, id) in [
+            ("limit=L&id=a", "L", &b"a"[..]),
+            ("id=%2541%ff&limit=L", "L", b"%41\xff"),
+            ("limit=L&id=a%26b+c:/~", "L", b"a&b+c:/~"),
+            ("limit=L&id=", "L", b""),
+        ] {
+            let asked = Inspect::from_query(query).unwrap();
+            assert_eq!((&*asked.limit, &*asked.id), (limit, id), "{query}");
+            assert_eq!(Inspect::from_query(&asked.to_query()), Ok(asked.clone()), "{query}");
+        }
+        for (query, field) in [("", "limit"), ("limit=L", "id"), ("id=a", "limit"), ("limit=L&id=%", "id")] {
+            assert_eq!(Inspect::from_query(query).unwrap_err().field.as_deref(), Some(field), "{query}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_written_and_read_back() {
+        let second = Nanos::from_secs(1);
+        let at = Timestamp::from_nanos(1_500_000_000);
+        let numbers = [
+            Algorithm::TokenBucket(TokenBucketLimit::new(5, 10, second).unwrap()),
+            Algorithm::SlidingLog(SlidingLogLimit::new(5, second).unwrap()),
+            Algorithm::SmoothedRate(SmoothedRateLimit::new(22.5, second, true).unwrap()),
+            Algorithm::Quota(QuotaLimit::new(u64::MAX, Nanos::new(1)).unwrap()),
+        ];
+        let states = [
+            State::TokenBucket { full_at: at },
+            State::SlidingLog { entries: 2, oldest: Timestamp::EPOCH, newest: at },
+            State::SmoothedRate { rate: 0.1, measured_at: at },
+            State::Quota { used: 7, expires_at: at },
+        ];
+        let whole = Inspected {
+            bucket: "L:\"a".to_owned(),
+            algorithm: None,
+            remaining: Some(u64::MAX),
+            retry_after: Some(Nanos::new(50_000_001)),
+            reset_after: Some(Nanos::ZERO),
+            state: None,
+            at,
+        };
+        let limited = numbers.into_iter().zip(states).flat_map(|(numbers, state)| {
+            let limited = Inspected { algorithm: Some(numbers), ..whole.clone() };
+            [Inspected { state: Some(state), ..limited.clone() }, limited]
+        });
+        let unlimited = Inspected { remaining: None, retry_after: None, reset_after: None, ..whole.clone() };
+        for inspected in limited.chain([unlimited]) {
+            let mut json = Vec::new();
+            inspected.put_json(&mut json);
+            let text = String::from_utf8_lossy(&json);
+            assert_eq!(Inspected::from_json(200, &json).unwrap(), inspected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_reads_well() {
+        let inspected = Inspected {
+            bucket: "Login:alice".to_owned(),
+            algorithm: Some(Algorithm::TokenBucket(
+                TokenBucketLimit::new(5, 5, Nanos::from_secs(60)).unwrap(),
+            )),
+            remaining: Some(4),
+            retry_after: Some(Nanos::ZERO),
+            reset_after: Some(Nanos::from_secs(12)),
+            state: Some(State::TokenBucket { full_at: Timestamp::from_nanos(12_000_000_000) }),
+            at: Timestamp::EPOCH,
+        };
+        let mut json = Vec::new();
+        inspected.put_json(&mut json);
+        let expected = concat!(
+            r#"{"bucket":"Login:alice","algorithm":{"name":"token_bucket","burst":5,"count":5,"period":60},"#,
+            r#""remaining":4,"retry_after":0,"reset_after":12,"#,
+            r#""state":{"full_at":"1970-01-01T00:00:12Z"},"at":"1970-01-01T00:00:00Z"}"#,
+        );
+        assert_eq!(String::from_utf8_lossy(&json), expected);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_bucket() {
+        let body = r#"{"bucket":"L:a","algorithm":ALGORITHM,"state":STATE,"at":"AT"}"#;
+        let body = |algorithm: &str, state: &str, at: &str| {
+            body.replace("ALGORITHM", algorithm).replace("STATE", state).replace("AT", at)
+        };
+        let at = "1970-01-01T00:00:00Z";
+        assert!(Inspected::from_json(200, body("null", "null", at).as_bytes()).is_ok());
+        for body in [
+            body(r#"{"name":"quota","count":0,"period":1}"#, "null", at),
+            body(r#"{"name":"quota","count":1,"period":-1}"#, "null", at),
+            body(r#"{"name":"leaky","count":1,"period":1}"#, "null", at),
+            body(r#"{"name":"token_bucket","count":1,"period":1}"#, "null", at),
+            body("null", "{}", at),
+            body("null", r#"{"full_at":"soon"}"#, at),
+            body("null", "null", "now"),
+        ] {
+            let error = Inspected::from_json(200, body.as_bytes()).unwrap_err();
+            assert!(matches!(error, AnswerError::Foreign { .. }), "{body}: {error}");
+        }
+    }
+}

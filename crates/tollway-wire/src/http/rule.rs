@@ -1,0 +1,367 @@
+//! What is asked of a rule: `POST /v1/rules/upload`, and the same of a rule to be explained.
+//!
+//! ```text
+//! {"selectors":{"user":"vova","apikey":null},"key":"cats"}
+//! {"rule":"Or('10/s', 'user:5/m')","selectors":{"user":0}}
+//! ```
+//!
+//! A value is a text or a whole number: `1.0` and `1` would be one client to some and two to others. `null` and the empty text
+//! are none. Selectors that the rule does not name may be there: who asks says all it knows.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use tollway_core::rule::RATES_MAX;
+use tollway_core::{KeyedRule, Nanos, RuleAskError, RuleBill};
+
+use super::answer::{AnswerError, read, span};
+use super::command::{Malformed, missing};
+use super::object::{Form, Object, Trail, given_twice, short};
+use super::query::encode;
+use crate::json::{Text, put_string};
+
+/// The most selectors of a request: as many as a rule could have.
+const SELECTORS_MAX: usize = RATES_MAX;
+
+/// A rule, the key it is counted under, and values for its selectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskRule<'a> {
+    /// A name, or an expression where one is taken.
+    pub rule: Cow<'a, str>,
+    /// The key, if another than the rule's own.
+    pub key: Option<Cow<'a, str>>,
+    /// Names and values, each name once. `None` and an empty one are no value.
+    pub selectors: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
+}
+
+/// May it pass?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ruled {
+    /// May it?
+    pub allowed: bool,
+    /// If not, when it would; `None` if never.
+    pub retry_after: Option<Nanos>,
+    /// On what ground, if it is not the rule: `full` or `store`.
+    pub reason: Option<String>,
+    /// Did the store give no answer, so that this is what the rule says to do then?
+    pub degraded: bool,
+}
+
+impl<'a> AskRule<'a> {
+    /// Reads what is asked of the rule of this name. An empty body asks for nothing more.
+    pub fn of_rule(name: &'a str, body: &'a [u8]) -> Result<Self, Malformed> {
+        let (trail, empty) = (Trail::default(), body.trim_ascii().is_empty());
+        let form = Fields::new(false, &trail);
+        let fields = if empty { form } else { Form(form).fill_in(body, &trail)? };
+        Ok(fields.into_ask(name.into()))
+    }
+
+    /// Reads what is asked of a rule that the body names.
+    pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
+        let trail = Trail::default();
+        let mut fields = Form(Fields::new(true, &trail)).fill_in(body, &trail)?;
+        let rule = fields.rule.take();
+        Ok(fields.into_ask(rule.ok_or_else(|| missing("rule", "a name or an expression, a string"))?))
+    }
+
+    /// Where a rule of the configuration is asked.
+    pub fn path(&self) -> String {
+        format!("/v1/rules/{}", encode(self.rule.as_bytes()))
+    }
+
+    /// Appends the body that [`from_json`](Self::from_json) reads.
+    pub fn put_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"rule":"#);
+        put_string(out, &self.rule);
+        self.put_rest(b",", out);
+    }
+
+    /// Appends the body that [`of_rule`](Self::of_rule) reads.
+    pub fn put_json_of_rule(&self, out: &mut Vec<u8>) {
+        self.put_rest(b"{", out);
+    }
+
+    fn put_rest(&self, before: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(before);
+        if let Some(key) = &self.key {
+            out.extend_from_slice(br#""key":"#);
+            put_string(out, key);
+            out.push(b',');
+        }
+        out.extend_from_slice(br#""selectors":{"#);
+        for (index, (name, value)) in self.selectors.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            put_string(out, name);
+            out.push(b':');
+            match value {
+                Some(value) => put_string(out, value),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.extend_from_slice(b"}}");
+    }
+
+    /// What it asks of this rule.
+    pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleAskError> {
+        rule.bill_of(|selector| {
+            let given = self.selectors.iter().find(|(name, _)| name == selector);
+            given.map(|(_, value)| value.as_deref().map(str::as_bytes))
+        })
+    }
+}
+
+impl Ruled {
+    /// Reads the body of a response with this status.
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+        /// A later server may say more than we know, so what is unknown is passed over here.
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            allowed: bool,
+            #[serde(borrow)]
+            retry_after: Option<&'a RawValue>,
+            reason: Option<String>,
+            degraded: Option<bool>,
+        }
+        let Answer { allowed, retry_after, reason, degraded } = read(status, body)?;
+        Ok(Self { allowed, retry_after: span(retry_after), reason, degraded: degraded.unwrap_or(false) })
+    }
+}
+
+/// What an object said.
+struct Fields<'a, 't> {
+    names_rule: bool,
+    trail: &'t Trail,
+    rule: Option<Cow<'a, str>>,
+    key: Option<Option<Cow<'a, str>>>,
+    selectors: Option<Selectors<'a, 't>>,
+}
+
+impl<'a, 't> Fields<'a, 't> {
+    fn new(names_rule: bool, trail: &'t Trail) -> Self {
+        Self { names_rule, trail, rule: None, key: None, selectors: None }
+    }
+
+    fn into_ask(self, rule: Cow<'a, str>) -> AskRule<'a> {
+        let selectors = self.selectors.map(|selectors| selectors.values).unwrap_or_default();
+        AskRule { rule, key: self.key.flatten(), selectors }
+    }
+}
+
+impl<'de> Object<'de> for Fields<'de, '_> {
+    const EXAMPLE: &'static str = r#"{"selectors":{"user":"vova"}}"#;
+
+    fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
+        let Self { names_rule, trail, .. } = *self;
+        match &*name {
+            "rule" if names_rule => trail.once(map, &name, &mut self.rule, Text),
+            "key" => trail.once(map, &name, &mut self.key, Value::TEXT),
+            "selectors" => {
+                let selectors = Selectors { trail, values: Vec::new() };
+                trail.once(map, &name, &mut self.selectors, Form(selectors))
+            }
+            unknown => {
+                let (name, rule) = (short(unknown), if names_rule { "`rule`, " } else { "" });
+                Err(A::Error::custom(format_args!(
+                    "unknown field `{name}`: there are {rule}`selectors` and `key`"
+                )))
+            }
+        }
+    }
+}
+
+/// The values of selectors, by name.
+struct Selectors<'a, 't> {
+    trail: &'t Trail,
+    values: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
+}
+
+impl<'de> Object<'de> for Selectors<'de, '_> {
+    const EXAMPLE: &'static str = r#"{"user":"vova"}"#;
+
+    fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
+        if self.values.len() == SELECTORS_MAX {
+            return Err(A::Error::custom(format_args!("there are at most {SELECTORS_MAX} selectors")));
+        }
+        let given = self.values.iter().any(|(earlier, _)| *earlier == name);
+        let read = if given { Err(given_twice()) } else { map.next_value_seed(Value::TEXT_OR_NUMBER) };
+        let value = self.trail.field(&name, read)?;
+        self.values.push((name, value));
+        Ok(())
+    }
+}
+
+/// A text, or nothing; perhaps a whole number.
+#[derive(Clone, Copy)]
+struct Value {
+    number: bool,
+}
+
+impl Value {
+    const TEXT: Self = Self { number: false };
+    const TEXT_OR_NUMBER: Self = Self { number: true };
+
+    fn whole<E: Error>(self, number: impl fmt::Display) -> Result<Option<Cow<'static, str>>, E> {
+        if self.number {
+            return Ok(Some(number.to_string().into()));
+        }
+        let given = format!("the number `{number}`");
+        Err(E::invalid_type(serde::de::Unexpected::Other(&given), &self))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Value {
+    type Value = Option<Cow<'de, str>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value {
+    type Value = Option<Cow<'de, str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.number { "a string, a whole number or null" } else { "a string or null" })
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        self.whole(number)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        self.whole(number)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(asked: Result<AskRule<'_>, Malformed>) -> String {
+        match asked {
+            Ok(AskRule { rule, key, selectors }) => format!("{rule} {key:?} {selectors:?}"),
+            Err(Malformed { field, detail }) => format!("{} | {detail}", field.as_deref().unwrap_or("-")),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_understood_and_written() {
+        for (body, shown) in [
+            (r#"{"rule":"r"}"#, "r None []"),
+            (
+                r#" {"selectors":{"user":"vova","apikey":null},"rule":"r","key":"k"} "#,
+                r#"r Some("k") [("user", Some("vova")), ("apikey", None)]"#,
+            ),
+            (
+                r#"{"rule":"10/s","selectors":{"a":0,"b":-7,"c":18446744073709551615,"d":""}}"#,
+                r#"10/s None [("a", Some("0")), ("b", Some("-7")), ("c", Some("18446744073709551615")), ("d", Some(""))]"#,
+            ),
+            (
+                r#"{"rule":"\u0072","key":"","selectors":{"\u0061":"\n"}}"#,
+                r#"r Some("") [("a", Some("\n"))]"#,
+            ),
+            (r#"{"rule":"r","key":null,"selectors":{}}"#, "r None []"),
+        ] {
+            let asked = AskRule::from_json(body.as_bytes());
+            assert_eq!(show(asked.clone()), shown);
+            let (mut again, mut of_rule) = (Vec::new(), Vec::new());
+            asked.as_ref().unwrap().put_json(&mut again);
+            asked.as_ref().unwrap().put_json_of_rule(&mut of_rule);
+            assert_eq!(AskRule::from_json(&again), asked, "{body}");
+            assert_eq!(AskRule::of_rule(&asked.as_ref().unwrap().rule, &of_rule), asked, "{body}");
+        }
+        for body in ["", " \n", "{}"] {
+            assert_eq!(show(AskRule::of_rule("upload", body.as_bytes())), "upload None []");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        for (body, shown) in [
+            ("", "- | EOF while parsing"),
+            ("[]", "- | invalid type: sequence, expected an object such as"),
+            ("{}", "rule | `rule` is missing: a name or an expression, a string"),
+            (r#"{"rule":"r"}}"#, "- | trailing characters"),
+            (r#"{"rule":7}"#, "rule | `rule`: invalid type: integer `7`, expected a string"),
+            (r#"{"rule":"r","rule":"r"}"#, "rule | `rule`: given twice"),
+            (
+                r#"{"rule":"r","key":7}"#,
+                "key | `key`: invalid type: the number `7`, expected a string or null",
+            ),
+            (r#"{"rule":"r","key":"a","key":"a"}"#, "key | `key`: given twice"),
+            (
+                r#"{"rule":"r","selectors":[]}"#,
+                "selectors | `selectors`: invalid type: sequence, expected an object such as",
+            ),
+            (r#"{"rule":"r","selectors":null}"#, "selectors | `selectors`: invalid type: null"),
+            (r#"{"rule":"r","selectors":{},"selectors":{}}"#, "selectors | `selectors`: given twice"),
+            (
+                r#"{"rule":"r","selectors":{"user":1.0}}"#,
+                "selectors.user | `selectors.user`: invalid type: floating point `1.0`, expected a string, a whole number or null",
+            ),
+            (
+                r#"{"rule":"r","selectors":{"user":false}}"#,
+                "selectors.user | `selectors.user`: invalid type: boolean `false`",
+            ),
+            (
+                r#"{"rule":"r","selectors":{"user":{}}}"#,
+                "selectors.user | `selectors.user`: invalid type: map",
+            ),
+            (r#"{"rule":"r","selectors":{"u":1,"u":1}}"#, "selectors.u | `selectors.u`: given twice"),
+            (
+                r#"{"rule":"r","user":"vova"}"#,
+                "- | unknown field `user`: there are `rule`, `selectors` and `key`",
+            ),
+        ] {
+            let found = show(AskRule::from_json(body.as_bytes()));
+            assert!(found.starts_with(shown), "{body}: {found}");
+        }
+        let named = show(AskRule::of_rule("upload", br#"{"rule":"r"}"#));
+        assert!(named.starts_with("- | unknown field `rule`: there are `selectors` and `key`"), "{named}");
+        let many: Vec<_> = (0..=SELECTORS_MAX).map(|index| format!(r#""s{index}":1"#)).collect();
+        let body = format!(r#"{{"selectors":{{{}}}}}"#, many.join(","));
+        let found = show(AskRule::of_rule("r", body.as_bytes()));
+        assert!(found.contains("there are at most 32 selectors"), "{found}");
+        let deep = format!(r#"{{"selectors":{{"a":{}"#, "[".repeat(10_000));
+        assert!(AskRule::of_rule("r", deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn rulings_are_read() {
+        let ruled = |allowed, retry_after: Option<&str>, reason: Option<&str>, degraded| Ruled {
+            allowed,
+            retry_after: retry_after.map(|span| span.parse().unwrap()),
+            reason: reason.map(str::to_owned),
+            degraded,
+        };
+        for (body, expected) in [
+            (r#"{"allowed":true}"#, ruled(true, None, None, false)),
+            (r#"{"allowed":false,"retry_after":0.8}"#, ruled(false, Some("800ms"), None, false)),
+            (r#"{"allowed":false,"retry_after":null}"#, ruled(false, None, None, false)),
+            (
+                r#"{"allowed":false,"retry_after":1,"reason":"store","degraded":true,"more":1}"#,
+                ruled(false, Some("1s"), Some("store"), true),
+            ),
+        ] {
+            assert_eq!(Ruled::from_json(200, body.as_bytes()).unwrap(), expected, "{body}");
+        }
+        assert!(Ruled::from_json(200, b"{}").is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! SPEAK: bytes to commands, and replies to bytes.
+//!
+//! | module | protocol | decodes | encodes |
+//! |---|---|---|---|
+//! | [`http`] | JSON over HTTP/1.1 | [`Framer`](http::Framer), [`Command`](http::Command) | [`Response`](http::Response) |
+//! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
+//! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
+//! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`Conversation`](zmtp::Conversation) | [`zmtp::encode`] |
+//! | [`smockron`] | messages of gatekeepers and their master, over ZeroMQ | [`Accounting`](smockron::Accounting), [`Control`](smockron::Control) | the same |
+//!
+//! ```
+//! use tollway_core::Verb;
+//! use tollway_wire::http;
+//! use tollway_wire::{text, throttr};
+//!
+//! let command = http::Command::from_json(Verb::Spend, br#"{"limit":"Login","id":"alice"}"#)?;
+//! assert_eq!(command.asks()[0].cost, 1);
+//!
+//! let message = text::decode(b"7 over_limit ws global").ok_or("silence")?;
+//! assert_eq!(message.command, text::Command::OverLimit { key: b"ws global" });
+//!
+//! let inbox = b"\x04\x01\0\0\0\x01\x01cr and the rest";
+//! let (request, len) = throttr::decode(inbox)?.ok_or("not yet whole")?;
+//! assert_eq!((request.command, len), (throttr::Command::Purge, 9));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A codec has no socket and no runtime: it takes what has arrived and says what it means, or what is missing. So the
+//! server, the clients, the fuzzers and the tests all run the same functions.
+#![forbid(unsafe_code)]
+
+pub mod http;
+pub mod smockron;
+pub mod text;
+pub mod throttr;
+pub mod zmtp;
+
+mod decimal;
+mod json;
+mod moment;

@@ -1,0 +1,31 @@
+//! Smockron: gatekeepers tell a master what they let through, and the master tells them whom to delay until when.
+//!
+//! ```text
+//! gatekeeper -> master   default\0  ACCEPTED     10.0.0.1  1700000000000  (empty)        (log info)
+//! gatekeeper -> master   default\0  DELAYED      10.0.0.1  1700000000100  1700000001000  (log info)
+//! master -> gatekeepers  default\0  DELAY_UNTIL  10.0.0.1  1700000002000
+//! ```
+//!
+//! Each is one message of ZeroMQ, and each column one frame of it ([`zmtp`](crate::zmtp)). Times are milliseconds
+//! since 1970 in decimal digits. The NUL keeps the topic `a` from being that of `ab` as well.
+//!
+//! ```
+//! use tollway_wire::smockron::{Accounting, Status};
+//!
+//! let frames = ["default\0", "ACCEPTED", "10.0.0.1", "3000.7", "", "curl/8"].map(str::as_bytes);
+//! let accounting = Accounting::decode(frames)?;
+//! assert_eq!((accounting.domain, accounting.status), (&b"default"[..], Status::Accepted { received: 3_000 }));
+//! # Ok::<(), tollway_wire::smockron::AccountingError>(())
+//! ```
+
+mod accounting;
+mod control;
+mod millis;
+
+pub use accounting::{Accounting, AccountingError, Status};
+pub use control::{Control, ControlError};
+
+/// The domain that a topic names, with or without the NUL at its end.
+fn domain(topic: &[u8]) -> &[u8] {
+    topic.strip_suffix(&[0]).unwrap_or(topic)
+}

@@ -1,0 +1,43 @@
+//! The Throttr protocol: binary requests over TCP, one after the other, and replies in the same order.
+//!
+//! ```text
+//! -> 01 01000000 0500000000000000 02 0a00000000000000 01 01 63 72
+//!    insert, request 1: a quota of 5 for 10 seconds, consumer `c`, resource `r`
+//! <- 01000000 01                             request 1, done
+//! -> 02 02000000 01 01 63 72                 query, request 2
+//! <- 02000000 01 0500000000000000 02 0900000000000000
+//!    5 left, for 9 more whole seconds
+//! ```
+//!
+//! Numbers are little-endian and fields are packed. Nothing marks where a request ends but its own type and sizes, so
+//! after a type that is not known nothing can be understood any more, and the connection is over.
+//!
+//! ```
+//! use tollway_wire::throttr::{self, Command, Reply};
+//!
+//! let mut bytes = Vec::new();
+//! throttr::encode_request(2, &Command::Query, b"c", b"r", &mut bytes)?;
+//! let (request, len) = throttr::decode(&bytes)?.ok_or("not yet whole")?;
+//! assert_eq!((request.id, request.command, len), (2, Command::Query, bytes.len()));
+//! assert_eq!((request.pair.consumer(), request.pair.resource()), (&b"c"[..], &b"r"[..]));
+//!
+//! let mut reply = Vec::new();
+//! throttr::encode(request.id, &Reply::Status(false), &mut reply);
+//! assert_eq!(reply, [2, 0, 0, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod reply;
+mod request;
+
+pub use reply::{Reply, UnknownStatus, decode_reply, encode};
+pub use request::{Command, IdTooLong, Pair, Request, UnknownType, decode, encode_request};
+
+/// The longest a consumer's or a resource's id can be.
+pub const ID_MAX: usize = u8::MAX as usize;
+
+/// The longest request: an insert with both ids as long as they can be.
+pub const FRAME_MAX: usize = 24 + 2 * ID_MAX;
+
+/// The longest reply: that to a query, of a quota that is live.
+pub const REPLY_MAX: usize = 22;

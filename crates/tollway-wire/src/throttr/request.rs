@@ -1,0 +1,257 @@
+//! What is asked.
+
+use thiserror::Error;
+use tollway_core::algorithm::{Lifetime, Unit};
+
+/// One request, understood. Its pair is borrowed from what has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The caller's number, to be echoed.
+    pub id: u32,
+    /// What is asked.
+    pub command: Command,
+    /// Of whom, and for what.
+    pub pair: Pair<'a>,
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Makes a quota.
+    Insert {
+        /// How many it starts with.
+        quota: u64,
+        /// How long it lives.
+        lifetime: Lifetime,
+    },
+    /// What is left of it.
+    Query,
+    /// Changes it.
+    Update {
+        /// Which of its numbers, one of the `ATTRIBUTE_` bytes or one that no server knows.
+        attribute: u8,
+        /// How, one of the `CHANGE_` bytes or one that no server knows.
+        change: u8,
+        /// By how much, or to what.
+        value: u64,
+    },
+    /// Forgets it.
+    Purge,
+}
+
+impl Command {
+    /// What is left.
+    pub const ATTRIBUTE_QUOTA: u8 = 0;
+    /// How long it lives.
+    pub const ATTRIBUTE_TTL: u8 = 1;
+    /// Makes it the value.
+    pub const CHANGE_PATCH: u8 = 0;
+    /// Adds the value.
+    pub const CHANGE_INCREASE: u8 = 1;
+    /// Takes the value away.
+    pub const CHANGE_DECREASE: u8 = 2;
+}
+
+/// A consumer and a resource: whose quota, and for what. Each is any bytes, 0 to 255 of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair<'a>(&'a [u8]);
+
+impl<'a> Pair<'a> {
+    /// The sizes and the ids as they stand in the request. No two pairs have the same: (`ab`, `c`) is not (`a`, `bc`).
+    #[inline]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Who.
+    #[inline]
+    pub fn consumer(self) -> &'a [u8] {
+        &self.0[2..self.middle()]
+    }
+
+    /// For what.
+    #[inline]
+    pub fn resource(self) -> &'a [u8] {
+        &self.0[self.middle()..]
+    }
+
+    fn middle(self) -> usize {
+        2 + usize::from(self.0[0])
+    }
+}
+
+/// A type that no request has. There is no telling where the next request starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no request has the type {found:#04x}")]
+pub struct UnknownType {
+    /// The byte in its place.
+    pub found: u8,
+}
+
+const INSERT: u8 = 1;
+const QUERY: u8 = 2;
+const UPDATE: u8 = 3;
+const PURGE: u8 = 4;
+
+/// The first request in `inbox` and how many bytes it takes, or `None` until it has all arrived.
+#[inline]
+pub fn decode(inbox: &[u8]) -> Result<Option<(Request<'_>, usize)>, UnknownType> {
+    match inbox.first() {
+        None => Ok(None),
+        Some(&kind @ INSERT..=PURGE) => Ok(whole(kind, inbox)),
+        Some(&found) => Err(UnknownType { found }),
+    }
+}
+
+#[inline]
+fn whole(kind: u8, inbox: &[u8]) -> Option<(Request<'_>, usize)> {
+    let (_, rest) = inbox.split_first()?;
+    let (id, rest) = rest.split_first_chunk()?;
+    let (command, rest) = match kind {
+        INSERT => {
+            let (quota, rest) = rest.split_first_chunk()?;
+            let (unit, rest) = rest.split_first()?;
+            let (value, rest) = rest.split_first_chunk()?;
+            let lifetime = Lifetime { value: u64::from_le_bytes(*value), unit: Unit(*unit) };
+            (Command::Insert { quota: u64::from_le_bytes(*quota), lifetime }, rest)
+        }
+        QUERY => (Command::Query, rest),
+        UPDATE => {
+            let ([attribute, change], rest) = rest.split_first_chunk()?;
+            let (value, rest) = rest.split_first_chunk()?;
+            let value = u64::from_le_bytes(*value);
+            (Command::Update { attribute: *attribute, change: *change, value }, rest)
+        }
+        _ => (Command::Purge, rest),
+    };
+    let [consumer, resource] = rest.first_chunk()?;
+    let pair = rest.get(..2 + usize::from(*consumer) + usize::from(*resource))?;
+    let len = inbox.len() - rest.len() + pair.len();
+    Some((Request { id: u32::from_le_bytes(*id), command, pair: Pair(pair) }, len))
+}
+
+/// An id that its one byte of size cannot tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("an id of {len} bytes is too long; the most is 255")]
+pub struct IdTooLong {
+    /// How long it is.
+    pub len: usize,
+}
+
+/// Appends the request that [`decode`] reads; nothing, if an id is too long.
+#[inline]
+pub fn encode_request(
+    id: u32,
+    command: &Command,
+    consumer: &[u8],
+    resource: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), IdTooLong> {
+    let sizes = [size_of_id(consumer)?, size_of_id(resource)?];
+    let head = |kind: u8, out: &mut Vec<u8>| {
+        out.push(kind);
+        out.extend_from_slice(&id.to_le_bytes());
+    };
+    match command {
+        Command::Insert { quota, lifetime } => {
+            head(INSERT, out);
+            out.extend_from_slice(&quota.to_le_bytes());
+            out.push(lifetime.unit.0);
+            out.extend_from_slice(&lifetime.value.to_le_bytes());
+        }
+        Command::Query => head(QUERY, out),
+        Command::Update { attribute, change, value } => {
+            head(UPDATE, out);
+            out.extend_from_slice(&[*attribute, *change]);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        Command::Purge => head(PURGE, out),
+    }
+    for part in [&sizes, consumer, resource] {
+        out.extend_from_slice(part);
+    }
+    Ok(())
+}
+
+fn size_of_id(id: &[u8]) -> Result<u8, IdTooLong> {
+    u8::try_from(id.len()).map_err(|_| IdTooLong { len: id.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttr::FRAME_MAX;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<_> = text.bytes().filter(|byte| *byte != b' ').collect();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(byte).collect()
+    }
+
+    #[test]
+    fn requests_are_those_of_the_protocol() {
+        let seconds = |value| Lifetime { value, unit: Unit(2) };
+        for (bytes, id, command, consumer, resource) in [
+            (
+                "01 01000000 0500000000000000 02 0a00000000000000 01 01 63 72",
+                1,
+                Command::Insert { quota: 5, lifetime: seconds(10) },
+                &b"c"[..],
+                &b"r"[..],
+            ),
+            ("02 02000000 01 01 63 72", 2, Command::Query, b"c", b"r"),
+            ("04 ffffffff 00 00", u32::MAX, Command::Purge, b"", b""),
+            ("02 00000000 02 01 616263", 0, Command::Query, b"ab", b"c"),
+            ("02 00000000 01 02 616263", 0, Command::Query, b"a", b"bc"),
+            (
+                "03 78563412 01 02 0807060504030201 00 01 ff",
+                0x1234_5678,
+                Command::Update { attribute: 1, change: 2, value: 0x0102_0304_0506_0708 },
+                b"",
+                b"\xff",
+            ),
+            (
+                "03 00000000 07 ff ffffffffffffffff 00 00",
+                0,
+                Command::Update { attribute: 7, change: 255, value: u64::MAX },
+                b"",
+                b"",
+            ),
+        ] {
+            let frame = hex(bytes);
+            let (request, len) = decode(&frame).unwrap().unwrap();
+            assert_eq!((request.id, request.command, len), (id, command, frame.len()), "{bytes}");
+            assert_eq!((request.pair.consumer(), request.pair.resource()), (consumer, resource), "{bytes}");
+            let mut again = Vec::new();
+            encode_request(id, &command, consumer, resource, &mut again).unwrap();
+            assert_eq!(again, frame, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn two_pairs_never_have_the_same_bytes() {
+        let frames = [hex("02 00000000 02 01 616263"), hex("02 00000000 01 02 616263")];
+        let [one, other] = frames.each_ref().map(|frame| decode(frame).unwrap().unwrap().0.pair);
+        assert_ne!(one.bytes(), other.bytes());
+    }
+
+    #[test]
+    fn an_unknown_type_is_known_by_its_first_byte() {
+        for found in (0..=u8::MAX).filter(|kind| !(INSERT..=PURGE).contains(kind)) {
+            assert_eq!(decode(&[found]), Err(UnknownType { found }));
+            assert_eq!(decode(&[found, 0, 0]), Err(UnknownType { found }));
+        }
+    }
+
+    #[test]
+    fn the_longest_ids_make_the_longest_frame() {
+        let (id, mut frame) = ([b'x'; 256], Vec::new());
+        let insert = Command::Insert { quota: 0, lifetime: Lifetime { value: 0, unit: Unit(0) } };
+        assert_eq!(encode_request(0, &insert, &id, b"", &mut frame), Err(IdTooLong { len: 256 }));
+        assert_eq!(encode_request(0, &insert, b"", &id, &mut frame), Err(IdTooLong { len: 256 }));
+        assert!(frame.is_empty());
+        encode_request(0, &insert, &id[1..], &id[1..], &mut frame).unwrap();
+        assert_eq!(frame.len(), FRAME_MAX);
+        assert_eq!(decode(&frame).unwrap().unwrap().0.pair.resource(), &id[1..]);
+    }
+}

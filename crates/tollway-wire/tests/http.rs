@@ -1,0 +1,136 @@
+//! Whatever arrives, however it is cut into pieces.
+
+use proptest::prelude::*;
+use tollway_core::Verb;
+use tollway_wire::http::{
+    Answer, AskRule, Command, Explained, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Ruled, Step,
+};
+
+const HEAD_MAX: usize = 512;
+const BODY_MAX: usize = 256;
+
+/// What the framer makes of `bytes` when they arrive in pieces that end at `cuts`.
+fn frame(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
+    let (mut framer, mut seen) = (Framer::new(HEAD_MAX, BODY_MAX), Vec::new());
+    let mut start = 0;
+    for end in cuts.iter().copied().chain([bytes.len()]) {
+        loop {
+            match framer.next(&bytes[start..end.clamp(start, bytes.len())]) {
+                Ok(Step::Request(request)) => {
+                    assert!(request.len > 0 && request.body.len() <= BODY_MAX);
+                    seen.push(format!("{request:?}"));
+                    start += request.len;
+                }
+                Ok(Step::Continue) => {}
+                Ok(Step::Await(_)) => break,
+                // Which of several faults is found first may depend on the pieces; that there is one may not.
+                Err(_) => {
+                    seen.push("refused".to_owned());
+                    return seen;
+                }
+            }
+        }
+    }
+    seen
+}
+
+/// Pieces of requests, whole ones among them: random bytes alone never get past the first line.
+fn traffic() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(&b"POST /v1/spend HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12345"[..])
+            .prop_map(<[u8]>::to_vec),
+        Just(&b"GET /v1/gate?limit=L&id=a HTTP/1.1\r\nHost: a\r\n\r\n"[..]).prop_map(<[u8]>::to_vec),
+        Just(&b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"[..])
+            .prop_map(<[u8]>::to_vec),
+        Just(&b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"[..])
+            .prop_map(<[u8]>::to_vec),
+        Just(&b"3;a=b\r\nabc\r\n"[..]).prop_map(<[u8]>::to_vec),
+        Just(&b"0\r\n\r\n"[..]).prop_map(<[u8]>::to_vec),
+        Just(&b"\r\n"[..]).prop_map(<[u8]>::to_vec),
+        Just(&b"Content-Length: 1\r\n"[..]).prop_map(<[u8]>::to_vec),
+        prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    // Lines are looked at when they end, so the last one does.
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| [&pieces.concat()[..], b"\r\n\r\n"].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+    #[test]
+    fn pieces_do_not_change_what_is_read(bytes in traffic(), mut cuts in prop::collection::vec(0usize..400, 0..30)) {
+        cuts.sort_unstable();
+        prop_assert_eq!(frame(&bytes, &[]), frame(&bytes, &cuts));
+    }
+
+    #[test]
+    fn bytes_one_at_a_time_do_not_change_what_is_read(bytes in traffic()) {
+        let cuts: Vec<_> = (0..bytes.len()).collect();
+        prop_assert_eq!(frame(&bytes, &[]), frame(&bytes, &cuts));
+    }
+
+    #[test]
+    fn any_body_is_a_command_or_an_explanation(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
+            if let Err(malformed) = Command::from_json(verb, &body) {
+                prop_assert!(!malformed.detail.is_empty());
+            }
+        }
+        for status in [200, 404] {
+            let _ = Answer::from_json(status, &body);
+            let _ = Inspected::from_json(status, &body);
+            let _ = KeysPage::from_json(status, &body);
+            let _ = Ruled::from_json(status, &body);
+            let _ = Explained::from_json(status, &body);
+        }
+        for asked in [AskRule::from_json(&body), AskRule::of_rule("r", &body)] {
+            prop_assert!(asked.is_ok() || !asked.unwrap_err().detail.is_empty());
+        }
+    }
+
+    #[test]
+    fn any_json_asks_for_a_rule_or_is_explained(
+        body in r#"\{"(rule|selectors|key|x)":("[a-z\\"]{0,4}"|-?[0-9.eE+-]{1,24}|\{"[a-z]{0,2}":("\\u00[0-9a-f]{2}"|null|true|-?[0-9]{1,3}|\[\]),?\}?|null)(,"(rule|key)":"a"|,"selectors":\{\}){0,2}\}?"#,
+    ) {
+        if let Ok(asked) = AskRule::from_json(body.as_bytes()) {
+            let mut again = Vec::new();
+            asked.put_json(&mut again);
+            prop_assert_eq!(AskRule::from_json(&again), Ok(asked));
+        }
+        if let Ok(asked) = AskRule::of_rule("r", body.as_bytes()) {
+            let mut again = Vec::new();
+            asked.put_json_of_rule(&mut again);
+            prop_assert_eq!(AskRule::of_rule("r", &again), Ok(asked));
+        }
+    }
+
+    #[test]
+    fn any_json_is_a_command_or_an_explanation(
+        body in r#"\{"(limit|id|cost|charges|kind|x)":("[a-z\\"]{0,4}"|-?[0-9.eE+-]{1,24}|\[\{"(id|cost)":1?\}?\]|null|NaN)(,"id":"a")?\}?"#,
+    ) {
+        for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
+            if let Ok(command) = Command::from_json(verb, body.as_bytes()) {
+                prop_assert!(!command.asks().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn any_query_is_a_question_or_an_explanation(query in "(limit|id|cursor|count|x)=[%a-f0-9&=+é]{0,30}(&id=a)?(&limit=L)?") {
+        if let Ok(asked) = Inspect::from_query(&query) {
+            let again = asked.to_query();
+            prop_assert_eq!(Inspect::from_query(&again), Ok(asked));
+        }
+        if let Ok(asked) = ListKeys::from_query(&query) {
+            let again = asked.to_query();
+            prop_assert_eq!(ListKeys::from_query(&again), Ok(asked));
+        }
+    }
+
+    #[test]
+    fn any_query_is_a_gate_or_an_explanation(query in "(limit|id|cost|deny_status|x)=[%a-f0-9&=+é]{0,30}(&id=a)?(&limit=L)?") {
+        if let Ok(gate) = Gate::from_query(&query) {
+            prop_assert_eq!(gate.command.asks().len(), 1);
+        }
+    }
+}

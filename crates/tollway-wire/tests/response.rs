@@ -1,0 +1,97 @@
+//! What a decision looks like when the store gave no answer: nobody's fault, and never a 429.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+use tollway_core::algorithm::TokenBucketLimit;
+use tollway_core::{Algorithm, Charge, Decision, Limit, Nanos, OnStoreFailure, Policy, Verdict};
+use tollway_wire::http::{Answer, Response, Status};
+
+const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+/// What every answer has that is held to a limit.
+const HEADERS: &str = "RateLimit-Policy: \"Login\";q=5;w=60\r\nRateLimit: \"Login\";r=";
+
+fn policy() -> Policy {
+    let numbers = TokenBucketLimit::new(5, 5, Nanos::from_secs(60)).unwrap();
+    let limit = Limit::new("Login").unwrap().with_default(Algorithm::TokenBucket(numbers));
+    Policy::new(vec![limit.with_on_store_failure(OnStoreFailure::Deny)]).unwrap()
+}
+
+fn degraded(verdict: Verdict, remaining: u64, seconds: u64) -> Decision {
+    let wait = Nanos::from_secs(seconds);
+    Decision { verdict, remaining, retry_after: wait, reset_after: wait, charge: 0, degraded: true }
+}
+
+/// The status, head and body of what `write` writes.
+fn written(write: impl FnOnce(Response<'_>, &[Charge<'_>]) -> Status) -> (u16, String, String) {
+    let (mut outbox, mut scratch) = (Vec::new(), Vec::new());
+    let response =
+        Response { outbox: &mut outbox, scratch: &mut scratch, date: DATE, close: false, head_only: false };
+    let policy = policy();
+    let status = write(response, &[policy.charge("Login", b"a", 1).unwrap()]);
+    let text = String::from_utf8(outbox).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with(&format!("HTTP/1.1 {} {}\r\n", status.code(), status.reason())), "{head}");
+    (status.code(), head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_decision_without_the_store_says_so() {
+    for (decision, status, headers, body) in [
+        (
+            degraded(Verdict::AllowAway, 0, 0),
+            200,
+            None,
+            r#"{"allowed":true,"remaining":null,"retry_after":0,"reset_after":0,"limit":"Login","reason":"store","degraded":true}"#,
+        ),
+        (
+            degraded(Verdict::DenyAway, 0, 1),
+            503,
+            Some("\r\nRetry-After: 1\r\n"),
+            r#"{"allowed":false,"remaining":null,"retry_after":1,"reset_after":1,"limit":"Login","reason":"store","degraded":true}"#,
+        ),
+        (
+            degraded(Verdict::Allow, 3, 24),
+            200,
+            Some(HEADERS),
+            r#"{"allowed":true,"remaining":3,"retry_after":24,"reset_after":24,"limit":"Login","degraded":true}"#,
+        ),
+        // The process was asked in the store's place, and this id did ask too often.
+        (
+            degraded(Verdict::Deny, 0, 60),
+            429,
+            Some(HEADERS),
+            r#"{"allowed":false,"remaining":0,"retry_after":60,"reset_after":60,"limit":"Login","degraded":true}"#,
+        ),
+    ] {
+        let (code, head, found) = written(|response, charges| response.decision(charges, &decision));
+        assert_eq!((code, &*found), (status, body));
+        match headers {
+            Some(headers) => assert!(head.contains(headers), "{head}"),
+            None => assert!(!head.contains("Retry-After"), "{head}"),
+        }
+        // What is left is in the store: nothing is said about it, rather than something wrong.
+        let away = matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway);
+        assert_eq!(head.contains("RateLimit"), !away, "{head}");
+        let Answer::Decision { allowed, degraded, reason, .. } =
+            Answer::from_json(code, found.as_bytes()).unwrap()
+        else {
+            panic!("{found}")
+        };
+        assert_eq!((allowed, degraded), (decision.allowed(), true));
+        assert_eq!(reason.as_deref(), away.then_some("store"));
+    }
+}
+
+#[test]
+fn a_proxy_is_not_told_that_its_client_is_to_blame() {
+    for (decision, asked_for, status) in [
+        (degraded(Verdict::AllowAway, 0, 0), Status::Forbidden, 204),
+        (degraded(Verdict::DenyAway, 0, 1), Status::TooManyRequests, 503),
+        // It understands nothing else, and must not let the request through for that.
+        (degraded(Verdict::DenyAway, 0, 1), Status::Forbidden, 403),
+        (degraded(Verdict::Deny, 0, 60), Status::Forbidden, 403),
+    ] {
+        let (code, head, body) = written(|response, charges| response.gate(charges, &decision, asked_for));
+        assert_eq!((code, &*body), (status, ""), "{decision:?}");
+        assert_eq!(head.contains("Retry-After: "), !decision.allowed(), "{head}");
+    }
+}

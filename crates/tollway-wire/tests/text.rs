@@ -1,0 +1,196 @@
+//! Any datagram at all: understood or silence, and answered within bounds.
+
+use std::borrow::Cow;
+
+use proptest::prelude::*;
+use tollway_wire::text::{
+    Answer, CheckKey, CheckLimit, Command, DATAGRAM_MAX, KeyStats, Message, OverLimit, Reply, decode,
+    decode_reply, encode,
+};
+
+#[test]
+fn every_command_of_every_size_gets_what_the_protocol_demands() {
+    for size in 0..=1100 {
+        let rest = vec![b'x'; size];
+        for id in [&b""[..], b"7 ", b"000867465 ", b"123456789012345678901 "] {
+            for command in ["over_limit ", "get_stats "] {
+                let datagram = [id, command.as_bytes(), &rest].concat();
+                let key = &rest[..size.min(DATAGRAM_MAX - id.len() - command.len())];
+                let message = decode(&datagram).expect("a key of any size is one");
+                match message.command {
+                    Command::OverLimit { key: got } | Command::GetStats { key: got } => assert_eq!(got, key),
+                    other => panic!("{other:?}"),
+                }
+                assert_eq!(message.id, id.strip_suffix(b" "), "{size}");
+            }
+            for command in ["ping", "get_size"] {
+                let datagram = [id, command.as_bytes(), &rest].concat();
+                assert_eq!(decode(&datagram).is_some(), size == 0, "{command} and {size} bytes");
+            }
+            let json = format!(r#"{{"ip":"{}"}}"#, "x".repeat(size));
+            let datagram = [id, b"check_limit ", json.as_bytes()].concat();
+            assert_eq!(decode(&datagram).is_some(), datagram.len() <= DATAGRAM_MAX, "JSON and {size} bytes");
+        }
+        assert_eq!(decode(&rest), None);
+        let digits = vec![b'1'; size];
+        assert_eq!(decode(&digits), None);
+        let message = [&digits[..], b" ping"].concat();
+        assert_eq!(decode(&message).is_some(), (1..=DATAGRAM_MAX - 5).contains(&size), "{size} digits");
+    }
+}
+
+/// Near misses of commands: random bytes alone are hardly ever any.
+fn datagram() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        Just("over_limit "),
+        Just("get_stats "),
+        Just("check_limit "),
+        Just("get_size"),
+        Just("ping"),
+        Just("\n"),
+        Just(" "),
+        Just("7 "),
+        Just(r#"{"origin":"#),
+        Just(r#""ua":"#),
+        Just(r#""a\n\"\u00e9","#),
+        Just("null}"),
+        Just(r#""}"#),
+    ];
+    let part = prop_oneof![
+        4 => word.prop_map(|word| word.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..600),
+    ];
+    prop::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+fn id() -> impl Strategy<Value = Option<Vec<u8>>> {
+    prop::option::of("[0-9]{1,30}".prop_map(String::into_bytes))
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let byte = any::<u8>().prop_filter("a newline ends a key", |byte| *byte != b'\n');
+    prop::collection::vec(byte, 0..900)
+}
+
+fn over_limit() -> impl Strategy<Value = OverLimit> {
+    (any::<bool>(), any::<f64>(), 0u32..50_000, any::<u64>()).prop_map(|(over, rate, limit, period)| {
+        OverLimit { over, rate: rate.abs().min(1e15), limit: f64::from(limit) / 10.0, period }
+    })
+}
+
+/// A rate as it is after it was written with one decimal.
+fn shown(over_limit: OverLimit) -> OverLimit {
+    OverLimit { rate: format!("{:.1}", over_limit.rate).parse().expect("a decimal"), ..over_limit }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+
+    #[test]
+    fn whatever_is_understood_is_understood_again(datagram in datagram()) {
+        let Some(message) = decode(&datagram) else { return Ok(()) };
+        let mut again = Vec::new();
+        message.encode(&mut again);
+        // Written out in full, a `check_limit` may no longer fit.
+        if again.len() <= DATAGRAM_MAX {
+            prop_assert_eq!(decode(&again), Some(message));
+        }
+    }
+
+    #[test]
+    fn only_the_first_thousand_bytes_count(datagram in datagram(), more in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut longer = datagram.clone();
+        longer.resize(longer.len().max(DATAGRAM_MAX), b' ');
+        let cut = longer[..DATAGRAM_MAX].to_vec();
+        longer.extend(more);
+        prop_assert_eq!(decode(&longer), decode(&cut));
+    }
+
+    #[test]
+    fn messages_survive_the_wire(
+        id in id(),
+        key in key(),
+        [origin, ua, ip] in [".{0,20}", ".{0,40}", "[\\x00-\\x7f\"\\\\]{0,40}"],
+    ) {
+        let check = CheckLimit { origin: Cow::Owned(origin), ua: Cow::Owned(ua), ip: Cow::Owned(ip) };
+        for command in [
+            Command::OverLimit { key: &key },
+            Command::GetStats { key: &key },
+            Command::CheckLimit(check),
+            Command::GetSize,
+            Command::Ping,
+        ] {
+            let message = Message { id: id.as_deref(), command };
+            let mut datagram = Vec::new();
+            message.encode(&mut datagram);
+            prop_assert_eq!(decode(&datagram), Some(message));
+        }
+    }
+
+    #[test]
+    fn replies_survive_the_wire(
+        id in id(),
+        key in key(),
+        [n_req, n_over, last_max_rate, size] in any::<[u64; 4]>(),
+        tried in prop::collection::vec(over_limit(), 1..=3),
+    ) {
+        let stats = KeyStats { n_req, n_over, last_max_rate };
+        let keys: [&[u8]; 3] = [&key, b"ws ip=192.0.2.1", b"ws global"];
+        let last = shown(tried[tried.len() - 1]);
+        let answer_to_check = |datagram: &[u8]| {
+            let (_, answer) = decode_reply(datagram)?;
+            if let Answer::CheckLimit { last, keys } = answer { Some((last, keys.starts_with(b"["))) } else { None }
+        };
+        for (reply, answer) in [
+            (Reply::OverLimit(tried[0]), Some(Answer::OverLimit(shown(tried[0])))),
+            (Reply::Stats { stats, key: &key }, Some(Answer::Stats { stats, key: &key })),
+            (Reply::Size { keys: size }, Some(Answer::Size { keys: size })),
+            (Reply::Pong, Some(Answer::Pong)),
+            (Reply::CheckLimit { keys, tried: &tried }, None),
+        ] {
+            let mut datagram = Vec::new();
+            encode(id.as_deref(), &reply, &mut datagram);
+            prop_assert!(datagram.len() <= DATAGRAM_MAX);
+            match answer {
+                Some(Answer::Stats { .. }) if datagram.len() == DATAGRAM_MAX => {}
+                Some(answer) => prop_assert_eq!(decode_reply(&datagram), Some((id.as_deref(), answer))),
+                None => prop_assert_eq!(answer_to_check(&datagram), Some((last, true))),
+            }
+        }
+    }
+
+    #[test]
+    fn no_reply_is_over_a_thousand_bytes(
+        id in prop::option::of(prop::collection::vec(b'0'..=b'9', 1..1100)),
+        keys in prop::array::uniform3(prop::collection::vec(any::<u8>(), 0..1100)),
+        tried in prop::collection::vec(over_limit(), 0..=3),
+    ) {
+        let [first, second, third] = &keys;
+        for reply in [
+            Reply::Stats { stats: KeyStats { n_req: 1, n_over: 1, last_max_rate: 1 }, key: first },
+            Reply::CheckLimit { keys: [first, second, third], tried: &tried },
+            Reply::Pong,
+        ] {
+            let mut out = vec![0; 100];
+            encode(id.as_deref(), &reply, &mut out);
+            prop_assert!(out.len() <= 100 + DATAGRAM_MAX && out[..100] == [0; 100]);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..1100), datagram in "([0-9]{0,3} )?(ok [YN]|n_req=|size=)[0-9 .,=a-z_]{0,40}") {
+        let _ = decode_reply(&bytes);
+        let _ = decode_reply(datagram.as_bytes());
+    }
+
+    #[test]
+    fn the_keys_of_a_check_are_made_of_its_parts([origin, ua, ip] in [".{0,20}", ".{0,20}", ".{0,20}"]) {
+        let check = CheckLimit { origin: Cow::Borrowed(&origin), ua: Cow::Borrowed(&ua), ip: Cow::Borrowed(&ip) };
+        let expected = [format!("{origin} ua={ua}"), format!("{origin} ip={ip}"), format!("{origin} global")];
+        for (which, expected) in CheckKey::ALL.into_iter().zip(expected) {
+            let mut key = Vec::new();
+            check.put_key(which, &mut key);
+            prop_assert_eq!(String::from_utf8(key), Ok(expected));
+        }
+    }
+}

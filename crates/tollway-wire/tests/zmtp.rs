@@ -1,0 +1,135 @@
+//! ZMTP and Smockron against whatever a peer may send.
+
+use proptest::prelude::*;
+use tollway_wire::smockron::{Accounting, Control};
+use tollway_wire::zmtp::{self, Conversation, MESSAGE_MAX, Said, SocketType, ZmtpError};
+
+/// One that is past its opening.
+fn ready(ours: SocketType) -> Conversation {
+    let theirs = if ours == SocketType::Pub { SocketType::Sub } else { SocketType::Pub };
+    let mut opening = Vec::new();
+    zmtp::encode_opening(theirs, &mut opening);
+    let mut conversation = Conversation::new(ours);
+    let words = said(&mut conversation, &opening);
+    assert_eq!(words, Ok(vec!["Greeting".to_owned(), "Ready".to_owned()]));
+    assert!(conversation.is_ready());
+    conversation
+}
+
+/// What a peer says in these bytes, in words.
+fn said(conversation: &mut Conversation, mut inbox: &[u8]) -> Result<Vec<String>, ZmtpError> {
+    let mut words = Vec::new();
+    while let Some((said, len)) = conversation.next(inbox)? {
+        words.push(match said {
+            Said::Message(frames) => {
+                frames.map(|frame| frame.escape_ascii().to_string()).collect::<Vec<_>>().join("|")
+            }
+            Said::Subscribe(topic) => format!("+{}", topic.escape_ascii()),
+            Said::Cancel(topic) => format!("-{}", topic.escape_ascii()),
+            Said::Ping(context) => format!("ping {}", context.escape_ascii()),
+            other => format!("{other:?}"),
+        });
+        inbox = &inbox[len..];
+    }
+    Ok(words)
+}
+
+#[test]
+fn a_subscriber_says_what_it_wants_in_either_version() {
+    let inbox = b"\x00\x01\x01\x00\x04\x01abc\x04\x0d\x09SUBSCRIBEdef\x00\x04\x00abc\x04\x0a\x06CANCELdef\
+        \x04\x09\x04PING\x00\x0ahi\x04\x05\x04PONG\x00\x02xx\x01\x01a\x00\x01b";
+    let words = said(&mut ready(SocketType::Pub), inbox).unwrap();
+    assert_eq!(words, ["+", "+abc", "+def", "-abc", "-def", "ping hi", "Aside", "Aside", "a|b"]);
+}
+
+#[test]
+fn a_publisher_sends_messages_of_any_frames() {
+    let long = vec![b'x'; 300];
+    let mut inbox = Vec::new();
+    zmtp::encode(&[b"\x01one"], &mut inbox);
+    zmtp::encode(&[b"", b"", b""], &mut inbox);
+    zmtp::encode(&[&long, b"end"], &mut inbox);
+    let words = said(&mut ready(SocketType::Sub), &inbox).unwrap();
+    assert_eq!(words, ["\\x01one".to_owned(), "||".to_owned(), format!("{}|end", "x".repeat(300))]);
+}
+
+#[test]
+fn who_is_no_peer_is_told_from_the_first_bytes_that_show_it() {
+    let mut opening = Vec::new();
+    zmtp::encode_opening(SocketType::Pub, &mut opening);
+    let with = |at: usize, byte: u8| {
+        let mut bytes = opening.clone();
+        bytes[at] = byte;
+        said(&mut Conversation::new(SocketType::Sub), &bytes)
+    };
+    let start = |bytes: &[u8]| said(&mut Conversation::new(SocketType::Sub), bytes);
+    assert_eq!(start(b"GET / HTTP/1.1\r\n"), Err(ZmtpError::NotZmtp));
+    assert_eq!(start(&opening[..63]), Ok(vec![]));
+    assert_eq!(start(b"\xff\0\0\0\0\0\0\0\x01\x7f\x01"), Err(ZmtpError::Version { major: 1 }));
+    assert_eq!(with(12, b'C'), Err(ZmtpError::Mechanism));
+    assert_eq!(with(64, 0), Err(ZmtpError::NotReady));
+    let (found, ours) = (SocketType::Pub, SocketType::Pub);
+    assert_eq!(
+        said(&mut Conversation::new(ours), &opening),
+        Err(ZmtpError::SocketType { found, ours }),
+        "two publishers have nothing to say"
+    );
+}
+
+#[test]
+fn no_announced_length_is_believed() {
+    let mut conversation = ready(SocketType::Sub);
+    for len in [MESSAGE_MAX as u64 + 1, 1 << 40, u64::MAX] {
+        let head = [&[2][..], &len.to_be_bytes()].concat();
+        assert_eq!(conversation.next(&head).err(), Some(ZmtpError::TooLong), "{len}");
+    }
+    let endless = [1, 0].repeat(MESSAGE_MAX / 2);
+    assert_eq!(conversation.next(&endless).err(), Some(ZmtpError::TooLong), "frames without end");
+    let most = vec![0; MESSAGE_MAX - 9];
+    let mut whole = Vec::new();
+    zmtp::encode(&[&most], &mut whole);
+    assert!(conversation.next(&whole).unwrap().is_some());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_understood_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        for ours in [SocketType::Pub, SocketType::Sub] {
+            let _ = said(&mut Conversation::new(ours), &bytes);
+            let _ = said(&mut ready(ours), &bytes);
+        }
+    }
+
+    /// However a stream is cut, the same is heard.
+    #[test]
+    fn messages_arrive_in_pieces(
+        messages in proptest::collection::vec(proptest::collection::vec("[ -~]{0,300}", 1..7), 0..5),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = Vec::new();
+        for message in &messages {
+            let frames: Vec<&[u8]> = message.iter().map(|frame| frame.as_bytes()).collect();
+            zmtp::encode(&frames, &mut bytes);
+        }
+        let whole = said(&mut ready(SocketType::Sub), &bytes).unwrap();
+        prop_assert_eq!(whole.len(), messages.len());
+        let mut conversation = ready(SocketType::Sub);
+        let early = said(&mut conversation, &bytes[..cut.index(bytes.len() + 1)]).unwrap();
+        prop_assert_eq!(&whole[..early.len()], &early[..]);
+    }
+
+    #[test]
+    fn any_frames_are_accounting_or_not(
+        frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..8),
+        status in prop::sample::select(&["ACCEPTED", "DELAYED", "REJECTED"][..]),
+        times in ("[0-9.]{0,25}", "[0-9.]{0,25}"),
+    ) {
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        let _ = Accounting::decode(frames.iter().copied());
+        let _ = Control::decode(frames.iter().copied());
+        let nearly = [b"d\0", status.as_bytes(), b"id", times.0.as_bytes(), times.1.as_bytes()];
+        if let Ok(accounting) = Accounting::decode(nearly) {
+            prop_assert_eq!(accounting.status.name(), status);
+        }
+    }
+}

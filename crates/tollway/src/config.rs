@@ -1,0 +1,199 @@
+//! One YAML file, read whole and checked whole.
+//!
+//! ```
+//! use tollway::config::Config;
+//!
+//! let config = Config::parse("limits: { Login: { burst: 5, count: 5, period: 1m } }", "policy.yaml")?;
+//! assert!(config.policy.limit("Login").is_some());
+//!
+//! let errors = Config::parse("limits:\n  Login: { brust: 5, count: 5, period: 1 }", "policy.yaml").unwrap_err();
+//! assert_eq!(errors.to_string(), "\
+//! policy.yaml:2:12: unknown field `brust`; did you mean `burst`?
+//! policy.yaml:2:40: period 1 has no unit; did you mean 1s?");
+//! # Ok::<(), tollway::config::ConfigErrors>(())
+//! ```
+//!
+//! Reading never stops at the first mistake: whoever edits the file sees all of them, each where it is.
+
+mod describe;
+mod domains;
+mod errors;
+mod fields;
+mod gates;
+mod keys;
+mod limits;
+mod numbers;
+mod overrides;
+mod rules;
+mod store;
+mod suggest;
+mod watch;
+mod yaml;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem;
+use std::path::Path;
+use std::sync::Arc;
+
+use tollway_core::Policy;
+
+use crate::patterns::Patterns;
+use crate::store::memory::MAX_BUCKETS;
+use errors::{Errors, Position};
+use fields::{unknown_field, whole_number};
+use limits::Limits;
+use rules::Rules;
+use yaml::{Entry, Node, Value};
+
+pub use describe::{describe, describe_algorithm};
+pub use errors::{ConfigError, ConfigErrors};
+pub use gates::{GateAddressError, Gates, OnInsert, SmockronGate};
+pub use store::{StoreUrl, StoreUrlError};
+pub use watch::Watch;
+
+/// The parts of a file.
+const SECTIONS: [&str; 9] =
+    ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
+/// What marks a mapping at the top of a file as a limit or an override.
+const NUMBERS: [&str; 3] = ["burst", "count", "period"];
+
+/// Everything configured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What is limited, and to what.
+    pub policy: Policy,
+    /// The patterns of the policy's keys, as they were written.
+    pub patterns: Arc<Patterns>,
+    /// Where buckets live.
+    pub store: StoreUrl,
+    /// How many buckets are kept in memory at most.
+    pub max_buckets: usize,
+    /// Where the server listens.
+    pub gates: Gates,
+    /// What holds, but perhaps not as its author thinks.
+    pub warnings: Vec<ConfigError>,
+}
+
+impl Config {
+    /// The file that [`Config::default`] is made from.
+    pub const DEFAULT_YAML: &str = include_str!("config/default.yaml");
+
+    /// Reads a whole file's text. `source` is what errors call it. What the text leaves out has its default.
+    pub fn parse(text: &str, source: &str) -> Result<Self, ConfigErrors> {
+        let mut errors = Errors::default();
+        let document = yaml::parse(text, &mut errors);
+        let config = read(document.as_ref(), &mut errors);
+        errors.finish(source, config)
+    }
+
+    /// Reads a file.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigErrors> {
+        let source = path.display().to_string();
+        let bytes = read_bounded(path)
+            .map_err(|error| ConfigErrors::whole_file(&source, format!("cannot be read: {error}")))?;
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::parse(&text, &source),
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let mut errors = Errors::default();
+                errors.add(Position::after(&String::from_utf8_lossy(valid)), "not UTF-8 from here on");
+                errors.finish(&source, None)
+            }
+        }
+    }
+}
+
+/// The policy of `tollway serve` without a file: [`Config::DEFAULT_YAML`], in memory, every gate at its default.
+impl Default for Config {
+    fn default() -> Self {
+        Self::parse(Self::DEFAULT_YAML, "default.yaml").expect("a test reads the built-in file")
+    }
+}
+
+/// At most one byte more than a file may have, so that one too long is refused and not swallowed.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(yaml::FILE_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read(document: Option<&Node>, errors: &mut Errors) -> Option<Config> {
+    let entries: &[Entry] = match document {
+        None => &[],
+        Some(node) if node.is_null() => &[],
+        Some(Node { value: Value::Map(entries), .. }) => entries,
+        Some(node) => {
+            let names = fields::listed(&SECTIONS, "and");
+            errors.add(node.at, format!("a file is a mapping with {names}, not {}", node.quoted()));
+            return None;
+        }
+    };
+    let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
+    let store = section("store").map(|entry| StoreUrl::read(entry, errors));
+    let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
+    let gates = section("gates").map(|entry| Gates::read(entry, errors));
+    let mut rules = Rules::default();
+    if let Some(entry) = section("rules") {
+        rules.section(entry, errors);
+    }
+    let warnings = mem::take(&mut rules.warnings);
+    let (policy, patterns) = read_policy(entries, rules, errors)?;
+    Some(Config {
+        policy,
+        patterns,
+        store: store.unwrap_or(Some(StoreUrl::default()))?,
+        max_buckets: max_buckets.unwrap_or(Some(MAX_BUCKETS))?,
+        gates: gates.unwrap_or(Some(Gates::default()))?,
+        warnings,
+    })
+}
+
+/// The limits of the file, those of its sections and those at the top, its rules for keys and its rules by name; the built-in
+/// ones if it has nothing to say.
+fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
+    let mut limits = Limits::default();
+    let mut overrides = Vec::new();
+    let mut silent = true;
+    for entry in entries {
+        match &*entry.key.text {
+            "limits" => limits.section(entry, errors),
+            "overrides" | "keys" | "rewrite" | "rules" | "domains" => {}
+            name if SECTIONS.contains(&name) => continue,
+            name if name.contains(':') && matches!(entry.value.value, Value::Map(_)) => overrides.push(entry),
+            _ if has_numbers(&entry.value) => limits.limit(entry, errors),
+            _ => {
+                unknown_field(entry, "a file", &SECTIONS, errors);
+                continue;
+            }
+        }
+        silent = false;
+    }
+    let implied = limits.is_empty();
+    overrides.into_iter().for_each(|entry| limits.bare_override(entry, implied, errors));
+    let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
+    if let Some(entry) = section("overrides") {
+        limits.overrides(entry, errors);
+    }
+    if silent {
+        let Config { policy, patterns, .. } = Config::default();
+        return Some((policy, patterns));
+    }
+    let keys = keys::read(section("keys"), section("rewrite"), &limits, errors);
+    let domains = section("domains").map(|entry| domains::read(entry, errors)).unwrap_or_default();
+    let policy = limits.policy(errors);
+    let (keys, patterns) = keys?;
+    let policy = policy?.with_keys(keys).and_then(|policy| policy.with_rules(rules.rules));
+    let policy = policy.and_then(|policy| policy.with_domains(domains));
+    Some((policy.map_err(|error| errors.add(Position::START, error.to_string())).ok()?, patterns))
+}
+
+fn has_numbers(node: &Node) -> bool {
+    let Value::Map(entries) = &node.value else { return false };
+    entries.iter().any(|entry| NUMBERS.contains(&&*entry.key.text))
+}
+
+fn read_max_buckets(entry: &Entry, errors: &mut Errors) -> Option<usize> {
+    let number = whole_number(entry, 1..=usize::MAX as u64, errors)?;
+    usize::try_from(number).ok()
+}

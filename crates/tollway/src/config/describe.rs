@@ -1,0 +1,333 @@
+//! A configuration as it was understood, for whoever wrote it.
+//!
+//! ```text
+//! store   memory, at most 10000000 buckets
+//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, smockron off
+//! limits  1
+//! keys    2 rules, 1 rewrite
+//! rules   1
+//! domains 1
+//!
+//! NewOrdersPerAccount             token_bucket  burst 300, 300 per 3h  one per 36s, full after 3h
+//!   id regId, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
+//!   NewOrdersPerAccount:12345678  token_bucket  burst 300, 600 per 3h  one per 18s, full after 1h30m
+//!
+//! rewrite 1  ip=10\.0\..*$  to cust=office
+//! rule 1     ^ws global$    2500 per 10s, stats, on_full deny, on_store_failure allow
+//! rule 2     .*             never over
+//!
+//! upload  Or('10/s', 'user:100/h')
+//!   logs :upload, :upload:user:VALUE, on_full deny, on_store_failure allow
+//!
+//! web  1 per 1s after 10, 100 per 1h after 20
+//!   logic window
+//! ```
+
+use std::convert::Infallible;
+use std::fmt::{self, Display};
+use std::net::SocketAddr;
+
+use tollway_core::{
+    Algorithm, Domain, DomainRule, KeyLimit, KeyRule, Limit, Logic, NamedRule, Nanos, OnFull, OnStoreFailure,
+    Policy, Share,
+};
+
+use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl};
+
+/// Longer names stand out rather than push everything to the right.
+const COLUMN_MAX: usize = 60;
+
+/// The policy with what follows from its numbers, the store and the gates.
+pub fn describe(config: &Config) -> impl Display {
+    fmt::from_fn(move |f| {
+        let limits = config.policy.limits();
+        writeln!(f, "store   {}", store(config))?;
+        writeln!(f, "gates   {}", gates(&config.gates))?;
+        writeln!(f, "limits  {}", limits.len())?;
+        write!(f, "keys    {}", counted(config.patterns.rules().len(), "rule"))?;
+        match config.patterns.rewrites().len() {
+            0 => writeln!(f)?,
+            rewrites => writeln!(f, ", {}", counted(rewrites, "rewrite"))?,
+        }
+        writeln!(f, "rules   {}", config.policy.rules().len())?;
+        writeln!(f, "domains {}", config.policy.domains().len())?;
+        let lines: Vec<_> = limits.iter().flat_map(lines_of).collect();
+        let widths = [0, 1, 2].map(|column| width(&lines, column));
+        lines.iter().try_for_each(|line| line.write(widths, f))?;
+        write_keys(config, f)?;
+        config.policy.rules().iter().try_for_each(|rule| write_rule(rule, f))?;
+        config.policy.domains().iter().try_for_each(|domain| write_domain(domain, f))
+    })
+}
+
+/// An algorithm with its numbers and what follows from them: `token_bucket, burst 5, 5 per 10s: one per 2s, full after 10s`.
+pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
+    let (numbers, consequence) = in_words(algorithm);
+    format!("{}, {numbers}: {consequence}", algorithm.name())
+}
+
+fn store(config: &Config) -> String {
+    match &config.store {
+        StoreUrl::Memory => format!("memory, at most {} buckets", config.max_buckets),
+        StoreUrl::Redis(url) => {
+            let (place, namespace, deadline) = (url.place(), &url.namespace, url.deadline);
+            let password_file =
+                url.password_file.as_ref().map(|path| format!(", password_file {}", path.display()));
+            let tls_ca = url.tls_ca.as_ref().map(|path| format!(", tls_ca {}", path.display()));
+            let files = shown(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
+            format!("{place}, namespace {namespace}, deadline {deadline:?}{files}")
+        }
+    }
+}
+
+fn gates(gates: &Gates) -> String {
+    let all = [("http", gates.http), ("text", gates.text), ("throttr", gates.throttr)];
+    let listens =
+        |address: Option<SocketAddr>| address.map_or("off".to_owned(), |address| address.to_string());
+    let all: Vec<_> = all.iter().map(|(name, address)| format!("{name} {}", listens(*address))).collect();
+    let on_insert = match gates.on_insert {
+        OnInsert::Fail => "",
+        OnInsert::Reset => " (on_insert reset)",
+    };
+    format!("{}{on_insert}, smockron {}", all.join(", "), smockron(gates.smockron.as_ref()))
+}
+
+fn smockron(gate: Option<&SmockronGate>) -> String {
+    let Some(gate) = gate else { return "off".to_owned() };
+    let control = gate.control().map(|control| format!(" (control {control})")).unwrap_or_default();
+    let statsd =
+        gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", shown(statsd))).unwrap_or_default();
+    format!("{}{control}{statsd}", gate.accounting)
+}
+
+/// `1 rule`, `2 rules`.
+fn counted(n: usize, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {noun}{plural}")
+}
+
+/// The rewrites and the rules, each with its number and its pattern.
+fn write_keys(config: &Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut rows = Vec::new();
+    for (index, rewrite) in config.patterns.rewrites().iter().enumerate() {
+        let replaces = format!("to {}", shown(rewrite.replacement()));
+        rows.push([format!("rewrite {}", index + 1), shown(rewrite.pattern().as_str()), replaces]);
+    }
+    let rules = config.policy.keys().rules();
+    for (index, (rule, pattern)) in rules.iter().zip(config.patterns.rules()).enumerate() {
+        rows.push([format!("rule {}", index + 1), shown(pattern.as_str()), what_holds(rule, &config.policy)]);
+    }
+    if !rows.is_empty() {
+        writeln!(f)?;
+    }
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default()
+    };
+    let (number, pattern) = (width(0), width(1));
+    rows.iter().try_for_each(|[a, b, c]| writeln!(f, "{a:number$}  {b:pattern$}  {c}"))
+}
+
+/// A rule in its canonical form, and the names of its logs.
+fn write_rule(rule: &NamedRule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let limit = rule.keyed().limit();
+    writeln!(f, "\n{}  {}", rule.name(), limit.rule())?;
+    let bill =
+        rule.keyed().bill(|_| Ok::<_, Infallible>(Some("VALUE"))).unwrap_or_else(|never| match never {});
+    let logs: Vec<_> = bill.identifiers().iter().flatten().map(|name| &**name).collect();
+    let logs = if logs.is_empty() { "none".to_owned() } else { logs.join(", ") };
+    let (full, failure) = (on_full_name(limit.on_full()), on_store_failure_name(limit.on_store_failure()));
+    writeln!(f, "  logs {logs}, on_full {full}, on_store_failure {failure}")
+}
+
+/// A domain, with its rules as numbers of requests.
+fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let rule = |rule: &DomainRule| {
+        let limit = rule.limit();
+        format!("{} per {} after {}", limit.count(), span(limit.period()), limit.burst())
+    };
+    let rules: Vec<_> = domain.rules().iter().map(rule).collect();
+    let rules = if rules.is_empty() { "nobody is delayed".to_owned() } else { rules.join(", ") };
+    let logic = match domain.logic() {
+        Logic::Window => "window",
+        Logic::Gcra => "gcra",
+    };
+    writeln!(f, "\n{}  {rules}\n  logic {logic}", shown(domain.name()))
+}
+
+/// A text on one line.
+fn shown(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
+fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
+    let stats = if rule.stats { ", stats" } else { "" };
+    match rule.limit {
+        KeyLimit::Never => format!("never over{stats}"),
+        KeyLimit::Use { limit } => format!("uses {}{stats}", policy.limits()[limit].name()),
+        KeyLimit::Rate { limit, on_full, on_store_failure } => {
+            let strict = if limit.strict() { ", strict" } else { "" };
+            let per = per(limit.limit(), limit.period());
+            let failure = on_store_failure_name(on_store_failure);
+            format!("{per}{strict}{stats}, on_full {}, on_store_failure {failure}", on_full_name(on_full))
+        }
+    }
+}
+
+enum Line {
+    /// A name, an algorithm, its numbers, and what follows from them.
+    Row([String; 4]),
+    /// Whatever else there is to say.
+    Note(String),
+}
+
+impl Line {
+    fn write(&self, [name, algorithm, numbers]: [usize; 3], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row([a, b, c, d]) => writeln!(f, "{a:name$}  {b:algorithm$}  {c:numbers$}  {d}"),
+            Self::Note(note) => writeln!(f, "{note}"),
+        }
+    }
+}
+
+fn width(lines: &[Line], column: usize) -> usize {
+    let cells = lines.iter().filter_map(|line| match line {
+        Line::Row(cells) => Some(cells[column].chars().count()),
+        Line::Note(_) => None,
+    });
+    cells.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default()
+}
+
+fn lines_of(limit: &Limit) -> Vec<Line> {
+    let name = limit.name().to_owned();
+    let mut lines = vec![Line::Note(String::new())];
+    lines.push(match limit.default_algorithm() {
+        Some(algorithm) => row(name, algorithm),
+        None => {
+            let [algorithm, numbers, except] =
+                ["unlimited", "", "except for its overrides"].map(str::to_owned);
+            Line::Row([name, algorithm, numbers, except])
+        }
+    });
+    lines.push(Line::Note(format!("  {}", settings(limit))));
+    let mut overrides: Vec<_> = limit.overrides().collect();
+    overrides.sort_unstable_by_key(|(id, _)| *id);
+    lines.extend(
+        overrides.into_iter().map(|(id, algorithm)| row(format!("  {}", limit.bucket_key(id)), algorithm)),
+    );
+    lines
+}
+
+fn row(name: String, algorithm: &Algorithm) -> Line {
+    let (numbers, consequence) = in_words(algorithm);
+    Line::Row([name, algorithm.name().to_owned(), numbers, consequence])
+}
+
+/// The numbers, and what follows from them.
+fn in_words(algorithm: &Algorithm) -> (String, String) {
+    match algorithm {
+        Algorithm::TokenBucket(limit) => {
+            let (each, full) = (span(limit.emission_interval()), span(limit.fill_time()));
+            let per = per(limit.count(), limit.period());
+            (format!("burst {}, {per}", limit.burst()), format!("one per {each}, full after {full}"))
+        }
+        Algorithm::SlidingLog(limit) => {
+            (per(limit.count(), limit.period()), format!("in any {}", span(limit.period())))
+        }
+        Algorithm::SmoothedRate(limit) => {
+            let refused = if limit.strict() {
+                "strict: what is denied counts"
+            } else {
+                "what is denied does not count"
+            };
+            (per(limit.limit(), limit.period()), refused.to_owned())
+        }
+        Algorithm::Quota(limit) => {
+            (per(limit.count(), limit.period()), format!("in {} from the first", span(limit.period())))
+        }
+    }
+}
+
+fn per(count: impl Display, period: Nanos) -> String {
+    format!("{count} per {}", span(period))
+}
+
+fn settings(limit: &Limit) -> String {
+    let on_full = on_full_name(limit.on_full());
+    let on_store_failure = on_store_failure_name(limit.on_store_failure());
+    let stats = if limit.stats() { ", stats" } else { "" };
+    let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));
+    format!("id {id}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
+}
+
+const fn on_full_name(on_full: OnFull) -> &'static str {
+    match on_full {
+        OnFull::Deny => "deny",
+        OnFull::Allow => "allow",
+    }
+}
+
+fn on_store_failure_name(on_store_failure: OnStoreFailure) -> String {
+    match on_store_failure {
+        OnStoreFailure::Allow => "allow".to_owned(),
+        OnStoreFailure::Deny => "deny".to_owned(),
+        OnStoreFailure::Local(Share::WHOLE) => "local".to_owned(),
+        OnStoreFailure::Local(share) => format!("local (local_share {share})"),
+    }
+}
+
+/// A span as a person would write it, to the nanosecond: `1h30m`, `50ms`, `333.333333ms`.
+fn span(span: Nanos) -> String {
+    const UNITS: [(u64, usize, &str); 4] =
+        [(1_000_000_000, 9, "s"), (1_000_000, 6, "ms"), (1_000, 3, "us"), (1, 0, "ns")];
+    let (hours, rest) = (span.get() / 3_600_000_000_000, span.get() % 3_600_000_000_000);
+    let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
+    let mut text = String::new();
+    for (number, unit) in [(hours, "h"), (minutes, "m")] {
+        if number > 0 {
+            text += &format!("{number}{unit}");
+        }
+    }
+    if rest > 0 || text.is_empty() {
+        let (size, digits, unit) = UNITS.into_iter().find(|(size, ..)| rest >= *size).unwrap_or(UNITS[0]);
+        text += &decimal(rest / size, rest % size, digits);
+        text += unit;
+    }
+    text
+}
+
+/// `whole.fraction` without zeros at the end.
+fn decimal(whole: u64, fraction: u64, digits: usize) -> String {
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{fraction:0digits$}").trim_end_matches('0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well_and_parse_back() {
+        for (nanos, expected) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (50_000_000, "50ms"),
+            (333_333_333, "333.333333ms"),
+            (1_500, "1.5us"),
+            (1_500_000_000, "1.5s"),
+            (36_000_000_000, "36s"),
+            (5_400_000_000_000, "1h30m"),
+            (10_800_000_000_000, "3h"),
+            (3_600_000_000_001, "1h1ns"),
+            (90_000_000_000, "1m30s"),
+            (i64::MAX as u64, "2562047h47m16.854775807s"),
+        ] {
+            let text = span(Nanos::new(nanos));
+            assert_eq!(text, expected);
+            assert_eq!(text.parse(), Ok(Nanos::new(nanos)));
+        }
+    }
+}

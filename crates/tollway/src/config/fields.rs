@@ -1,0 +1,210 @@
+//! Single values, read from the tree with an error that says what would be right.
+
+use std::ops::RangeInclusive;
+
+use tollway_core::{Nanos, ParseNanosError};
+
+use super::errors::Errors;
+use super::suggest::{did_you_mean, nearest};
+use super::yaml::{Entry, Node, Value, shorten};
+
+/// The entries of a mapping by the names they may have.
+pub(super) struct Fields<'a>(Vec<(&'static str, &'a Entry)>);
+
+impl<'a> Fields<'a> {
+    /// Takes the names there are; others are errors. `whose` is what has these fields, as in "a limit".
+    pub(super) fn read(
+        entries: &'a [Entry],
+        whose: &str,
+        names: &[&'static str],
+        errors: &mut Errors,
+    ) -> Self {
+        let mut found = Self(Vec::with_capacity(entries.len()));
+        let mut misspelt = Vec::new();
+        for entry in entries {
+            if let Some(name) = names.iter().find(|name| **name == entry.key.text) {
+                found.0.push((name, entry));
+            } else if let Some(meant) = unknown_field(entry, whose, names, errors) {
+                misspelt.push((meant, entry));
+            }
+        }
+        // Read as what was meant, after what was said: one slip is one error, and its value is checked as well.
+        found.0.extend(misspelt);
+        found
+    }
+
+    pub(super) fn get(&self, name: &'static str) -> Option<&'a Entry> {
+        self.0.iter().find(|(found, _)| *found == name).map(|(_, entry)| *entry)
+    }
+}
+
+/// Reports a name that nothing has, and finds the one that was meant.
+pub(super) fn unknown_field(
+    entry: &Entry,
+    whose: &str,
+    names: &[&'static str],
+    errors: &mut Errors,
+) -> Option<&'static str> {
+    let meant = nearest(&entry.key.text, names.iter().copied());
+    let hint = match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("{whose} has {}", listed(names, "and")),
+    };
+    errors.add(entry.key.at, format!("unknown field `{}`; {hint}", entry.key.quoted()));
+    meant
+}
+
+/// The entries of what must be a mapping, such as `example`.
+pub(super) fn mapping<'a>(entry: &'a Entry, example: &str, errors: &mut Errors) -> Option<&'a [Entry]> {
+    match &entry.value.value {
+        Value::Map(entries) => Some(entries),
+        _ => refuse(entry, &format!("must be a mapping, such as {example}"), errors),
+    }
+}
+
+/// Reports that the value of `entry` is not what it must be.
+pub(super) fn refuse<T>(entry: &Entry, must_be: &str, errors: &mut Errors) -> Option<T> {
+    let name = entry.key.quoted();
+    match &entry.value.value {
+        Value::Refused => {}
+        _ if entry.value.is_absent() => {
+            errors.add(entry.key.at, format!("{name} {must_be}, and has no value"))
+        }
+        _ => errors.add(entry.value.at, format!("{name} {must_be}, not {}", entry.value.quoted())),
+    }
+    None
+}
+
+/// The text of a scalar exactly as it stands there, whatever YAML takes it for.
+pub(super) fn literal(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Digits and nothing else. `1e3`, `0x10`, `1_000` and `"5"` each mean something else to somebody.
+pub(super) fn whole_number(entry: &Entry, range: RangeInclusive<u64>, errors: &mut Errors) -> Option<u64> {
+    let number = match &entry.value.value {
+        Value::Scalar { text, plain: true } => plain_digits(text),
+        _ => None,
+    };
+    if let Some(number) = number.filter(|number| range.contains(number)) {
+        return Some(number);
+    }
+    let must_be = format!("must be a whole number from {} to {}", range.start(), range.end());
+    if let Value::Scalar { text, plain: false } = &entry.value.value
+        && plain_digits(text).is_some_and(|number| range.contains(&number))
+    {
+        errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
+        return None;
+    }
+    refuse(entry, &must_be, errors)
+}
+
+/// A number above zero that may have decimals, such as `22` or `22.5`.
+pub(super) fn decimal_number(entry: &Entry, most: u64, errors: &mut Errors) -> Option<f64> {
+    let in_range = |text: &str| plain_decimal(text).filter(|number| *number > 0.0 && *number <= most as f64);
+    let must_be = format!("must be a number above 0 and at most {most}, such as 22 or 22.5");
+    match &entry.value.value {
+        Value::Scalar { text, plain: true } if in_range(text).is_some() => in_range(text),
+        Value::Scalar { text, plain: false } if in_range(text).is_some() => {
+            errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
+            None
+        }
+        _ => refuse(entry, &must_be, errors),
+    }
+}
+
+/// Digits, and perhaps a point and more digits.
+fn plain_decimal(text: &str) -> Option<f64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ambiguous = whole.len() > 1 && whole.starts_with('0');
+    if digits(whole) && digits(decimals) && !ambiguous { text.parse().ok() } else { None }
+}
+
+fn plain_digits(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    // A zero in front makes a number octal for some readers.
+    let ambiguous = text.len() > 1 && text.starts_with('0');
+    if digits && !ambiguous { text.parse().ok() } else { None }
+}
+
+/// `true` or `false`.
+pub(super) fn flag(entry: &Entry, errors: &mut Errors) -> Option<bool> {
+    match &entry.value.value {
+        Value::Scalar { text, plain: true } if text == "true" => Some(true),
+        Value::Scalar { text, plain: true } if text == "false" => Some(false),
+        _ => refuse(entry, "must be true or false", errors),
+    }
+}
+
+/// One of some words, each with its meaning.
+pub(super) fn choice<T: Copy>(
+    entry: &Entry,
+    choices: &[(&'static str, T)],
+    errors: &mut Errors,
+) -> Option<T> {
+    let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+    let must_be = format!("must be {}", listed(&words, "or"));
+    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
+        return refuse(entry, &must_be, errors);
+    };
+    if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text) {
+        return Some(*meaning);
+    }
+    let hint = did_you_mean(text, words);
+    let message = format!("{} {must_be}, not {}{hint}", entry.key.quoted(), entry.value.quoted());
+    errors.add(entry.value.at, message);
+    None
+}
+
+/// A span of time above zero, such as `1h30m`.
+pub(super) fn duration(entry: &Entry, errors: &mut Errors) -> Option<Nanos> {
+    let must_be = "must be a duration such as 1s, 180m, 1h30m or 500ms";
+    let Some(text) = literal(&entry.value) else { return refuse(entry, must_be, errors) };
+    let given = entry.value.quoted();
+    let problem = match (text.parse::<Nanos>(), in_our_units(text)) {
+        (Ok(Nanos::ZERO), _) => format!("must be longer than {given}"),
+        (Ok(span), _) => return Some(span),
+        (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
+            format!("{given} has no unit; did you mean {meant}?")
+        }
+        (Err(_), Some(meant)) => format!("{must_be}, not {given}; did you mean {meant}?"),
+        (Err(ParseNanosError::Malformed), None) => return refuse(entry, must_be, errors),
+        (Err(ParseNanosError::Unit { unit }), None) => {
+            format!("{given}: {}", ParseNanosError::Unit { unit: shorten(&unit) })
+        }
+        (Err(error), None) => format!("{given}: {error}"),
+    };
+    errors.add(entry.value.at, format!("{} {problem}", entry.key.quoted()));
+    None
+}
+
+/// What `10`, `5 min` or `2 hours` would be here: `10s`, `5m`, `2h`.
+fn in_our_units(text: &str) -> Option<String> {
+    const UNITS: [(&str, &[&str]); 5] = [
+        ("ms", &["millis", "msec", "millisecond", "milliseconds"]),
+        ("s", &["", "S", "sec", "secs", "second", "seconds"]),
+        ("m", &["M", "min", "mins", "minute", "minutes"]),
+        ("h", &["H", "hr", "hrs", "hour", "hours"]),
+        ("d", &["D", "day", "days"]),
+    ];
+    let text = text.trim();
+    let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_end);
+    let unit = unit.trim_start();
+    let ours = UNITS.iter().find(|(ours, theirs)| *ours == unit || theirs.contains(&unit))?.0;
+    let meant = format!("{number}{ours}");
+    (meant.len() <= 40 && meant.parse::<Nanos>().is_ok()).then_some(meant)
+}
+
+/// `a, b and c`.
+pub(super) fn listed(words: &[&str], conjunction: &str) -> String {
+    match words {
+        [] => String::new(),
+        [word] => (*word).to_owned(),
+        [words @ .., last] => format!("{} {conjunction} {last}", words.join(", ")),
+    }
+}

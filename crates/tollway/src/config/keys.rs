@@ -1,0 +1,294 @@
+//! Rules for keys, and what keys are rewritten to before.
+//!
+//! ```yaml
+//! keys:
+//!   - rewrite:
+//!       - { match: 'ip=132\.185\.\d+\.\d+$', replace: 'cust=bbc' }
+//!   - { match: '^ws ip=', limit: 22, period: 20s, strict: true }
+//!   - { match: '^ws global$', limit: 2500, period: 10s, stats: true }
+//!   - { match: '^search ', use: SearchesPerKey }
+//!   - { match: '.*', answer: never }
+//! ```
+//!
+//! The rewrites may also stand beside the rules, `keys: { rewrite: […], rules: […] }`, or at the top of the file; only
+//! not below a rule, where it would look as though they came after it.
+
+use std::sync::Arc;
+
+use tollway_core::algorithm::{NumbersError, SmoothedRateLimit};
+use tollway_core::{KeyLimit, KeyRule, Keys, OnFull};
+
+use super::errors::{Errors, Position};
+use super::fields::{Fields, choice, decimal_number, duration, flag, literal, refuse};
+use super::limits::Limits;
+use super::numbers::{RATE_MAX, smoothed_period_too_long};
+use super::store::read_failure;
+use super::yaml::{Entry, Node, Value};
+use crate::patterns::{PATTERNS_SIZE_MAX, Pattern, Patterns, REWRITES_MAX, RULES_MAX, Rewrite};
+
+/// What can be said about a rule.
+const RULE_FIELDS: [&str; 10] = [
+    "match",
+    "limit",
+    "period",
+    "strict",
+    "stats",
+    "on_full",
+    "on_store_failure",
+    "local_share",
+    "answer",
+    "use",
+];
+/// What belongs to a rate of the rule's own.
+const RATE_FIELDS: [&str; 6] = ["limit", "period", "strict", "on_full", "on_store_failure", "local_share"];
+
+const RULE_EXAMPLE: &str = "{match: '^ws ip=', limit: 22, period: 20s}";
+const REWRITE_EXAMPLE: &str = "{match: 'ip=10\\.0\\..*', replace: 'cust=office'}";
+
+/// The rules for keys, and their patterns as they were written.
+pub(super) fn read(
+    section: Option<&Entry>,
+    rewrite: Option<&Entry>,
+    limits: &Limits,
+    errors: &mut Errors,
+) -> Option<(Keys, Arc<Patterns>)> {
+    let mut draft = Draft {
+        limits,
+        rewrite_at: None,
+        size: 0,
+        rewrites: Vec::new(),
+        patterns: Vec::new(),
+        rules: Vec::new(),
+    };
+    if let Some(entry) = rewrite {
+        draft.rewrites(entry, errors);
+    }
+    if let Some(entry) = section {
+        draft.section(entry, errors);
+    }
+    if draft.rules.len() > RULES_MAX || draft.size > PATTERNS_SIZE_MAX {
+        return None;
+    }
+    let at = section.or(rewrite).map_or(Position::START, |entry| entry.key.at);
+    let patterns = Patterns::new(draft.rewrites, draft.patterns);
+    let patterns = Arc::new(patterns.map_err(|error| errors.add(at, error.to_string())).ok()?);
+    Some((Keys::new(Arc::clone(&patterns) as _, draft.rules), patterns))
+}
+
+/// What was read so far. What is wrong is left out: it was reported, and the file is refused.
+struct Draft<'a> {
+    limits: &'a Limits,
+    /// Where the rewrites stand.
+    rewrite_at: Option<Position>,
+    /// How much memory the patterns take, in bytes.
+    size: usize,
+    rewrites: Vec<Rewrite>,
+    patterns: Vec<Pattern>,
+    rules: Vec<KeyRule>,
+}
+
+impl Draft<'_> {
+    /// Everything under `keys:`, in either form.
+    fn section(&mut self, entry: &Entry, errors: &mut Errors) {
+        match &entry.value.value {
+            Value::List(items) => self.items(items, errors),
+            Value::Map(entries) => {
+                let fields = Fields::read(entries, "keys", &["rewrite", "rules"], errors);
+                if let Some(entry) = fields.get("rewrite") {
+                    self.rewrites(entry, errors);
+                }
+                match fields.get("rules").map(|entry| (entry, &entry.value.value)) {
+                    Some((_, Value::List(items))) => items.iter().for_each(|item| self.rule(item, errors)),
+                    Some((entry, _)) if !entry.value.is_null() => refuse_list(entry, RULE_EXAMPLE, errors),
+                    _ => {}
+                }
+            }
+            _ if entry.value.is_null() => {}
+            _ => refuse_list(entry, RULE_EXAMPLE, errors),
+        }
+        if self.rules.len() > RULES_MAX {
+            errors.add(entry.key.at, format!("there may be at most {RULES_MAX} rules for keys"));
+        }
+    }
+
+    /// Rules, and above them perhaps `rewrite: […]`.
+    fn items(&mut self, items: &[Node], errors: &mut Errors) {
+        for (index, item) in items.iter().enumerate() {
+            let Some(entry) = rewrites_of(item) else {
+                self.rule(item, errors);
+                continue;
+            };
+            if items[..index].iter().any(|item| rewrites_of(item).is_none()) {
+                let why = "above the rules, because keys are rewritten before they are matched";
+                errors.add(entry.key.at, format!("rewrite stands below a rule and belongs {why}"));
+            }
+            if let Value::Map(entries) = &item.value {
+                Fields::read(entries, "this item", &["rewrite"], errors);
+            }
+            self.rewrites(entry, errors);
+        }
+    }
+
+    /// `rewrite: [{match, replace}, …]`.
+    fn rewrites(&mut self, entry: &Entry, errors: &mut Errors) {
+        if let Some(earlier) = self.rewrite_at.replace(entry.key.at) {
+            let belongs = "keep one, above the rules of `keys`";
+            errors.add(entry.key.at, format!("there is a rewrite already, at {earlier}: {belongs}"));
+        }
+        match &entry.value.value {
+            Value::List(items) if items.len() > REWRITES_MAX => {
+                errors.add(entry.key.at, format!("there may be at most {REWRITES_MAX} rewrites"));
+            }
+            Value::List(items) => items.iter().for_each(|item| self.rewrite(item, errors)),
+            _ if entry.value.is_null() => {}
+            _ => refuse_list(entry, REWRITE_EXAMPLE, errors),
+        }
+    }
+
+    fn rewrite(&mut self, item: &Node, errors: &mut Errors) {
+        let Some(entries) = entries_of(item, "a rewrite", REWRITE_EXAMPLE, errors) else { return };
+        let fields = Fields::read(entries, "a rewrite", &["match", "replace"], errors);
+        let pattern = self.pattern(item, "a rewrite", &fields, errors);
+        let Some(entry) = fields.get("replace") else {
+            errors.add(item.at, format!("a rewrite has a `replace`, as in {REWRITE_EXAMPLE}"));
+            return;
+        };
+        let Some(replacement) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
+            refuse::<()>(entry, "must be a text, such as 'cust=$1'", errors);
+            return;
+        };
+        let Some(pattern) = pattern else { return };
+        match Rewrite::new(pattern, replacement) {
+            Ok(rewrite) => self.rewrites.push(rewrite),
+            Err(error) => errors.add(entry.value.at, format!("{} {error}", entry.key.quoted())),
+        }
+    }
+
+    fn rule(&mut self, item: &Node, errors: &mut Errors) {
+        let Some(entries) = entries_of(item, "a rule", RULE_EXAMPLE, errors) else { return };
+        let fields = Fields::read(entries, "a rule", &RULE_FIELDS, errors);
+        let pattern = self.pattern(item, "a rule", &fields, errors);
+        let stats = fields.get("stats").map_or(Some(false), |entry| flag(entry, errors));
+        let limit = self.limit(item, &fields, errors);
+        if let (Some(pattern), Some(stats), Some(limit)) = (pattern, stats, limit) {
+            self.patterns.push(pattern);
+            self.rules.push(KeyRule { limit, stats });
+        }
+    }
+
+    /// What `match` says. Patterns beyond the memory for all of them are not compiled.
+    fn pattern(
+        &mut self,
+        item: &Node,
+        whose: &str,
+        fields: &Fields<'_>,
+        errors: &mut Errors,
+    ) -> Option<Pattern> {
+        let Some(entry) = fields.get("match") else {
+            errors.add(item.at, format!("{whose} has a `match`, a regular expression such as '^ws global$'"));
+            return None;
+        };
+        let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
+            return refuse(entry, "must be a regular expression, such as '^ws global$'", errors);
+        };
+        if self.size > PATTERNS_SIZE_MAX || self.rules.len() > RULES_MAX || errors.is_full() {
+            return None;
+        }
+        let pattern = Pattern::new(text);
+        let pattern = pattern
+            .map_err(|error| errors.add(entry.value.at, format!("{} {error}", entry.key.quoted())))
+            .ok()?;
+        self.size += pattern.size();
+        if self.size > PATTERNS_SIZE_MAX {
+            let most = PATTERNS_SIZE_MAX >> 20;
+            errors
+                .add(entry.value.at, format!("compiled, the patterns up to here take more than {most} MiB"));
+            return None;
+        }
+        Some(pattern)
+    }
+
+    /// What holds for the keys of a rule: one thing, and everything that it needs.
+    fn limit(&self, item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
+        const ONE_OF: &str = "`limit` and `period`, or `answer: never`, or `use: NAME`";
+        let rate = fields.get("limit").or_else(|| fields.get("period"));
+        let (answer, named) = (fields.get("answer"), fields.get("use"));
+        let given = [rate, answer, named].into_iter().flatten();
+        let Some(last) = given.clone().max_by_key(|entry| entry.key.at) else {
+            errors.add(item.at, format!("a rule says what holds: {ONE_OF}"));
+            return None;
+        };
+        if given.count() > 1 {
+            errors.add(last.key.at, format!("a rule has one of these, and not two: {ONE_OF}"));
+        }
+        if rate.is_some() {
+            return own_rate(item, fields, errors);
+        }
+        for field in RATE_FIELDS.iter().filter_map(|field| fields.get(field)) {
+            let message = format!("`{}` goes with `limit` and `period`", field.key.quoted());
+            errors.add(field.key.at, format!("{message}, and this rule has `{}`", last.key.quoted()));
+        }
+        match (answer, named) {
+            (Some(entry), _) => choice(entry, &[("never", KeyLimit::Never)], errors),
+            (None, Some(entry)) => self.named_limit(entry, errors),
+            (None, None) => None,
+        }
+    }
+
+    fn named_limit(&self, entry: &Entry, errors: &mut Errors) -> Option<KeyLimit> {
+        let Some(name) = literal(&entry.value).filter(|name| !name.is_empty()) else {
+            return refuse(entry, "must be the name of a limit", errors);
+        };
+        let limit = self.limits.find(name, entry.value.at, errors)?;
+        Some(KeyLimit::Use { limit })
+    }
+}
+
+/// The rewrites that a list item is, if it is that and no rule.
+fn rewrites_of(item: &Node) -> Option<&Entry> {
+    let Value::Map(entries) = &item.value else { return None };
+    entries.iter().find(|entry| entry.key.text == "rewrite")
+}
+
+/// A rate of the rule's own.
+fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
+    let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
+    if limit.is_none() || period.is_none() {
+        let (has, lacks) = if limit.is_some() { ("limit", "period") } else { ("period", "limit") };
+        errors.add(item.at, format!("a rule with a `{has}` has a `{lacks}` too, as in {RULE_EXAMPLE}"));
+    }
+    let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
+    // Each is read before any is missed, so that one that is wrong hides no other.
+    let rate = limit.and_then(|entry| decimal_number(entry, RATE_MAX, errors));
+    let span = period.and_then(|entry| duration(entry, errors));
+    let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
+    let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
+    let on_store_failure = read_failure(fields, "rule", errors);
+    match SmoothedRateLimit::new(rate?, span?, strict?) {
+        Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),
+        Err(error) => {
+            let message = match error {
+                NumbersError::PeriodTooLong => smoothed_period_too_long(),
+                error => error.to_string(),
+            };
+            errors.add(period.map_or(item.at, |entry| entry.value.at), message);
+            None
+        }
+    }
+}
+
+fn entries_of<'a>(item: &'a Node, what: &str, example: &str, errors: &mut Errors) -> Option<&'a [Entry]> {
+    match &item.value {
+        Value::Map(entries) => Some(entries),
+        Value::Refused => None,
+        _ => {
+            errors
+                .add(item.at, format!("{what} must be a mapping, such as {example}, not {}", item.quoted()));
+            None
+        }
+    }
+}
+
+fn refuse_list(entry: &Entry, example: &str, errors: &mut Errors) {
+    refuse::<()>(entry, &format!("must be a list, such as [{example}]"), errors);
+}

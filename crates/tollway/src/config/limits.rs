@@ -1,0 +1,179 @@
+//! Limits, and the policy they make.
+//!
+//! ```yaml
+//! limits:
+//!   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId }
+//! ```
+//!
+//! A limit that is wrong stays known by its name, so that its overrides are not wrong as well.
+
+use std::collections::HashMap;
+
+use tollway_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, Policy, PolicyError};
+
+use super::errors::{Errors, Position};
+use super::fields::{Fields, choice, flag, mapping, whole_number};
+use super::numbers::{Kind, Numbers};
+use super::store::read_failure;
+use super::yaml::{Entry, Key, shorten};
+
+/// What a limit or an override looks like, for those who wrote something else.
+pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
+
+/// What can be said about a limit.
+const FIELDS: [&str; 11] = [
+    "burst",
+    "count",
+    "period",
+    "strict",
+    "algorithm",
+    "id",
+    "number",
+    "stats",
+    "on_full",
+    "on_store_failure",
+    "local_share",
+];
+
+/// The limits read so far.
+#[derive(Default)]
+pub(super) struct Limits {
+    pub(super) drafts: Vec<Draft>,
+    pub(super) by_name: HashMap<String, usize>,
+    numbers: HashMap<u64, usize>,
+}
+
+/// A limit on its way to become one.
+pub(super) struct Draft {
+    pub(super) name: String,
+    at: Position,
+    /// `None` if the name cannot be one.
+    pub(super) limit: Option<Limit>,
+    /// `None` if it is not known what was meant.
+    pub(super) kind: Option<Kind>,
+    pub(super) strict: bool,
+    /// Where each canonical id was overridden.
+    pub(super) overridden: HashMap<Vec<u8>, Position>,
+}
+
+impl Limits {
+    pub(super) fn is_empty(&self) -> bool {
+        self.drafts.is_empty()
+    }
+
+    /// Everything under `limits:`.
+    pub(super) fn section(&mut self, entry: &Entry, errors: &mut Errors) {
+        if entry.value.is_null() {
+            return;
+        }
+        let example = format!("`Name: {NUMBERS_EXAMPLE}`");
+        for limit in mapping(entry, &example, errors).unwrap_or_default() {
+            self.limit(limit, errors);
+        }
+    }
+
+    /// One limit, `Name: {burst, count, period, …}`.
+    pub(super) fn limit(&mut self, entry: &Entry, errors: &mut Errors) {
+        let Some(index) = self.declare(&entry.key, errors) else { return };
+        let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else {
+            self.drafts[index].kind = None;
+            return;
+        };
+        let fields = Fields::read(entries, "a limit", &FIELDS, errors);
+        if let Some(number) = fields.get("number") {
+            self.number(index, number, errors);
+        }
+        self.drafts[index].fill(&entry.key, &fields, errors);
+    }
+
+    /// A limit of this name that says nothing yet, unless there is one.
+    pub(super) fn declare(&mut self, key: &Key, errors: &mut Errors) -> Option<usize> {
+        if let Some(index) = self.by_name.get(&key.text) {
+            let (name, earlier) = (key.quoted(), self.drafts[*index].at);
+            errors.add(key.at, format!("there is a limit `{name}` already, at {earlier}"));
+            return None;
+        }
+        let limit = Limit::new(&key.text);
+        if limit.is_err() {
+            errors.add(key.at, LimitError::Name { name: key.quoted() }.to_string());
+        }
+        let index = self.drafts.len();
+        self.by_name.insert(key.text.clone(), index);
+        self.drafts.push(Draft {
+            name: key.text.clone(),
+            at: key.at,
+            limit: limit.ok(),
+            kind: Some(Kind::default()),
+            strict: false,
+            overridden: HashMap::new(),
+        });
+        Some(index)
+    }
+
+    fn number(&mut self, index: usize, entry: &Entry, errors: &mut Errors) {
+        let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
+        if let Some(earlier) = self.numbers.insert(number, index) {
+            let Draft { name, at, .. } = &self.drafts[earlier];
+            errors.add(entry.value.at, format!("number {number} is taken by `{}`, at {at}", shorten(name)));
+            return;
+        }
+        self.drafts[index].change(|limit| limit.with_number(number));
+    }
+
+    /// The policy. What is wrong with the whole is reported at the limit that comes later.
+    pub(super) fn policy(self, errors: &mut Errors) -> Option<Policy> {
+        let places: HashMap<_, _> = self.drafts.iter().map(|draft| (draft.name.clone(), draft.at)).collect();
+        let limits = self.drafts.into_iter().map(|draft| draft.limit).collect::<Option<Vec<_>>>()?;
+        let report = |error: PolicyError| {
+            let later = match &error {
+                PolicyError::SameName { name } | PolicyError::SameBuckets { other: name, .. } => {
+                    places.get(name)
+                }
+                _ => None,
+            };
+            errors.add(later.copied().unwrap_or(Position::START), error.to_string());
+        };
+        Policy::new(limits).map_err(report).ok()
+    }
+}
+
+impl Draft {
+    fn change(&mut self, change: impl FnOnce(Limit) -> Limit) {
+        self.limit = self.limit.take().map(change);
+    }
+
+    fn fill(&mut self, key: &Key, fields: &Fields<'_>, errors: &mut Errors) {
+        let formats = IdFormat::ALL.map(|format| (format.name(), format));
+        if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &formats, errors)) {
+            self.change(|limit| limit.with_ids(format));
+        }
+        if let Some(stats) = fields.get("stats").and_then(|entry| flag(entry, errors)) {
+            self.change(|limit| limit.with_stats(stats));
+        }
+        let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
+        if let Some(answer) = fields.get("on_full").and_then(|entry| choice(entry, &answers, errors)) {
+            self.change(|limit| limit.with_on_full(answer));
+        }
+        if let Some(answer) = read_failure(fields, "limit", errors) {
+            self.change(|limit| limit.with_on_store_failure(answer));
+        }
+        if let Some(entry) = fields.get("algorithm") {
+            self.kind = Kind::read(entry, errors);
+        }
+        self.fill_numbers(key, &Numbers::of(fields), errors);
+    }
+
+    fn fill_numbers(&mut self, key: &Key, numbers: &Numbers<'_>, errors: &mut Errors) {
+        let Some(kind) = self.kind else { return };
+        if numbers.given() {
+            let algorithm = numbers.algorithm(key, kind, false, errors);
+            if let Some(algorithm) = algorithm {
+                self.change(|limit| limit.with_default(algorithm));
+            }
+            self.strict = matches!(algorithm, Some(Algorithm::SmoothedRate(limit)) if limit.strict());
+            return;
+        }
+        numbers.refuse_others(kind, errors);
+        self.strict = numbers.strict.and_then(|entry| flag(entry, errors)).unwrap_or_default();
+    }
+}

@@ -1,0 +1,94 @@
+//! Rules by name.
+//!
+//! ```yaml
+//! rules:
+//!   upload: "Or('10/s', And('user:100/h', 'apikey:60/h'))"
+//!   login: { rule: "Or('user:5/m', 'address:30/m')", on_store_failure: deny }
+//! ```
+
+use tollway_core::rule::RuleNameError;
+use tollway_core::{NamedRule, OnFull, Rule, RuleLimit};
+
+use super::errors::{ConfigError, Errors};
+use super::fields::{Fields, choice, literal, mapping, refuse};
+use super::store::read_failure;
+use super::yaml::{Entry, Value};
+
+/// What can be said about a rule.
+const FIELDS: [&str; 4] = ["rule", "on_full", "on_store_failure", "local_share"];
+
+const EXAMPLE: &str = "\"Or('10/s', 'user:100/h')\"";
+
+/// What was read so far, without what was refused; and what holds, but perhaps not as its author thinks.
+#[derive(Default)]
+pub(super) struct Rules {
+    pub(super) rules: Vec<NamedRule>,
+    pub(super) warnings: Vec<ConfigError>,
+}
+
+impl Rules {
+    /// Everything under `rules:`.
+    pub(super) fn section(&mut self, entry: &Entry, errors: &mut Errors) {
+        if entry.value.is_null() {
+            return;
+        }
+        for rule in mapping(entry, &format!("`name: {EXAMPLE}`"), errors).unwrap_or_default() {
+            let Some(limit) = self.limit(rule, errors) else { continue };
+            match NamedRule::new(&rule.key.text, limit) {
+                Ok(rule) => self.rules.push(rule),
+                Err(_) => {
+                    errors.add(rule.key.at, RuleNameError { name: rule.key.quoted() }.to_string());
+                }
+            }
+        }
+    }
+
+    /// One rule, `name: "…"` or `name: { rule: "…", … }`.
+    fn limit(&mut self, entry: &Entry, errors: &mut Errors) -> Option<RuleLimit> {
+        let Value::Map(entries) = &entry.value.value else {
+            return self.rule(entry, &entry.key.quoted(), errors).map(RuleLimit::new);
+        };
+        let fields = Fields::read(entries, "a rule", &FIELDS, errors);
+        let rule = match fields.get("rule") {
+            Some(field) => self.rule(field, &entry.key.quoted(), errors),
+            None => {
+                let message = format!("`{}` has no `rule`, such as {EXAMPLE}", entry.key.quoted());
+                errors.add(entry.key.at, message);
+                None
+            }
+        };
+        let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
+        let on_full = fields.get("on_full");
+        let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
+        let on_store_failure = read_failure(&fields, "rule", errors);
+        Some(RuleLimit::new(rule?).with_on_full(on_full?).with_on_store_failure(on_store_failure?))
+    }
+
+    /// The expression, or an error that points into it.
+    fn rule(&mut self, entry: &Entry, name: &str, errors: &mut Errors) -> Option<Rule> {
+        let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
+            return refuse(entry, &format!("must be a rule, such as {EXAMPLE}"), errors);
+        };
+        match text.parse::<Rule>() {
+            Ok(rule) => {
+                let ignored =
+                    (0..rule.rates().len()).filter(|index| rule.rates()[*index].has_ignored_field());
+                self.warnings.extend(ignored.map(|index| {
+                    let rate = rule.display_rate(index);
+                    let message = format!("rule `{name}`: the third field of `{rate}` has no effect");
+                    ConfigError::new(entry.value.at, message)
+                }));
+                Some(rule)
+            }
+            Err(error) => {
+                let mut found =
+                    ConfigError::new(entry.value.at, format!("{}: {}", entry.key.quoted(), error.problem));
+                // Nobody's password is repeated, not even that of a URL in the wrong place.
+                found.excerpt =
+                    error.excerpt().filter(|_| !text.contains("://")).map(|lines| lines.join("\n"));
+                errors.push(found);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! REMEMBER: a rate limiter to embed.
+//!
+//! ```
+//! use tollway::Limiter;
+//!
+//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! for attempt in 1..=6 {
+//!     assert_eq!(limiter.spend("Login", "alice", 1)?.allowed(), attempt <= 5);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Limiter`] is a policy, a store and a clock, shared between threads by reference. In memory it spawns nothing and does
+//! no I/O. With `store: redis://…` in its configuration the buckets are a fleet's: one thread talks to Redis, and
+//! whoever asks sleeps until the answer is there, or awaits it.
+
+pub mod clock;
+pub mod config;
+pub mod domains;
+mod hash;
+pub mod keys;
+pub mod limiter;
+pub mod patterns;
+mod prefetch;
+mod quote;
+pub mod rate_limit;
+pub mod store;
+pub mod trace;
+pub mod waiting;
+
+pub use clock::Clock;
+pub use config::Config;
+pub use limiter::{Handle, Limiter};
+pub use rate_limit::RateLimit;
+pub use tollway_core as core;
+/// Runs a function only when its rule allows.
+///
+/// ```
+/// use tollway::rate_limit::RateLimitExceeded;
+///
+/// #[tollway::limit("user:10/5m", user = user_id)]
+/// fn upload(user_id: u64, file: &[u8]) -> Result<usize, RateLimitExceeded> {
+///     Ok(file.len())
+/// }
+///
+/// for attempt in 1..=11 {
+///     assert_eq!(upload(7, b"cat.png").is_ok(), attempt <= 10);
+/// }
+/// assert!(upload(8, b"dog.png").is_ok()); // Somebody else.
+/// ```
+///
+/// It goes on functions and methods, sync and async, that return a `Result`. A call that is denied returns at once, with what the
+/// function's error type makes of a [`RateLimitExceeded`](rate_limit::RateLimitExceeded), by `From`.
+///
+/// | argument | says |
+/// |---|---|
+/// | `"user:10/5m"` | the rule, which is read when the function is compiled; it comes first |
+/// | `user = EXPRESSION` | what the selector's value is: any [`Selector`](rate_limit::Selector), out of the arguments or `self`. `user` alone is `user = user` |
+/// | `key = "cats"` | what it is counted under, together with all that have this key. Otherwise it is the name of the function |
+/// | `with = EXPRESSION` | whose rules these are: what gives a `&RateLimit`. Otherwise they are the [global](rate_limit::set_global) ones |
+/// | `on_full = OnFull::Allow` | what is answered when there is no room to count somebody new. To deny is the default |
+/// | `on_store_failure = OnStoreFailure::Deny` | what is answered when the store gives no answer. To allow is the default |
+///
+/// A selector is looked at before the function's first line and does not move what it names. It may fail, and returns from the
+/// function then: `user = user_of(token)?`. One that is `None` or empty has no value, and its rates are not counted.
+///
+/// A method knows only its own name and not its type's, so two methods `get` in one namespace share their counts: give one a
+/// `key`. In memory, a call that is allowed on one rate allocates nothing, unless the value of its selector is long.
+///
+/// # Shared keys
+/// The rule of a key is given once: by the first of its functions, or before any is called, by
+/// [`Limit::define`](rate_limit::Limit::define). The others name the key alone. Which of them is called first is known only at
+/// run time, and so are the selectors; therefore the error of a function with a `key` must be made of
+/// a [`RateLimitError`](rate_limit::RateLimitError), in which a denial is one of three.
+///
+/// ```
+/// use tollway::rate_limit::{RateLimitError, global};
+///
+/// #[tollway::limit(key = "cats", owner)]
+/// async fn feed(owner: &str) -> Result<(), RateLimitError> {
+///     Ok(())
+/// }
+///
+/// struct Cat {
+///     owner: String,
+/// }
+///
+/// impl Cat {
+///     #[tollway::limit(key = "cats", owner = self.owner)]
+///     async fn stroke(&self) -> Result<(), RateLimitError> {
+///         Ok(())
+///     }
+/// }
+///
+/// # tollway::waiting::block_on(async {
+/// global().limit("owner:1/s")?.key("cats").define()?;
+/// feed("vova").await?;
+/// assert!(Cat { owner: "vova".to_owned() }.stroke().await.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+///
+/// # Mistakes
+/// A rule that is none does not compile, nor does a selector that the rule does not name, or one that is missing:
+///
+/// ```compile_fail
+/// #[tollway::limit("10/fortnight")]
+/// fn upload() -> Result<(), tollway::rate_limit::RateLimitExceeded> { Ok(()) }
+/// ```
+///
+/// Nor does a function whose error cannot be made of a denial:
+///
+/// ```compile_fail,E0277
+/// #[tollway::limit("10/s")]
+/// fn upload() -> Result<(), std::num::ParseIntError> { Ok(()) }
+/// ```
+pub use tollway_macros::limit;

@@ -1,0 +1,159 @@
+//! What is answered when the store gives no answer. The one place that knows.
+//!
+//! ```text
+//! on_store_failure: allow    allow away      the limiter never takes the site down
+//!                   deny     deny away       nobody gets more than the limit by breaking the store
+//!                   local    allow or deny   decided in this process's memory, by a share of the limit
+//! ```
+//!
+//! Of a bill with several charges, one that must be denied denies it; the rest is decided by those that decide locally.
+
+use tollway_core::algorithm::Measure;
+use tollway_core::{
+    Algorithm, Bill, Charge, Decision, Kind, Nanos, OnStoreFailure, RuleBill, Ruling, Timestamp, Verdict,
+};
+
+use crate::keys::Knock;
+use crate::store::memory::Memory;
+
+/// What a client is told to wait that was denied: by then a probe may have found the store.
+const RETRY_AFTER: Nanos = Nanos::from_secs(1);
+
+/// Settles a bill as its limits say.
+pub(super) fn settle(bill: &Bill<'_>, memory: &Memory, now: Timestamp) -> Decision {
+    decide(bill, |local, decisions| memory.settle(std::slice::from_ref(local), now, decisions))
+}
+
+/// The decision [`settle`] would make.
+pub(super) fn check(bill: &Bill<'_>, memory: &Memory, now: Timestamp) -> Decision {
+    decide(bill, |local, decisions| memory.check(std::slice::from_ref(local), now, decisions))
+}
+
+/// Measures a rate as its limit says.
+pub(super) fn knock(knock: &Knock<'_>, memory: &Memory, now: Timestamp) -> Measure {
+    let share = match knock.on_store_failure {
+        OnStoreFailure::Allow => return Measure { rate: 0.0, over: false },
+        OnStoreFailure::Deny => return Measure { rate: 0.0, over: true },
+        OnStoreFailure::Local(share) => share,
+    };
+    let part = share.rate(knock.limit).unwrap_or(*knock.limit);
+    let mut measures = Vec::with_capacity(1);
+    memory.knock(&[Knock { limit: &part, ..*knock }], now, &mut measures);
+    measures[0]
+}
+
+/// Resolves a rule as its limit says.
+pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> Ruling {
+    match bill.limit().on_store_failure() {
+        OnStoreFailure::Allow => {
+            Ruling { verdict: Verdict::AllowAway, retry_after: Nanos::ZERO, degraded: true }
+        }
+        OnStoreFailure::Deny => {
+            Ruling { verdict: Verdict::DenyAway, retry_after: RETRY_AFTER, degraded: true }
+        }
+        OnStoreFailure::Local(share) => {
+            Ruling { degraded: true, ..memory.resolve(&bill.share(share), || now) }
+        }
+    }
+}
+
+fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> Decision {
+    let charges = bill.charges();
+    if let Some(index) = charges.iter().position(denies) {
+        return away(Verdict::DenyAway, RETRY_AFTER, index);
+    }
+    let held_to: Vec<Option<Algorithm>> = charges.iter().map(local_numbers).collect();
+    let local: Vec<_> =
+        charges.iter().zip(&held_to).map(|(charge, numbers)| charge.held_to(numbers.as_ref())).collect();
+    let mut decisions = Vec::with_capacity(1);
+    ask(&bill.with_charges(&local), &mut decisions);
+    match decisions[0] {
+        Decision { verdict: Verdict::Unlimited, charge, .. } => away(Verdict::AllowAway, Nanos::ZERO, charge),
+        decision => Decision { degraded: true, ..decision },
+    }
+}
+
+fn denies(charge: &Charge<'_>) -> bool {
+    charge.limit().on_store_failure() == OnStoreFailure::Deny
+        && charge.algorithm().is_some()
+        && charge.kind() != Kind::SpendOnly
+}
+
+/// What this process holds the charge to by itself; nothing where the limit says to allow.
+fn local_numbers(charge: &Charge<'_>) -> Option<Algorithm> {
+    match charge.limit().on_store_failure() {
+        OnStoreFailure::Local(share) => charge.algorithm().map(|algorithm| share.of(algorithm)),
+        OnStoreFailure::Allow | OnStoreFailure::Deny => None,
+    }
+}
+
+const fn away(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
+    Decision { verdict, remaining: 0, retry_after, reset_after: retry_after, charge, degraded: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway_core::{KeyedRule, RuleLimit, Share};
+
+    use super::*;
+    use crate::config::Config;
+
+    const LIMITS: &str = "
+        limits:
+          Open: { burst: 4, count: 4, period: 4s }
+          Closed: { burst: 4, count: 4, period: 4s, on_store_failure: deny }
+          Local: { burst: 4, count: 4, period: 4s, on_store_failure: local, local_share: 1/2 }
+    ";
+
+    /// Each bill against one memory, and what is answered: the words, what is left, and which charge decided.
+    #[test]
+    fn every_limit_has_its_say() {
+        use Verdict::{Allow, AllowAway, Deny, DenyAway};
+        let policy = Config::parse(LIMITS, "limits").unwrap().policy;
+        let (memory, now) = (Memory::new(100), Timestamp::EPOCH);
+        for (names, verdict, remaining, decided) in [
+            (&["Open"][..], AllowAway, 0, 0),
+            (&["Closed"], DenyAway, 0, 0),
+            (&["Local"], Allow, 1, 0),
+            (&["Open", "Closed"], DenyAway, 0, 1),
+            (&["Closed", "Local"], DenyAway, 0, 0),
+            (&["Open", "Local"], Allow, 0, 1),
+            (&["Open", "Local"], Deny, 0, 1),
+        ] {
+            let charges: Vec<_> = names.iter().map(|name| policy.charge(name, b"id", 1).unwrap()).collect();
+            let bill = Bill::new(&charges).unwrap();
+            assert_eq!(check(&bill, &memory, now).verdict, verdict, "{names:?}");
+            let decision = settle(&bill, &memory, now);
+            assert!(decision.degraded, "{names:?}");
+            let found = (decision.verdict, decision.remaining, decision.charge);
+            assert_eq!(found, (verdict, remaining, decided), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn every_rule_has_its_say() {
+        use Verdict::{Allow, AllowAway, Deny, DenyAway};
+        let half = Share::new(1, 2).unwrap();
+        for (on_store_failure, expected) in [
+            (OnStoreFailure::Allow, [AllowAway; 3]),
+            (OnStoreFailure::Deny, [DenyAway; 3]),
+            (OnStoreFailure::Local(half), [Allow, Allow, Deny]),
+        ] {
+            let rule = RuleLimit::new("Or('4/s', '5/m')".parse().unwrap());
+            let rule = KeyedRule::new(rule.with_on_store_failure(on_store_failure), "", "key");
+            let bill = rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
+            let memory = Memory::new(100);
+            let rulings = [(); 3].map(|()| resolve(&bill, &memory, Timestamp::EPOCH));
+            assert_eq!(rulings.map(|ruling| ruling.verdict), expected);
+            assert!(rulings.iter().all(|ruling| ruling.degraded));
+        }
+    }
+
+    #[test]
+    fn a_charge_without_a_vote_denies_nothing() {
+        let policy = Config::parse(LIMITS, "limits").unwrap().policy;
+        let charges = [policy.charge("Closed", b"id", 1).unwrap().with_kind(Kind::SpendOnly)];
+        let decision = settle(&Bill::new(&charges).unwrap(), &Memory::new(100), Timestamp::EPOCH);
+        assert_eq!(decision.verdict, Verdict::AllowAway);
+    }
+}

@@ -1,0 +1,166 @@
+//! The rules of one namespace, by key.
+//!
+//! ```
+//! use tollway::core::RuleLimit;
+//! use tollway::rate_limit::Registry;
+//!
+//! let shop = Registry::new("shop");
+//! let cats = shop.define("cats", Some(RuleLimit::new("10/s".parse()?)))?;
+//! assert_eq!(shop.define("cats", None)?, cats); // The rules given before.
+//! assert!(shop.define("cats", Some(RuleLimit::new("20/s".parse()?))).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A function is defined once and a block is entered again and again, so the same rules under the same key mean two things:
+//! of a function they are a mistake, of a block they are the block again.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use thiserror::Error;
+use tollway_core::{KeyedRule, RuleLimit};
+
+/// Which rules stand under which key of a namespace. Keys stand in code, so there are as many as somebody wrote.
+#[derive(Debug, Default)]
+pub struct Registry {
+    namespace: Box<str>,
+    rules: RwLock<HashMap<Box<str>, Arc<KeyedRule>>>,
+}
+
+/// Why a key says no rules.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// It has rules already.
+    #[error("the key {key:?} has rules already: give them once, and the key alone after that")]
+    DefinedTwice {
+        /// The key.
+        key: String,
+    },
+    /// It has none yet.
+    #[error("the key {key:?} has no rules yet: give them where it is first used")]
+    NotDefined {
+        /// The key.
+        key: String,
+    },
+}
+
+impl Registry {
+    /// No rules yet, in this namespace. It may be empty.
+    pub fn new(namespace: &str) -> Self {
+        Self { namespace: namespace.into(), rules: RwLock::default() }
+    }
+
+    /// Part of the name of every log, so that two programs can share a store.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The rules of a key, for a function: those given now, which must be the first, or else those given before.
+    pub fn define(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, KeyError> {
+        match limit {
+            None => self.given_before(key),
+            Some(limit) => self.give(key, limit, |_| false),
+        }
+    }
+
+    /// The rules of a key, for a block, which is entered again and again: those given now, which must be the first or the
+    /// same as before, or else those given before.
+    pub fn enter(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, KeyError> {
+        let Some(limit) = limit else { return self.given_before(key) };
+        match self.given_before(key) {
+            Ok(before) if *before.limit() == limit => Ok(before),
+            _ => self.give(key, limit.clone(), |before| *before.limit() == limit),
+        }
+    }
+
+    /// These rules, counted under this name and not remembered: the name of a function, or the empty key of blocks.
+    /// Whoever has the same name shares the counts.
+    pub fn unnamed(&self, name: &str, limit: RuleLimit) -> Arc<KeyedRule> {
+        Arc::new(KeyedRule::new(limit, &self.namespace, name))
+    }
+
+    fn given_before(&self, key: &str) -> Result<Arc<KeyedRule>, KeyError> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.get(key).cloned().ok_or_else(|| KeyError::NotDefined { key: key.to_owned() })
+    }
+
+    fn give(
+        &self,
+        key: &str,
+        limit: RuleLimit,
+        fits: impl Fn(&KeyedRule) -> bool,
+    ) -> Result<Arc<KeyedRule>, KeyError> {
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        match rules.entry(key.into()) {
+            Entry::Occupied(before) if fits(before.get()) => Ok(Arc::clone(before.get())),
+            Entry::Occupied(_) => Err(KeyError::DefinedTwice { key: key.to_owned() }),
+            Entry::Vacant(place) => Ok(Arc::clone(place.insert(self.unnamed(key, limit)))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Option<RuleLimit> {
+        Some(RuleLimit::new(text.parse().unwrap()))
+    }
+
+    fn twice(key: &str) -> KeyError {
+        KeyError::DefinedTwice { key: key.to_owned() }
+    }
+
+    fn not_yet(key: &str) -> KeyError {
+        KeyError::NotDefined { key: key.to_owned() }
+    }
+
+    #[test]
+    fn a_function_gives_the_rules_of_a_key_once() {
+        let registry = Registry::new("shop");
+        assert_eq!(registry.define("cats", None), Err(not_yet("cats")));
+        let cats = registry.define("cats", rules("user:10/s")).unwrap();
+        for again in ["user:10/s", "5/s"] {
+            assert_eq!(registry.define("cats", rules(again)), Err(twice("cats")));
+        }
+        assert!(Arc::ptr_eq(&cats, &registry.define("cats", None).unwrap()));
+        assert_eq!(registry.define("dogs", None), Err(not_yet("dogs")));
+    }
+
+    #[test]
+    fn a_block_may_give_the_same_rules_again() {
+        let registry = Registry::new("");
+        assert_eq!(registry.enter("login", None), Err(not_yet("login")));
+        let login = registry.enter("login", rules("100/24h")).unwrap();
+        for again in [rules("100/24h"), rules("100/d"), None] {
+            assert!(Arc::ptr_eq(&login, &registry.enter("login", again).unwrap()));
+        }
+        assert_eq!(registry.enter("login", rules("100/h")), Err(twice("login")));
+        assert_eq!(registry.define("login", rules("100/d")), Err(twice("login")));
+        assert!(Arc::ptr_eq(&login, &registry.define("login", None).unwrap()));
+    }
+
+    #[test]
+    fn what_is_counted_under_a_name_is_not_remembered() {
+        let registry = Registry::new("shop");
+        let [one, other] = ["1/s", "2/s"].map(|rate| registry.unnamed("do_stuff", rules(rate).unwrap()));
+        let name = |rule: &KeyedRule| {
+            let bill = rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
+            bill.identifiers()[0].as_deref().map(str::to_owned)
+        };
+        assert_eq!((name(&one), name(&other)), (Some("shop:do_stuff".into()), Some("shop:do_stuff".into())));
+        assert_eq!(registry.define("do_stuff", None), Err(not_yet("do_stuff")));
+    }
+
+    #[test]
+    fn of_many_threads_one_defines_a_key() {
+        let registry = Registry::new("");
+        let defined = std::thread::scope(|scope| {
+            let define = |_| scope.spawn(|| registry.define("cats", rules("1/s")).is_ok());
+            let threads: Vec<_> = (0..8).map(define).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|ok| *ok).count()
+        });
+        assert_eq!(defined, 1);
+    }
+}

@@ -1,0 +1,221 @@
+//! A function with `#[tollway::limit]` on it: where its rule is, once it was read.
+//!
+//! The rule stands in the program as text. It is read when the function is first called, once for each namespace that asks;
+//! most programs have one, and that is found without a lock.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tollway_core::{KeyedRule, OnFull, OnStoreFailure, RuleBill, RuleLimit};
+
+use super::{KeyError, Pass, RateLimit, RateLimitError, RateLimitExceeded, Registry, SelectorError, Value};
+
+/// What the macro leaves in a function. Not for use by hand.
+pub struct Site {
+    /// The key, or the name of the function.
+    name: &'static str,
+    rule: Option<&'static str>,
+    on_full: Option<OnFull>,
+    on_store_failure: Option<OnStoreFailure>,
+    /// The number of the namespace that asked first, and its rule.
+    first: OnceLock<(u64, Arc<KeyedRule>)>,
+}
+
+/// The rules of all sites that asked in one namespace. There are as many as functions were written.
+pub(super) struct Sites {
+    /// Never another's, unlike an address.
+    number: u64,
+    rules: Mutex<HashMap<usize, Arc<KeyedRule>>>,
+}
+
+/// A rule, where it was remembered or by itself.
+type Found = Cow<'static, Arc<KeyedRule>>;
+
+impl Site {
+    /// Counted under this name. Without a rule it is the one given before.
+    pub const fn new(name: &'static str, rule: Option<&'static str>) -> Self {
+        Self { name, rule, on_full: None, on_store_failure: None, first: OnceLock::new() }
+    }
+
+    /// With this for new identifiers when there is no room for them.
+    pub const fn with_on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = Some(on_full);
+        self
+    }
+
+    /// With this for when the store gives no answer.
+    pub const fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
+        self.on_store_failure = Some(on_store_failure);
+        self
+    }
+
+    /// The rule of a function that has no key.
+    #[inline]
+    pub fn own_rule(&'static self, rate_limit: &RateLimit) -> Found {
+        let Ok(found) = self.find::<Infallible>(rate_limit, |registry| {
+            let limit = self.limit().expect("without a key the macro asks for a rule");
+            Ok(registry.unnamed(self.name, limit))
+        });
+        found
+    }
+
+    /// The rule of a function that has a key.
+    #[inline]
+    pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<Found, RateLimitError> {
+        Ok(self.find::<KeyError>(rate_limit, |registry| registry.define(self.name, self.limit()))?)
+    }
+
+    /// What is asked where all selectors of the rule are known to be given.
+    #[inline]
+    pub fn own_bill<'r>(rule: &'r KeyedRule, values: &[(&str, Value<'_>)]) -> RuleBill<'r> {
+        Self::bill(rule, values).expect("the macro compared the selectors with the rule")
+    }
+
+    /// What is asked where they are not.
+    #[inline]
+    pub fn shared_bill<'r>(
+        rule: &'r KeyedRule,
+        values: &[(&str, Value<'_>)],
+    ) -> Result<RuleBill<'r>, RateLimitError> {
+        Ok(Self::bill(rule, values)?)
+    }
+
+    /// May it run?
+    #[inline]
+    pub fn ask(
+        rate_limit: &RateLimit,
+        rule: &Arc<KeyedRule>,
+        bill: &RuleBill<'_>,
+    ) -> Result<Pass, RateLimitExceeded> {
+        rate_limit.ask(rule, bill)
+    }
+
+    /// The same, awaited.
+    #[inline]
+    pub async fn ask_async(
+        rate_limit: &RateLimit,
+        rule: &Arc<KeyedRule>,
+        bill: &RuleBill<'_>,
+    ) -> Result<Pass, RateLimitExceeded> {
+        rate_limit.ask_async(rule, bill).await
+    }
+
+    #[inline]
+    fn find<E>(
+        &'static self,
+        rate_limit: &RateLimit,
+        define: impl FnOnce(&Registry) -> Result<Arc<KeyedRule>, E>,
+    ) -> Result<Found, E> {
+        match self.first.get() {
+            Some((number, rule)) if *number == rate_limit.rules.sites.number => Ok(Cow::Borrowed(rule)),
+            _ => self.look_up(rate_limit, define),
+        }
+    }
+
+    #[cold]
+    fn look_up<E>(
+        &'static self,
+        rate_limit: &RateLimit,
+        define: impl FnOnce(&Registry) -> Result<Arc<KeyedRule>, E>,
+    ) -> Result<Found, E> {
+        let sites = &rate_limit.rules.sites;
+        // Held while it is defined: of two threads that call a function first, neither has given its rule twice.
+        let mut rules = sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = ptr::from_ref(self).addr();
+        let rule = match rules.get(&place) {
+            Some(rule) => Arc::clone(rule),
+            None => {
+                let rule = self.answering(define(rate_limit.registry())?);
+                rules.insert(place, Arc::clone(&rule));
+                rule
+            }
+        };
+        let _ = self.first.set((sites.number, Arc::clone(&rule)));
+        Ok(Cow::Owned(rule))
+    }
+
+    fn limit(&self) -> Option<RuleLimit> {
+        Some(RuleLimit::new(self.rule?.parse().expect("the macro read the rule")))
+    }
+
+    /// With the answers that were asked for here, whoever gave the rule.
+    fn answering(&self, mut rule: Arc<KeyedRule>) -> Arc<KeyedRule> {
+        if let Some(on_full) = self.on_full {
+            rule = Arc::new(KeyedRule::clone(&rule).with_on_full(on_full));
+        }
+        if let Some(on_store_failure) = self.on_store_failure {
+            rule = Arc::new(KeyedRule::clone(&rule).with_on_store_failure(on_store_failure));
+        }
+        rule
+    }
+
+    #[inline]
+    fn bill<'r>(rule: &'r KeyedRule, values: &[(&str, Value<'_>)]) -> Result<RuleBill<'r>, SelectorError> {
+        rule.bill(|selector| match values.iter().find(|(name, _)| *name == selector) {
+            Some((_, value)) => Ok(Some(value)),
+            None => Err(SelectorError::new(selector, rule)),
+        })
+    }
+}
+
+impl Default for Sites {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), rules: Mutex::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(rule: &KeyedRule) -> String {
+        Site::own_bill(rule, &[]).identifiers()[0].as_deref().unwrap().to_owned()
+    }
+
+    #[test]
+    fn each_namespace_has_a_rule_of_its_own() {
+        static SITE: Site = Site::new("do_stuff", Some("10/s"));
+        let [one, other] = ["one", "other"].map(|name| RateLimit::in_memory().with_namespace(name));
+        for _ in 0..2 {
+            assert_eq!(name(&SITE.own_rule(&one)), "one:do_stuff");
+            assert_eq!(name(&SITE.own_rule(&other)), "other:do_stuff");
+        }
+        assert!(matches!(SITE.own_rule(&one), Cow::Borrowed(_)), "the first is found without a lock");
+    }
+
+    #[test]
+    fn a_site_defines_its_key_once_however_many_threads_come_first() {
+        static SITE: Site = Site::new("cats", Some("10/s"));
+        static OTHER: Site = Site::new("cats", Some("10/s"));
+        static WITHOUT: Site = Site::new("cats", None);
+        let limits = RateLimit::in_memory();
+        let not_yet = KeyError::NotDefined { key: "cats".to_owned() };
+        assert_eq!(WITHOUT.shared_rule(&limits).unwrap_err(), not_yet.into());
+        std::thread::scope(|scope| {
+            let call = || SITE.shared_rule(&limits).map(|rule| name(&rule));
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(call)).collect();
+            threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(":cats".to_owned())));
+        });
+        assert_eq!(name(&WITHOUT.shared_rule(&limits).unwrap()), ":cats");
+        let twice = KeyError::DefinedTwice { key: "cats".to_owned() };
+        assert_eq!(OTHER.shared_rule(&limits).unwrap_err(), twice.into());
+    }
+
+    #[test]
+    fn a_site_answers_in_its_own_way() {
+        static FIRST: Site = Site::new("cats", Some("10/s"));
+        static STRICT: Site =
+            Site::new("cats", None).with_on_full(OnFull::Allow).with_on_store_failure(OnStoreFailure::Deny);
+        let limits = RateLimit::in_memory();
+        let answers = |rule: Found| (rule.limit().on_full(), rule.limit().on_store_failure());
+        let first = FIRST.shared_rule(&limits).unwrap();
+        assert_eq!(answers(first), (OnFull::Deny, OnStoreFailure::Allow));
+        let strict = STRICT.shared_rule(&limits).unwrap();
+        assert_eq!(answers(strict), (OnFull::Allow, OnStoreFailure::Deny));
+    }
+}

@@ -1,0 +1,112 @@
+//! Rules, resolved and logged in one step that nobody can split.
+
+use std::sync::atomic::Ordering;
+
+use tollway_core::algorithm::SlidingLog;
+use tollway_core::rule::Name;
+use tollway_core::rule::RuleLog;
+use tollway_core::{OnFull, RuleBill, Ruling, Timestamp, Verdict};
+
+use super::guards::Guards;
+use super::{FULL_RETRY_AFTER, Memory, NoRoom, SWEEP_SLOTS};
+use crate::hash::BucketHash;
+
+/// What the logs of rules have for the fingerprint of a limit.
+const LOGS: u64 = u64::from_le_bytes(*b"rule log");
+
+impl Memory {
+    /// Is the rule's limit reached? If not, the request is entered in every log that has a name.
+    #[inline]
+    pub fn resolve(&self, bill: &RuleBill<'_>, now: impl FnOnce() -> Timestamp) -> Ruling {
+        match bill.identifiers() {
+            [Some(name)] => {
+                let hash = self.key.hash_of(LOGS, name.as_bytes());
+                self.shards.prefetch_bucket::<SlidingLog>(hash);
+                self.resolve_single(bill, hash, now())
+            }
+            _ => self.resolve_whole(bill, now()),
+        }
+    }
+
+    /// Until when each rate of the rule is reached, remembering nothing.
+    pub fn examine(&self, bill: &RuleBill<'_>) -> Vec<Timestamp> {
+        let hashes = self.hashes(bill);
+        let guards = Guards::lock(&self.shards, hashes.iter().copied().flatten());
+        let empty = SlidingLog::default();
+        let rates = bill.limit().rule().rates().iter();
+        let until = rates.map(|rate| match hashes[rate.log()] {
+            Some(hash) => rate.reached_until(guards.log(hash).unwrap_or(&empty)),
+            None => Timestamp::EPOCH,
+        });
+        until.collect()
+    }
+
+    /// The short way: one log, one lock.
+    #[inline]
+    fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> Ruling {
+        let rule = bill.limit().rule();
+        let resolve = |log: &mut SlidingLog| {
+            let ruling = Ruling::until(rule.limits_until(|_| Some(log)), now);
+            if ruling.allowed() {
+                rule.logs()[0].log(log, now);
+            }
+            ruling
+        };
+        self.change(hash, now, resolve).unwrap_or_else(|NoRoom| self.refuse_rule(bill))
+    }
+
+    /// The long way: every shard that has one of the logs is locked before the first is looked at.
+    fn resolve_whole(&self, bill: &RuleBill<'_>, now: Timestamp) -> Ruling {
+        let rule = bill.limit().rule();
+        let hashes = self.hashes(bill);
+        let mut guards = Guards::lock(&self.shards, hashes.iter().copied().flatten());
+        let empty = SlidingLog::default();
+        let log = |index: usize| hashes[index].map(|hash| guards.log(hash).unwrap_or(&empty));
+        let ruling = Ruling::until(rule.limits_until(log), now);
+        if !ruling.allowed() {
+            return ruling;
+        }
+        let logs = || hashes.iter().zip(rule.logs());
+        let outgrows = |(hash, log): (&Option<BucketHash>, &RuleLog)| {
+            hash.is_some_and(|hash| guards.outgrows(hash, |bucket| log.log(bucket, now)))
+        };
+        let no_entries = self.entries.is_full() && logs().any(outgrows);
+        let missing = hashes.iter().flatten().filter(|hash| guards.log(**hash).is_none()).count();
+        let places = (0..missing).take_while(|_| self.take_place(now)).count();
+        let full = places < missing || no_entries;
+        let ruling = if full { self.refuse_rule(bill) } else { ruling };
+        let mut made = 0;
+        for (hash, log) in logs().filter(|_| !full) {
+            let Some(hash) = *hash else { continue };
+            let room = || {
+                made += 1;
+                true
+            };
+            // Room was taken for whatever is missing.
+            let _ = guards.tables(hash).sliding_logs.change(hash, now, room, |bucket| log.log(bucket, now));
+            self.entries.count(guards.tables(hash).sliding_logs.tell_growth());
+            guards.note_places(hash);
+        }
+        drop(guards);
+        self.capacity.give_back(places - made);
+        if made > 0 {
+            self.sweep(SWEEP_SLOTS, now);
+        }
+        ruling
+    }
+
+    fn hashes(&self, bill: &RuleBill<'_>) -> Vec<Option<BucketHash>> {
+        let hash = |name: &Name<'_>| self.key.hash_of(LOGS, name.as_bytes());
+        bill.identifiers().iter().map(|name| name.as_ref().map(hash)).collect()
+    }
+
+    fn refuse_rule(&self, bill: &RuleBill<'_>) -> Ruling {
+        self.refused_full.fetch_add(1, Ordering::Relaxed);
+        match bill.limit().on_full() {
+            OnFull::Allow => Ruling { verdict: Verdict::AllowFull, ..Ruling::ALLOW },
+            OnFull::Deny => {
+                Ruling { verdict: Verdict::DenyFull, retry_after: FULL_RETRY_AFTER, degraded: false }
+            }
+        }
+    }
+}

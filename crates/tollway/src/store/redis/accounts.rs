@@ -1,0 +1,100 @@
+//! What gatekeepers report, entered by Redis.
+//!
+//! ```text
+//! tollway:smockron/web/10.0.0.1     1700000000000000000, 1700000000250000000, …
+//! ```
+//!
+//! Masters that share a Redis share what they know, and any of them can say who is still to wait.
+
+use redis::Value;
+use tollway_core::domain::Logic;
+use tollway_core::{Domain, Timestamp};
+
+use super::call::Call;
+use super::reply::{Answer, number};
+use super::script::{self, Draft};
+use super::wire::Reply;
+use super::{Redis, StoreError};
+use crate::domains::{Account, Delay, Delays};
+
+impl Redis {
+    /// Enters each request, in order, in one pipeline, and answers from when on the next of its identifier is welcome;
+    /// `None` is now. The time is Redis's own unless it is given.
+    pub async fn account(
+        &self,
+        accounts: &[Account<'_>],
+        now: Option<Timestamp>,
+    ) -> Vec<Result<Option<Timestamp>, StoreError>> {
+        let call = |account: &Account<'_>| {
+            let key = self.namespace.of_identifier(account.domain, account.identifier);
+            call(account.domain, &key, Some(account.at), now)
+        };
+        let replies = self.wire.send(accounts.iter().map(call).collect()).await;
+        accounts.iter().zip(replies).map(|(account, reply)| welcome(account.domain, reply)).collect()
+    }
+
+    /// Who of a domain is still to wait: a page begins at 0, or where the page before it ended, and is made of about
+    /// `count` keys that were looked at.
+    pub async fn delays(
+        &self,
+        domain: &Domain,
+        from: u64,
+        count: usize,
+        now: Option<Timestamp>,
+    ) -> Result<Delays, StoreError> {
+        let (keys, next) = self.scan_keys(self.namespace.identifier_pattern(domain), from, count).await?;
+        let known = |key: Vec<u8>| Some((self.namespace.identifier(domain, &key)?, key));
+        let known: Vec<_> = keys.into_iter().filter_map(known).collect();
+        let calls = known.iter().map(|(_, key)| call(domain, key, None, now)).collect();
+        let replies = self.wire.send(calls).await.into_iter().zip(known);
+        let delays = replies.filter_map(|(reply, (identifier, _))| {
+            let until = welcome(domain, reply).transpose()?;
+            Some(until.map(|until| Delay { identifier, until }))
+        });
+        Ok(Delays { delays: delays.collect::<Result<_, _>>()?, next })
+    }
+}
+
+/// The call that enters a moment, or none, and looks.
+fn call(domain: &Domain, key: &[u8], at: Option<Timestamp>, now: Option<Timestamp>) -> Call {
+    let script = match domain.logic() {
+        Logic::Window => &script::ACCOUNT,
+        Logic::Gcra => &script::MOVE_ON,
+    };
+    let draft = Draft::new(script, &[key]).now(now).now(at).pair(domain.ahead_max().get());
+    let rules = domain.rules().iter().map(|rule| rule.limit());
+    match domain.logic() {
+        Logic::Window => {
+            let draft = draft.arg(domain.keep()).pair(domain.span().get() + 1);
+            rules.fold(draft, |draft, limit| draft.arg(limit.burst())).finish()
+        }
+        Logic::Gcra => rules.fold(draft, |draft, limit| draft.pair(limit.emission_interval().get())).finish(),
+    }
+}
+
+/// From when on the next request is welcome, by what the call has answered.
+fn welcome(domain: &Domain, reply: Reply) -> Result<Option<Timestamp>, StoreError> {
+    let mut answer = Answer::new(reply?)?;
+    let now = answer.now()?;
+    let newest = match domain.logic() {
+        Logic::Window => moment(&answer.value())?,
+        Logic::Gcra => None,
+    };
+    let mut latest = None;
+    for rule in domain.rules() {
+        let found = moment(&answer.value())?;
+        latest = latest.max(match (domain.logic(), found, newest) {
+            (Logic::Window, Some(oldest), Some(newest)) => rule.welcome_after(oldest, newest, now),
+            (Logic::Gcra, Some(full_at), _) => rule.welcome_before(full_at, now),
+            _ => None,
+        });
+    }
+    Ok(latest)
+}
+
+fn moment(value: &Value) -> Result<Option<Timestamp>, StoreError> {
+    match value {
+        Value::Nil => Ok(None),
+        digits => number(digits).map(|nanos| Some(Timestamp::from_nanos(nanos))),
+    }
+}

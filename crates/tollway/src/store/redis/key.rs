@@ -1,0 +1,344 @@
+//! What a bucket is called in Redis, so that a person can read it and no two share a name.
+//!
+//! ```text
+//! tollway:NewOrdersPerAccount:12345678     an id under a limit, or under the number that stands for its name
+//! tollway:text/ws ip=10.0.0.1              a key of the text protocol, as rewritten
+//! tollway:throttr/alice/uploads            a consumer and a resource
+//! tollway:smockron/web/10.0.0.1            an identifier of a domain
+//! tollway:rule/shop:upload:user:vova       the log of a rule, in a namespace of its own, under a key, of a selector's value
+//! ```
+//!
+//! A limit's name has neither `:` nor `/` in it, so the first of them says which kind it is. Bytes that a terminal would
+//! not show, `%` itself and braces are written `%7B`: a brace would let whoever chooses an id choose the slot of a
+//! Cluster as well, and so aim at one node.
+
+use std::fmt::Write;
+
+use tollway_core::{Domain, Limit};
+
+/// How many slots a Cluster has.
+const SLOTS: u16 = 16_384;
+
+/// The names of one store's buckets.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    prefix: Vec<u8>,
+}
+
+impl Namespace {
+    pub(super) fn new(name: &str) -> Self {
+        Self { prefix: format!("{name}:").into_bytes() }
+    }
+
+    /// The bucket of an id, in its canonical spelling, under a limit.
+    pub(super) fn of_id(&self, limit: &Limit, id: &[u8]) -> Vec<u8> {
+        let mut key = self.of_limit(limit);
+        escape(id, b"", &mut key);
+        key
+    }
+
+    /// The bucket of a key of the text protocol.
+    pub(super) fn of_text(&self, text: &[u8]) -> Vec<u8> {
+        let mut key = [&self.prefix, &b"text/"[..]].concat();
+        escape(text, b"", &mut key);
+        key
+    }
+
+    /// The bucket of Throttr's pair: two lengths, and then as many bytes of consumer and of resource.
+    pub(super) fn of_pair(&self, pair: &[u8]) -> Vec<u8> {
+        let mut key = [&self.prefix, &b"throttr/"[..]].concat();
+        let (consumer, resource) = match pair {
+            [consumer, _, both @ ..] if usize::from(*consumer) <= both.len() => {
+                both.split_at(usize::from(*consumer))
+            }
+            _ => (pair, &b""[..]),
+        };
+        escape(consumer, b"/", &mut key);
+        key.push(b'/');
+        escape(resource, b"/", &mut key);
+        key
+    }
+
+    /// The log of a rule, whose name can be printed and has no brace in it already.
+    pub(super) fn of_rule(&self, identifier: &str) -> Vec<u8> {
+        [&self.prefix, &b"rule/"[..], identifier.as_bytes()].concat()
+    }
+
+    /// The bucket of an identifier of a domain.
+    pub(super) fn of_identifier(&self, domain: &Domain, identifier: &[u8]) -> Vec<u8> {
+        let mut key = self.of_domain(domain);
+        escape(identifier, b"", &mut key);
+        key
+    }
+
+    /// The identifier whose bucket this is, if it is one of the domain.
+    pub(super) fn identifier(&self, domain: &Domain, key: &[u8]) -> Option<Vec<u8>> {
+        let mut rest = key.strip_prefix(&*self.of_domain(domain))?;
+        let mut identifier = Vec::with_capacity(rest.len());
+        while let Some((byte, after)) = unescaped(rest) {
+            identifier.push(byte);
+            rest = after;
+        }
+        Some(identifier)
+    }
+
+    /// A pattern for `SCAN` that only the buckets of this domain match.
+    pub(super) fn identifier_pattern(&self, domain: &Domain) -> Vec<u8> {
+        pattern_of(self.of_domain(domain))
+    }
+
+    fn of_domain(&self, domain: &Domain) -> Vec<u8> {
+        let mut key = [&self.prefix, &b"smockron/"[..]].concat();
+        escape(domain.name().as_bytes(), b"/", &mut key);
+        key.push(b'/');
+        key
+    }
+
+    /// A pattern for `SCAN` that only the buckets of this limit match, or all there are.
+    pub(super) fn pattern(&self, limit: Option<&Limit>) -> Vec<u8> {
+        pattern_of(limit.map_or_else(|| self.prefix.clone(), |limit| self.of_limit(limit)))
+    }
+}
+
+/// What only keys match that start so.
+fn pattern_of(prefix: Vec<u8>) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(prefix.len() + 1);
+    for byte in prefix {
+        if b"*?[]\\^".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+impl Namespace {
+    /// A key for a person: without the namespace, and with every byte itself that can be printed.
+    pub(super) fn readable(&self, key: &[u8]) -> String {
+        let mut rest = key.strip_prefix(&*self.prefix).unwrap_or(key);
+        let mut readable = String::with_capacity(rest.len());
+        while let Some((byte, after)) = unescaped(rest) {
+            if byte == b' ' || byte.is_ascii_graphic() {
+                readable.push(char::from(byte));
+            } else {
+                // A `String` takes whatever is written to it.
+                let _ = write!(readable, "%{byte:02X}");
+            }
+            rest = after;
+        }
+        readable
+    }
+
+    fn of_limit(&self, limit: &Limit) -> Vec<u8> {
+        let mut key = self.prefix.clone();
+        match limit.number() {
+            Some(number) => key.extend(number.to_string().bytes()),
+            None => key.extend(limit.name().bytes()),
+        }
+        key.push(b':');
+        key
+    }
+}
+
+/// The slot of a key, as a Cluster computes it: from what stands in the first braces, if there is anything in them.
+pub(super) fn slot(key: &[u8]) -> u16 {
+    let tag = || {
+        let open = key.iter().position(|byte| *byte == b'{')? + 1;
+        let len = key[open..].iter().position(|byte| *byte == b'}')?;
+        (len > 0).then(|| &key[open..open + len])
+    };
+    crc16(tag().unwrap_or(key)) % SLOTS
+}
+
+fn escape(bytes: &[u8], separators: &[u8], key: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in bytes {
+        let plain = *byte == b' ' || byte.is_ascii_graphic();
+        if plain && !b"%{}".contains(byte) && !separators.contains(byte) {
+            key.push(*byte);
+        } else {
+            key.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// The byte that `escape` has written first, and the rest.
+fn unescaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (first, after) = text.split_first()?;
+    Some(match (first, after) {
+        (b'%', [high, low, rest @ ..]) => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => (high << 4 | low, rest),
+            _ => (*first, after),
+        },
+        _ => (*first, after),
+    })
+}
+
+fn digit(hexadecimal: u8) -> Option<u8> {
+    match hexadecimal {
+        b'0'..=b'9' => Some(hexadecimal - b'0'),
+        b'A'..=b'F' => Some(hexadecimal - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// The CRC that Redis has its slots from: polynomial 0x1021, beginning with 0.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| crc << 8 ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut index: u16 = 0;
+    while index < 256 {
+        let (mut crc, mut bit) = (index << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        table[index as usize] = crc;
+        index += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollway_core::{KeyedRule, RuleLimit};
+
+    use super::*;
+
+    fn namespace() -> Namespace {
+        Namespace::new("tollway")
+    }
+
+    /// What a bucket is named after.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Name {
+        Id(String, Option<u64>, Vec<u8>),
+        Text(Vec<u8>),
+        Pair(Vec<u8>, Vec<u8>),
+        /// A namespace, a key and perhaps the value of a selector.
+        Rule([String; 2], Option<Vec<u8>>),
+    }
+
+    impl Name {
+        fn key(&self) -> Vec<u8> {
+            match self {
+                Self::Id(limit, number, id) => {
+                    let limit = Limit::new(limit).unwrap();
+                    let limit = number.iter().fold(limit, |limit: Limit, number| limit.with_number(*number));
+                    namespace().of_id(&limit, id)
+                }
+                Self::Text(text) => namespace().of_text(text),
+                Self::Pair(consumer, resource) => namespace().of_pair(&pair(consumer, resource)),
+                Self::Rule([own, key], value) => {
+                    let rule = if value.is_some() { "user:1/s" } else { "1/s" };
+                    let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), own, key);
+                    let bill = rule.bill(|_| Ok::<_, ()>(value.as_ref())).unwrap();
+                    namespace().of_rule(bill.identifiers()[0].as_ref().unwrap())
+                }
+            }
+        }
+
+        /// A number stands for the name, whatever the name is.
+        fn same_bucket(&self, other: &Self) -> bool {
+            match (self, other) {
+                (Self::Id(_, Some(number), id), Self::Id(_, Some(other), other_id)) => {
+                    (number, id) == (other, other_id)
+                }
+                _ => self == other,
+            }
+        }
+    }
+
+    fn pair(consumer: &[u8], resource: &[u8]) -> Vec<u8> {
+        let len = |part: &[u8]| u8::try_from(part.len()).unwrap();
+        [&[len(consumer), len(resource)], consumer, resource].concat()
+    }
+
+    /// Few different bytes, so that names nearly meet.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![proptest::sample::select(&b":/%{}27ABa \\*\n\xff"[..]), any::<u8>()];
+        proptest::collection::vec(byte, 0..6)
+    }
+
+    fn name() -> impl Strategy<Value = Name> {
+        let limit = prop_oneof![Just("text"), Just("throttr"), Just("rule"), Just("A")];
+        let text = || bytes().prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let value = bytes().prop_filter("an empty value is none", |value| !value.is_empty());
+        prop_oneof![
+            (limit, proptest::option::of(0..3_u64), bytes()).prop_map(|(limit, number, id)| Name::Id(
+                limit.to_owned(),
+                number,
+                id
+            )),
+            bytes().prop_map(Name::Text),
+            (bytes(), bytes()).prop_map(|(consumer, resource)| Name::Pair(consumer, resource)),
+            ([text(), text()], proptest::option::of(value))
+                .prop_map(|(names, value)| Name::Rule(names, value)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_buckets_share_a_key(one in name(), other in name()) {
+            prop_assert_eq!(one.key() == other.key(), one.same_bucket(&other));
+        }
+
+        #[test]
+        fn a_key_can_be_printed_and_has_no_brace(name in name()) {
+            let key = name.key();
+            let plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'{' && *byte != b'}';
+            prop_assert!(key.iter().all(plain));
+            prop_assert_eq!(slot(&key), crc16(&key) % SLOTS);
+        }
+
+        #[test]
+        fn what_can_be_printed_reads_as_itself(id in "[ -~]{1,9}") {
+            let limit = Limit::new("Login").unwrap();
+            let key = namespace().of_id(&limit, id.as_bytes());
+            prop_assert_eq!(namespace().readable(&key), format!("Login:{id}"));
+        }
+    }
+
+    #[test]
+    fn keys_are_what_the_page_says() {
+        let limit = Limit::new("NewOrdersPerAccount").unwrap();
+        let of_id = |id: &[u8]| String::from_utf8(namespace().of_id(&limit, id)).unwrap();
+        assert_eq!(of_id(b"12345678"), "tollway:NewOrdersPerAccount:12345678");
+        assert_eq!(of_id(b"2001:db8::1"), "tollway:NewOrdersPerAccount:2001:db8::1");
+        assert_eq!(of_id(b"{a}100%\n\xff"), "tollway:NewOrdersPerAccount:%7Ba%7D100%25%0A%FF");
+        assert_eq!(namespace().of_id(&limit.with_number(3), b"1"), b"tollway:3:1");
+        assert_eq!(namespace().of_text(b"ws ip=10.0.0.1"), b"tollway:text/ws ip=10.0.0.1");
+        assert_eq!(namespace().of_pair(&pair(b"al/ice", b"up")), b"tollway:throttr/al%2Fice/up");
+        let log = Name::Rule(["shop".to_owned(), "upload".to_owned()], Some(b"vova".to_vec())).key();
+        assert_eq!(log, b"tollway:rule/shop:upload:user:vova");
+        assert_eq!(namespace().readable(&log), "rule/shop:upload:user:vova");
+    }
+
+    #[test]
+    fn slots_are_those_of_a_cluster() {
+        for (key, expected) in [
+            ("", 0),
+            ("123456789", 0x31c3),
+            ("foo", 12_182),
+            ("{user1000}.following", 3_443),
+            ("user1000", 3_443),
+            ("foo{}{bar}", 8_363),
+            ("foo{{bar}}zap", 4_015),
+            ("{bar", 4_015),
+        ] {
+            assert_eq!(slot(key.as_bytes()), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_matches_its_namespace_only() {
+        let limit = Limit::new("A").unwrap();
+        assert_eq!(Namespace::new("a*b").pattern(Some(&limit)), b"a\\*b:A:*");
+        assert_eq!(namespace().pattern(None), b"tollway:*");
+    }
+}

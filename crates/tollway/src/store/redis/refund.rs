@@ -1,0 +1,57 @@
+//! Giving back, and forgetting.
+
+use redis::Value;
+use tollway_core::{Algorithm, Charge, Refund, Timestamp};
+
+use super::call::Call;
+use super::key::slot;
+use super::reply::Answer;
+use super::script::{self, Draft};
+use super::seen::Seen;
+use super::wire::Reply;
+use super::{Redis, StoreError};
+
+impl Redis {
+    /// Gives back what each charge took. The time is Redis's own unless it is given.
+    pub async fn refund(
+        &self,
+        charges: &[Charge<'_>],
+        now: Option<Timestamp>,
+    ) -> Vec<Result<Refund, StoreError>> {
+        let call = |charge: &Charge<'_>| {
+            let algorithm = refundable(charge)?;
+            let key = self.namespace.of_id(charge.limit(), charge.id());
+            let draft = Draft::new(script::refund(algorithm), &[&key]).now(now).algorithm(algorithm);
+            Some(draft.numbers(algorithm, charge.cost()).finish())
+        };
+        let mut replies = self.wire.send(charges.iter().filter_map(call).collect()).await.into_iter();
+        let refund = |charge: &Charge<'_>| match refundable(charge) {
+            Some(algorithm) => read(algorithm, charge.cost(), replies.next().unwrap_or(Ok(Value::Nil))),
+            None => Ok(Refund::UNLIMITED),
+        };
+        charges.iter().map(refund).collect()
+    }
+
+    /// Forgets the bucket of each charge.
+    pub async fn reset(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        let call = |charge: &Charge<'_>| {
+            let key = self.namespace.of_id(charge.limit(), charge.id());
+            let mut command = redis::cmd("UNLINK");
+            command.arg(&key);
+            Call { slot: slot(&key), command, script: None }
+        };
+        let replies = self.wire.send(charges.iter().map(call).collect()).await;
+        replies.into_iter().try_for_each(|reply| reply.map(drop))
+    }
+}
+
+/// What holds for a charge, where giving back has a meaning.
+fn refundable<'a>(charge: &Charge<'a>) -> Option<&'a Algorithm> {
+    charge.algorithm().filter(|algorithm| algorithm.refunds())
+}
+
+fn read(algorithm: &Algorithm, cost: u64, reply: Reply) -> Result<Refund, StoreError> {
+    let mut answer = Answer::new(reply?)?;
+    let now = answer.now()?;
+    Ok(Seen::read(algorithm, answer.value())?.refund(cost, now))
+}

@@ -1,0 +1,192 @@
+//! The scripts, put together from their parts, and calls of them.
+//!
+//! ```text
+//! number + clock + token_bucket + quota + settle      for a bill of token buckets and quotas
+//! ```
+//!
+//! A script decides and writes, in one step that nobody can split; it explains nothing. It answers what it found and at
+//! what time, and from that the core works out what was decided and why, by the functions that decide in memory.
+//!
+//! Scripts count in nanoseconds like everything else, so that both stores give the same answers to the last digit. A
+//! double has no room for the nanoseconds since 1970: such a number is handed over, and held, as two.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use redis::{Cmd, ToRedisArgs};
+use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRateLimit};
+use tollway_core::{Algorithm, Expression, Nanos, Timestamp};
+
+use super::call::{Call, Script};
+use super::key;
+
+macro_rules! lua {
+    ($($part:literal),+) => { concat!($(include_str!(concat!("lua/", $part, ".lua")), "\n"),+) };
+}
+
+/// One spend from one token bucket.
+pub(super) static SPEND: LazyLock<Script> = LazyLock::new(|| Script::new(lua!("spend").to_owned()));
+/// One more request in one rate.
+pub(super) static KNOCK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "knock").to_owned()));
+/// Orders for one quota.
+pub(super) static EXECUTE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "quota", "execute").to_owned()));
+/// Taking back part of a bill.
+pub(super) static UNDO: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "quota", "undo").to_owned()));
+/// Any rule.
+pub(super) static RULE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "expression", "rule_log", "rule").to_owned()));
+/// A rule that is one rate.
+pub(super) static RULE_PLAIN: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(lua!("rule_plain", "number", "clock", "expression", "rule_log", "rule").to_owned())
+});
+/// Taking back part of a rule.
+pub(super) static RULE_UNDO: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "rule_log", "rule_undo").to_owned()));
+/// One request of a domain, entered in a list.
+pub(super) static ACCOUNT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "account").to_owned()));
+/// One request of a domain, entered in an instant a rule.
+pub(super) static MOVE_ON: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "move_on").to_owned()));
+/// A look at one bucket.
+pub(super) static INSPECT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "inspect").to_owned()));
+
+/// Any bill, with the algorithms that it needs.
+pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
+    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("expression", "settle")));
+    &SCRIPTS[algorithms.fold(0, |all, algorithm| all | 1 << place(algorithm))]
+}
+
+/// Giving back to one bucket.
+pub(super) fn refund(algorithm: &Algorithm) -> &'static Script {
+    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("refund")));
+    &SCRIPTS[1 << place(algorithm)]
+}
+
+/// A letter, a name and the functions of each algorithm.
+const ALGORITHMS: [(&str, &str, &str); 4] = [
+    ("b", "token_bucket", lua!("token_bucket")),
+    ("l", "sliding_log", lua!("sliding_log")),
+    ("r", "smoothed_rate", lua!("smoothed_rate")),
+    ("q", "quota", lua!("quota")),
+];
+
+const fn place(algorithm: &Algorithm) -> usize {
+    match algorithm {
+        Algorithm::TokenBucket(_) => 0,
+        Algorithm::SlidingLog(_) => 1,
+        Algorithm::SmoothedRate(_) => 2,
+        Algorithm::Quota(_) => 3,
+    }
+}
+
+/// A script with each set of algorithms, at the place that has their bits. All functions of a script are made anew
+/// whenever it is called, so one that brings them all takes a third longer.
+fn with_algorithms(script: &str) -> Vec<Script> {
+    let with = |set: usize| {
+        let algorithms = ALGORITHMS.iter().enumerate().filter(|(place, _)| set & 1 << place != 0);
+        let (mut functions, mut table) = (String::new(), String::new());
+        for (_, (letter, name, lua)) in algorithms {
+            functions += lua;
+            table += &format!("{letter} = {name}, ");
+        }
+        let start = lua!("number", "clock");
+        Script::new(format!("{start}{functions}local ALGORITHMS = {{{table}}}\n\n{script}"))
+    };
+    (0..1 << ALGORITHMS.len()).map(with).collect()
+}
+
+/// An expression, written behind what it is about: `1 2 |2` holds if the first or the second answer does. `place` counts the
+/// answers from 0; one that has none does not hold.
+pub(super) fn spell(expression: &Expression, place: &impl Fn(usize) -> Option<usize>) -> String {
+    let several = |sign: char, parts: &[Expression]| {
+        let mut text: String = parts.iter().map(|part| spell(part, place)).collect();
+        // A `String` takes whatever is written to it.
+        let _ = write!(text, "{sign}{} ", parts.len());
+        text
+    };
+    match expression {
+        Expression::Charge(index) => {
+            place(*index).map_or_else(|| several('|', &[]), |place| format!("{} ", place + 1))
+        }
+        Expression::Or(parts) => several('|', parts),
+        Expression::And(parts) => several('&', parts),
+    }
+}
+
+/// Spans below this are exact as doubles, with room for a second more.
+pub(super) const EXACT: Nanos = Nanos::new(9_000_000_000_000_000);
+
+const BILLION: u64 = 1_000_000_000;
+
+/// A call to which arguments are still added.
+pub(super) struct Draft {
+    command: Cmd,
+    script: &'static Script,
+    slot: u16,
+}
+
+impl Draft {
+    /// A call about buckets that are all in one slot.
+    pub(super) fn new(script: &'static Script, keys: &[&[u8]]) -> Self {
+        let mut command = Cmd::new();
+        command.arg("EVALSHA").arg(&script.sha).arg(keys.len()).arg(keys);
+        Self { command, script, slot: keys.first().map_or(0, |key| key::slot(key)) }
+    }
+
+    pub(super) fn finish(self) -> Call {
+        Call { slot: self.slot, command: self.command, script: Some(self.script) }
+    }
+
+    pub(super) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// The caller's time; nothing where it is Redis's own.
+    pub(super) fn now(self, now: Option<Timestamp>) -> Self {
+        match now {
+            Some(now) => self.arg(now.as_nanos()),
+            None => self.arg(""),
+        }
+    }
+
+    /// A number of 64 bits: the billions, and the nine digits below them.
+    pub(super) fn pair(self, number: u64) -> Self {
+        self.arg(number / BILLION).arg(number % BILLION)
+    }
+
+    /// The letter of an algorithm.
+    pub(super) fn algorithm(self, algorithm: &Algorithm) -> Self {
+        self.arg(ALGORITHMS[place(algorithm)].0)
+    }
+
+    /// The six numbers that an algorithm needs for a charge.
+    pub(super) fn numbers(self, algorithm: &Algorithm, cost: u64) -> Self {
+        match algorithm {
+            Algorithm::TokenBucket(limit) => {
+                let unit = limit.emission_interval();
+                self.pair(unit.saturating_mul(cost).get()).pair(limit.fill_time().get()).pair(unit.get())
+            }
+            // No log is as long as the highest cost that a double holds.
+            Algorithm::SlidingLog(limit) => {
+                self.arg(cost.min(EXACT.get())).arg("").arg(limit.count()).arg("").pair(limit.period().get())
+            }
+            Algorithm::SmoothedRate(limit) => self.rate(limit, cost),
+            Algorithm::Quota(limit) => self.pair(cost).pair(limit.count()).pair(limit.period().get()),
+        }
+    }
+
+    /// The six numbers that a rate needs for a request.
+    pub(super) fn rate(self, limit: &SmoothedRateLimit, cost: u64) -> Self {
+        self.arg(cost as f64)
+            .arg(limit.limit())
+            .arg(limit.period().as_secs_f64())
+            .arg(u8::from(limit.strict()))
+            .pair(limit.period().saturating_mul(FORGET_AFTER_PERIODS).get())
+    }
+}

@@ -1,0 +1,103 @@
+//! What a script found of a bucket: enough to say what it decided, and why.
+
+use redis::Value;
+use tollway_core::algorithm::{
+    Bucket, Glimpse, Quota, QuotaLimit, SlidingLogLimit, SmoothedRate, SmoothedRateLimit, TokenBucket,
+    TokenBucketLimit, Unit,
+};
+use tollway_core::{Algorithm, Decision, Refund, Timestamp};
+
+use super::StoreError;
+use super::reply::{Answer, digits_of, nonsense, number};
+
+/// A bucket as it was found, and what it is held to. One that was not there, or was something else, is one never used.
+pub(super) enum Seen<'a> {
+    TokenBucket(TokenBucket, &'a TokenBucketLimit),
+    SlidingLog(Glimpse, &'a SlidingLogLimit),
+    SmoothedRate(SmoothedRate, &'a SmoothedRateLimit),
+    Quota(Quota, &'a QuotaLimit),
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn read(algorithm: &'a Algorithm, found: Value) -> Result<Self, StoreError> {
+        Ok(match algorithm {
+            Algorithm::TokenBucket(limit) => Self::TokenBucket(read(&found, token_bucket)?, limit),
+            Algorithm::SlidingLog(limit) => Self::SlidingLog(glimpse(found)?, limit),
+            Algorithm::SmoothedRate(limit) => Self::SmoothedRate(read(&found, smoothed_rate)?, limit),
+            Algorithm::Quota(limit) => Self::Quota(read(&found, quota)?, limit),
+        })
+    }
+
+    /// The decision about a charge of `cost`.
+    pub(super) fn decide(&self, cost: u64, now: Timestamp) -> Decision {
+        match self {
+            Self::TokenBucket(bucket, limit) => bucket.check(limit, cost, now),
+            Self::SlidingLog(glimpse, limit) => limit.decide(glimpse, cost, now),
+            Self::SmoothedRate(bucket, limit) => bucket.check(limit, cost, now),
+            Self::Quota(bucket, limit) => bucket.check(limit, cost, now),
+        }
+    }
+
+    /// What giving back `cost` came to. The newest entry of a log is the one that is left.
+    pub(super) fn refund(self, cost: u64, now: Timestamp) -> Refund {
+        let refund = match self {
+            Self::TokenBucket(mut bucket, limit) => bucket.refund(limit, cost, now),
+            Self::SmoothedRate(mut bucket, limit) => bucket.refund(limit, cost, now),
+            Self::Quota(mut bucket, limit) => bucket.refund(limit, cost, now),
+            Self::SlidingLog(found, limit) => {
+                let live = found.live.saturating_sub(cost);
+                let left = limit.decide(&Glimpse { live, ..found }, 0, now);
+                Some(Refund {
+                    refunded: live < found.live,
+                    remaining: left.remaining,
+                    reset_after: left.reset_after,
+                })
+            }
+        };
+        refund.unwrap_or(Refund::UNLIMITED)
+    }
+}
+
+pub(super) fn read<B: Default>(found: &Value, parse: impl Fn(&[u8]) -> Option<B>) -> Result<B, StoreError> {
+    match found {
+        Value::Nil => Ok(B::default()),
+        Value::BulkString(text) => parse(text).ok_or_else(|| nonsense(found)),
+        _ => Err(nonsense(found)),
+    }
+}
+
+/// `1700000000000000000`
+pub(super) fn token_bucket(text: &[u8]) -> Option<TokenBucket> {
+    digits_of(text).map(|full_at| TokenBucket::full_at(Timestamp::from_nanos(full_at)))
+}
+
+/// `r1700000000000000000 2.5 1700000000000000000`
+pub(super) fn smoothed_rate(text: &[u8]) -> Option<SmoothedRate> {
+    let [last, rate, silent_at] = words(text.strip_prefix(b"r")?)?;
+    let rate = std::str::from_utf8(rate).ok()?.parse().ok()?;
+    let (last, silent_at) = (digits_of(last)?, digits_of(silent_at)?);
+    Some(SmoothedRate::measured(Timestamp::from_nanos(last), rate, Timestamp::from_nanos(silent_at)))
+}
+
+/// `q3 1700000000000000000 0`
+pub(super) fn quota(text: &[u8]) -> Option<Quota> {
+    let [counter, expires_at, unit] = words(text.strip_prefix(b"q")?)?;
+    let (counter, expires_at) = (digits_of(counter)?, digits_of(expires_at)?);
+    let unit = u8::try_from(digits_of(unit)?).ok()?;
+    Some(Quota::until(Timestamp::from_nanos(expires_at), counter, Unit(unit)))
+}
+
+fn words(text: &[u8]) -> Option<[&[u8]; 3]> {
+    let mut words = text.split(|byte| *byte == b' ');
+    let three = [words.next()?, words.next()?, words.next()?];
+    words.next().is_none().then_some(three)
+}
+
+fn glimpse(found: Value) -> Result<Glimpse, StoreError> {
+    let moment = |value: Value| match value {
+        Value::Nil => Ok(None),
+        other => number(&other).map(|nanos| Some(Timestamp::from_nanos(nanos))),
+    };
+    let mut found = Answer::new(found)?;
+    Ok(Glimpse { live: found.number()?, newest: moment(found.value())?, in_the_way: moment(found.value())? })
+}

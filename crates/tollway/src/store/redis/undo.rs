@@ -1,0 +1,182 @@
+//! What a charge took, for the script that takes it back.
+
+use tollway_core::algorithm::{Bucket, SmoothedRate};
+use tollway_core::{Nanos, Timestamp};
+
+use super::script::Draft;
+use super::seen::Seen;
+
+/// What was taken, and what must be known besides to take back that and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Taken {
+    /// A span, and the moment from which on the bucket would have been full without it.
+    Span(Nanos, Timestamp),
+    /// So many entries of this moment.
+    Entries(u64, Timestamp),
+    /// So much of the rate, of this period, at this moment, to this rate; and what there was before.
+    Rate { added: f64, period: Nanos, at: Timestamp, to: f64, before: SmoothedRate },
+    /// So many of the window that ends at this moment.
+    Units(u64, Timestamp),
+}
+
+impl Taken {
+    /// What a charge of `cost`, or as much of it as fitted, took from a bucket; `None` is nothing.
+    pub(super) fn from(seen: &Seen<'_>, cost: u64, now: Timestamp) -> Option<Self> {
+        match seen {
+            Seen::TokenBucket(before, limit) => {
+                let full_at = before.silent_at().clamp(now, now + limit.fill_time());
+                let mut after = *before;
+                after.take(limit, cost, now);
+                let span = after.silent_at().since(full_at);
+                (span > Nanos::ZERO).then_some(Self::Span(span, full_at))
+            }
+            Seen::SlidingLog(before, limit) => {
+                let entries = cost.min(limit.count().saturating_sub(before.live));
+                (entries > 0).then_some(Self::Entries(entries, now))
+            }
+            Seen::SmoothedRate(before, limit) => {
+                let after = before.measure(limit, cost, now);
+                let added = after.rate - before.measure(limit, 0, now).rate;
+                let counted = !after.over || limit.strict();
+                (counted && cost > 0).then_some(Self::Rate {
+                    added,
+                    period: limit.period(),
+                    at: now,
+                    to: after.rate,
+                    before: *before,
+                })
+            }
+            Seen::Quota(before, limit) => {
+                let mut after = *before;
+                after.take(limit, cost, now);
+                let used = if before.silent_at() > now { before.counter() } else { 0 };
+                let units = after.counter().saturating_sub(used);
+                let ends_at = after.silent_at();
+                (units > 0 && ends_at > now).then_some(Self::Units(units, ends_at))
+            }
+        }
+    }
+
+    /// The letter of the algorithm, and six values.
+    pub(super) fn write(self, draft: Draft) -> Draft {
+        match self {
+            Self::Span(span, full_at) => {
+                draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).arg(&["", ""])
+            }
+            Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()).arg(&["", ""]),
+            Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),
+            Self::Rate { added, period, at, to, before } => {
+                let (last, rate) = before.last();
+                let silent_at = before.silent_at();
+                let text = || format!("r{} {rate} {}", last.as_nanos(), silent_at.as_nanos());
+                let before = if silent_at > at { text() } else { String::new() };
+                draft.arg("r").arg(added).arg(period.as_secs_f64()).pair(at.as_nanos()).arg(to).arg(before)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollway_core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+    use tollway_core::{Algorithm, Bill, Charge, Decision, Limit};
+    use tollway_testbed::{Random, RedisServer};
+
+    use super::*;
+    use crate::store::redis::part::{Mode, Part};
+    use crate::store::redis::{Redis, RedisUrl, script};
+    use crate::waiting::block_on;
+
+    const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+
+    fn settle(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        block_on(store.settle(&[Bill::one(charge)], Some(now))).remove(0).unwrap()
+    }
+
+    /// Charges as one part of a bill would be, and returns the call that takes it back.
+    fn charge(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Option<(Vec<u8>, Taken)> {
+        let bill = Bill::one(charge);
+        let part = Part::of(&bill, &store.namespace, false, Mode::Whole).remove(0);
+        let reply = block_on(store.wire.send(vec![part.call(Some(now))])).remove(0).unwrap();
+        let read = part.read(reply, Some(now)).unwrap();
+        let taken = Taken::from(&read.seen[0], charge.cost(), now)?;
+        (!read.denied).then(|| (part.lines[0].key.clone(), taken))
+    }
+
+    fn undo(store: &Redis, key: &[u8], taken: Taken, now: Timestamp) {
+        let call = taken.write(Draft::new(&script::UNDO, &[key]).now(Some(now))).finish();
+        block_on(store.wire.send(vec![call])).remove(0).unwrap();
+    }
+
+    /// Others spend before a charge, between it and its being taken back, and after; and the same without the charge.
+    fn nobody_gets_more(limit: &Limit) {
+        let server = RedisServer::start();
+        let deadline = Duration::from_secs(20);
+        let store = Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap();
+        let mut random = Random::new(1);
+        for round in 0..400 {
+            let ids = [format!("with{round}"), format!("without{round}")];
+            let mut now = START;
+            let spend_both = |random: &mut Random, now: &mut Timestamp, times: u64| {
+                for _ in 0..times {
+                    *now = *now + Nanos::new(random.below(1_500));
+                    let cost = 1 + random.below(3);
+                    let [with, without] =
+                        ids.each_ref().map(|id| Charge::new(limit, id.as_bytes(), cost).unwrap());
+                    if settle(&store, &with, *now).allowed() {
+                        let fits = settle(&store, &without, *now).allowed();
+                        assert!(fits, "round {round}: more was given than there would have been");
+                    }
+                }
+            };
+            let before = random.below(5);
+            spend_both(&mut random, &mut now, before);
+            let cost = 1 + random.below(5);
+            let ours = Charge::new(limit, ids[0].as_bytes(), cost).unwrap();
+            let taken = charge(&store, &ours, now);
+            let between = if random.below(3) == 0 { 0 } else { random.below(4) };
+            spend_both(&mut random, &mut now, between);
+            now = now + Nanos::new(random.below(2_000));
+            if let Some((key, taken)) = taken {
+                undo(&store, &key, taken, now);
+            }
+            let [with, without] = ids.each_ref().map(|id| {
+                let charge = Charge::new(limit, id.as_bytes(), 0).unwrap();
+                block_on(store.check(&[Bill::one(&charge)], Some(now))).remove(0).unwrap()
+            });
+            assert!(with.remaining <= without.remaining, "round {round}: {with:?}, not {without:?}");
+            if between == 0 {
+                assert_eq!((with.remaining, with.retry_after), (without.remaining, without.retry_after));
+            }
+            spend_both(&mut random, &mut now, 6);
+        }
+    }
+
+    fn limit(algorithm: Algorithm) -> Limit {
+        Limit::new("L").unwrap().with_default(algorithm)
+    }
+
+    #[test]
+    fn a_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
+        let numbers = TokenBucketLimit::new(8, 1, Nanos::new(1_000)).unwrap();
+        nobody_gets_more(&limit(Algorithm::TokenBucket(numbers)));
+    }
+
+    #[test]
+    fn a_log_never_gives_more_for_having_been_charged_and_paid_back() {
+        nobody_gets_more(&limit(Algorithm::SlidingLog(SlidingLogLimit::new(8, Nanos::new(6_000)).unwrap())));
+    }
+
+    #[test]
+    fn a_rate_never_gives_more_for_having_been_charged_and_paid_back() {
+        let numbers = SmoothedRateLimit::new(8.5, Nanos::new(4_000), false).unwrap();
+        nobody_gets_more(&limit(Algorithm::SmoothedRate(numbers)));
+    }
+
+    #[test]
+    fn a_quota_gives_no_window_more_for_having_been_charged_and_paid_back() {
+        nobody_gets_more(&limit(Algorithm::Quota(QuotaLimit::new(8, Nanos::new(1_000_000)).unwrap())));
+    }
+}

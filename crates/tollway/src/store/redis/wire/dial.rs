@@ -1,0 +1,182 @@
+//! Opening a connection, and seeing whether the node at its other end can be asked.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::tls::Tls;
+use crate::store::redis::{Address, RedisUrl, Topology};
+
+/// How long all of it may take. A node that takes longer is asked again later.
+const OPEN_MAX: Duration = Duration::from_secs(1);
+
+/// What `CLIENT LIST` calls our connections.
+pub(super) const CLIENT_NAME: &str = "tollway";
+
+/// What every connection needs to be opened.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    url: RedisUrl,
+    tls: Option<Tls>,
+}
+
+/// An open connection, and what reads and writes it while it is polled. It ends when the connection does.
+pub(super) struct Line {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) driver: Driver,
+}
+
+type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Dialer {
+    /// Reads the certificates that are to be trusted, once.
+    pub(super) fn new(url: &RedisUrl) -> io::Result<Self> {
+        let tls = url.tls.then(|| Tls::new(url.tls_ca.as_deref())).transpose()?;
+        Ok(Self { url: url.clone(), tls })
+    }
+
+    /// Opens a connection to a primary, or says why not.
+    pub(super) async fn open(&self, address: &Address) -> Result<Line, String> {
+        within_bounds(async {
+            let mut line = self.connect(address, &self.login()?).await?;
+            let connection = line.connection.clone();
+            tokio::select! {
+                fit = self.examine(connection) => fit?,
+                () = &mut line.driver => return Err("the connection was closed at once".to_owned()),
+            }
+            Ok(line)
+        })
+        .await
+    }
+
+    /// Opens a connection, asks one thing, and closes it. The one asked need not be a primary.
+    pub(super) async fn ask_once(&self, address: &Address, question: &redis::Cmd) -> Result<Value, String> {
+        self.ask_as(&self.login()?, address, question).await
+    }
+
+    async fn ask_as(
+        &self,
+        login: &RedisConnectionInfo,
+        address: &Address,
+        question: &redis::Cmd,
+    ) -> Result<Value, String> {
+        within_bounds(async {
+            let mut line = self.connect(address, login).await?;
+            tokio::select! {
+                answer = line.connection.send_packed_command(question) => said(answer),
+                () = &mut line.driver => Err("the connection was closed at once".to_owned()),
+            }
+        })
+        .await
+    }
+
+    /// Asks a Sentinel. Most want no password; one that does gets ours.
+    pub(super) async fn ask_sentinel(
+        &self,
+        address: &Address,
+        question: &redis::Cmd,
+    ) -> Result<Value, String> {
+        let nobody = RedisConnectionInfo::default();
+        match self.ask_as(&nobody, address, question).await {
+            Err(reason) if reason.contains("NOAUTH") => {
+                self.ask_as(&self.login()?.set_db(0), address, question).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Who we are. The password may be in a file that is replaced from time to time.
+    pub(super) fn login(&self) -> Result<RedisConnectionInfo, String> {
+        let mut login = RedisConnectionInfo::default().set_db(self.url.database.into());
+        if let Some(username) = &self.url.username {
+            login = login.set_username(username);
+        }
+        if let Some(password) = self.url.secret().map_err(|error| error.to_string())? {
+            login = login.set_password(password.reveal());
+        }
+        Ok(login)
+    }
+
+    async fn connect(&self, address: &Address, login: &RedisConnectionInfo) -> Result<Line, String> {
+        let stream = TcpStream::connect((address.host.as_str(), address.port))
+            .await
+            .map_err(|error| error.to_string())?;
+        // A batch leaves in one write; nothing is gained by holding it back for more.
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        match &self.tls {
+            None => log_in(login, stream).await,
+            Some(tls) => log_in(login, tls.wrap(&address.host, stream).await?).await,
+        }
+    }
+
+    /// Is it a primary that answers in time, of a Cluster that is well?
+    async fn examine(&self, mut connection: MultiplexedConnection) -> Result<(), String> {
+        let mut questions = Pipeline::new();
+        questions.cmd("CLIENT").arg("SETNAME").arg(CLIENT_NAME).cmd("PING").cmd("ROLE");
+        if let Topology::Cluster(_) = self.url.topology {
+            questions.cmd("CLUSTER").arg("INFO");
+        }
+        let asked = Instant::now();
+        let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
+        let answers = answers.map_err(|error| error.to_string())?;
+        let took = asked.elapsed();
+        let [_named, pong, role, rest @ ..] = answers.as_slice() else { return Err("no answer".to_owned()) };
+        if let Value::ServerError(error) = pong {
+            return Err(error.to_string());
+        }
+        // Who may not ask for the role is believed: the first write will tell.
+        if let Value::Array(role) = role
+            && text(role.first()).is_some_and(|role| role != "master")
+        {
+            return Err("it is a replica".to_owned());
+        }
+        if text(rest.first()).is_some_and(|info| info.contains("cluster_state:fail")) {
+            return Err("its Cluster is down".to_owned());
+        }
+        if took > self.url.deadline {
+            return Err(format!("it answers in {took:.1?}, and the deadline is {:?}", self.url.deadline));
+        }
+        Ok(())
+    }
+}
+
+/// Gives up on what takes too long.
+async fn within_bounds<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    timeout(OPEN_MAX, work).await.unwrap_or_else(|_| Err(format!("no answer for {OPEN_MAX:?}")))
+}
+
+async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<Line, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Whoever waits has a deadline of its own.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
+    let (connection, driver) = opened.map_err(|error| error.to_string())?;
+    Ok(Line { connection, driver: Box::pin(driver) })
+}
+
+/// An error reply is an error.
+fn said(answer: redis::RedisResult<Value>) -> Result<Value, String> {
+    match answer.map_err(|error| error.to_string())? {
+        Value::ServerError(error) => Err(error.to_string()),
+        answer => Ok(answer),
+    }
+}
+
+/// A value as text, if it is some.
+fn text(value: Option<&Value>) -> Option<&str> {
+    match value? {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}

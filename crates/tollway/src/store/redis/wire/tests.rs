@@ -1,0 +1,166 @@
+//! The wire against real servers.
+
+mod cluster;
+mod faults;
+mod in_person;
+mod load;
+mod sentinel;
+mod thief;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::Value;
+use tollway_testbed::{RedisCluster, RedisServer, eventually};
+
+use super::*;
+use crate::store::redis::call::Script;
+use crate::store::redis::{Address, Secret};
+
+static COUNT: LazyLock<Script> =
+    LazyLock::new(|| Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])".to_owned()));
+
+/// A key for every primary of a Cluster, and its slot.
+const KEYS: [(&str, u16); 3] = [("b", 3300), ("c", 7365), ("a", 15495)];
+
+#[test]
+fn replies_come_in_the_order_of_the_calls() {
+    let server = RedisServer::start();
+    let wire = patient(&server);
+    let replies =
+        wait(wire.send(vec![plain(&["SET", "a", "1"]), plain(&["GET", "a"]), plain(&["GET", "b"])]));
+    assert_eq!(replies, [Ok(Value::Okay), Ok(Value::BulkString(b"1".to_vec())), Ok(Value::Nil)]);
+    assert_eq!(wait(wire.send(vec![])), []);
+}
+
+#[test]
+fn one_that_fails_does_not_spoil_the_others() {
+    let server = RedisServer::start();
+    let wire = patient(&server);
+    server.cli(&["SET", "text", "a"]);
+    let replies = wait(wire.send(vec![plain(&["INCR", "text"]), plain(&["INCR", "number"])]));
+    assert!(
+        matches!(&replies[0], Err(StoreError::Refused { reason, .. }) if reason.contains("not an integer"))
+    );
+    assert_eq!(replies[1], Ok(Value::Int(1)));
+    assert_eq!(wire.health().refusals, 1);
+}
+
+#[test]
+fn a_script_that_the_node_has_not_seen_is_loaded() {
+    let server = RedisServer::start();
+    let wire = patient(&server);
+    for expected in [3, 6] {
+        let replies = wait(wire.send((0..3).map(|_| count("n")).collect()));
+        assert_eq!(replies.last(), Some(&Ok(Value::Int(expected))));
+        server.cli(&["SCRIPT", "FLUSH"]);
+    }
+    assert_eq!(server.times_called("script|load"), 2);
+}
+
+#[test]
+fn it_waits_for_nobody_who_is_away() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let wire = Wire::start(&url(&server)).unwrap();
+    let reply = wait(wire.send(vec![plain(&["PING"])])).remove(0);
+    assert!(matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::Away { .. })), "{reply:?}");
+    assert!(matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+}
+
+#[test]
+fn users_databases_and_names_are_as_asked_for() {
+    let server = RedisServer::start();
+    server.cli(&["ACL", "SETUSER", "gate", "on", ">secret", "~*", "+@all"]);
+    server.cli(&["ACL", "SETUSER", "default", "off"]);
+    let password = Some(Secret::new("secret".to_owned()));
+    let url = RedisUrl { database: 3, username: Some("gate".to_owned()), password, ..url(&server) };
+    let wire = Wire::start(&url).unwrap();
+    let replies = wait(wire.send(vec![plain(&["CLIENT", "INFO"])]));
+    let [Ok(Value::BulkString(info))] = replies.as_slice() else { panic!("{replies:?}") };
+    let info = String::from_utf8_lossy(info);
+    assert!(["db=3", "name=tollway", "user=gate"].iter().all(|part| info.contains(part)), "{info}");
+}
+
+#[test]
+fn a_refused_password_is_said_and_not_shown() {
+    let server = RedisServer::start_with(&["--requirepass", "right"]);
+    let url = RedisUrl { password: Some(Secret::new("wrong".to_owned())), ..url(&server) };
+    let wire = Wire::start(&url).unwrap();
+    let Err(StoreError::Unreachable { reason, .. }) = wait(wire.send(vec![plain(&["PING"])])).remove(0)
+    else {
+        panic!("it was let in");
+    };
+    assert!(reason.contains("WRONGPASS") || reason.to_lowercase().contains("password"), "{reason}");
+    assert!(!reason.contains("wrong"), "{reason}");
+}
+
+#[test]
+fn a_cluster_is_asked_where_the_slot_is() {
+    let cluster = RedisCluster::start();
+    let seeds = cluster.addresses().iter().map(|address| parse(address)).collect();
+    let wire = Wire::start(&patiently(Topology::Cluster(seeds))).unwrap();
+    assert!(wire.is_cluster());
+    let calls = KEYS.map(|(key, slot)| Call { slot, ..count(key) });
+    assert_eq!(wait(wire.send(calls.to_vec())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
+    assert_eq!(wire.health().redirects, 0);
+    let size = || redis::cmd("DBSIZE");
+    assert_eq!(wait(wire.send_to_all(size())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
+    assert_eq!(wait(wire.send_to_nth(2, size())), Some(Ok(Value::Int(1))));
+    assert_eq!(wait(wire.send_to_nth(3, size())), None);
+    // Whoever takes one of its nodes for all there is, is told.
+    let replies = wait(patient(&cluster.nodes()[0]).send(vec![count("a")]));
+    assert!(
+        matches!(&replies[0], Err(StoreError::Refused { reason, .. }) if reason.contains("Cluster")),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn tls_trusts_the_authority_that_it_was_told() {
+    let server = RedisServer::start_tls();
+    let address = Address { host: "localhost".to_owned(), port: server.port() };
+    let mut url = RedisUrl { tls: true, ..patiently(Topology::Single(address)) };
+    url.tls_ca = Some(server.certificate_authority().to_owned());
+    let wire = Wire::start(&url).unwrap();
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    url.tls_ca = None;
+    // A machine without any certificates refuses to start; others do not trust this one.
+    if let Ok(stranger) = Wire::start(&url) {
+        assert!(wait(stranger.send(vec![count("n")]))[0].is_err());
+    }
+}
+
+/// A server's URL, with a deadline that a busy machine keeps.
+fn url(server: &RedisServer) -> RedisUrl {
+    patiently(Topology::Single(parse(&server.address())))
+}
+
+fn patiently(topology: Topology) -> RedisUrl {
+    RedisUrl { deadline: Duration::from_secs(5), ..RedisUrl::new(topology) }
+}
+
+fn parse(address: &str) -> Address {
+    let (host, port) = address.rsplit_once(':').unwrap();
+    Address { host: host.to_owned(), port: port.parse().unwrap() }
+}
+
+fn patient(server: &RedisServer) -> Wire {
+    Wire::start(&url(server)).unwrap()
+}
+
+fn plain(words: &[&str]) -> Call {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    Call { slot: 0, command, script: None }
+}
+
+fn count(key: &str) -> Call {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(&COUNT.sha).arg(1).arg(key).arg(1);
+    Call { slot: 0, command, script: Some(&COUNT) }
+}
+
+fn wait<F: Future>(future: F) -> F::Output {
+    runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}

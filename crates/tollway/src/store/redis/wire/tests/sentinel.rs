@@ -1,0 +1,47 @@
+//! A primary that Sentinels watch, and replace.
+
+use tollway_testbed::RedisSentinels;
+
+use super::load::{Load, assert_never_twice};
+use super::*;
+
+#[test]
+fn the_primary_is_where_the_sentinels_say() {
+    let mut sentinels = RedisSentinels::start();
+    let wire = wire(&sentinels);
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    assert_eq!(wire.health().nodes[0].address, sentinels.primary().address());
+}
+
+#[test]
+fn a_primary_that_is_killed_is_replaced() {
+    let mut sentinels = RedisSentinels::start();
+    let wire = Arc::new(wire(&sentinels));
+    let load = Load::start(&wire, 8, "a", 0);
+    load.wait_for(100);
+    sentinels.primary().kill();
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    load.wait_for(100);
+    assert_eq!(wire.health().nodes[0].address, sentinels.primary().address());
+    assert_never_twice(&load.stop());
+}
+
+#[test]
+fn a_primary_that_does_not_know_it_was_replaced_is_left() {
+    // Nobody can tell it: it understands neither word.
+    let mut sentinels =
+        RedisSentinels::start_with(&["--rename-command", "REPLICAOF", "", "--rename-command", "SLAVEOF", ""]);
+    let wire = wire(&sentinels);
+    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    sentinels.fail_over();
+    let new = sentinels.primary().address();
+    eventually("the new primary", || wire.health().nodes[0].address == new);
+    assert!(wait(wire.send(vec![count("m")]))[0].is_ok());
+    assert_eq!(sentinels.primary().cli(&["GET", "m"]), "1");
+}
+
+fn wire(sentinels: &RedisSentinels) -> Wire {
+    let addresses = sentinels.addresses().iter().map(|address| parse(address)).collect();
+    let primary = RedisSentinels::NAME.to_owned();
+    Wire::start(&patiently(Topology::Sentinel { sentinels: addresses, primary })).unwrap()
+}

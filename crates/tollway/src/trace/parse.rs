@@ -1,0 +1,549 @@
+//! One line of a trace, from bytes to an event.
+
+use thiserror::Error;
+use tollway_core::{Nanos, ParseNanosError, Timestamp, Verb};
+
+use super::escape::unescape;
+use super::reply::SILENCE;
+use super::rule::{self, SELECTORS_MAX};
+use super::{ChargeText, Event, LimitRequest, Request, frames, hex};
+
+/// Why a line is not part of a trace, and where it stops being one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{line}:{column}: {problem}")]
+pub struct TraceError {
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The byte in the line, counted from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A byte that would not survive being shown.
+    #[error("byte 0x{byte:02x} is not printable ASCII: write it \\x{byte:02x}")]
+    Byte {
+        /// The byte.
+        byte: u8,
+    },
+    /// A line beyond [`LINE_MAX`](super::LINE_MAX).
+    #[error("a line has at most {max} bytes")]
+    TooLong {
+        /// The bound.
+        max: usize,
+    },
+    /// The first field is no time.
+    #[error("`{text}` is no time since the epoch: {source}")]
+    Time {
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        source: ParseNanosError,
+    },
+    /// An event before the one above it.
+    #[error("times never run back, and {at} comes after {earlier}")]
+    RunsBack {
+        /// This event's time.
+        at: Timestamp,
+        /// The time of the event above.
+        earlier: Timestamp,
+    },
+    /// A time and nothing more.
+    #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
+    NoGate,
+    /// A gate we do not know.
+    #[error(
+        "there is no gate `{gate}`: the gates known here are `limit`, `rule`, `text`, `throttr` and `smockron`"
+    )]
+    UnknownGate {
+        /// What stands there.
+        gate: String,
+    },
+    /// An arrow that points at nothing.
+    #[error("a reply must follow `=>`; leave out the arrow where any reply will do")]
+    NoReply,
+    /// A verb the gate `limit` does not have.
+    #[error("`{verb}` is no verb: use spend, check, refund or reset")]
+    UnknownVerb {
+        /// What stands there, nothing at the end of a line.
+        verb: String,
+    },
+    /// A verb with nothing to do it to.
+    #[error("at least one charge must follow, such as `Name:id` or `Name:id cost=2`")]
+    NoCharge,
+    /// Neither a charge nor a cost.
+    #[error("`{text}` is neither a charge, Name:id, nor a cost, cost=N")]
+    NotACharge {
+        /// What stands there.
+        text: String,
+    },
+    /// A cost that is no number.
+    #[error("`{text}` is no cost: use a whole number from 0 to {}", u64::MAX)]
+    Cost {
+        /// What stands there.
+        text: String,
+    },
+    /// A cost that belongs to nothing.
+    #[error("a cost follows the charge it belongs to, once, as in `Name:id cost=2`")]
+    LooseCost,
+    /// Forgetting a bucket costs nothing.
+    #[error("a reset has no cost")]
+    CostOfReset,
+    /// A backslash that starts no escape.
+    #[error("a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff")]
+    Escape,
+    /// A name that is no text.
+    #[error("the name of a limit is UTF-8")]
+    Name,
+    /// The gate `rule` without one.
+    #[error("a rule must follow: its name, or an expression in double quotes, such as \"10/s\"")]
+    NoRule,
+    /// A quote without its twin.
+    #[error("a quote is not closed; one inside is written \\x22")]
+    OpenQuote,
+    /// Neither a selector nor a key.
+    #[error("`{text}` is neither a selector, name=value, nor a key, key=NAME")]
+    NotASelector {
+        /// What stands there.
+        text: String,
+    },
+    /// A selector or a key given again.
+    #[error("`{name}` is given twice")]
+    Twice {
+        /// Its name.
+        name: String,
+    },
+    /// More selectors than a rule could have.
+    #[error("a request has at most {SELECTORS_MAX} selectors")]
+    TooManySelectors,
+    /// A rule, a key or a selector that is no text.
+    #[error("a rule, its key and the names of its selectors are UTF-8")]
+    NotText,
+    /// The gate `throttr` with nothing to say to it.
+    #[error("a request in hexadecimal must follow, such as 020100000001016372")]
+    NoBytes,
+    /// What is not one of the sixteen.
+    #[error("`{digit}` is no hexadecimal digit")]
+    Digit {
+        /// What stands there.
+        digit: char,
+    },
+    /// A digit without its other half.
+    #[error("a byte is two hexadecimal digits, and here one stands alone")]
+    HalfByte,
+    /// The gate `smockron` with nothing said, or something else than arrays of strings.
+    #[error(
+        "a message is a JSON array of its frames, such as [\"default\\u0000\",\"ACCEPTED\",\"x\",\"0\",\"\"], and a reply an array of those"
+    )]
+    NotFrames,
+    /// ZeroMQ has no such message.
+    #[error("a message has at least one frame")]
+    NoFrames,
+    /// A backslash that starts nothing in a frame.
+    #[error("in a frame, a backslash starts an escape of JSON, or \\xff for a byte that is no text")]
+    FrameEscape,
+}
+
+/// Reads one line. `None` is a line without an event: a blank one or a comment.
+///
+/// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: blanks in
+/// an id are written `\x20`, and an arrow in a text is written `=\x3e`.
+pub fn parse_line(line: &[u8], number: u64) -> Result<Option<Event>, TraceError> {
+    event(line, number).map_err(|(column, problem)| TraceError { line: number, column: column + 1, problem })
+}
+
+/// A problem and the place of the byte it starts at.
+pub(super) type Found = (usize, Problem);
+
+fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
+    let line = line.trim_ascii_end();
+    if matches!(line.trim_ascii_start(), [] | [b'#', ..]) {
+        return Ok(None);
+    }
+    let line = printable(line)?;
+    let (ask, expected) = split_at_arrow(line)?;
+    let mut fields = Fields { line: ask, at: 0 };
+    let (started, at) = moment(&mut fields)?;
+    let request = request(&mut fields)?;
+    let expected = expected.map(|reply| reply_to(&request, reply)).transpose()?;
+    Ok(Some(Event { line: number, at, request, expected, text: ask[started..].to_owned() }))
+}
+
+fn printable(line: &[u8]) -> Result<&str, Found> {
+    match line.iter().position(|byte| !matches!(byte, b' '..=b'~' | b'\t')) {
+        Some(at) => Err((at, Problem::Byte { byte: line[at] })),
+        None => Ok(std::str::from_utf8(line).expect("every byte was just seen to be ASCII")),
+    }
+}
+
+/// What is asked, with the blanks after it, and the reply that must come back.
+fn split_at_arrow(line: &str) -> Result<(&str, Option<Field<'_>>), Found> {
+    let mut fields = Fields { line, at: 0 };
+    let Some(arrow) = fields.find(|field| field.text == "=>") else { return Ok((line, None)) };
+    match fields.rest() {
+        Field { text: "", .. } => Err((arrow.at, Problem::NoReply)),
+        reply => Ok((&line[..arrow.at], Some(reply))),
+    }
+}
+
+/// The first field, and where it starts.
+fn moment(fields: &mut Fields<'_>) -> Result<(usize, Timestamp), Found> {
+    let time = fields.next_or_nothing();
+    match time.text.parse::<Nanos>() {
+        Ok(since_epoch) => Ok((time.at, Timestamp::EPOCH + since_epoch)),
+        Err(source) => Err((time.at, Problem::Time { text: time.text.to_owned(), source })),
+    }
+}
+
+fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
+    let gate = fields.next_or_nothing();
+    match gate.text {
+        "limit" => limit_request(fields).map(Request::Limit),
+        "rule" => rule::parse(fields).map(Request::Rule),
+        "text" => unescaped(&fields.rest()).map(Request::Text),
+        "throttr" => throttr_request(&fields.rest()).map(Request::Throttr),
+        "smockron" => in_frames(&fields.rest(), frames::decode).map(Request::Smockron),
+        "" => Err((gate.at, Problem::NoGate)),
+        other => Err((gate.at, Problem::UnknownGate { gate: other.to_owned() })),
+    }
+}
+
+fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, Found> {
+    let word = fields.next_or_nothing();
+    let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.name() == word.text) else {
+        return Err((word.at, Problem::UnknownVerb { verb: word.text.to_owned() }));
+    };
+    let charges = charges(fields, verb)?;
+    if charges.is_empty() {
+        return Err((fields.at, Problem::NoCharge));
+    }
+    Ok(LimitRequest { verb, charges })
+}
+
+fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found> {
+    let mut charges: Vec<ChargeText> = Vec::with_capacity(1);
+    let mut cost_fits = false;
+    for field in fields {
+        // A colon makes it a charge, so that `Name:cost=2` is the id `cost=2`.
+        if let Some((name, id)) = field.text.split_once(':') {
+            charges.push(charge(name, id, field.at, verb)?);
+            cost_fits = true;
+        } else if let Some(digits) = field.text.strip_prefix("cost=") {
+            match charges.last_mut() {
+                _ if verb == Verb::Reset => return Err((field.at, Problem::CostOfReset)),
+                Some(charge) if cost_fits => charge.cost = cost(digits, field.at + "cost=".len())?,
+                _ => return Err((field.at, Problem::LooseCost)),
+            }
+            cost_fits = false;
+        } else {
+            return Err((field.at, Problem::NotACharge { text: field.text.to_owned() }));
+        }
+    }
+    Ok(charges)
+}
+
+fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, Found> {
+    let limit = unescaped(&Field { text: name, at })?;
+    let limit = String::from_utf8(limit).map_err(|_| (at, Problem::Name))?;
+    let id = unescaped(&Field { text: id, at: at + name.len() + 1 })?;
+    Ok(ChargeText { limit, id, cost: verb.default_cost() })
+}
+
+pub(super) fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+    let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, Problem::Escape))?;
+    Ok(bytes.into_owned())
+}
+
+fn cost(digits: &str, at: usize) -> Result<u64, Found> {
+    match digits.parse() {
+        // The parser would take a plus sign.
+        Ok(cost) if !digits.starts_with('+') => Ok(cost),
+        _ => Err((at, Problem::Cost { text: digits.to_owned() })),
+    }
+}
+
+fn throttr_request(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+    if field.text.is_empty() {
+        return Err((field.at, Problem::NoBytes));
+    }
+    hexadecimal(field)
+}
+
+fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+    hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
+}
+
+fn in_frames<T>(field: &Field<'_>, decode: fn(&str) -> Result<T, Found>) -> Result<T, Found> {
+    decode(field.text).map_err(|(bad, problem)| (field.at + bad, problem))
+}
+
+/// The expected reply as it was written, if the gate could ever send it.
+fn reply_to(request: &Request, reply: Field<'_>) -> Result<String, Found> {
+    let is_error = Fields { line: reply.text, at: 0 }.next_or_nothing().text == "error";
+    match request {
+        Request::Text(_) => drop(unescaped(&reply)?),
+        Request::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
+        Request::Smockron(_) if !is_error => drop(in_frames(&reply, frames::decode_all)?),
+        Request::Throttr(_) | Request::Smockron(_) | Request::Limit(_) | Request::Rule(_) => {}
+    }
+    Ok(reply.text.to_owned())
+}
+
+/// What stands between two blanks, and where.
+pub(super) struct Field<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+}
+
+/// The fields of a line of ASCII from `at` on.
+pub(super) struct Fields<'a> {
+    line: &'a str,
+    pub(super) at: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// The next field, or nothing at the place where it is missing.
+    pub(super) fn next_or_nothing(&mut self) -> Field<'a> {
+        let end = self.at;
+        self.next().unwrap_or(Field { text: "", at: end })
+    }
+
+    /// All that is left, without the blanks around it.
+    pub(super) fn rest(&self) -> Field<'a> {
+        let rest = self.line[self.at..].trim_ascii_end();
+        let text = rest.trim_ascii_start();
+        Field { text, at: self.at + rest.len() - text.len() }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let rest = &self.line.as_bytes()[self.at..];
+        let start = self.at + rest.iter().position(|byte| !blank(byte))?;
+        let rest = &self.line.as_bytes()[start..];
+        self.at = start + rest.iter().position(blank).unwrap_or(rest.len());
+        Some(Field { text: &self.line[start..self.at], at: start })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway_core::RuleText;
+
+    use super::*;
+
+    fn charge(limit: &str, id: &[u8], cost: u64) -> ChargeText {
+        ChargeText { limit: limit.into(), id: id.into(), cost }
+    }
+
+    fn parsed(line: &str) -> Event {
+        parse_line(line.as_bytes(), 1).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_line_has_a_time_a_gate_a_request_and_perhaps_a_reply() {
+        let event = parsed("\t0.5s    limit  spend A:1 cost=2  B:2 cost=3   => deny  limit=B \r\n");
+        assert_eq!(event.at, Timestamp::from_nanos(500_000_000));
+        assert_eq!(event.expected.as_deref(), Some("deny  limit=B"));
+        assert_eq!(event.text, "0.5s    limit  spend A:1 cost=2  B:2 cost=3   ");
+        let charges = vec![charge("A", b"1", 2), charge("B", b"2", 3)];
+        assert_eq!(event.request, Request::Limit(LimitRequest { verb: Verb::Spend, charges }));
+        assert_eq!(parsed("0s limit check A:1").expected, None);
+    }
+
+    #[test]
+    fn blank_lines_and_comments_say_nothing() {
+        for line in ["", "   ", "\t\r\n", "# 0s limit spend A:1", "  #", "# a snowman: ☃"] {
+            assert_eq!(parse_line(line.as_bytes(), 1), Ok(None), "{line}");
+        }
+    }
+
+    #[test]
+    fn ids_and_costs_are_never_mixed_up() {
+        for (text, expected) in [
+            ("spend A:x", vec![charge("A", b"x", 1)]),
+            ("refund A:x", vec![charge("A", b"x", 1)]),
+            ("check A:x", vec![charge("A", b"x", 0)]),
+            ("reset A:x B:y", vec![charge("A", b"x", 0), charge("B", b"y", 0)]),
+            ("spend A:x cost=0 B:y", vec![charge("A", b"x", 0), charge("B", b"y", 1)]),
+            ("spend A:x cost=18446744073709551615", vec![charge("A", b"x", u64::MAX)]),
+            ("spend A:cost=2", vec![charge("A", b"cost=2", 1)]),
+            ("spend cost=2:x", vec![charge("cost=2", b"x", 1)]),
+            ("spend A:a=b cost=2", vec![charge("A", b"a=b", 2)]),
+            ("spend A:b:c:", vec![charge("A", b"b:c:", 1)]),
+            ("spend A:", vec![charge("A", b"", 1)]),
+            ("spend :x", vec![charge("", b"x", 1)]),
+            ("spend A:=>", vec![charge("A", b"=>", 1)]),
+            ("spend A:x\\x20=>\\x20y", vec![charge("A", b"x => y", 1)]),
+            ("spend A:#", vec![charge("A", b"#", 1)]),
+            ("spend A:\\x00\\xff\\\\\\n", vec![charge("A", b"\x00\xff\\\n", 1)]),
+            ("spend \\x3a:x", vec![charge(":", b"x", 1)]),
+        ] {
+            let Request::Limit(request) = parsed(&format!("0s limit {text}")).request else {
+                panic!("{text} is asked of the gate `limit`");
+            };
+            assert_eq!(request.charges, expected, "{text}");
+            assert_eq!(request.to_string().replace('\\', ""), text.replace('\\', ""));
+        }
+    }
+
+    #[test]
+    fn a_text_is_whatever_stands_between_the_blanks() {
+        for (line, text, expected) in [
+            ("0s text  7 over_limit ws global   => 7 ok N", &b"7 over_limit ws global"[..], Some("7 ok N")),
+            ("0s\ttext\tping\t=>\tpong\t", b"ping", Some("pong")),
+            ("0s text over_limit a  b\tc", b"over_limit a  b\tc", None),
+            ("0s text \\x20ping\\x20 => (none)", b" ping ", Some("(none)")),
+            ("0s text ping\\n => (none)", b"ping\n", Some("(none)")),
+            ("0s text a =\\x3e b=> c => d => e", b"a => b=> c", Some("d => e")),
+            ("0s text # => (none)", b"#", Some("(none)")),
+            ("0s text => (none)", b"", Some("(none)")),
+            ("0s text", b"", None),
+        ] {
+            let event = parsed(line);
+            assert_eq!(event.request, Request::Text(text.to_vec()), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+            let again = parsed(&format!("0s {}", event.request));
+            assert_eq!(again.request, event.request, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_throttr_request_is_bytes_in_hexadecimal() {
+        for (line, bytes, expected) in [
+            ("2s throttr 0202 => 0200000000", &b"\x02\x02"[..], Some("0200000000")),
+            ("2s throttr 02fF  01 => 02 00", b"\x02\xff\x01", Some("02 00")),
+            ("2s throttr 02 => (none)", b"\x02", Some("(none)")),
+            ("2s throttr 02 => error", b"\x02", Some("error")),
+            ("2s throttr 02", b"\x02", None),
+        ] {
+            let event = parsed(line);
+            assert_eq!(event.request, Request::Throttr(bytes.to_vec()), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_smockron_message_is_an_array_of_frames() {
+        for (line, frames, expected) in [
+            (r#"3s smockron ["d\u0000","ACCEPTED"] => []"#, &[&b"d\0"[..], b"ACCEPTED"][..], Some("[]")),
+            (r#"3s smockron ["a b"]  => [["x"],["y"]]"#, &[b"a b"], Some(r#"[["x"],["y"]]"#)),
+            (r#"3s smockron [ "\xff" ] => error"#, &[b"\xff"], Some("error")),
+            (r#"3s smockron [""]"#, &[b""], None),
+        ] {
+            let event = parsed(line);
+            let message: Vec<_> = frames.iter().map(|frame| frame.to_vec()).collect();
+            assert_eq!(event.request, Request::Smockron(message), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+            assert_eq!(parsed(&format!("3s {}", event.request)).request, event.request, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_rule_has_a_name_or_is_written_out() {
+        let named = |name: &str| RuleText::Named(name.into());
+        let written = |text: &str| RuleText::Written(text.into());
+        for (line, rule, key, selectors) in [
+            ("upload", named("upload"), None, &[][..]),
+            ("upload user=vova apikey=", named("upload"), None, &[("user", &b"vova"[..]), ("apikey", b"")]),
+            (r"upload key=a\x20b user=0", named("upload"), Some("a b"), &[("user", b"0")]),
+            (r"upload key= \x6bey=v", named("upload"), Some(""), &[("key", b"v")]),
+            (r"upload user=a=b:\xff", named("upload"), None, &[("user", b"a=b:\xff")]),
+            (r#""10/s""#, written("10/s"), None, &[]),
+            (r#""Or('1/s', '5/m')" key=stuff"#, written("Or('1/s', '5/m')"), Some("stuff"), &[]),
+            (r#""Or(\x221/s\x22)" u=1"#, written("Or(\"1/s\")"), None, &[("u", b"1")]),
+            (r#""" key=="#, written(""), Some("="), &[]),
+            (r#""a =\x3e b""#, written("a => b"), None, &[]),
+        ] {
+            let Request::Rule(request) = parsed(&format!("1s  rule  {line}  => allow")).request else {
+                panic!("{line} is asked of the gate `rule`");
+            };
+            let given: Vec<_> = request.selectors.iter().map(|(name, value)| (&**name, &**value)).collect();
+            assert_eq!((&request.rule, request.key.as_deref(), &*given), (&rule, key, selectors), "{line}");
+            assert_eq!(request.to_string(), line);
+        }
+    }
+
+    #[test]
+    fn the_first_arrow_ends_the_request() {
+        let event = parsed("0s limit spend A:x => error `a => b` is no id");
+        assert_eq!(event.expected.as_deref(), Some("error `a => b` is no id"));
+        assert_eq!(event.text, "0s limit spend A:x ");
+    }
+
+    #[test]
+    fn a_bad_line_says_where_and_what_would_be_right() {
+        for (line, message) in [
+            ("x limit spend A:1", "7:1: `x` is no time since the epoch: a duration is numbers with units"),
+            ("5 limit spend A:1", "7:1: `5` is no time since the epoch: `` is no unit of time"),
+            ("-1s limit spend A:1", "7:1: `-1s` is no time"),
+            (
+                "9223372037s limit spend A:1",
+                "7:1: `9223372037s` is no time since the epoch: a duration is at most",
+            ),
+            ("0s", "7:3: a gate and a request must follow"),
+            ("0s => ok", "7:3: a gate and a request must follow"),
+            (
+                "0s  soap  over_limit x",
+                "7:5: there is no gate `soap`: the gates known here are `limit`, `rule`, `text`, `throttr` and",
+            ),
+            ("0s limit", "7:9: `` is no verb: use spend, check, refund or reset"),
+            ("0s limit Spend A:1", "7:10: `Spend` is no verb"),
+            ("0s limit spend", "7:15: at least one charge must follow"),
+            ("0s limit spend A", "7:16: `A` is neither a charge, Name:id, nor a cost"),
+            ("0s limit spend cost=1", "7:16: a cost follows the charge"),
+            ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost follows the charge it belongs to, once"),
+            (
+                "0s limit spend A:1 cost=",
+                "7:25: `` is no cost: use a whole number from 0 to 18446744073709551615",
+            ),
+            ("0s limit spend A:1 cost=-1", "7:25: `-1` is no cost"),
+            ("0s limit spend A:1 cost=+1", "7:25: `+1` is no cost"),
+            ("0s limit spend A:1 cost=1.5", "7:25: `1.5` is no cost"),
+            ("0s limit spend A:1 cost=18446744073709551616", "7:25: `18446744073709551616` is no cost"),
+            ("0s limit reset A:1 cost=1", "7:20: a reset has no cost"),
+            ("0s limit spend A:1 =>", "7:20: a reply must follow `=>`"),
+            ("0s limit spend A:a\\q", "7:19: a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff"),
+            ("0s limit spend \\xff:a", "7:16: the name of a limit is UTF-8"),
+            ("0s text  a\\q", "7:11: a backslash starts one of"),
+            ("0s text ping => po\\ng\\", "7:22: a backslash starts one of"),
+            ("0s text ping =>", "7:14: a reply must follow `=>`"),
+            ("0s text \u{e9}", "7:9: byte 0xc3 is not printable ASCII"),
+            (
+                "0s rule",
+                "7:8: a rule must follow: its name, or an expression in double quotes, such as \"10/s\"",
+            ),
+            ("0s rule user=vova", "7:9: a rule must follow"),
+            ("0s rule \"10/s key=x", "7:9: a quote is not closed; one inside is written \\x22"),
+            ("0s rule \"Or(' => ')\"", "7:9: a quote is not closed"),
+            ("0s rule upload vova", "7:16: `vova` is neither a selector, name=value, nor a key, key=NAME"),
+            ("0s rule upload =vova", "7:16: `=vova` is neither a selector"),
+            ("0s rule upload a=1 b=2 a=", "7:24: `a` is given twice"),
+            ("0s rule upload key=1 key=1", "7:22: `key` is given twice"),
+            ("0s rule upload key=\\xff", "7:20: a rule, its key and the names of its selectors are UTF-8"),
+            ("0s rule upload user=\\q", "7:21: a backslash starts one of"),
+            ("0s throttr", "7:11: a request in hexadecimal must follow"),
+            ("0s throttr => 00", "7:11: a request in hexadecimal must follow"),
+            ("0s throttr 0x01", "7:13: `x` is no hexadecimal digit"),
+            ("0s throttr 01 020", "7:17: a byte is two hexadecimal digits"),
+            ("0s throttr 01 => 0", "7:18: a byte is two hexadecimal digits"),
+            ("0s throttr 01 => ok", "7:18: `o` is no hexadecimal digit"),
+            ("0s smockron", "7:12: a message is a JSON array of its frames"),
+            ("0s smockron []", "7:13: a message has at least one frame"),
+            (r#"0s smockron ["\y"]"#, "7:15: in a frame, a backslash starts an escape of JSON"),
+            (r#"0s smockron ["a"] => ["a"]"#, "7:23: a message is a JSON array of its frames"),
+            ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII: write it \\xc3"),
+            ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII: write it \\x0d"),
+        ] {
+            let error = parse_line(line.as_bytes(), 7).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{line}\n{error}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The events of a stream, one at a time and in bounded memory.
+
+use std::io::{self, BufRead, Read};
+
+use thiserror::Error;
+use tollway_core::Timestamp;
+
+use super::{Event, Problem, TraceError, parse_line};
+
+/// The longest line: a bill of the most charges with long ids fits, and a stream without newlines fills no memory.
+pub const LINE_MAX: usize = 65_536;
+
+/// Why there is no next event.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The line is not part of a trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The stream broke.
+    #[error("{line}: cannot be read")]
+    Io {
+        /// The line it broke at.
+        line: u64,
+        /// What happened.
+        source: io::Error,
+    },
+}
+
+/// Reads events, and refuses a stream whose time runs back. Ends after the first error.
+#[derive(Debug)]
+pub struct Reader<R> {
+    stream: R,
+    buffer: Vec<u8>,
+    line: u64,
+    bytes: u64,
+    latest: Timestamp,
+    done: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads `stream` from where it stands.
+    pub fn new(stream: R) -> Self {
+        Self { stream, buffer: Vec::new(), line: 0, bytes: 0, latest: Timestamp::EPOCH, done: false }
+    }
+
+    /// How many lines have been read.
+    pub const fn lines(&self) -> u64 {
+        self.line
+    }
+
+    /// How many bytes have been read.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_event(&mut self) -> Result<Option<Event>, ReadError> {
+        while self.read_line()? {
+            if let Some(event) = parse_line(&self.buffer, self.line)? {
+                self.advance(&event)?;
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Fills the buffer with the next line. False at the end of the stream.
+    fn read_line(&mut self) -> Result<bool, ReadError> {
+        self.buffer.clear();
+        self.line += 1;
+        let bound = (LINE_MAX + "\r\n".len()) as u64;
+        let read = self.stream.by_ref().take(bound).read_until(b'\n', &mut self.buffer);
+        let read = read.map_err(|source| ReadError::Io { line: self.line, source })?;
+        self.bytes += read as u64;
+        if self.buffer.trim_ascii_end().len() > LINE_MAX
+            || (read as u64 == bound && !self.buffer.ends_with(b"\n"))
+        {
+            return Err(self.problem(LINE_MAX, Problem::TooLong { max: LINE_MAX }).into());
+        }
+        if read == 0 {
+            self.line -= 1;
+        }
+        Ok(read > 0)
+    }
+
+    fn advance(&mut self, event: &Event) -> Result<(), TraceError> {
+        if event.at < self.latest {
+            return Err(self.problem(0, Problem::RunsBack { at: event.at, earlier: self.latest }));
+        }
+        self.latest = event.at;
+        Ok(())
+    }
+
+    fn problem(&self, at: usize, problem: Problem) -> TraceError {
+        TraceError { line: self.line, column: at + 1, problem }
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Event, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let event = self.read_event().transpose();
+        self.done = !matches!(event, Some(Ok(_)));
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines_of(text: &[u8]) -> Vec<Result<u64, String>> {
+        Reader::new(text)
+            .map(|event| event.map(|event| event.line).map_err(|error| error.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn events_know_their_lines_whatever_ends_them() {
+        let text = b"# a trace\n\n0s limit spend A:1\r\n\r\n0s limit spend A:1\n1s limit spend A:1";
+        assert_eq!(lines_of(text), [Ok(3), Ok(5), Ok(6)]);
+        assert_eq!(lines_of(b""), []);
+        assert_eq!(lines_of(b"\n\n"), []);
+    }
+
+    #[test]
+    fn time_never_runs_back() {
+        let text = b"1s limit spend A:1\n1s limit spend A:1\n0.9s limit spend A:1\n2s limit spend A:1\n";
+        let error = "3:1: times never run back, and 0.9s comes after 1s".to_owned();
+        assert_eq!(lines_of(text), [Ok(1), Ok(2), Err(error)]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused_and_not_kept() {
+        let fits = format!("0s limit spend A:{}\r\n", "x".repeat(LINE_MAX - 17));
+        assert_eq!(lines_of(fits.as_bytes()), [Ok(1)]);
+        let error = Err("1:65537: a line has at most 65536 bytes".to_owned());
+        for too_long in
+            [format!("0s limit spend A:{}\n", "x".repeat(LINE_MAX - 16)), "#".repeat(10 * LINE_MAX)]
+        {
+            assert_eq!(lines_of(too_long.as_bytes()), std::slice::from_ref(&error));
+        }
+    }
+
+    #[test]
+    fn what_was_read_is_counted() {
+        let mut reader = Reader::new(&b"0s limit spend A:1\n# end\n"[..]);
+        assert_eq!(reader.by_ref().count(), 1);
+        assert_eq!((reader.lines(), reader.bytes()), (2, 25));
+    }
+}

@@ -1,0 +1,173 @@
+//! One limiter and one model through the same history. After every step every bucket is asked what it has left, so
+//! a denied bill that changed anything anywhere is found at once.
+
+use std::fmt::Debug;
+
+use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, TokenBucketLimit};
+use tollway::core::{Algorithm, Bill, Charge, Kind, Limit, Nanos, Policy, Timestamp};
+use tollway::store::memory::Memory;
+use tollway::{Clock, Limiter};
+use tollway_testbed::{Random, compare};
+
+use crate::model::Model;
+use crate::paper::{LIMITS, Line, Paper, any_algorithms, any_lines, charges, policy};
+
+const IDS: [&str; 2] = ["a", "b"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Policy([Algorithm; LIMITS.len()]),
+    Pass(u64),
+    Settle(Vec<Paper>),
+    Check(Vec<Paper>),
+    Refund(Vec<Line>),
+    Reset(Line),
+    Sweep,
+}
+
+fn history(random: &mut Random) -> Vec<Step> {
+    let mut steps = vec![Step::Policy(any_algorithms(random))];
+    for _ in 0..40 {
+        let papers = (0..random.between(1, 3)).map(|_| Paper::any(random, &IDS)).collect();
+        steps.push(match random.between(0, 29) {
+            0 => Step::Policy(any_algorithms(random)),
+            1..=6 => Step::Pass(random.magnitude(10_000_000)),
+            7..=10 => Step::Check(papers),
+            11..=13 => Step::Refund(any_lines(random, &IDS)),
+            14 => Step::Reset(any_lines(random, &IDS).remove(0)),
+            15 => Step::Sweep,
+            _ => Step::Settle(papers),
+        });
+    }
+    steps
+}
+
+#[test]
+fn a_limiter_does_what_the_model_does() {
+    compare(history, run);
+}
+
+fn run(steps: &[Step]) -> Result<u64, String> {
+    let clock = Clock::manual(Timestamp::from_nanos(1_700_000_000_000_000_000));
+    let limiter = Limiter::with(Policy::default(), Memory::new(1_000), clock.clone());
+    let (mut model, mut decisions) = (Model::default(), 0);
+    for (index, step) in steps.iter().enumerate() {
+        let place = |why| format!("step {index}: {why}");
+        if let Step::Policy(algorithms) = step {
+            limiter.reload(policy(*algorithms, IDS[0]));
+        }
+        if limiter.policy().limits().is_empty() {
+            continue; // A history cut down to before its first policy.
+        }
+        decisions += take_step(&limiter, &clock, &mut model, step).map_err(place)?;
+        decisions += compare_all(&limiter, &clock, &mut model).map_err(place)?;
+    }
+    Ok(decisions)
+}
+
+fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -> Result<u64, String> {
+    let (policy, now) = (limiter.policy(), clock.now());
+    match step {
+        Step::Policy(_) => Ok(0),
+        Step::Pass(nanos) => {
+            clock.set(now + Nanos::new(*nanos));
+            Ok(0)
+        }
+        Step::Sweep => {
+            for _ in 0..64 {
+                limiter.sweep(1_000);
+            }
+            Ok(0)
+        }
+        Step::Settle(papers) | Step::Check(papers) => {
+            let settles = matches!(step, Step::Settle(_));
+            let charges: Vec<Vec<Charge<'_>>> =
+                papers.iter().map(|paper| charges(&policy, &paper.lines)).collect();
+            let bills = charges.iter().zip(papers).map(|(charges, paper)| paper.bill(charges));
+            let bills: Vec<Bill<'_>> = bills.collect();
+            let found = if settles { limiter.settle(&bills) } else { limiter.check_bills(&bills) };
+            let expected = bills.iter().zip(papers).map(|(bill, paper)| match settles {
+                true => model.settle(bill, paper.expression.as_ref(), now),
+                false => model.check(bill, paper.expression.as_ref(), now),
+            });
+            same(&expected.collect(), &found)?;
+            Ok(found.len() as u64)
+        }
+        Step::Refund(lines) => {
+            let charges = charges(&policy, lines);
+            let expected = charges.iter().map(|charge| model.refund(charge, now));
+            same(
+                &expected.reduce(|one, other| one.and(other)),
+                &Some(limiter.refund_charges(&charges).unwrap()),
+            )?;
+            Ok(0)
+        }
+        Step::Reset(line) => {
+            model.reset(&charges(&policy, std::slice::from_ref(line))[0]);
+            limiter.reset(line.limit, line.id).map_err(|error| error.to_string())?;
+            Ok(0)
+        }
+    }
+}
+
+/// What a single check of every bucket says, by the short way through the limiter.
+fn compare_all(limiter: &Limiter, clock: &Clock, model: &mut Model) -> Result<u64, String> {
+    let policy = limiter.policy();
+    let mut decisions = 0;
+    for (limit, id) in LIMITS.iter().flat_map(|limit| IDS.map(|id| (limit, id))) {
+        let charge = policy.charge(limit, id.as_bytes(), 1).unwrap();
+        let expected = model.check(&Bill::one(&charge), None, clock.now());
+        same(&expected, &limiter.check(limit, id, 1).unwrap())
+            .map_err(|why| format!("{limit}:{id}: {why}"))?;
+        decisions += 1;
+    }
+    Ok(decisions)
+}
+
+fn same<T: PartialEq + Debug>(expected: &T, found: &T) -> Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(format!("expected\n  {expected:?}, found\n  {found:?}"))
+}
+
+#[test]
+fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
+    let slow = |algorithm: usize| {
+        let day = Nanos::from_secs(86_400);
+        [
+            Algorithm::TokenBucket(TokenBucketLimit::new(1, 1, day).unwrap()),
+            Algorithm::SlidingLog(SlidingLogLimit::new(1, day).unwrap()),
+            Algorithm::Quota(QuotaLimit::new(1, day).unwrap()),
+        ][algorithm]
+    };
+    let quick = |algorithm: usize| {
+        let second = Nanos::from_secs(1);
+        [
+            Algorithm::TokenBucket(TokenBucketLimit::new(1, 1, second).unwrap()),
+            Algorithm::SlidingLog(SlidingLogLimit::new(1, second).unwrap()),
+            Algorithm::Quota(QuotaLimit::new(1, second).unwrap()),
+        ][algorithm]
+    };
+    let policy = |algorithm| Policy::new(vec![Limit::new("L").unwrap().with_default(algorithm)]).unwrap();
+    let noon = Timestamp::from_nanos(1_700_000_000_000_000_000);
+    for algorithm in 0..3 {
+        for kind in [Kind::Spend, Kind::CheckOnly] {
+            for (before, step_back) in [(slow(algorithm), 0), (quick(algorithm), 3_600)] {
+                let clock = Clock::manual(noon);
+                let limiter = Limiter::with(policy(before), Memory::new(1_000), clock.clone());
+                assert!(limiter.spend("L", "a", 1).unwrap().allowed());
+                limiter.reload(policy(quick(algorithm)));
+                let back = noon - Nanos::from_secs(step_back);
+                let ask_at = |millis| {
+                    clock.set(back + Nanos::from_millis(millis));
+                    let policy = limiter.policy();
+                    let charge = policy.charge("L", b"a", 1).unwrap().with_kind(kind);
+                    limiter.settle(&[Bill::one(&charge)])[0]
+                };
+                let asked = (ask_at(0).allowed(), ask_at(999).allowed(), ask_at(1_000).allowed());
+                assert_eq!(asked, (false, false, true), "{before:?} {kind:?} back by {step_back}");
+            }
+        }
+    }
+}

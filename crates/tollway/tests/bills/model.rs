@@ -1,0 +1,137 @@
+//! What a limiter remembers, as a map of naive buckets.
+
+use std::collections::HashMap;
+
+use tollway::core::algorithm::SmoothedRateLimit;
+use tollway::core::{Algorithm, Bill, Charge, Decision, Expression, Kind, Nanos, Refund, Timestamp};
+
+use crate::naive;
+
+#[derive(Default)]
+pub(crate) struct Model {
+    buckets: HashMap<(String, Vec<u8>), Bucket>,
+}
+
+#[derive(Clone, Debug)]
+enum Bucket {
+    TokenBucket(naive::TokenBucket),
+    SlidingLog(naive::SlidingLog),
+    SmoothedRate(naive::SmoothedRate),
+    Quota(naive::Quota),
+}
+
+impl Model {
+    /// Every charge is tried by itself; only then is the whole answered, and only then is anything taken.
+    pub(crate) fn settle(
+        &mut self,
+        bill: &Bill<'_>,
+        expression: Option<&Expression>,
+        now: Timestamp,
+    ) -> Decision {
+        let answer = self.check(bill, expression, now);
+        for charge in bill.charges() {
+            let Some(algorithm) = charge.algorithm() else { continue };
+            let fits = self.try_alone(charge, now).allowed();
+            let bucket = self.bucket(charge, algorithm);
+            match charge.kind() {
+                Kind::Spend | Kind::SpendOnly if answer.allowed() => {
+                    bucket.take(algorithm, charge.cost(), now)
+                }
+                // One that refuses takes nothing, but a strict rate counts the refusal, and what is further ahead
+                // than its bucket can hold is pulled back.
+                Kind::Spend if !fits => drop(bucket.spend(algorithm, charge.cost(), now)),
+                Kind::CheckOnly if !fits => drop(bucket.spend(algorithm, 0, now)),
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        bill: &Bill<'_>,
+        expression: Option<&Expression>,
+        now: Timestamp,
+    ) -> Decision {
+        let mut fares = Vec::new();
+        for charge in bill.charges() {
+            fares.push((charge.kind(), self.try_alone(charge, now)));
+        }
+        naive::answer(expression, &fares)
+    }
+
+    pub(crate) fn refund(&mut self, charge: &Charge<'_>, now: Timestamp) -> Refund {
+        let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
+        self.bucket(charge, algorithm).refund(algorithm, charge.cost(), now).unwrap_or(Refund::UNLIMITED)
+    }
+
+    pub(crate) fn reset(&mut self, charge: &Charge<'_>) {
+        self.buckets.remove(&key(charge));
+    }
+
+    fn try_alone(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+        self.bucket(charge, algorithm).clone().spend(algorithm, charge.cost(), now)
+    }
+
+    fn bucket(&mut self, charge: &Charge<'_>, algorithm: &Algorithm) -> &mut Bucket {
+        self.buckets.entry(key(charge)).or_insert_with(|| match algorithm {
+            Algorithm::TokenBucket(_) => Bucket::TokenBucket(naive::TokenBucket::default()),
+            Algorithm::SlidingLog(_) => Bucket::SlidingLog(naive::SlidingLog::default()),
+            Algorithm::SmoothedRate(_) => Bucket::SmoothedRate(naive::SmoothedRate::default()),
+            Algorithm::Quota(_) => Bucket::Quota(naive::Quota::default()),
+        })
+    }
+}
+
+fn key(charge: &Charge<'_>) -> (String, Vec<u8>) {
+    (charge.limit().name().to_owned(), charge.id().to_vec())
+}
+
+impl Bucket {
+    fn spend(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Decision {
+        match (self, algorithm) {
+            (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => bucket.spend(limit, cost, now),
+            (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => bucket.spend(limit, cost, now),
+            (Self::Quota(bucket), Algorithm::Quota(limit)) => bucket.spend(limit, cost, now),
+            (Self::SmoothedRate(bucket), Algorithm::SmoothedRate(limit)) => {
+                let decision = bucket.spend(limit, cost, now);
+                Decision { retry_after: wait(bucket, limit, cost, now), ..decision }
+            }
+            (_, changed) => panic!("no history changes an algorithm to {changed:?}"),
+        }
+    }
+
+    fn take(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) {
+        match (self, algorithm) {
+            (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => bucket.take(limit, cost, now),
+            (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => bucket.take(limit, cost, now),
+            (Self::Quota(bucket), Algorithm::Quota(limit)) => bucket.take(limit, cost, now),
+            (bucket, algorithm) => drop(bucket.spend(algorithm, cost, now)),
+        }
+    }
+
+    fn refund(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Option<Refund> {
+        match (self, algorithm) {
+            (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => {
+                Some(bucket.refund(limit, cost, now))
+            }
+            (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => Some(bucket.refund(limit, cost, now)),
+            (Self::Quota(bucket), Algorithm::Quota(limit)) => Some(bucket.refund(limit, cost, now)),
+            _ => None,
+        }
+    }
+}
+
+/// The first nanosecond at which the rate has fallen far enough, between none and when it is forgotten.
+fn wait(bucket: &naive::SmoothedRate, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Nanos {
+    let (mut low, mut high) = (0, limit.period().get() * 1_000);
+    while low < high {
+        let middle = (low + high) / 2;
+        match bucket.over(limit, cost, now + Nanos::new(middle)) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Nanos::new(low)
+}

@@ -1,0 +1,108 @@
+//! Bills on paper, of which random histories are made: charges of five limits, under which ids are few enough to meet again.
+
+use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway::core::{Algorithm, Bill, Charge, ChargeError, Expression, Kind, Limit, Nanos, Policy};
+use tollway_testbed::Random;
+
+/// The last of them has a number, and holds for one id only.
+pub(crate) const LIMITS: [&str; 5] = ["Bucket", "Log", "Rate", "Quota", "Some"];
+
+/// A bill.
+#[derive(Clone, Debug)]
+pub(crate) struct Paper {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) expression: Option<Expression>,
+}
+
+/// A charge.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) limit: &'static str,
+    pub(crate) id: &'static str,
+    cost: u64,
+    kind: Kind,
+}
+
+impl Paper {
+    pub(crate) fn any(random: &mut Random, ids: &[&'static str]) -> Self {
+        let lines = any_lines(random, ids);
+        let expression = random.one_in(2).then(|| any_expression(random, lines.len(), 2));
+        Self { lines, expression }
+    }
+
+    /// The bill of these charges, which are its lines.
+    pub(crate) fn bill<'a>(&'a self, charges: &'a [Charge<'a>]) -> Bill<'a> {
+        let bill = Bill::new(charges).unwrap();
+        match &self.expression {
+            Some(expression) => bill.refused_by(expression).unwrap(),
+            None => bill,
+        }
+    }
+}
+
+/// One to five charges of different buckets.
+pub(crate) fn any_lines(random: &mut Random, ids: &[&'static str]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for _ in 0..random.between(1, 5) {
+        let (limit, id) = (random.pick(&LIMITS), random.pick(ids));
+        if !lines.iter().any(|line| (line.limit, line.id) == (limit, id)) {
+            let kind =
+                random.pick(&[Kind::Spend, Kind::Spend, Kind::Spend, Kind::SpendOnly, Kind::CheckOnly]);
+            lines.push(Line { limit, id, cost: random.pick(&[0, 1, 1, 1, 2, 3, 8]), kind });
+        }
+    }
+    lines
+}
+
+fn any_expression(random: &mut Random, lines: usize, depth: u64) -> Expression {
+    let parts = |random: &mut Random| {
+        (0..random.between(0, 3)).map(|_| any_expression(random, lines, depth - 1)).collect()
+    };
+    match random.between(0, 2) {
+        0 if depth > 0 => Expression::Or(parts(random)),
+        1 if depth > 0 => Expression::And(parts(random)),
+        _ => Expression::Charge(random.pick(&(0..lines).collect::<Vec<_>>())),
+    }
+}
+
+/// The algorithms of the limits, in their order.
+pub(crate) fn any_algorithms(random: &mut Random) -> [Algorithm; LIMITS.len()] {
+    let mut period = || Nanos::new(random.between(50, 2_000));
+    let [bucket, log, rate, quota, some] = [(); 5].map(|()| period());
+    let [few, count] = [(); 2].map(|()| random.between(1, 8));
+    [
+        Algorithm::TokenBucket(TokenBucketLimit::new(few, count, bucket).unwrap()),
+        Algorithm::SlidingLog(SlidingLogLimit::new(count, log).unwrap()),
+        Algorithm::SmoothedRate(SmoothedRateLimit::new(few as f64 + 0.5, rate, random.one_in(2)).unwrap()),
+        Algorithm::Quota(QuotaLimit::new(few, quota).unwrap()),
+        Algorithm::TokenBucket(TokenBucketLimit::new(count, few, some).unwrap()),
+    ]
+}
+
+/// The limits with these algorithms; `id` is the one that the last holds for.
+pub(crate) fn policy(algorithms: [Algorithm; LIMITS.len()], id: &str) -> Policy {
+    let limits = LIMITS.iter().zip(algorithms).map(|(name, algorithm)| {
+        let limit = Limit::new(name).unwrap();
+        if *name == "Some" {
+            let mut limit = limit.with_number(7);
+            limit.add_override(id.as_bytes(), algorithm).unwrap();
+            return limit;
+        }
+        limit.with_default(algorithm)
+    });
+    Policy::new(limits.collect()).unwrap()
+}
+
+/// What the lines come to. Costs are cut to what a limit can give, which may be another than when they were written.
+pub(crate) fn charges<'a>(policy: &'a Policy, lines: &'a [Line]) -> Vec<Charge<'a>> {
+    let charge = |line: &'a Line| {
+        let charge = match policy.charge(line.limit, line.id.as_bytes(), line.cost) {
+            Err(ChargeError::CostTooHigh { cost_max, .. }) => {
+                policy.charge(line.limit, line.id.as_bytes(), cost_max)
+            }
+            other => other,
+        };
+        charge.unwrap().with_kind(line.kind)
+    };
+    lines.iter().map(charge).collect()
+}

@@ -1,0 +1,104 @@
+//! What the section `domains` says is what a master holds clients to, and what is wrong with it is pointed at.
+
+use tollway::config::{Config, describe};
+use tollway::core::domain::Logic;
+
+const DOMAINS: &str = "
+domains:
+  web: { rules: [{ rate: 1/s, burst: 10 }, { rate: 100 per hour, burst: 20 }] }
+  search: { rules: [{ interval: 30s, burst: 5m }], logic: gcra }
+  'any name/at all': { rules: [{ rate: 5 per 2 min }] }
+  open: {}
+";
+
+#[test]
+fn domains_are_found_by_the_names_that_gatekeepers_give_them() {
+    let policy = Config::parse(DOMAINS, "test.yaml").unwrap().policy;
+    let numbers = |name: &str| {
+        let domain = policy.domain(name.as_bytes()).unwrap();
+        let rule = |rule: &tollway::core::DomainRule| {
+            (rule.limit().burst(), rule.limit().count(), rule.limit().period().to_string())
+        };
+        (domain.logic(), domain.rules().iter().map(rule).collect::<Vec<_>>())
+    };
+    let of = |burst, count, period: &str| (burst, count, period.to_owned());
+    assert_eq!(numbers("web"), (Logic::Window, vec![of(10, 1, "1s"), of(20, 100, "3600s")]));
+    assert_eq!(numbers("search"), (Logic::Gcra, vec![of(10, 1, "30s")]));
+    assert_eq!(numbers("any name/at all"), (Logic::Window, vec![of(1, 5, "120s")]));
+    assert_eq!(numbers("open"), (Logic::Window, vec![]));
+    assert!(policy.domain(b"web\0").is_none() && policy.domain(b"\xff").is_none());
+}
+
+#[test]
+fn they_are_told_as_they_were_understood() {
+    let told = describe(&Config::parse(DOMAINS, "test.yaml").unwrap()).to_string();
+    let expected = "domains 4\n
+web  1 per 1s after 10, 100 per 1h after 20
+  logic window
+
+search  1 per 30s after 10
+  logic gcra
+
+any name/at all  5 per 2m after 1
+  logic window
+
+open  nobody is delayed
+  logic window
+";
+    assert!(told.ends_with(expected), "{told}");
+}
+
+#[test]
+fn what_is_wrong_is_pointed_at() {
+    for (text, expected) in [
+        (
+            "domains: web",
+            "1:10: domains must be a mapping, such as `name: { rules: [{ rate: 1/s, burst: 10 }] }`, not web",
+        ),
+        (
+            "domains: { web: 1/s }",
+            "1:17: web must be a mapping, such as { rules: [{ rate: 1/s, burst: 10 }] }, not 1/s",
+        ),
+        (
+            "domains: { web: { rules: 1/s } }",
+            "1:26: rules must be a list, such as [{ rate: 1/s, burst: 10 }], not 1/s",
+        ),
+        (
+            "domains: { web: { rules: [1/s] } }",
+            "1:27: a rule of a domain is a mapping, such as { rate: 1/s, burst: 10 }, not 1/s",
+        ),
+        (
+            "domains: { web: { rules: [{ burst: 1 }] } }",
+            "1:27: a rule of a domain has a rate or an interval, such as { rate: 1/s, burst: 10 }",
+        ),
+        (
+            "domains: { web: { rules: [{ rate: 1/s, interval: 1s }] } }",
+            "1:40: interval is another way to say rate: leave out one of them",
+        ),
+        (
+            "domains: { web: { rules: [{ rate: often }] } }",
+            "1:35: rate often: a rate is a count, `/` or `per`, and a span, such as 10/s or 10 per 5 min",
+        ),
+        (
+            "domains: { web: { rules: [{ rate: 1/s, burst: big }] } }",
+            "1:47: burst big: a burst is a number of requests, such as 10, or a time, such as 30s",
+        ),
+        (
+            "domains: { web: { rules: [{ rate: 1/s, burst: 0 }] } }",
+            "1:27: a rule of a domain: burst must be above zero",
+        ),
+        (
+            "domains: { web: { rules: [{ rate: 1/s, burst: 70000 }] } }",
+            "1:27: a rule of a domain: burst must be at most 65536, not 70000",
+        ),
+        (
+            "domains: { web: { logic: gcar } }",
+            "1:26: logic must be window or gcra, not gcar; did you mean `gcra`?",
+        ),
+        ("domains: { web: { rate: 1/s } }", "1:19: unknown field `rate`; a domain has rules and logic"),
+        ("domains: { '': {} }", "1:12: ``: a domain has a name of 1 to 254 bytes, without NUL"),
+    ] {
+        let errors = Config::parse(text, "D").err().map(|errors| errors.to_string());
+        assert_eq!(errors, Some(format!("D:{expected}")), "{text}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What a configuration says is what holds.
+
+use std::net::SocketAddr;
+
+use tollway::Limiter;
+use tollway::config::{Config, Gates, StoreUrl, describe};
+use tollway::core::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway::core::{IdFormat, Nanos, OnFull, OnStoreFailure, Share};
+use tollway::store::memory::MAX_BUCKETS;
+
+fn read(text: &str) -> Config {
+    Config::parse(text, "test.yaml").unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+fn token_bucket(burst: u64, count: u64, period: Nanos) -> Option<Algorithm> {
+    TokenBucketLimit::new(burst, count, period).map(Algorithm::TokenBucket).ok()
+}
+
+fn algorithm(config: &Config, limit: &str, id: &str) -> Option<Algorithm> {
+    let limit = config.policy.limit(limit).expect("a limit that was declared");
+    limit.algorithm_for(&limit.ids().canonical(id.as_bytes()).expect("an id of the format")).copied()
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    for text in ["", "\n", "# nothing here\n", "---\n", "~", "{}", "\u{feff}", "store: memory"] {
+        let config = read(text);
+        assert_eq!(config.store, StoreUrl::Memory);
+        assert_eq!(config.max_buckets, MAX_BUCKETS);
+        assert_eq!(config.gates, Gates::default());
+        assert_eq!(config.gates.http, "127.0.0.1:8080".parse().ok());
+        let names: Vec<_> = config.policy.limits().iter().map(|limit| limit.name()).collect();
+        assert_eq!(names, ["demo", "RequestsPerIPAddress", "LoginsPerAccount"], "{text:?}");
+    }
+    assert_eq!(algorithm(&Config::default(), "demo", "x"), token_bucket(5, 5, Nanos::from_secs(10)));
+}
+
+#[test]
+fn limits_that_are_there_and_empty_are_none() {
+    for text in ["limits: {}", "limits:", "limits:\noverrides:\n", "overrides: []"] {
+        assert_eq!(read(text).policy.limits().len(), 0, "{text}");
+    }
+}
+
+#[test]
+fn every_field_of_a_limit_is_taken() {
+    let config = read(
+        "
+        limits:
+          Plain: { burst: 3, count: 2, period: 1m30s }
+          Full:
+            algorithm: token_bucket
+            burst: 300
+            count: 300
+            period: 180m
+            id: regId:domain
+            number: 18446744073709551615
+            stats: true
+            on_full: allow
+            on_store_failure: local
+        ",
+    );
+    let plain = config.policy.limit("Plain").expect("declared");
+    assert_eq!(plain.default_algorithm().copied(), token_bucket(3, 2, Nanos::from_secs(90)));
+    assert_eq!((plain.number(), plain.ids(), plain.stats()), (None, IdFormat::Any, false));
+    assert_eq!((plain.on_full(), plain.on_store_failure()), (OnFull::Deny, OnStoreFailure::Allow));
+    let full = config.policy.limit("Full").expect("declared");
+    assert_eq!(full.default_algorithm().copied(), token_bucket(300, 300, Nanos::from_secs(10_800)));
+    assert_eq!((full.number(), full.ids(), full.stats()), (Some(u64::MAX), IdFormat::RegIdDomain, true));
+    assert_eq!(
+        (full.on_full(), full.on_store_failure()),
+        (OnFull::Allow, OnStoreFailure::Local(Share::WHOLE))
+    );
+}
+
+#[test]
+fn each_algorithm_gets_its_numbers() {
+    let second = Nanos::from_secs(1);
+    let config = read(
+        "
+        limits:
+          Log: { algorithm: sliding_log, count: 10, period: 1s }
+          Leaky: { algorithm: smoothed_rate, count: 22, period: 1s }
+          Strict: { algorithm: smoothed_rate, count: 22, period: 1s, strict: true }
+          Quota: { algorithm: quota, count: 18446744073709551615, period: 1s }
+        overrides:
+          Strict:same: { count: 23, period: 1s }
+          Strict:leaky: { count: 23, period: 1s, strict: false }
+          Strict:other: { algorithm: token_bucket, burst: 1, count: 1, period: 1s }
+        ",
+    );
+    let rate =
+        |limit, strict| SmoothedRateLimit::new(limit, second, strict).map(Algorithm::SmoothedRate).ok();
+    for (limit, id, expected) in [
+        ("Log", "x", SlidingLogLimit::new(10, second).map(Algorithm::SlidingLog).ok()),
+        ("Quota", "x", QuotaLimit::new(u64::MAX, second).map(Algorithm::Quota).ok()),
+        ("Leaky", "x", rate(22.0, false)),
+        ("Strict", "x", rate(22.0, true)),
+        ("Strict", "same", rate(23.0, true)),
+        ("Strict", "leaky", rate(23.0, false)),
+        ("Strict", "other", token_bucket(1, 1, second)),
+    ] {
+        assert_eq!(algorithm(&config, limit, id), expected, "{limit}:{id}");
+    }
+}
+
+#[test]
+fn both_forms_of_overrides_say_the_same() {
+    let limits = "limits: { A: { burst: 1, count: 1, period: 1s, id: regId }, B: {} }\n";
+    for overrides in [
+        "overrides:\n  A:007: { burst: 2, count: 2, period: 2s }\n  B:x:y: { burst: 2, count: 2, period: 2s }\n",
+        "A:7: { burst: 2, count: 2, period: 2s }\nB:x:y: { burst: 2, count: 2, period: 2s }\n",
+        "overrides:\n- A: { burst: 2, count: 2, period: 2s, ids: [7] }\n\
+         - B: { burst: 2, count: 2, period: 2s, ids: [{ id: 'x:y', comment: the one }] }\n",
+        "overrides:\n- A: { burst: 2, count: 2, period: 2s, ids: ['7'] }\n  \
+           B:\n    burst: 2\n    count: 2\n    period: 2s\n    ids:\n    - id: x:y\n",
+    ] {
+        let config = read(&format!("{limits}{overrides}"));
+        let two = token_bucket(2, 2, Nanos::from_secs(2));
+        assert_eq!(algorithm(&config, "A", "7"), two, "{overrides}");
+        assert_eq!(algorithm(&config, "A", "8"), token_bucket(1, 1, Nanos::from_secs(1)));
+        assert_eq!(algorithm(&config, "B", "x:y"), two);
+        assert_eq!(algorithm(&config, "B", "x"), None);
+    }
+}
+
+#[test]
+fn an_id_is_the_text_that_stands_there() {
+    for id in
+        ["12345678", "007", "1:2", "true", "null", "~", "1e3", "0x10", "no", "1.0", "2026-01-01", "-1", "ü"]
+    {
+        let numbers = "burst: 2, count: 2, period: 2s";
+        for overrides in [
+            format!("  A:{id}: {{ {numbers} }}"),
+            format!("  'A:{id}': {{ {numbers} }}"),
+            format!("- A: {{ {numbers}, ids: [{id}] }}"),
+            format!("- A: {{ {numbers}, ids: [{{ id: {id} }}] }}"),
+            format!("- A: {{ {numbers}, ids: [\"{id}\"] }}"),
+        ] {
+            let config = read(&format!("limits: {{ A: {{}} }}\noverrides:\n{overrides}"));
+            let limit = config.policy.limit("A").expect("declared");
+            let ids: Vec<_> = limit.overrides().map(|(id, _)| id).collect();
+            assert_eq!(ids, [id.as_bytes()], "{overrides}");
+        }
+    }
+}
+
+#[test]
+fn gates_are_those_that_are_named() {
+    let address = |text: &str| text.parse::<SocketAddr>().ok();
+    for (text, http) in [
+        ("gates: { http: 0.0.0.0:80 }", address("0.0.0.0:80")),
+        ("gates: { http: '[::1]:8080' }", address("[::1]:8080")),
+        ("gates: { http: off }", None),
+        ("gates: {}", None),
+        ("limits: {}", address("127.0.0.1:8080")),
+    ] {
+        assert_eq!(read(text).gates.http, http, "{text}");
+    }
+    assert_eq!(Gates::address("off", Gates::TEXT), Ok(None));
+    assert!(Gates::address("", Gates::TEXT).is_err());
+}
+
+#[test]
+fn a_limiter_is_a_line_of_yaml_away() {
+    let yaml = "max_buckets: 7\nlimits: { Login: { burst: 1, count: 1, period: 1h } }";
+    let limiter = Limiter::from_yaml(yaml).expect("a policy");
+    assert_eq!(limiter.census().max_buckets, 7);
+    assert!(limiter.spend("Login", "alice", 1).expect("a charge").allowed());
+    assert!(!limiter.spend("Login", "alice", 1).expect("a charge").allowed());
+    let errors = Limiter::from_yaml("limits: 5").err().expect("no policy").to_string();
+    assert!(errors.starts_with("yaml:1:9: limits must be"), "{errors}");
+}
+
+#[test]
+fn what_was_understood_is_told() {
+    let config = read(
+        "
+        store: memory
+        max_buckets: 5000
+        gates: { http: off }
+        limits:
+          NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3, stats: true }
+          Uploads: { algorithm: sliding_log, count: 10, period: 500ms, on_full: allow }
+          Ws: { algorithm: smoothed_rate, count: 22, period: 20s, strict: true, on_store_failure: local }
+          Trial: { algorithm: quota, count: 1000, period: 720h }
+          Guests: {}
+        overrides:
+          NewOrdersPerAccount:9: { burst: 300, count: 900, period: 180m }
+          NewOrdersPerAccount:00012345678: { burst: 300, count: 600, period: 180m }
+          Guests:bob: { algorithm: smoothed_rate, count: 3, period: 7s }
+        ",
+    );
+    let expected = "\
+store   memory, at most 5000 buckets
+gates   http off, text off, throttr off, smockron off
+limits  5
+keys    0 rules
+rules   0
+domains 0
+
+NewOrdersPerAccount  token_bucket   burst 300, 300 per 3h  one per 36s, full after 3h
+  id regId, bucket 3:ID, on_full deny, on_store_failure allow, stats
+  3:12345678         token_bucket   burst 300, 600 per 3h  one per 18s, full after 1h30m
+  3:9                token_bucket   burst 300, 900 per 3h  one per 12s, full after 1h
+
+Uploads              sliding_log    10 per 500ms           in any 500ms
+  id any, bucket Uploads:ID, on_full allow, on_store_failure allow
+
+Ws                   smoothed_rate  22 per 20s             strict: what is denied counts
+  id any, bucket Ws:ID, on_full deny, on_store_failure local
+
+Trial                quota          1000 per 720h          in 720h from the first
+  id any, bucket Trial:ID, on_full deny, on_store_failure allow
+
+Guests               unlimited                             except for its overrides
+  id any, bucket Guests:ID, on_full deny, on_store_failure allow
+  Guests:bob         smoothed_rate  3 per 7s               what is denied does not count
+";
+    let told = describe(&config).to_string();
+    assert_eq!(told, expected, "\n{told}");
+}

@@ -1,0 +1,169 @@
+//! Real servers that are frozen, killed, restarted and moved under load, as an application sees it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may stop where something is wrong, as tests may")]
+
+mod crowd;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollway::Limiter;
+use tollway_testbed::{RedisCluster, RedisServer, eventually};
+
+use crate::crowd::{Crowd, Sleeper, p99};
+
+/// What everybody has who configures none.
+const DEADLINE: Duration = Duration::from_millis(15);
+
+/// What a busy machine keeps.
+const LONG: &str = "?deadline=5s";
+
+#[test]
+fn a_frozen_redis_is_decided_without_by_the_deadline() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server.url());
+    let ids = names(16);
+    let crowds = ["Allow", "Deny", "Local"].map(|limit| Crowd::gather(&limiter, limit, &ids));
+    for crowd in &crowds {
+        crowd.wait_for(100);
+    }
+    let sleeper = Sleeper::start(DEADLINE);
+    let frozen = Instant::now();
+    server.freeze();
+    eventually("a breaker", || !limiter.health().unwrap().is_well());
+    let opened = frozen.elapsed();
+    // This is how long it is frozen; nothing is waited for. Ten seconds would prove the same.
+    std::thread::sleep(Duration::from_secs(2));
+    let thawed = Instant::now();
+    let noise = sleeper.wake();
+    server.thaw();
+    let back = crowds[0].wait_for(1);
+    for crowd in &crowds {
+        crowd.wait_for(100);
+    }
+    let [allow, deny, local] = crowds.map(Crowd::disperse);
+
+    let meanwhile = |asked: &&crowd::Asked| asked.at > frozen && asked.at + asked.took < thawed;
+    let everybody = || allow.iter().chain(&deny).chain(&local).filter(meanwhile);
+    let p99 = p99(everybody().map(|asked| asked.took));
+    let count = everybody().count();
+    println!(
+        "breaker open after {opened:?}, p99 {p99:?} of {count}, back after {back:?}; sleep {noise:?} too long"
+    );
+    // Whatever this machine adds to a sleep, it adds to a deadline too.
+    assert!(p99 <= DEADLINE + Duration::from_millis(5) + noise, "{p99:?}");
+    assert!(opened <= Duration::from_millis(100) + 5 * noise, "{opened:?}");
+    assert!(back <= Duration::from_secs(2), "{back:?}");
+    assert!(everybody().all(|asked| asked.decision.degraded));
+    assert!(allow.iter().filter(meanwhile).all(|asked| asked.decision.allowed()));
+    assert!(!deny.iter().filter(meanwhile).any(|asked| asked.decision.allowed()));
+    // A quarter of a burst of 40, and of ten a second; what was asked before the freeze and answered in it is not counted.
+    for id in &ids {
+        let admitted = local
+            .iter()
+            .filter(meanwhile)
+            .filter(|asked| asked.id == *id && asked.decision.allowed())
+            .count();
+        assert!((5..=10 + 6).contains(&admitted), "{id} got {admitted}");
+    }
+}
+
+#[test]
+fn a_cluster_primary_that_is_killed_takes_nobody_along() {
+    let mut cluster = RedisCluster::start();
+    let limiter = limiter(&(cluster.url() + LONG));
+    let slot_of = |id: &str| -> u16 {
+        cluster.nodes()[0].cli(&["CLUSTER", "KEYSLOT", &format!("tollway:Deny:{id}")]).parse().unwrap()
+    };
+    let (hurt, spared): (Vec<_>, Vec<_>) = names(24).into_iter().partition(|id| slot_of(id) <= 5460);
+    assert!(!hurt.is_empty() && !spared.is_empty());
+    let [hurt, spared] = [hurt, spared].map(|ids| Crowd::gather(&limiter, "Deny", &ids));
+    hurt.wait_for(100);
+    spared.wait_for(100);
+    let killed = Instant::now();
+    cluster.kill_primary_of(0);
+    eventually("an outage", || !limiter.health().unwrap().is_well());
+    let before = hurt.shared();
+    let replica = &cluster.nodes()[3];
+    eventually("a new primary", || replica.cli(&["ROLE"]).starts_with("master"));
+    let replaced = killed.elapsed();
+    eventually("its first decision", || hurt.shared() > before);
+    let back = killed.elapsed();
+    hurt.wait_for(100);
+    eventually("a healthy Cluster", || limiter.health().unwrap().is_well());
+
+    let spared = spared.disperse();
+    let calm = p99(spared.iter().filter(|asked| asked.at < killed).map(|asked| asked.took));
+    let outage = killed..killed + back;
+    let meanwhile = p99(spared.iter().filter(|asked| outage.contains(&asked.at)).map(|asked| asked.took));
+    println!(
+        "replaced after {replaced:?}, back after {back:?}; other slots: p99 {calm:?}, then {meanwhile:?}"
+    );
+    // Redis decides when there is a new primary. We find it soon after.
+    assert!(back - replaced <= Duration::from_millis(600), "{replaced:?}, {back:?}");
+    assert!(!spared.iter().any(|asked| asked.decision.degraded));
+    // What was decided without the store was denied, and took no longer than the deadline.
+    let hurt = hurt.disperse();
+    assert!(hurt.iter().filter(|asked| asked.decision.degraded).all(|asked| !asked.decision.allowed()));
+}
+
+#[test]
+fn forgotten_scripts_cost_nobody_a_decision() {
+    let server = RedisServer::start();
+    let limiter = limiter(&(server.url() + LONG));
+    let crowd = Crowd::gather(&limiter, "Deny", &names(16));
+    for _ in 0..20 {
+        crowd.wait_for(20);
+        server.cli(&["SCRIPT", "FLUSH"]);
+    }
+    assert!(!crowd.disperse().iter().any(|asked| asked.decision.degraded));
+}
+
+#[test]
+fn a_restart_costs_what_redis_forgets_and_no_more() {
+    for (arguments, kept) in [(&["--appendonly", "yes", "--appendfsync", "always"][..], true), (&[], false)] {
+        let mut server = RedisServer::start_with(arguments);
+        let limiter = limiter(&(server.url() + LONG));
+        let remaining = || {
+            let decision = limiter.check("Slow", "alice", 0).unwrap();
+            (!decision.degraded).then_some(decision.remaining)
+        };
+        limiter.spend("Slow", "alice", 30).unwrap();
+        assert_eq!(remaining(), Some(70));
+        server.restart();
+        eventually("the store", || remaining().is_some());
+        assert_eq!(remaining(), Some(if kept { 70 } else { 100 }));
+    }
+}
+
+#[test]
+fn a_redis_that_becomes_a_replica_decides_nothing() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let limiter = limiter(&(server.url() + LONG));
+    let crowd = Crowd::gather(&limiter, "Deny", &names(8));
+    crowd.wait_for(100);
+    server.cli(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    eventually("an outage", || !limiter.health().unwrap().is_well());
+    let during = crowd.shared();
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    eventually("the store", || crowd.shared() > during);
+    crowd.wait_for(100);
+    crowd.disperse();
+}
+
+/// A limiter whose limits differ in what happens without the store. None of them refuses anybody here otherwise, but `Slow`.
+fn limiter(store: &str) -> Arc<Limiter> {
+    let yaml = format!(
+        "store: {store}
+limits:
+  Allow: {{ burst: 100000, count: 100000, period: 1s, on_store_failure: allow }}
+  Deny: {{ burst: 100000, count: 100000, period: 1s, on_store_failure: deny }}
+  Local: {{ burst: 40, count: 10, period: 1s, on_store_failure: local, local_share: 1/4 }}
+  Slow: {{ burst: 100, count: 1, period: 1h }}
+"
+    );
+    Arc::new(Limiter::from_yaml(&yaml).unwrap())
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("id{number}")).collect()
+}

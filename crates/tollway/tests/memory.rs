@@ -1,0 +1,183 @@
+//! The memory store at its bound: who stays, who is turned away, and what is given back.
+
+use tollway::config::Config;
+use tollway::core::algorithm::{Bucket, SlidingLog};
+use tollway::core::{Bill, Decision, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict};
+use tollway::store::memory::Memory;
+use tollway::{Clock, Limiter};
+
+const LIMITS: &str = "
+limits:
+  Deny:   { burst: 2, count: 1, period: 1s }
+  Allow:  { burst: 2, count: 1, period: 1s, on_full: allow }
+  Log:    { algorithm: sliding_log, count: 2, period: 1s }
+  Rate:   { algorithm: smoothed_rate, count: 2, period: 1s }
+  Quota:  { algorithm: quota, count: 2, period: 1s }
+";
+
+fn limiter(max_buckets: usize) -> Limiter {
+    let policy = Config::parse(LIMITS, "limits").expect("the limits above").policy;
+    Limiter::with(policy, Memory::new(max_buckets), Clock::manual(Timestamp::EPOCH))
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::EPOCH + Nanos::from_secs(seconds)
+}
+
+#[test]
+fn a_new_id_is_turned_away_and_a_live_bucket_never_evicted() {
+    let limiter = limiter(2);
+    for id in ["a", "b"] {
+        assert_eq!(limiter.spend("Deny", id, 2).unwrap().verdict, Verdict::Allow);
+    }
+    for id in 0..1_000 {
+        let decision = limiter.spend("Deny", format!("new-{id}"), 1).unwrap();
+        assert_eq!(decision.verdict, Verdict::DenyFull);
+        assert!(decision.retry_after > Nanos::ZERO, "a denial says when to come again");
+        assert_eq!(limiter.spend("Allow", format!("new-{id}"), 1).unwrap().verdict, Verdict::AllowFull);
+    }
+    for id in ["a", "b"] {
+        assert_eq!(limiter.spend("Deny", id, 1).unwrap().verdict, Verdict::Deny, "{id} was forgotten");
+    }
+    let census = limiter.census();
+    assert_eq!((census.buckets, census.max_buckets, census.refused_full), (2, 2, 2_000));
+}
+
+#[test]
+fn asking_without_spending_takes_no_place() {
+    let limiter = limiter(1);
+    for id in 0..100 {
+        assert_eq!(limiter.spend("Deny", format!("{id}"), 0).unwrap().verdict, Verdict::Allow);
+        assert_eq!(limiter.check("Deny", format!("{id}"), 1).unwrap().verdict, Verdict::Allow);
+        limiter.refund("Deny", format!("{id}"), 1).unwrap();
+    }
+    assert_eq!(limiter.census().buckets, 0);
+    limiter.spend("Deny", "a", 1).unwrap();
+    assert_eq!(limiter.check("Deny", "b", 1).unwrap().verdict, Verdict::DenyFull, "a check foresees it");
+}
+
+#[test]
+fn a_place_is_free_again_as_soon_as_its_bucket_says_nothing() {
+    for limit in ["Deny", "Log", "Rate", "Quota"] {
+        let limiter = limiter(3);
+        for round in 0..50 {
+            limiter.clock().set(at(round * 2_000));
+            for id in 0..3 {
+                let decision = limiter.spend(limit, format!("{round}-{id}"), 1).unwrap();
+                assert_eq!(decision.verdict, Verdict::Allow, "{limit}, round {round}, id {id}");
+            }
+        }
+        assert_eq!(limiter.census().buckets, 3, "{limit}");
+        assert_eq!(limiter.census().swept, 49 * 3, "{limit}");
+    }
+}
+
+#[test]
+fn reset_gives_a_place_back_once() {
+    let limiter = limiter(1);
+    limiter.spend("Deny", "a", 1).unwrap();
+    for _ in 0..3 {
+        limiter.reset("Deny", "a").unwrap();
+        assert_eq!(limiter.census().buckets, 0);
+    }
+    assert_eq!(limiter.spend("Deny", "b", 1).unwrap().verdict, Verdict::Allow);
+}
+
+#[test]
+fn a_bill_that_finds_no_room_takes_nothing_and_leaves_no_place_taken() {
+    let limiter = limiter(2);
+    limiter.spend("Deny", "there", 1).unwrap();
+    let policy = limiter.policy();
+    let settle = |names: &[(&str, &'static str)]| -> Decision {
+        let charge = |(limit, id): &(&str, &'static str)| policy.charge(limit, id.as_bytes(), 1).unwrap();
+        let charges: Vec<_> = names.iter().map(charge).collect();
+        limiter.settle(&[Bill::new(&charges).unwrap()])[0]
+    };
+    let denied = settle(&[("Deny", "there"), ("Deny", "new-1"), ("Quota", "new-2")]);
+    assert_eq!((denied.verdict, denied.charge), (Verdict::DenyFull, 2));
+    assert_eq!(limiter.check("Deny", "there", 0).unwrap().remaining, 1, "denied, it cost nothing");
+    assert_eq!(limiter.census().buckets, 1);
+    assert_eq!(settle(&[("Deny", "there"), ("Deny", "new-1")]).verdict, Verdict::Allow);
+    assert_eq!(limiter.census().buckets, 2);
+}
+
+#[test]
+fn a_million_ids_come_and_go_and_only_the_live_ones_stay() {
+    let limiter = limiter(2_000_000);
+    for id in 0..1_000_000_u64 {
+        // A bucket lives for a second: a thousand ids.
+        limiter.clock().set(Timestamp::from_nanos(id * 1_000_000));
+        assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
+    }
+    let buckets = limiter.census().buckets;
+    assert!(buckets < 20_000, "{buckets} buckets are kept for 1,000 that are live");
+    while limiter.sweep(1_000_000) > 0 {}
+    assert!(limiter.census().buckets <= 1_000, "{} after sweeping", limiter.census().buckets);
+}
+
+#[test]
+fn no_bound_at_all_takes_no_more_memory_than_its_buckets() {
+    let limiter = limiter(usize::MAX);
+    for id in 0..600_000_u32 {
+        assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
+    }
+    assert_eq!(limiter.census().buckets, 600_000);
+}
+
+/// As many entries as there is memory for when there are few buckets.
+const ENTRIES: usize = 1 << 20;
+
+fn log_limiter() -> Limiter {
+    let limits = "limits: { Long: { algorithm: sliding_log, count: 60000, period: 1h } }";
+    let policy = Config::parse(limits, "limits").expect("the limit above").policy;
+    Limiter::with(policy, Memory::new(1_000), Clock::manual(Timestamp::EPOCH))
+}
+
+#[test]
+fn logs_take_memory_for_so_many_entries_and_no_more() {
+    let limiter = log_limiter();
+    let full =
+        |id: usize| limiter.spend("Long", format!("{id}"), 60_000).unwrap().verdict == Verdict::DenyFull;
+    // One too many may be let in: who finds a little room may take all it needs.
+    let held = (0..100).take_while(|id| !full(*id)).count();
+    assert_eq!(held, ENTRIES.div_ceil(60_000));
+    assert!(full(100), "a new id");
+    assert_eq!(limiter.spend("Long", "0", 1).unwrap().verdict, Verdict::Deny, "a log that is there");
+    limiter.clock().set(at(3_600));
+    assert!(limiter.sweep(usize::MAX) >= held);
+    assert!(!full(100), "memory is given back with the logs");
+}
+
+#[test]
+fn a_rule_that_finds_no_memory_for_an_entry_says_so() {
+    let limiter = log_limiter();
+    let resolve = |text: &str, user: &str| {
+        let rule = KeyedRule::new(RuleLimit::new(text.parse().unwrap()), "", "key");
+        limiter.resolve(&rule.bill(|_| Ok::<_, ()>(Some(user))).unwrap()).verdict
+    };
+    for rule in ["user:9/h", "Or('user:9/h', 'x:9/h')"] {
+        assert_eq!(resolve(rule, "early"), Verdict::Allow);
+    }
+    for id in 0..ENTRIES.div_ceil(60_000) {
+        limiter.spend("Long", format!("{id}"), 60_000).unwrap();
+    }
+    for rule in ["user:9/h", "Or('user:9/h', 'x:9/h')"] {
+        assert_eq!(resolve(rule, "late"), Verdict::DenyFull);
+        assert_eq!(resolve(rule, "early"), Verdict::Allow, "there is room in its log");
+    }
+}
+
+#[test]
+fn a_thousand_entries_take_eight_bytes_each() {
+    let mut log = SlidingLog::default();
+    for second in 0..5_000 {
+        log.record(at(second), 1_000, Nanos::from_secs(3_600));
+        assert!(
+            log.room() <= 1_000 && log.room() < 2 * log.entries().max(4),
+            "{} for {}",
+            log.room(),
+            log.entries()
+        );
+    }
+    assert_eq!((log.entries(), log.room() * size_of::<Timestamp>()), (1_000, 8_000));
+}

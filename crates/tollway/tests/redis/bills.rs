@@ -1,0 +1,120 @@
+//! Bills on Redis beside the memory store: several charges, every kind, and expressions over them.
+
+use tollway::core::{Bill, Charge, Decision, Nanos, Policy, Refund, Timestamp};
+use tollway::store::memory::Memory;
+use tollway::store::redis::Redis;
+use tollway::waiting::block_on;
+use tollway_testbed::{Random, seed};
+
+use crate::paper::{Line, Paper, any_algorithms, any_lines, charges, policy};
+use crate::servers;
+
+const IDS: [&str; 12] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
+
+#[test]
+fn bills_are_settled_as_in_memory() {
+    let mut random = Random::new(seed());
+    let both = Both::new(servers::store("bills"), &mut random);
+    both.compare(500, 100, true, &mut random);
+}
+
+/// One after another: where a bill is charged in parts, the next in a batch may come between.
+#[test]
+fn bills_over_several_slots_are_settled_as_in_memory() {
+    let mut random = Random::new(seed());
+    for number in 0..10 {
+        let both = Both::new(servers::cluster_store(&format!("bills{number}")), &mut random);
+        both.compare(300, 1, false, &mut random);
+    }
+}
+
+/// The same bills to both.
+struct Both {
+    store: Redis,
+    memory: Memory,
+    policy: Policy,
+}
+
+impl Both {
+    fn new(store: Redis, random: &mut Random) -> Self {
+        Self { store, memory: Memory::new(1_000_000), policy: any_policy(random) }
+    }
+
+    /// Batches of bills are settled, others are checked and some charges refunded, all of it as time passes.
+    fn compare(mut self, rounds: usize, batch: usize, changing: bool, random: &mut Random) {
+        self.introduce_scripts();
+        let mut now = Timestamp::from_nanos(1_700_000_000_000_000_000);
+        for _ in 0..rounds {
+            now = now + Nanos::new(random.magnitude(3_000));
+            if changing && random.one_in(20) {
+                self.forget_logs();
+                self.policy = any_policy(random);
+            }
+            let papers: Vec<_> = (0..batch).map(|_| Paper::any(random, &IDS)).collect();
+            self.on_each(&papers, |bills| {
+                let mut expected = Vec::new();
+                self.memory.settle(bills, now, &mut expected);
+                (block_on(self.store.settle(bills, Some(now))), expected)
+            });
+            let papers: Vec<_> = (0..batch.div_ceil(5)).map(|_| Paper::any(random, &IDS)).collect();
+            self.on_each(&papers, |bills| {
+                let mut expected = Vec::new();
+                self.memory.check(bills, now, &mut expected);
+                (block_on(self.store.check(bills, Some(now))), expected)
+            });
+            if random.one_in(4) {
+                self.refund(&any_lines(random, &IDS), now);
+            }
+        }
+    }
+
+    /// A script that Redis has not seen is sent and called again, which is after others of its batch: once, for each
+    /// set of algorithms.
+    fn introduce_scripts(&self) {
+        let spend = Charge::new(&self.policy.limits()[0], b"nobody", 1).unwrap();
+        block_on(self.store.settle(&[Bill::one(&spend)], None))[0].as_ref().unwrap();
+        for set in 1..1 << self.policy.limits().len() {
+            let limits = self.policy.limits().iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
+            let charges: Vec<_> =
+                limits.map(|(_, limit)| Charge::new(limit, IDS[0].as_bytes(), 0).unwrap()).collect();
+            block_on(self.store.check(&[Bill::new(&charges).unwrap()], None))[0].as_ref().unwrap();
+        }
+    }
+
+    fn on_each<E: std::fmt::Debug>(
+        &self,
+        papers: &[Paper],
+        ask: impl FnOnce(&[Bill<'_>]) -> (Vec<Result<Decision, E>>, Vec<Decision>),
+    ) {
+        let charges: Vec<Vec<_>> = papers.iter().map(|paper| charges(&self.policy, &paper.lines)).collect();
+        let bills: Vec<_> = papers.iter().zip(&charges).map(|(paper, charges)| paper.bill(charges)).collect();
+        let (answers, expected) = ask(&bills);
+        assert_eq!(answers.len(), expected.len());
+        for ((paper, answer), expected) in papers.iter().zip(answers).zip(expected) {
+            assert_eq!(answer.unwrap(), expected, "{paper:?} under {:?}", self.policy.limits());
+        }
+    }
+
+    fn refund(&self, lines: &[Line], now: Timestamp) {
+        let charges = charges(&self.policy, lines);
+        let refunds: Vec<Refund> =
+            block_on(self.store.refund(&charges, Some(now))).into_iter().map(Result::unwrap).collect();
+        let expected: Vec<_> = charges.iter().map(|charge| self.memory.refund(charge, now)).collect();
+        assert_eq!(refunds, expected, "{lines:?} under {:?}", self.policy.limits());
+    }
+
+    /// A longer period would bring back entries that a clock of Redis's own would have let expire.
+    fn forget_logs(&self) {
+        for limit in self.policy.limits().iter().filter(|limit| limit.name() == "Log") {
+            for id in IDS {
+                let charge = Charge::new(limit, id.as_bytes(), 0).unwrap();
+                self.memory.reset(&charge);
+                block_on(self.store.reset(&[charge])).unwrap();
+            }
+        }
+    }
+}
+
+fn any_policy(random: &mut Random) -> Policy {
+    policy(any_algorithms(random), IDS[0])
+}

@@ -1,0 +1,94 @@
+//! Looking at what there is: keys, one bucket, how many.
+
+use std::collections::BTreeSet;
+
+use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway::core::{Algorithm, Bill, Charge, Limit, Nanos, Timestamp};
+use tollway::store::Held;
+use tollway::store::redis::Redis;
+use tollway::waiting::block_on;
+use tollway_testbed::RedisServer;
+
+use crate::servers;
+
+fn limit(name: &str, algorithm: Algorithm) -> Limit {
+    Limit::new(name).unwrap().with_default(algorithm)
+}
+
+fn token_bucket(name: &str) -> Limit {
+    limit(name, Algorithm::TokenBucket(TokenBucketLimit::new(5, 1, Nanos::from_secs(60)).unwrap()))
+}
+
+fn spend(store: &Redis, limit: &Limit, id: &[u8], now: Option<Timestamp>) {
+    let charge = Charge::new(limit, id, 1).unwrap();
+    assert!(block_on(store.settle(&[Bill::one(&charge)], now)).remove(0).unwrap().allowed());
+}
+
+/// All pages.
+fn scan(store: &Redis, limit: Option<&Limit>) -> BTreeSet<String> {
+    let (mut found, mut next) = (BTreeSet::new(), Some(0));
+    while let Some(from) = next {
+        let page = block_on(store.scan(limit, from, 10)).unwrap();
+        found.extend(page.buckets);
+        next = page.next;
+    }
+    found
+}
+
+/// Every bucket of a limit is found, and no other limit's nor another namespace's.
+fn finds_its_own(url: &str) {
+    let [store, other] = ["a*", "ab"].map(|namespace| servers::open(url, namespace));
+    let (one, another) = (token_bucket("One"), token_bucket("OneMore").with_number(7));
+    let mut expected = BTreeSet::new();
+    for number in 0..200 {
+        spend(&store, &one, format!("id {number} {{x}}").as_bytes(), None);
+        expected.insert(format!("One:id {number} {{x}}"));
+    }
+    spend(&store, &another, b"\xff%", None);
+    spend(&other, &one, b"elsewhere", None);
+    assert_eq!(scan(&store, Some(&one)), expected);
+    expected.insert("7:%FF%".to_owned());
+    assert_eq!(scan(&store, None), expected);
+}
+
+#[test]
+fn keys_are_found_on_one_redis() {
+    let server = RedisServer::start();
+    finds_its_own(&server.url());
+    assert_eq!(block_on(servers::open(&server.url(), "a*").size()), Ok(202));
+}
+
+#[test]
+fn keys_are_found_on_every_node_of_a_cluster() {
+    finds_its_own(&servers::cluster().url());
+    assert!(block_on(servers::cluster_store("a*").size()).unwrap() >= 202);
+}
+
+#[test]
+fn a_bucket_is_shown_as_it_is() {
+    let store = servers::store("looking");
+    let (now, period) = (Timestamp::from_nanos(1_700_000_000_123_456_789), Nanos::from_secs(10));
+    let limits = [
+        token_bucket("Bucket"),
+        limit("Log", Algorithm::SlidingLog(SlidingLogLimit::new(3, period).unwrap())),
+        limit("Rate", Algorithm::SmoothedRate(SmoothedRateLimit::new(3.0, period, false).unwrap())),
+        limit("Quota", Algorithm::Quota(QuotaLimit::new(3, period).unwrap())),
+    ];
+    let later = now + Nanos::from_secs(1);
+    let long_after = now + Nanos::from_secs(20_000);
+    for limit in &limits {
+        let charge = Charge::new(limit, b"a", 0).unwrap();
+        let look = |at| block_on(store.inspect(&charge, Some(at))).unwrap();
+        assert_eq!(look(now), (None, now));
+        spend(&store, limit, b"a", Some(now));
+        spend(&store, limit, b"a", Some(later));
+        let held = match limit.name() {
+            "Bucket" => matches!(look(later).0, Some(Held::TokenBucket(_))),
+            "Log" => look(later).0 == Some(Held::SlidingLog { entries: 2, oldest: now, newest: later }),
+            "Rate" => matches!(look(later).0, Some(Held::SmoothedRate(rate)) if rate.last().0 == later),
+            _ => matches!(look(later).0, Some(Held::Quota(quota)) if quota.counter() == 2),
+        };
+        assert!(held, "{:?}", look(later));
+        assert_eq!(look(long_after), (None, long_after));
+    }
+}

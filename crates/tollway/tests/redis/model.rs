@@ -1,0 +1,91 @@
+//! What one bucket must answer: the core's own, kept as a store keeps it.
+
+use tollway::core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::{Algorithm, Bill, Charge, Decision, Kind, Refund, Timestamp, Verdict};
+use tollway::store::Held;
+
+/// A bucket, or none where nothing is remembered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    token_bucket: Option<TokenBucket>,
+    sliding_log: Option<SlidingLog>,
+    smoothed_rate: Option<SmoothedRate>,
+    quota: Option<Quota>,
+}
+
+macro_rules! with_bucket {
+    ($model:expr, $algorithm:expr, |$bucket:ident, $limit:ident| $body:expr) => {
+        match $algorithm {
+            Algorithm::TokenBucket($limit) => {
+                let $bucket = &mut $model.token_bucket;
+                $body
+            }
+            Algorithm::SlidingLog($limit) => {
+                let $bucket = &mut $model.sliding_log;
+                $body
+            }
+            Algorithm::SmoothedRate($limit) => {
+                let $bucket = &mut $model.smoothed_rate;
+                $body
+            }
+            Algorithm::Quota($limit) => {
+                let $bucket = &mut $model.quota;
+                $body
+            }
+        }
+    };
+}
+
+impl Model {
+    pub(crate) fn check(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let algorithm = charge.algorithm().unwrap();
+        let decision =
+            with_bucket!(self, algorithm, |bucket, limit| check(bucket, limit, charge.cost(), now));
+        Bill::one(charge).answer(&[decision])
+    }
+
+    /// Settles a bill of this one charge.
+    pub(crate) fn settle(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let (algorithm, cost) = (charge.algorithm().unwrap(), charge.cost());
+        with_bucket!(self, algorithm, |bucket, limit| {
+            let decision = check(bucket, limit, cost, now);
+            change(bucket, now, |bucket| match (charge.kind(), decision.verdict) {
+                (Kind::Spend, _) | (Kind::SpendOnly, Verdict::Allow) => drop(bucket.charge(limit, cost, now)),
+                (Kind::SpendOnly, _) => bucket.take(limit, cost, now),
+                (Kind::CheckOnly, Verdict::Allow) => {}
+                (Kind::CheckOnly, _) => drop(bucket.charge(limit, 0, now)),
+            });
+            Bill::one(charge).answer(&[decision])
+        })
+    }
+
+    pub(crate) fn refund(&mut self, charge: &Charge<'_>, now: Timestamp) -> Refund {
+        with_bucket!(self, charge.algorithm().unwrap(), |bucket, limit| {
+            change(bucket, now, |bucket| bucket.refund(limit, charge.cost(), now))
+        })
+        .unwrap_or(Refund::UNLIMITED)
+    }
+
+    pub(crate) fn held(&mut self, algorithm: &Algorithm, now: Timestamp) -> Option<Held> {
+        with_bucket!(self, algorithm, |bucket, _limit| {
+            bucket.as_ref().filter(|bucket| bucket.silent_at() > now).map(Held::from)
+        })
+    }
+}
+
+fn check<B: Bucket>(bucket: &Option<B>, limit: &B::Limit, cost: u64, now: Timestamp) -> Decision {
+    bucket.as_ref().unwrap_or(&B::default()).check(limit, cost, now)
+}
+
+/// Changes a bucket. One that is new is kept if it has something to say.
+pub(crate) fn change<B: Bucket, T>(
+    bucket: &mut Option<B>,
+    now: Timestamp,
+    change: impl FnOnce(&mut B) -> T,
+) -> T {
+    let mut changed = bucket.take();
+    let known = changed.is_some();
+    let outcome = change(changed.get_or_insert_default());
+    *bucket = changed.filter(|bucket| known || bucket.silent_at() > now);
+    outcome
+}

@@ -1,0 +1,68 @@
+//! Throttr's orders in Lua beside the core's: the same outcomes, in the same order.
+
+use tollway::core::algorithm::{Change, Lifetime, Operation, Order, Quota, Unit};
+use tollway::waiting::block_on;
+use tollway_testbed::{Random, seed};
+
+use crate::agreement::STEPS;
+use crate::model::change;
+use crate::servers;
+use crate::world::{WORLDS, World};
+
+const PAIRS: usize = 100;
+/// More than there are pairs: several orders for one pair must keep their order.
+const BATCH: usize = 300;
+
+#[test]
+fn orders_come_to_the_same_as_in_the_core() {
+    let store = servers::store("orders");
+    let mut random = Random::new(seed());
+    for (number, world) in WORLDS.into_iter().enumerate() {
+        let pairs: Vec<_> = (0..PAIRS).map(|index| pair(&format!("{number}/"), &index.to_string())).collect();
+        let mut quotas: Vec<Option<Quota>> = vec![None; PAIRS];
+        let mut now = World::start(&mut random);
+        for _ in 0..STEPS / WORLDS.len() / BATCH + 1 {
+            now = world.next(&mut random, now);
+            let any = |_| (index(&mut random), any_operation(&mut random, world));
+            let asked: Vec<_> = (0..BATCH).map(any).collect();
+            let order =
+                |(index, operation): &(usize, _)| Order { pair: &pairs[*index], operation: *operation };
+            let orders: Vec<_> = asked.iter().map(order).collect();
+            let outcomes = block_on(store.execute(&orders, Some(now)));
+            for ((index, operation), outcome) in asked.into_iter().zip(outcomes) {
+                let before = quotas[index];
+                let expected = change(&mut quotas[index], now, |quota| quota.apply(operation, now));
+                assert_eq!(outcome.unwrap(), expected, "at {now}: {operation:?} of {before:?}");
+            }
+        }
+    }
+}
+
+fn pair(consumer: &str, resource: &str) -> Vec<u8> {
+    let len = |part: &str| u8::try_from(part.len()).unwrap();
+    [&[len(consumer), len(resource)], consumer.as_bytes(), resource.as_bytes()].concat()
+}
+
+fn index(random: &mut Random) -> usize {
+    usize::try_from(random.below(PAIRS as u64)).unwrap()
+}
+
+fn any_operation(random: &mut Random, world: World) -> Operation {
+    let change = random.pick(&[Change::Patch, Change::Increase, Change::Decrease]);
+    let unit = Unit(random.pick(&[0, 0, 0, 1, 2, 255]));
+    let value = match unit.0 {
+        0 => world.span(random).get(),
+        _ => world.number(random),
+    };
+    match random.between(0, 9) {
+        0 => Operation::Purge,
+        1..=3 => Operation::Insert {
+            left: world.number(random),
+            lifetime: Lifetime { value, unit },
+            over_live: random.one_in(3),
+        },
+        4 | 5 => Operation::ChangeLeft { change, value: world.number(random) },
+        6 => Operation::ChangeLifetime { change, value },
+        _ => Operation::Query,
+    }
+}

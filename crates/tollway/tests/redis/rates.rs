@@ -1,0 +1,54 @@
+//! Rates of keys in Lua beside the core's.
+
+use tollway::core::algorithm::{SmoothedRate, SmoothedRateLimit};
+use tollway::core::{Nanos, OnFull, OnStoreFailure};
+use tollway::keys::{Knock, Rated};
+use tollway::store::memory::Memory;
+use tollway::waiting::block_on;
+use tollway_testbed::{Random, seed};
+
+use crate::model::change;
+use crate::servers;
+use crate::world::{WORLDS, World};
+
+const KEYS: usize = 200;
+const ROUNDS: usize = 50;
+
+#[test]
+fn rates_are_measured_as_in_the_core() {
+    let (store, memory) = (servers::store("rates"), Memory::new(1));
+    let mut random = Random::new(seed());
+    for (number, world) in WORLDS.into_iter().enumerate() {
+        let keys: Vec<_> = (0..KEYS).map(|key| format!("{number} {key}")).collect();
+        let mut rates: Vec<Option<SmoothedRate>> = vec![None; KEYS];
+        let mut now = World::start(&mut random);
+        for _ in 0..ROUNDS {
+            now = world.next(&mut random, now);
+            let limits: Vec<_> = keys.iter().map(|_| any_limit(&mut random, world)).collect();
+            let knocks: Vec<_> = keys
+                .iter()
+                .zip(&limits)
+                .map(|(key, limit)| Knock {
+                    bucket: Rated::Key(key.as_bytes()),
+                    hash: memory.hash_key(key.as_bytes()),
+                    limit,
+                    on_full: OnFull::Deny,
+                    on_store_failure: OnStoreFailure::Deny,
+                })
+                .collect();
+            let measures = block_on(store.knock(&knocks, Some(now)));
+            for ((rate, limit), measure) in rates.iter_mut().zip(&limits).zip(measures) {
+                let before = *rate;
+                let expected = change(rate, now, |rate| rate.knock(limit, 1, now));
+                let measure = measure.unwrap();
+                assert_eq!(measure, expected, "at {now}: {limit:?} of {before:?}");
+            }
+        }
+    }
+}
+
+fn any_limit(random: &mut Random, world: World) -> SmoothedRateLimit {
+    let longest = Nanos::MAX.get() / 1_000;
+    let period = Nanos::new(world.span(random).get().clamp(1, longest));
+    SmoothedRateLimit::new(random.between(1, 8) as f64 + 0.25, period, random.one_in(2)).unwrap()
+}

@@ -1,0 +1,48 @@
+//! The stores that the tests run on.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tollway::core::{Policy, Timestamp};
+use tollway::limiter::Store;
+use tollway::store::memory::Memory;
+use tollway::store::redis::{Redis, RedisUrl};
+use tollway::{Clock, Limiter};
+use tollway_testbed::{RedisCluster, RedisServer};
+
+static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+
+/// The one Redis.
+pub(crate) fn server() -> &'static RedisServer {
+    &SERVER
+}
+
+/// The one Cluster.
+pub(crate) fn cluster() -> &'static RedisCluster {
+    &CLUSTER
+}
+
+/// A store with a namespace of its own, and with time for a machine that does other things, too.
+pub(crate) fn open(url: &str, namespace: &str) -> Redis {
+    let url: RedisUrl = url.parse().unwrap();
+    let url = RedisUrl { namespace: namespace.to_owned(), deadline: Duration::from_secs(60), ..url };
+    Redis::open(&url).unwrap()
+}
+
+/// A limiter, and its clock, which stands until it is set.
+pub(crate) fn limiter(store: impl Into<Store>) -> (Limiter, Clock) {
+    let clock = Clock::manual(Timestamp::EPOCH);
+    (Limiter::with(Policy::default(), store, clock.clone()), clock)
+}
+
+/// One in memory.
+pub(crate) fn in_memory() -> (Limiter, Clock) {
+    limiter(Memory::new(100_000))
+}
+
+/// One over Redis, at this address.
+pub(crate) fn over_redis(url: &str, namespace: &str) -> (Limiter, Clock) {
+    limiter(Store::Redis(open(url, namespace), Memory::new(1)))
+}

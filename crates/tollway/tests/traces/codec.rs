@@ -1,0 +1,134 @@
+//! The trace format read back: nothing that can be asked is lost, and nothing that can be read breaks the reader.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tollway::core::Timestamp;
+use tollway::core::Verb;
+use tollway::core::{Nanos, RuleText, Ruling, Verdict};
+use tollway::trace::{
+    ChargeText, Event, LimitRequest, Reader, Reply, Request, RuleRequest, matches, parse_line,
+};
+
+fn verb() -> impl Strategy<Value = Verb> {
+    proptest::sample::select(&Verb::ALL[..])
+}
+
+/// Any bytes, most of them such that could be taken for something else.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let tricky = proptest::sample::select(&b" =>:#\\x20cost=1\n\t\r\x00\x7f\xff"[..]);
+    let whole = proptest::sample::select(vec!["(none)", "error", "=>", " => ", "a => b"]);
+    let whole = whole.prop_map(|text| text.as_bytes().to_vec());
+    prop_oneof![4 => vec(tricky, 0..12), 4 => vec(any::<u8>(), 0..12), 1 => whole]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        limit_request().prop_map(Request::Limit),
+        rule_request().prop_map(Request::Rule),
+        bytes().prop_map(Request::Text),
+        vec(any::<u8>(), 1..40).prop_map(Request::Throttr),
+        vec(frame(), 1..7).prop_map(Request::Smockron),
+    ]
+}
+
+/// Bytes, or text of any language.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![bytes(), any::<String>().prop_map(String::into_bytes)]
+}
+
+/// What may come back at the gate of `request`.
+fn reply(request: &Request) -> BoxedStrategy<Reply> {
+    let error = any::<String>().prop_map(Reply::Error);
+    match request {
+        Request::Limit(_) => error.boxed(),
+        Request::Rule(_) => prop_oneof![error, ruling().prop_map(Reply::Ruling)].boxed(),
+        Request::Text(_) => {
+            let text = bytes().prop_map(|bytes| Reply::Text(Some(bytes).filter(|bytes| !bytes.is_empty())));
+            prop_oneof![error, text].boxed()
+        }
+        Request::Throttr(_) => prop_oneof![error, vec(any::<u8>(), 0..40).prop_map(Reply::Throttr)].boxed(),
+        Request::Smockron(_) => {
+            prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(Reply::Smockron)].boxed()
+        }
+    }
+}
+
+fn limit_request() -> impl Strategy<Value = LimitRequest> {
+    let charge = (any::<String>(), bytes(), any::<u64>());
+    (verb(), vec(charge, 1..5)).prop_map(|(verb, charges)| {
+        let cost = |cost| if verb == Verb::Reset { 0 } else { cost };
+        let charge = |(limit, id, any_cost)| ChargeText { limit, id, cost: cost(any_cost) };
+        LimitRequest { verb, charges: charges.into_iter().map(charge).collect() }
+    })
+}
+
+fn rule_request() -> impl Strategy<Value = RuleRequest> {
+    let name = || prop_oneof!["key|user|[a-z]{1,3}", ".{1,6}"];
+    let tricky =
+        proptest::sample::select(&["\"", " ", "=", ">", " => ", "'", "Or(", "1/s", "\\", "\n", "\u{fc}"][..]);
+    let written = vec(tricky, 0..12).prop_map(|parts| RuleText::Written(parts.concat()));
+    let rule = prop_oneof![name().prop_map(RuleText::Named), written];
+    let selectors = proptest::collection::btree_map(name(), bytes(), 0..5);
+    (rule, proptest::option::of(".{0,5}"), selectors).prop_map(|(rule, key, selectors)| RuleRequest {
+        rule,
+        key,
+        selectors: selectors.into_iter().collect(),
+    })
+}
+
+fn ruling() -> impl Strategy<Value = Ruling> {
+    use Verdict::{Allow, AllowAway, AllowFull, Deny, DenyAway, DenyFull};
+    let verdict = proptest::sample::select(&[Allow, Deny, AllowFull, DenyFull, AllowAway, DenyAway][..]);
+    (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| Ruling {
+        verdict,
+        retry_after: Nanos::new(nanos),
+        degraded,
+    })
+}
+
+fn read(line: &[u8]) -> Event {
+    parse_line(line, 1).unwrap_or_else(|error| panic!("{error}")).expect("an event")
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(
+        at in 0..=Timestamp::MAX.as_nanos(),
+        (request, reply) in request().prop_flat_map(|request| (Just(request.clone()), reply(&request))),
+    ) {
+        let at = Timestamp::from_nanos(at);
+        let asked = read(format!("{at}  {request}").as_bytes());
+        prop_assert_eq!((asked.at, &asked.request, &asked.expected), (at, &request, &None));
+
+        let answered = read(asked.with_reply(&reply).to_string().as_bytes());
+        prop_assert_eq!((answered.at, &answered.request), (at, &request));
+        prop_assert!(matches(answered.expected.as_deref().unwrap(), &reply));
+    }
+
+    #[test]
+    fn whatever_is_read_is_an_event_or_an_error_within_the_line(line in vec(any::<u8>(), 0..80)) {
+        if let Err(error) = parse_line(&line, 7) {
+            prop_assert_eq!(error.line, 7);
+            prop_assert!((1..=line.len() + 1).contains(&error.column));
+        }
+    }
+
+    #[test]
+    fn almost_an_event_is_an_event_or_an_error_within_the_line(
+        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|rule|text|throttr|smockron|) {0,2}([0-9a-f]{2}|[\\[\\],a\"]{0,9}|spend|check|refund|reset|\"[ -~]{0,5}\"|)( [Ab:]{0,3}[ -~]{0,4}| (key|u)=[!-~]{0,3}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
+    ) {
+        match parse_line(line.as_bytes(), 1) {
+            Ok(event) => {
+                let event = event.expect("no comment and not blank");
+                prop_assert_eq!(read(format!("{}  {}", event.at, event.request).as_bytes()).request, event.request);
+            }
+            Err(error) => prop_assert!((1..=line.len() + 1).contains(&error.column), "{error}"),
+        }
+    }
+
+    #[test]
+    fn a_stream_of_anything_ends(stream in vec(any::<u8>(), 0..400)) {
+        let events = Reader::new(&stream[..]).count();
+        prop_assert!(events <= stream.len() + 1);
+    }
+}

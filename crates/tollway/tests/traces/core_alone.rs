@@ -1,0 +1,150 @@
+//! The core with nothing around it: a plain map of buckets, and every bill settled step by step.
+
+use std::collections::HashMap;
+
+use tollway::core::Verb;
+use tollway::core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::{Algorithm, Bill, Charge, Decision, Policy, Refund, RuleAskError, Ruling, Timestamp};
+use tollway::trace::{LimitRequest, Reply, Request, RuleRequest, Target};
+
+pub(crate) struct CoreAlone {
+    policy: Policy,
+    buckets: Buckets,
+    logs: HashMap<String, SlidingLog>,
+}
+
+#[derive(Default)]
+struct Buckets(HashMap<(String, Vec<u8>), Held>);
+
+#[derive(Clone)]
+enum Held {
+    TokenBucket(TokenBucket),
+    SlidingLog(SlidingLog),
+    SmoothedRate(SmoothedRate),
+    Quota(Quota),
+}
+
+/// Runs `$body` with the bucket and its numbers, whichever algorithm it is.
+macro_rules! each {
+    ($held:expr, $algorithm:expr, |$bucket:ident, $limit:ident| $body:expr) => {
+        match ($held, $algorithm) {
+            (Held::TokenBucket($bucket), Algorithm::TokenBucket($limit)) => $body,
+            (Held::SlidingLog($bucket), Algorithm::SlidingLog($limit)) => $body,
+            (Held::SmoothedRate($bucket), Algorithm::SmoothedRate($limit)) => $body,
+            (Held::Quota($bucket), Algorithm::Quota($limit)) => $body,
+            _ => unreachable!("a trace has one policy from its first line to its last"),
+        }
+    };
+}
+
+impl CoreAlone {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { policy, buckets: Buckets::default(), logs: HashMap::new() }
+    }
+
+    fn limit(&mut self, now: Timestamp, request: &LimitRequest) -> Result<Reply, String> {
+        let charges = request.charges.iter().map(|charge| {
+            let made = self.policy.charge(&charge.limit, &charge.id, charge.cost);
+            made.and_then(
+                |charge| if request.verb == Verb::Refund { charge.refundable() } else { Ok(charge) },
+            )
+        });
+        let charges = charges.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        let bill = Bill::new(&charges).map_err(|error| error.to_string())?;
+        Ok(match request.verb {
+            Verb::Spend | Verb::Check => {
+                let decision = self.buckets.settle(&bill, now, request.verb == Verb::Spend);
+                let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
+                Reply::Decision { decision, limit }
+            }
+            Verb::Refund => {
+                match charges.iter().filter_map(|charge| self.buckets.refund(charge, now)).reduce(Refund::and)
+                {
+                    Some(refund) => Reply::Refund(refund),
+                    None => Reply::UnlimitedRefund,
+                }
+            }
+            Verb::Reset => {
+                charges.iter().for_each(|charge| drop(self.buckets.0.remove(&key(charge))));
+                Reply::Reset
+            }
+        })
+    }
+}
+
+impl CoreAlone {
+    fn rule(&mut self, now: Timestamp, request: &RuleRequest) -> Result<Reply, RuleAskError> {
+        let keyed = request.find(&self.policy)?;
+        let bill = request.bill(&keyed)?;
+        let (rule, empty) = (bill.limit().rule(), SlidingLog::default());
+        let names = bill.identifiers();
+        let log = |index: usize| Some(self.logs.get(&**names[index].as_ref()?).unwrap_or(&empty));
+        let ruling = Ruling::until(rule.limits_until(log), now);
+        let named = names.iter().zip(rule.logs()).filter_map(|(name, log)| Some((name.as_deref()?, log)));
+        for (name, log) in named.filter(|_| ruling.allowed()) {
+            log.log(self.logs.entry(name.to_owned()).or_default(), now);
+        }
+        Ok(Reply::Ruling(ruling))
+    }
+}
+
+impl Target for CoreAlone {
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+        match request {
+            Request::Limit(request) => self.limit(at, request).unwrap_or_else(Reply::Error),
+            Request::Rule(request) => {
+                self.rule(at, request).unwrap_or_else(|error| Reply::Error(error.to_string()))
+            }
+            _ => Reply::Error(format!("the core does not speak `{}`", request.gate())),
+        }
+    }
+}
+
+impl Buckets {
+    /// Asks every bucket, and stores what came of it: all of an allowed bill, and of a denied one only the knocks of
+    /// the charges that were refused themselves, which count where knocks count.
+    fn settle(&mut self, bill: &Bill<'_>, now: Timestamp, store: bool) -> Decision {
+        let mut after = Vec::new();
+        let mut answers = Vec::new();
+        for charge in bill.charges() {
+            let Some(algorithm) = charge.algorithm() else {
+                answers.push(Decision::UNLIMITED);
+                continue;
+            };
+            let mut held = self.held(charge, algorithm);
+            let answer =
+                each!(&mut held, algorithm, |bucket, limit| bucket.charge(limit, charge.cost(), now));
+            answers.push(answer);
+            after.push((key(charge), held, answer));
+        }
+        let decision = bill.answer(&answers);
+        for (key, held, answer) in after {
+            if store && (decision.allowed() || !answer.allowed()) {
+                self.0.insert(key, held);
+            }
+        }
+        decision
+    }
+
+    fn refund(&mut self, charge: &Charge<'_>, now: Timestamp) -> Option<Refund> {
+        let algorithm = charge.algorithm()?;
+        let mut held = self.held(charge, algorithm);
+        let refund = each!(&mut held, algorithm, |bucket, limit| bucket.refund(limit, charge.cost(), now));
+        self.0.insert(key(charge), held);
+        refund
+    }
+
+    /// The bucket of a charge, or one never used.
+    fn held(&self, charge: &Charge<'_>, algorithm: &Algorithm) -> Held {
+        self.0.get(&key(charge)).cloned().unwrap_or_else(|| match algorithm {
+            Algorithm::TokenBucket(_) => Held::TokenBucket(TokenBucket::default()),
+            Algorithm::SlidingLog(_) => Held::SlidingLog(SlidingLog::default()),
+            Algorithm::SmoothedRate(_) => Held::SmoothedRate(SmoothedRate::default()),
+            Algorithm::Quota(_) => Held::Quota(Quota::default()),
+        })
+    }
+}
+
+fn key(charge: &Charge<'_>) -> (String, Vec<u8>) {
+    (charge.limit().name().to_owned(), charge.id().to_vec())
+}

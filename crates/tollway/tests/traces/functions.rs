@@ -1,0 +1,68 @@
+//! Rules as a program's functions and blocks ask them.
+
+use std::sync::Arc;
+
+use tollway::core::{RuleAskError, Ruling, Timestamp};
+use tollway::rate_limit::{Limit, RateLimitError};
+use tollway::trace::{Reply, Request, RuleRequest, Target};
+use tollway::waiting::block_on;
+use tollway::{Limiter, RateLimit};
+
+/// A limiter by a manual clock, whose rules are asked by a [`RateLimit`].
+pub(crate) struct Functions {
+    limiter: Arc<Limiter>,
+    asked: usize,
+}
+
+impl Functions {
+    pub(crate) fn new(limiter: Limiter) -> Self {
+        Self { limiter: Arc::new(limiter), asked: 0 }
+    }
+
+    /// Every other one is awaited.
+    fn ask(&mut self, request: &RuleRequest) -> Result<Ruling, String> {
+        let limit = self.limit(request).map_err(|error| error.to_string())?;
+        self.asked += 1;
+        let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
+        match answer {
+            Ok(pass) => Ok(pass.ruling()),
+            Err(RateLimitError::Exceeded(denied)) => Ok(denied.ruling()),
+            Err(RateLimitError::Selector(missing)) => {
+                Err(RuleAskError::MissingSelector { selector: missing.selector }.to_string())
+            }
+            Err(RateLimitError::Key(error)) => Err(error.to_string()),
+        }
+    }
+
+    /// In a program of its own: a trace may have one key under several rules, and a program may not.
+    fn limit<'a>(&self, request: &'a RuleRequest) -> Result<Limit<'a>, RuleAskError> {
+        let policy = self.limiter.policy();
+        let rule = request.find(&policy)?;
+        let limit = RateLimit::new(Arc::clone(&self.limiter)).limit(rule.limit().rule().clone())?;
+        let limit = limit.on_full(rule.limit().on_full()).on_store_failure(rule.limit().on_store_failure());
+        let limit = if rule.key().is_empty() { limit } else { limit.key(rule.key()) };
+        let mut selectors = request.selectors.iter();
+        Ok(match selectors.next() {
+            None => limit,
+            Some((name, value)) => {
+                let rest = selectors.as_slice();
+                limit.selector(name, value).selectors(|name| {
+                    rest.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone())
+                })
+            }
+        })
+    }
+}
+
+impl Target for Functions {
+    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+        self.limiter.clock().set(at);
+        match request {
+            Request::Rule(request) => self.ask(request).map_or_else(Reply::Error, Reply::Ruling),
+            Request::Limit(request) => self.limiter.answer_limit(request),
+            Request::Text(_) | Request::Throttr(_) | Request::Smockron(_) => {
+                unreachable!("such traces are not run here")
+            }
+        }
+    }
+}
