@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollway_wire::text::{
-    Answer, CheckKey, Command, DATAGRAM_MAX, KeyStats, Message, OverLimit, Reply, decode, decode_reply,
-    encode,
+    CheckKey, DATAGRAM_MAX, KeyStats, OverLimit, ReceivedReply, TextCommand, TextReply, TextRequest, decode,
+    decode_reply, encode,
 };
 
 fuzz_target!(|datagram: &[u8]| {
@@ -17,30 +17,30 @@ fuzz_target!(|datagram: &[u8]| {
     }
 });
 
-fn read_again(message: &Message<'_>) {
+fn read_again(message: &TextRequest<'_>) {
     let mut again = Vec::new();
     message.encode(&mut again);
     // Written out in full, a `check_limit` may no longer fit.
     if again.len() <= DATAGRAM_MAX {
         assert_eq!(decode(&again).as_ref(), Some(message));
     } else {
-        assert!(matches!(message.command, Command::CheckLimit(_)));
+        assert!(matches!(message.command, TextCommand::CheckLimit(_)));
     }
 }
 
 /// Every message has a reply within bounds, with its id in front.
-fn answered(message: &Message<'_>) {
+fn answered(message: &TextRequest<'_>) {
     let tried = [OverLimit { over: false, rate: 0.25, limit: 2500.0, period: 10 }; 2];
     let keys = keys(message);
     let [key, ip, global] = &keys;
     let reply = match message.command {
-        Command::OverLimit { .. } => Reply::OverLimit(tried[0]),
-        Command::GetStats { .. } => {
-            Reply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 0 }, key }
+        TextCommand::OverLimit { .. } => TextReply::OverLimit(tried[0]),
+        TextCommand::GetStats { .. } => {
+            TextReply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 0 }, key }
         }
-        Command::CheckLimit(_) => Reply::CheckLimit { keys: [key, ip, global], tried: &tried },
-        Command::GetSize => Reply::Size { keys: 7 },
-        Command::Ping => Reply::Pong,
+        TextCommand::CheckLimit(_) => TextReply::CheckLimit { keys: [key, ip, global], tried: &tried },
+        TextCommand::GetSize => TextReply::Size { keys: 7 },
+        TextCommand::Ping => TextReply::Pong,
     };
     let mut out = Vec::new();
     encode(message.id, &reply, &mut out);
@@ -52,26 +52,28 @@ fn answered(message: &Message<'_>) {
 }
 
 /// The keys that it asks about: one, or the three of a `check_limit`.
-fn keys(message: &Message<'_>) -> [Vec<u8>; 3] {
+fn keys(message: &TextRequest<'_>) -> [Vec<u8>; 3] {
     match &message.command {
-        Command::OverLimit { key } | Command::GetStats { key } => [key.to_vec(), Vec::new(), Vec::new()],
-        Command::CheckLimit(check) => CheckKey::ALL.map(|which| {
+        TextCommand::OverLimit { key } | TextCommand::GetStats { key } => {
+            [key.to_vec(), Vec::new(), Vec::new()]
+        }
+        TextCommand::CheckLimit(check) => CheckKey::ALL.map(|which| {
             let mut key = Vec::new();
             check.put_key(which, &mut key);
             key
         }),
-        Command::GetSize | Command::Ping => Default::default(),
+        TextCommand::GetSize | TextCommand::Ping => Default::default(),
     }
 }
 
 /// What was understood of a reply, a server could have said.
-fn answered_again(id: Option<&[u8]>, answer: Answer<'_>) {
+fn answered_again(id: Option<&[u8]>, answer: ReceivedReply<'_>) {
     let reply = match answer {
-        Answer::OverLimit(over_limit) => Reply::OverLimit(over_limit),
-        Answer::Stats { stats, key } => Reply::Stats { stats, key },
-        Answer::Size { keys } => Reply::Size { keys },
-        Answer::Pong => Reply::Pong,
-        Answer::CheckLimit { .. } => return,
+        ReceivedReply::OverLimit(over_limit) => TextReply::OverLimit(over_limit),
+        ReceivedReply::Stats { stats, key } => TextReply::Stats { stats, key },
+        ReceivedReply::Size { keys } => TextReply::Size { keys },
+        ReceivedReply::Pong => TextReply::Pong,
+        ReceivedReply::CheckLimit { .. } => return,
     };
     let mut out = Vec::new();
     encode(id, &reply, &mut out);
@@ -80,7 +82,7 @@ fn answered_again(id: Option<&[u8]>, answer: Answer<'_>) {
     }
     match (decode_reply(&out).expect("a reply we wrote"), answer) {
         // One decimal is kept of a rate and a limit.
-        ((again, Answer::OverLimit(one)), Answer::OverLimit(other)) => {
+        ((again, ReceivedReply::OverLimit(one)), ReceivedReply::OverLimit(other)) => {
             assert_eq!((again, one.over, one.period), (id, other.over, other.period));
         }
         (again, answer) => assert_eq!(again, (id, answer)),

@@ -16,8 +16,8 @@
 //! let command = http::Command::from_json(Verb::Spend, br#"{"limit":"Login","id":"alice"}"#)?;
 //! assert_eq!(command.asks()[0].cost, 1);
 //!
-//! let message = text::decode(b"7 over_limit ws global").ok_or("silence")?;
-//! assert_eq!(message.command, text::Command::OverLimit { key: b"ws global" });
+//! let request = text::decode(b"7 over_limit ws global").ok_or("silence")?;
+//! assert_eq!(request.command, text::TextCommand::OverLimit { key: b"ws global" });
 //!
 //! let inbox = b"\x04\x01\0\0\0\x01\x01cr and the rest";
 //! let (request, len) = throttr::decode(inbox)?.ok_or("not yet whole")?;

@@ -15,31 +15,31 @@
 //! The id is the caller's and is echoed byte for byte, so a late answer is never taken for the next one. What is not
 //! understood gets no answer at all: the sender of a datagram may not be who it says.
 //!
-//! A server [`decode`]s a [`Message`] and [`encode`]s a [`Reply`]; a client does [`Message::encode`] and
+//! A server [`decode`]s a [`TextRequest`] and [`encode`]s a [`TextReply`]; a client does [`TextRequest::encode`] and
 //! [`decode_reply`].
 //!
 //! ```
-//! use tollway_wire::text::{self, Command, OverLimit, Reply};
+//! use tollway_wire::text::{self, TextCommand, OverLimit, TextReply};
 //!
-//! let message = text::decode(b"7 over_limit ws global").ok_or("silence")?;
-//! assert_eq!(message.command, Command::OverLimit { key: b"ws global" });
+//! let request = text::decode(b"7 over_limit ws global").ok_or("silence")?;
+//! assert_eq!(request.command, TextCommand::OverLimit { key: b"ws global" });
 //!
-//! let reply = Reply::OverLimit(OverLimit { over: false, rate: 2034.3, limit: 2500.0, period: 10 });
+//! let reply = TextReply::OverLimit(OverLimit { over: false, rate: 2034.3, limit: 2500.0, period: 10 });
 //! let mut datagram = Vec::new();
-//! text::encode(message.id, &reply, &mut datagram);
+//! text::encode(request.id, &reply, &mut datagram);
 //! assert_eq!(datagram, b"7 ok N 2034.3 2500.0 10");
 //! # Ok::<(), &str>(())
 //! ```
 
-mod answer;
 mod check_limit;
-mod message;
+mod received_reply;
 mod reply;
+mod request;
 
-pub use answer::{Answer, decode_reply};
 pub use check_limit::{CheckKey, CheckLimit};
-pub use message::{Command, Message, decode};
-pub use reply::{KeyStats, OverLimit, Reply, encode};
+pub use received_reply::{ReceivedReply, decode_reply};
+pub use reply::{KeyStats, OverLimit, TextReply, encode};
+pub use request::{TextCommand, TextRequest, decode};
 
 /// The longest datagram. What is longer is cut here, in both directions, and then taken for what it is.
 pub const DATAGRAM_MAX: usize = 1000;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use proptest::prelude::*;
 use tollway_wire::text::{
-    Answer, CheckKey, CheckLimit, Command, DATAGRAM_MAX, KeyStats, Message, OverLimit, Reply, decode,
-    decode_reply, encode,
+    CheckKey, CheckLimit, DATAGRAM_MAX, KeyStats, OverLimit, ReceivedReply, TextCommand, TextReply,
+    TextRequest, decode, decode_reply, encode,
 };
 
 #[test]
@@ -16,12 +16,14 @@ fn every_command_of_every_size_gets_what_the_protocol_demands() {
             for command in ["over_limit ", "get_stats "] {
                 let datagram = [id, command.as_bytes(), &rest].concat();
                 let key = &rest[..size.min(DATAGRAM_MAX - id.len() - command.len())];
-                let message = decode(&datagram).expect("a key of any size is one");
-                match message.command {
-                    Command::OverLimit { key: got } | Command::GetStats { key: got } => assert_eq!(got, key),
+                let request = decode(&datagram).expect("a key of any size is one");
+                match request.command {
+                    TextCommand::OverLimit { key: got } | TextCommand::GetStats { key: got } => {
+                        assert_eq!(got, key)
+                    }
                     other => panic!("{other:?}"),
                 }
-                assert_eq!(message.id, id.strip_suffix(b" "), "{size}");
+                assert_eq!(request.id, id.strip_suffix(b" "), "{size}");
             }
             for command in ["ping", "get_size"] {
                 let datagram = [id, command.as_bytes(), &rest].concat();
@@ -34,8 +36,8 @@ fn every_command_of_every_size_gets_what_the_protocol_demands() {
         assert_eq!(decode(&rest), None);
         let digits = vec![b'1'; size];
         assert_eq!(decode(&digits), None);
-        let message = [&digits[..], b" ping"].concat();
-        assert_eq!(decode(&message).is_some(), (1..=DATAGRAM_MAX - 5).contains(&size), "{size} digits");
+        let request = [&digits[..], b" ping"].concat();
+        assert_eq!(decode(&request).is_some(), (1..=DATAGRAM_MAX - 5).contains(&size), "{size} digits");
     }
 }
 
@@ -88,12 +90,12 @@ proptest! {
 
     #[test]
     fn whatever_is_understood_is_understood_again(datagram in datagram()) {
-        let Some(message) = decode(&datagram) else { return Ok(()) };
+        let Some(request) = decode(&datagram) else { return Ok(()) };
         let mut again = Vec::new();
-        message.encode(&mut again);
+        request.encode(&mut again);
         // Written out in full, a `check_limit` may no longer fit.
         if again.len() <= DATAGRAM_MAX {
-            prop_assert_eq!(decode(&again), Some(message));
+            prop_assert_eq!(decode(&again), Some(request));
         }
     }
 
@@ -114,16 +116,16 @@ proptest! {
     ) {
         let check = CheckLimit { origin: Cow::Owned(origin), ua: Cow::Owned(ua), ip: Cow::Owned(ip) };
         for command in [
-            Command::OverLimit { key: &key },
-            Command::GetStats { key: &key },
-            Command::CheckLimit(check),
-            Command::GetSize,
-            Command::Ping,
+            TextCommand::OverLimit { key: &key },
+            TextCommand::GetStats { key: &key },
+            TextCommand::CheckLimit(check),
+            TextCommand::GetSize,
+            TextCommand::Ping,
         ] {
-            let message = Message { id: id.as_deref(), command };
+            let request = TextRequest { id: id.as_deref(), command };
             let mut datagram = Vec::new();
-            message.encode(&mut datagram);
-            prop_assert_eq!(decode(&datagram), Some(message));
+            request.encode(&mut datagram);
+            prop_assert_eq!(decode(&datagram), Some(request));
         }
     }
 
@@ -139,20 +141,20 @@ proptest! {
         let last = shown(tried[tried.len() - 1]);
         let answer_to_check = |datagram: &[u8]| {
             let (_, answer) = decode_reply(datagram)?;
-            if let Answer::CheckLimit { last, keys } = answer { Some((last, keys.starts_with(b"["))) } else { None }
+            if let ReceivedReply::CheckLimit { last, keys } = answer { Some((last, keys.starts_with(b"["))) } else { None }
         };
         for (reply, answer) in [
-            (Reply::OverLimit(tried[0]), Some(Answer::OverLimit(shown(tried[0])))),
-            (Reply::Stats { stats, key: &key }, Some(Answer::Stats { stats, key: &key })),
-            (Reply::Size { keys: size }, Some(Answer::Size { keys: size })),
-            (Reply::Pong, Some(Answer::Pong)),
-            (Reply::CheckLimit { keys, tried: &tried }, None),
+            (TextReply::OverLimit(tried[0]), Some(ReceivedReply::OverLimit(shown(tried[0])))),
+            (TextReply::Stats { stats, key: &key }, Some(ReceivedReply::Stats { stats, key: &key })),
+            (TextReply::Size { keys: size }, Some(ReceivedReply::Size { keys: size })),
+            (TextReply::Pong, Some(ReceivedReply::Pong)),
+            (TextReply::CheckLimit { keys, tried: &tried }, None),
         ] {
             let mut datagram = Vec::new();
             encode(id.as_deref(), &reply, &mut datagram);
             prop_assert!(datagram.len() <= DATAGRAM_MAX);
             match answer {
-                Some(Answer::Stats { .. }) if datagram.len() == DATAGRAM_MAX => {}
+                Some(ReceivedReply::Stats { .. }) if datagram.len() == DATAGRAM_MAX => {}
                 Some(answer) => prop_assert_eq!(decode_reply(&datagram), Some((id.as_deref(), answer))),
                 None => prop_assert_eq!(answer_to_check(&datagram), Some((last, true))),
             }
@@ -167,9 +169,9 @@ proptest! {
     ) {
         let [first, second, third] = &keys;
         for reply in [
-            Reply::Stats { stats: KeyStats { n_req: 1, n_over: 1, last_max_rate: 1 }, key: first },
-            Reply::CheckLimit { keys: [first, second, third], tried: &tried },
-            Reply::Pong,
+            TextReply::Stats { stats: KeyStats { n_req: 1, n_over: 1, last_max_rate: 1 }, key: first },
+            TextReply::CheckLimit { keys: [first, second, third], tried: &tried },
+            TextReply::Pong,
         ] {
             let mut out = vec![0; 100];
             encode(id.as_deref(), &reply, &mut out);

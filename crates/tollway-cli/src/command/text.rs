@@ -5,7 +5,7 @@ use clap::Args;
 use tollway::core::Nanos;
 use tollway_client::text::AskError;
 use tollway_client::text::blocking::Client;
-use tollway_wire::text::{Answer, decode, decode_reply, split_id};
+use tollway_wire::text::{ReceivedReply, decode, decode_reply, split_id};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -59,9 +59,9 @@ impl Text {
     }
 }
 
-const fn is_over(said: &Answer<'_>) -> bool {
+const fn is_over(said: &ReceivedReply<'_>) -> bool {
     match said {
-        Answer::OverLimit(last) | Answer::CheckLimit { last, .. } => last.over,
-        Answer::Stats { .. } | Answer::Size { .. } | Answer::Pong => false,
+        ReceivedReply::OverLimit(last) | ReceivedReply::CheckLimit { last, .. } => last.over,
+        ReceivedReply::Stats { .. } | ReceivedReply::Size { .. } | ReceivedReply::Pong => false,
     }
 }

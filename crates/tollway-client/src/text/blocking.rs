@@ -12,7 +12,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
-use tollway_wire::text::{CheckLimit, Command, DATAGRAM_MAX};
+use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
 use super::question::{datagram, decision, first_id, pong, raw_datagram, reply, size, stats};
 use super::{AskError, Decision, KeyStats, TIMEOUT};
@@ -44,27 +44,27 @@ impl Client {
 
     /// Makes one use of a key. Without an answer it is as though it were under its limit.
     pub fn over_limit(&mut self, key: impl AsRef<[u8]>) -> Result<Decision, AskError> {
-        decision(self.ask_command(Command::OverLimit { key: key.as_ref() }))
+        decision(self.ask_command(TextCommand::OverLimit { key: key.as_ref() }))
     }
 
     /// Makes one use of the keys of a user agent, an address and everybody, up to the first that is over.
     pub fn check_limit(&mut self, check: CheckLimit<'_>) -> Result<Decision, AskError> {
-        decision(self.ask_command(Command::CheckLimit(check)))
+        decision(self.ask_command(TextCommand::CheckLimit(check)))
     }
 
     /// What the server knows about a key.
     pub fn get_stats(&mut self, key: impl AsRef<[u8]>) -> Result<KeyStats, AskError> {
-        stats(&self.ask_command(Command::GetStats { key: key.as_ref() })?)
+        stats(&self.ask_command(TextCommand::GetStats { key: key.as_ref() })?)
     }
 
     /// How many keys the server remembers.
     pub fn get_size(&mut self) -> Result<u64, AskError> {
-        size(&self.ask_command(Command::GetSize)?)
+        size(&self.ask_command(TextCommand::GetSize)?)
     }
 
     /// Is anybody there?
     pub fn ping(&mut self) -> Result<(), AskError> {
-        pong(&self.ask_command(Command::Ping)?)
+        pong(&self.ask_command(TextCommand::Ping)?)
     }
 
     /// Asks in the protocol's own words, `over_limit ws global`, and returns the words of the answer. An id is put in
@@ -74,7 +74,7 @@ impl Client {
         self.exchange(id, &raw_datagram(id, question)?)
     }
 
-    fn ask_command(&mut self, command: Command<'_>) -> Result<Vec<u8>, AskError> {
+    fn ask_command(&mut self, command: TextCommand<'_>) -> Result<Vec<u8>, AskError> {
         let id = self.take_id();
         self.exchange(id, &datagram(id, command)?)
     }

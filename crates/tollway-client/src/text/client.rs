@@ -11,7 +11,7 @@ use tokio::net::{ToSocketAddrs, UdpSocket, lookup_host};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tollway_wire::text::{CheckLimit, Command, DATAGRAM_MAX};
+use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
 use super::blocking::any_port_beside;
 use super::question::{datagram, decision, first_id, pong, raw_datagram, reply, size, stats};
@@ -80,27 +80,27 @@ impl Client {
 
     /// Makes one use of a key. Without an answer it is as though it were under its limit.
     pub async fn over_limit(&self, key: impl AsRef<[u8]>) -> Result<Decision, AskError> {
-        decision(self.ask_command(Command::OverLimit { key: key.as_ref() }).await)
+        decision(self.ask_command(TextCommand::OverLimit { key: key.as_ref() }).await)
     }
 
     /// Makes one use of the keys of a user agent, an address and everybody, up to the first that is over.
     pub async fn check_limit(&self, check: CheckLimit<'_>) -> Result<Decision, AskError> {
-        decision(self.ask_command(Command::CheckLimit(check)).await)
+        decision(self.ask_command(TextCommand::CheckLimit(check)).await)
     }
 
     /// What the server knows about a key.
     pub async fn get_stats(&self, key: impl AsRef<[u8]>) -> Result<KeyStats, AskError> {
-        stats(&self.ask_command(Command::GetStats { key: key.as_ref() }).await?)
+        stats(&self.ask_command(TextCommand::GetStats { key: key.as_ref() }).await?)
     }
 
     /// How many keys the server remembers.
     pub async fn get_size(&self) -> Result<u64, AskError> {
-        size(&self.ask_command(Command::GetSize).await?)
+        size(&self.ask_command(TextCommand::GetSize).await?)
     }
 
     /// Is anybody there?
     pub async fn ping(&self) -> Result<(), AskError> {
-        pong(&self.ask_command(Command::Ping).await?)
+        pong(&self.ask_command(TextCommand::Ping).await?)
     }
 
     /// Asks in the protocol's own words, `over_limit ws global`, and returns the words of the answer. An id is put in
@@ -110,7 +110,7 @@ impl Client {
         self.exchange(id, &raw_datagram(id, question)?).await
     }
 
-    async fn ask_command(&self, command: Command<'_>) -> Result<Vec<u8>, AskError> {
+    async fn ask_command(&self, command: TextCommand<'_>) -> Result<Vec<u8>, AskError> {
         let id = self.shared.take_id();
         self.exchange(id, &datagram(id, command)?).await
     }

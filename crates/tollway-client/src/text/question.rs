@@ -2,7 +2,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tollway_wire::text::{Answer, Command, DATAGRAM_MAX, Message, decode, decode_reply, split_id};
+use tollway_wire::text::{
+    DATAGRAM_MAX, ReceivedReply, TextCommand, TextRequest, decode, decode_reply, split_id,
+};
 
 use super::{AskError, Decision, KeyStats};
 
@@ -14,9 +16,9 @@ pub(super) fn first_id() -> u64 {
 }
 
 /// The datagram that asks this, if whoever reads it will understand the same.
-pub(super) fn datagram(id: u64, command: Command<'_>) -> Result<Vec<u8>, AskError> {
+pub(super) fn datagram(id: u64, command: TextCommand<'_>) -> Result<Vec<u8>, AskError> {
     let digits = id.to_string();
-    let message = Message { id: Some(digits.as_bytes()), command };
+    let message = TextRequest { id: Some(digits.as_bytes()), command };
     let mut datagram = Vec::new();
     message.encode(&mut datagram);
     let understood = datagram.len() <= DATAGRAM_MAX && decode(&datagram).as_ref() == Some(&message);
@@ -46,7 +48,7 @@ pub(super) fn decision(reply: Result<Vec<u8>, AskError>) -> Result<Decision, Ask
         Err(_) => return Ok(Decision::Unanswered),
     };
     Ok(match decode_reply(&reply) {
-        Some((None, Answer::OverLimit(said) | Answer::CheckLimit { last: said, .. })) => {
+        Some((None, ReceivedReply::OverLimit(said) | ReceivedReply::CheckLimit { last: said, .. })) => {
             Decision::Answered(said)
         }
         _ => Decision::Unanswered,
@@ -55,21 +57,21 @@ pub(super) fn decision(reply: Result<Vec<u8>, AskError>) -> Result<Decision, Ask
 
 pub(super) fn stats(reply: &[u8]) -> Result<KeyStats, AskError> {
     match decode_reply(reply) {
-        Some((None, Answer::Stats { stats, .. })) => Ok(stats),
+        Some((None, ReceivedReply::Stats { stats, .. })) => Ok(stats),
         _ => Err(misunderstood(reply)),
     }
 }
 
 pub(super) fn size(reply: &[u8]) -> Result<u64, AskError> {
     match decode_reply(reply) {
-        Some((None, Answer::Size { keys })) => Ok(keys),
+        Some((None, ReceivedReply::Size { keys })) => Ok(keys),
         _ => Err(misunderstood(reply)),
     }
 }
 
 pub(super) fn pong(reply: &[u8]) -> Result<(), AskError> {
     match decode_reply(reply) {
-        Some((None, Answer::Pong)) => Ok(()),
+        Some((None, ReceivedReply::Pong)) => Ok(()),
         _ => Err(misunderstood(reply)),
     }
 }
@@ -86,10 +88,13 @@ mod tests {
     fn what_would_be_understood_as_something_else_is_not_sent() {
         let long = vec![b'x'; DATAGRAM_MAX];
         for key in [&b"two\nlines"[..], b"a line\n", &long] {
-            assert!(matches!(datagram(7, Command::OverLimit { key }), Err(AskError::Unsendable)));
+            assert!(matches!(datagram(7, TextCommand::OverLimit { key }), Err(AskError::Unsendable)));
         }
         assert!(matches!(raw_datagram(7, &long), Err(AskError::Unsendable)));
-        assert_eq!(datagram(7, Command::OverLimit { key: b"ws global" }).unwrap(), b"7 over_limit ws global");
+        assert_eq!(
+            datagram(7, TextCommand::OverLimit { key: b"ws global" }).unwrap(),
+            b"7 over_limit ws global"
+        );
     }
 
     #[test]

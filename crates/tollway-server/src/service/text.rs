@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use tollway::keys::{Finder, Found, KeyHash, Knock, Rated, Rewritten};
 use tollway_core::algorithm::{Measure, SmoothedRateLimit};
 use tollway_core::{Algorithm, Bill, Charge, Decision, KeyLimit, Keys, Nanos, Policy, Verdict};
-use tollway_wire::text::{CheckKey, CheckLimit, Command, Message, OverLimit, Reply, decode};
+use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
 use tracing::{debug, warn};
 
 use super::{InForce, Service};
@@ -78,7 +78,7 @@ impl TextService {
     pub(crate) async fn answer<'d, P: Copy>(
         &mut self,
         datagrams: impl Iterator<Item = (P, &'d [u8])>,
-        mut reply: impl FnMut(P, Option<&[u8]>, &Reply<'_>),
+        mut reply: impl FnMut(P, Option<&[u8]>, &TextReply<'_>),
     ) {
         let in_force = self.service.in_force();
         self.hold_to(&in_force);
@@ -86,24 +86,26 @@ impl TextService {
         let mut asked: ArrayVec<Asked<'d, P>, BATCH> = ArrayVec::new();
         for (from, datagram) in datagrams {
             received += 1;
-            let Some(Message { id, command }) = decode(datagram) else {
+            let Some(TextRequest { id, command }) = decode(datagram) else {
                 silent += 1;
                 continue;
             };
-            if let Command::OverLimit { key } = command {
+            if let TextCommand::OverLimit { key } = command {
                 asked.push(Asked { from, id, key, hash: self.service.limiter.hash_key(key) });
                 if !asked.is_full() {
                     continue;
                 }
             }
             self.over_limit(&in_force, &mut asked, &mut reply).await;
-            let mut answer = |answer: &Reply<'_>| reply(from, id, answer);
+            let mut answer = |answer: &TextReply<'_>| reply(from, id, answer);
             match command {
-                Command::OverLimit { .. } => {}
-                Command::CheckLimit(check) => self.check_limit(&in_force, &check, answer).await,
-                Command::GetStats { key } => self.get_stats(&in_force, key, answer),
-                Command::GetSize => answer(&Reply::Size { keys: self.service.limiter.size_async().await }),
-                Command::Ping => answer(&Reply::Pong),
+                TextCommand::OverLimit { .. } => {}
+                TextCommand::CheckLimit(check) => self.check_limit(&in_force, &check, answer).await,
+                TextCommand::GetStats { key } => self.get_stats(&in_force, key, answer),
+                TextCommand::GetSize => {
+                    answer(&TextReply::Size { keys: self.service.limiter.size_async().await })
+                }
+                TextCommand::Ping => answer(&TextReply::Pong),
             }
         }
         self.over_limit(&in_force, &mut asked, &mut reply).await;
@@ -124,7 +126,7 @@ impl TextService {
         &mut self,
         in_force: &InForce,
         asked: &mut ArrayVec<Asked<'_, P>, BATCH>,
-        reply: &mut impl FnMut(P, Option<&[u8]>, &Reply<'_>),
+        reply: &mut impl FnMut(P, Option<&[u8]>, &TextReply<'_>),
     ) {
         if asked.is_empty() {
             return;
@@ -140,7 +142,7 @@ impl TextService {
         let mut askers = asked.iter();
         let answer = |answer| {
             let Asked { from, id, .. } = askers.next().expect("every key was asked for");
-            reply(*from, *id, &Reply::OverLimit(answer));
+            reply(*from, *id, &TextReply::OverLimit(answer));
         };
         self.use_keys(in_force, &known, answer).await;
         drop(known);
@@ -276,7 +278,7 @@ impl TextService {
         &mut self,
         in_force: &InForce,
         check: &CheckLimit<'_>,
-        answer: impl FnOnce(&Reply<'_>),
+        answer: impl FnOnce(&TextReply<'_>),
     ) {
         let mut composed = std::mem::take(&mut self.composed);
         composed.clear();
@@ -297,7 +299,7 @@ impl TextService {
                 break;
             }
         }
-        answer(&Reply::CheckLimit {
+        answer(&TextReply::CheckLimit {
             keys: known.each_ref().map(|known| known.found.key.as_ref()),
             tried: &tried,
         });
@@ -305,11 +307,11 @@ impl TextService {
         self.composed = composed;
     }
 
-    fn get_stats(&mut self, in_force: &InForce, key: &[u8], answer: impl FnOnce(&Reply<'_>)) {
+    fn get_stats(&mut self, in_force: &InForce, key: &[u8], answer: impl FnOnce(&TextReply<'_>)) {
         let known = self.find(in_force.policy.keys(), key, self.service.limiter.hash_key(key));
         let key = known.found.key.as_ref();
         let stats = self.stats.of(key, self.service.limiter.clock().now());
-        answer(&Reply::Stats { stats, key });
+        answer(&TextReply::Stats { stats, key });
     }
 }
 

@@ -34,7 +34,7 @@ impl CheckKey {
     pub const ALL: [Self; 3] = [Self::Ua, Self::Ip, Self::Global];
 }
 
-const ORIGIN_UNLESS_GIVEN: &str = "unspecified";
+const DEFAULT_ORIGIN: &str = "unspecified";
 
 impl<'a> CheckLimit<'a> {
     /// Reads the argument of the command. A field we do not know may be one that other servers do.
@@ -67,13 +67,13 @@ impl<'a> CheckLimit<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for CheckLimit<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(CheckLimitVisitor)
     }
 }
 
-struct Fields;
+struct CheckLimitVisitor;
 
-impl<'de> Visitor<'de> for Fields {
+impl<'de> Visitor<'de> for CheckLimitVisitor {
     type Value = CheckLimit<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,14 +84,14 @@ impl<'de> Visitor<'de> for Fields {
         let (mut origin, mut ua, mut ip) = (None, None, None);
         while let Some(name) = map.next_key_seed(Text)? {
             match &*name {
-                "origin" => origin = map.next_value::<Given<'de>>()?.0,
-                "ua" => ua = map.next_value::<Given<'de>>()?.0,
-                "ip" => ip = map.next_value::<Given<'de>>()?.0,
+                "origin" => origin = map.next_value::<OptionalText<'de>>()?.0,
+                "ua" => ua = map.next_value::<OptionalText<'de>>()?.0,
+                "ip" => ip = map.next_value::<OptionalText<'de>>()?.0,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(CheckLimit {
-            origin: origin.unwrap_or(Cow::Borrowed(ORIGIN_UNLESS_GIVEN)),
+            origin: origin.unwrap_or(Cow::Borrowed(DEFAULT_ORIGIN)),
             ua: ua.unwrap_or_default(),
             ip: ip.unwrap_or_default(),
         })
@@ -99,17 +99,17 @@ impl<'de> Visitor<'de> for Fields {
 }
 
 /// A string, or null, which gives nothing.
-struct Given<'a>(Option<Cow<'a, str>>);
+struct OptionalText<'a>(Option<Cow<'a, str>>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for OptionalText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(MayBeText).map(Self)
+        deserializer.deserialize_option(OptionalTextVisitor).map(Self)
     }
 }
 
-struct MayBeText;
+struct OptionalTextVisitor;
 
-impl<'de> Visitor<'de> for MayBeText {
+impl<'de> Visitor<'de> for OptionalTextVisitor {
     type Value = Option<Cow<'de, str>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use crate::json::put_string;
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply<'a> {
+pub enum TextReply<'a> {
     /// To `over_limit`.
     OverLimit(OverLimit),
     /// To `get_stats`.
@@ -59,15 +59,15 @@ pub struct KeyStats {
 
 /// Appends the datagram that answers: no more than [`DATAGRAM_MAX`] bytes, what is longer is cut.
 #[inline]
-pub fn encode(id: Option<&[u8]>, reply: &Reply<'_>, out: &mut Vec<u8>) {
+pub fn encode(id: Option<&[u8]>, reply: &TextReply<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     if let Some(id) = id {
         out.extend_from_slice(id);
         out.push(b' ');
     }
     match reply {
-        Reply::OverLimit(over_limit) => over_limit.put(out),
-        Reply::Stats { stats: KeyStats { n_req, n_over, last_max_rate }, key } => {
+        TextReply::OverLimit(over_limit) => over_limit.put(out),
+        TextReply::Stats { stats: KeyStats { n_req, n_over, last_max_rate }, key } => {
             put_numbers(
                 &[("n_req=", *n_req), (" n_over=", *n_over), (" last_max_rate=", *last_max_rate)],
                 out,
@@ -75,9 +75,9 @@ pub fn encode(id: Option<&[u8]>, reply: &Reply<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(b" key=");
             out.extend_from_slice(key);
         }
-        Reply::CheckLimit { keys, tried } => put_check_limit(keys, tried, out),
-        Reply::Size { keys } => put_numbers(&[("size=", *keys), (" keys=", *keys)], out),
-        Reply::Pong => out.extend_from_slice(b"pong"),
+        TextReply::CheckLimit { keys, tried } => put_check_limit(keys, tried, out),
+        TextReply::Size { keys } => put_numbers(&[("size=", *keys), (" keys=", *keys)], out),
+        TextReply::Pong => out.extend_from_slice(b"pong"),
     }
     out.truncate(start + DATAGRAM_MAX);
 }
@@ -140,7 +140,7 @@ mod tests {
     const UNDER: OverLimit = OverLimit { over: false, rate: 1.4, limit: 22.0, period: 20 };
     const OVER: OverLimit = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
 
-    fn encoded(id: Option<&[u8]>, reply: &Reply<'_>) -> String {
+    fn encoded(id: Option<&[u8]>, reply: &TextReply<'_>) -> String {
         let mut out = b"before it".to_vec();
         encode(id, reply, &mut out);
         String::from_utf8(out).unwrap().strip_prefix("before it").unwrap().to_owned()
@@ -150,19 +150,19 @@ mod tests {
     fn replies_are_those_of_the_protocol() {
         let global = OverLimit { over: false, rate: 2034.3, limit: 2500.0, period: 10 };
         let stats =
-            Reply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 1 }, key: b"some-key" };
+            TextReply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 1 }, key: b"some-key" };
         let keys: [&[u8]; 3] = [b"ws ua=\"x\"", b"ws ip=\xff", b"ws global"];
         for (id, reply, text) in [
-            (Some(&b"1173"[..]), Reply::OverLimit(global), "1173 ok N 2034.3 2500.0 10"),
-            (Some(b"472"), Reply::OverLimit(UNDER), "472 ok N 1.4 22.0 20"),
-            (Some(b"001332"), Reply::OverLimit(OVER), "001332 ok Y 28.1 22.0 20"),
+            (Some(&b"1173"[..]), TextReply::OverLimit(global), "1173 ok N 2034.3 2500.0 10"),
+            (Some(b"472"), TextReply::OverLimit(UNDER), "472 ok N 1.4 22.0 20"),
+            (Some(b"001332"), TextReply::OverLimit(OVER), "001332 ok Y 28.1 22.0 20"),
             (None, stats.clone(), "n_req=2 n_over=1 last_max_rate=1 key=some-key"),
             (Some(b"78229"), stats, "78229 n_req=2 n_over=1 last_max_rate=1 key=some-key"),
-            (None, Reply::Size { keys: 12 }, "size=12 keys=12"),
-            (Some(b"7"), Reply::Pong, "7 pong"),
+            (None, TextReply::Size { keys: 12 }, "size=12 keys=12"),
+            (Some(b"7"), TextReply::Pong, "7 pong"),
             (
                 Some(b"7"),
-                Reply::CheckLimit { keys, tried: &[UNDER, OVER] },
+                TextReply::CheckLimit { keys, tried: &[UNDER, OVER] },
                 "7 ok Y 28.1 22.0 20, [\"ws ua=\\\"x\\\"\",\"ws ip=\u{fffd}\",\"ws global\"], \
                  [{\"key\":\"ws ua=\\\"x\\\"\",\"over_limit\":\"ok N 1.4 22.0 20\"},\
                  {\"key\":\"ws ip=\u{fffd}\",\"over_limit\":\"ok Y 28.1 22.0 20\"}]",
@@ -175,11 +175,11 @@ mod tests {
     #[test]
     fn a_reply_too_long_is_cut() {
         let key = vec![b'k'; DATAGRAM_MAX];
-        let stats = Reply::Stats { stats: KeyStats::default(), key: &key };
+        let stats = TextReply::Stats { stats: KeyStats::default(), key: &key };
         let cut = encoded(Some(b"1"), &stats);
         assert_eq!(cut.len(), DATAGRAM_MAX);
         assert!(cut.starts_with("1 n_req=0 n_over=0 last_max_rate=0 key=kkk"));
         let id = vec![b'7'; DATAGRAM_MAX - 5];
-        assert!(encoded(Some(&id), &Reply::OverLimit(UNDER)).ends_with("7 ok N"));
+        assert!(encoded(Some(&id), &TextReply::OverLimit(UNDER)).ends_with("7 ok N"));
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use clap::Args;
 use tollway::core::Nanos;
-use tollway_wire::text::{Command, Message};
+use tollway_wire::text::{TextCommand, TextRequest};
 
 use super::interrupt::Interrupt;
 use super::keys::KeyFormat;
@@ -60,8 +60,8 @@ impl Datagram {
     fn new(key_format: &KeyFormat, keys: u64, echo: bool) -> Self {
         let encode = |id: &str, digits: &str| {
             let (mut datagram, key) = (Vec::new(), key_format.with(digits));
-            let command = Command::OverLimit { key: key.as_bytes() };
-            Message { id: Some(id.as_bytes()), command }.encode(&mut datagram);
+            let command = TextCommand::OverLimit { key: key.as_bytes() };
+            TextRequest { id: Some(id.as_bytes()), command }.encode(&mut datagram);
             datagram
         };
         let (zeros, nines) = ("0".repeat(ID_DIGITS), "9".repeat(ID_DIGITS));
@@ -107,7 +107,7 @@ impl Datagram {
 
 #[cfg(test)]
 mod tests {
-    use tollway_wire::text::{OverLimit, Reply, decode, encode};
+    use tollway_wire::text::{OverLimit, TextReply, decode, encode};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
             datagram(false).stamp(&mut frame, id, key);
             let message = decode(&frame).unwrap();
             assert_eq!(message.id, Some(expected_id.as_bytes()));
-            assert_eq!(message.command, Command::OverLimit { key: expected_key.as_bytes() });
+            assert_eq!(message.command, TextCommand::OverLimit { key: expected_key.as_bytes() });
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         for over in [false, true] {
             let mut reply = Vec::new();
             let said = OverLimit { over, rate: 1.5, limit: 22.0, period: 20 };
-            encode(Some(b"0000042"), &Reply::OverLimit(said), &mut reply);
+            encode(Some(b"0000042"), &TextReply::OverLimit(said), &mut reply);
             assert_eq!(datagram(false).read(&reply), Ok((42, over)));
             assert_eq!(datagram(true).read(&reply), Err(Foreign));
         }

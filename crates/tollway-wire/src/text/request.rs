@@ -4,16 +4,16 @@ use super::{CheckLimit, DATAGRAM_MAX, split_id};
 
 /// One datagram, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct TextRequest<'a> {
     /// The caller's digits, to be echoed: `000867465` is not `867465`.
     pub id: Option<&'a [u8]>,
     /// What is asked.
-    pub command: Command<'a>,
+    pub command: TextCommand<'a>,
 }
 
 /// What can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command<'a> {
+pub enum TextCommand<'a> {
     /// Makes one use of a key, and asks whether that was one too many.
     OverLimit {
         /// Any bytes but newlines, none at all included.
@@ -34,13 +34,13 @@ pub enum Command<'a> {
 
 /// What a datagram asks, or `None` for what gets no answer. Bytes beyond [`DATAGRAM_MAX`] are not looked at.
 #[inline]
-pub fn decode(datagram: &[u8]) -> Option<Message<'_>> {
+pub fn decode(datagram: &[u8]) -> Option<TextRequest<'_>> {
     let datagram = &datagram[..datagram.len().min(DATAGRAM_MAX)];
     let (id, body) = split_id(datagram);
-    Some(Message { id, command: Command::decode(body)? })
+    Some(TextRequest { id, command: TextCommand::decode(body)? })
 }
 
-impl Message<'_> {
+impl TextRequest<'_> {
     /// Appends the datagram that asks this.
     ///
     /// A key with a newline in it, an id that is not digits, or more than [`DATAGRAM_MAX`] bytes are written as they
@@ -61,15 +61,15 @@ const CHECK_LIMIT: &[u8] = b"check_limit ";
 const GET_SIZE: &[u8] = b"get_size";
 const PING: &[u8] = b"ping";
 
-impl<'a> Command<'a> {
+impl<'a> TextCommand<'a> {
     #[inline]
     fn decode(body: &'a [u8]) -> Option<Self> {
         if let Some(rest) = body.strip_prefix(OVER_LIMIT) {
-            Some(Self::OverLimit { key: one_line(rest)? })
+            Some(Self::OverLimit { key: single_line(rest)? })
         } else if let Some(rest) = body.strip_prefix(GET_STATS) {
-            Some(Self::GetStats { key: one_line(rest)? })
+            Some(Self::GetStats { key: single_line(rest)? })
         } else if let Some(rest) = body.strip_prefix(CHECK_LIMIT) {
-            CheckLimit::from_json(one_line(rest)?).map(Self::CheckLimit)
+            CheckLimit::from_json(single_line(rest)?).map(Self::CheckLimit)
         } else if body == PING {
             Some(Self::Ping)
         } else {
@@ -79,8 +79,8 @@ impl<'a> Command<'a> {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::OverLimit { key } => put(out, OVER_LIMIT, key),
-            Self::GetStats { key } => put(out, GET_STATS, key),
+            Self::OverLimit { key } => put_with_key(out, OVER_LIMIT, key),
+            Self::GetStats { key } => put_with_key(out, GET_STATS, key),
             Self::CheckLimit(check) => {
                 out.extend_from_slice(CHECK_LIMIT);
                 check.put_json(out);
@@ -93,12 +93,12 @@ impl<'a> Command<'a> {
 
 /// The argument of a command: it may end with a newline, and has no other.
 #[inline]
-fn one_line(rest: &[u8]) -> Option<&[u8]> {
+fn single_line(rest: &[u8]) -> Option<&[u8]> {
     let line = rest.strip_suffix(b"\n").unwrap_or(rest);
     (!line.contains(&b'\n')).then_some(line)
 }
 
-fn put(out: &mut Vec<u8>, command: &[u8], key: &[u8]) {
+fn put_with_key(out: &mut Vec<u8>, command: &[u8], key: &[u8]) {
     out.extend_from_slice(command);
     out.extend_from_slice(key);
 }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn id_of(datagram: &[u8]) -> Option<Option<&[u8]>> {
-        decode(datagram).map(|message| message.id)
+        decode(datagram).map(|request| request.id)
     }
 
     #[test]
@@ -177,10 +177,13 @@ mod tests {
             (b"\0\xff\x80", b"\0\xff\x80"),
         ] {
             let over_limit = [b"over_limit ", rest].concat();
-            assert_eq!(decode(&over_limit), Some(Message { id: None, command: Command::OverLimit { key } }));
+            assert_eq!(
+                decode(&over_limit),
+                Some(TextRequest { id: None, command: TextCommand::OverLimit { key } })
+            );
             let get_stats = [b"5 get_stats ", rest].concat();
-            let command = Command::GetStats { key };
-            assert_eq!(decode(&get_stats), Some(Message { id: Some(b"5"), command }));
+            let command = TextCommand::GetStats { key };
+            assert_eq!(decode(&get_stats), Some(TextRequest { id: Some(b"5"), command }));
         }
     }
 
@@ -188,10 +191,10 @@ mod tests {
     fn a_long_datagram_is_cut_and_then_understood() {
         let datagram = [b"over_limit ".to_vec(), vec![b'x'; 2000]].concat();
         let key = &vec![b'x'; DATAGRAM_MAX - b"over_limit ".len()][..];
-        assert_eq!(decode(&datagram).unwrap().command, Command::OverLimit { key });
+        assert_eq!(decode(&datagram).unwrap().command, TextCommand::OverLimit { key });
         // A newline that stands last after the cut is the trailing one; one that was cut off never came.
         let mut datagram = [b"over_limit ".to_vec(), vec![b'x'; 988], b"\n\n\n".to_vec()].concat();
-        assert_eq!(decode(&datagram).unwrap().command, Command::OverLimit { key: &key[1..] });
+        assert_eq!(decode(&datagram).unwrap().command, TextCommand::OverLimit { key: &key[1..] });
         datagram[990] = b'\n';
         assert_eq!(decode(&datagram), None);
     }

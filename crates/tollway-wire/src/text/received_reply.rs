@@ -4,7 +4,7 @@ use super::{KeyStats, OverLimit, split_id};
 
 /// One reply, understood.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Answer<'a> {
+pub enum ReceivedReply<'a> {
     /// To `over_limit`.
     OverLimit(OverLimit),
     /// To `get_stats`.
@@ -31,12 +31,12 @@ pub enum Answer<'a> {
 }
 
 /// The id and the answer of a datagram, or `None` if it is no reply.
-pub fn decode_reply(datagram: &[u8]) -> Option<(Option<&[u8]>, Answer<'_>)> {
+pub fn decode_reply(datagram: &[u8]) -> Option<(Option<&[u8]>, ReceivedReply<'_>)> {
     let (id, body) = split_id(datagram);
-    Some((id, Answer::decode(body)?))
+    Some((id, ReceivedReply::decode(body)?))
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ReceivedReply<'a> {
     fn decode(body: &'a [u8]) -> Option<Self> {
         if body == b"pong" {
             Some(Self::Pong)
@@ -45,49 +45,57 @@ impl<'a> Answer<'a> {
         } else if let Some(rest) = body.strip_prefix(b"n_req=") {
             Self::decode_stats(rest)
         } else {
-            let (_, keys) = split_at(body.strip_prefix(b"size=")?, b" keys=")?;
-            Some(Self::Size { keys: whole(keys)? })
+            let (_, keys) = split_once(body.strip_prefix(b"size=")?, b" keys=")?;
+            Some(Self::Size { keys: parse_u64(keys)? })
         }
     }
 
     fn decode_ok(rest: &'a [u8]) -> Option<Self> {
-        let (over, rest) = split_at(rest, b" ")?;
+        let (over, rest) = split_once(rest, b" ")?;
         let over = match over {
             b"Y" => true,
             b"N" => false,
             _ => return None,
         };
-        let (rate, rest) = split_at(rest, b" ")?;
-        let (limit, rest) = split_at(rest, b" ")?;
+        let (rate, rest) = split_once(rest, b" ")?;
+        let (limit, rest) = split_once(rest, b" ")?;
         let (period, keys) =
-            split_at(rest, b", ").map_or((rest, None), |(period, keys)| (period, Some(keys)));
-        let last = OverLimit { over, rate: decimal(rate)?, limit: decimal(limit)?, period: whole(period)? };
+            split_once(rest, b", ").map_or((rest, None), |(period, keys)| (period, Some(keys)));
+        let last = OverLimit {
+            over,
+            rate: parse_decimal(rate)?,
+            limit: parse_decimal(limit)?,
+            period: parse_u64(period)?,
+        };
         Some(keys.map_or(Self::OverLimit(last), |keys| Self::CheckLimit { last, keys }))
     }
 
     fn decode_stats(rest: &'a [u8]) -> Option<Self> {
-        let (n_req, rest) = split_at(rest, b" n_over=")?;
-        let (n_over, rest) = split_at(rest, b" last_max_rate=")?;
-        let (last_max_rate, key) = split_at(rest, b" key=")?;
-        let stats =
-            KeyStats { n_req: whole(n_req)?, n_over: whole(n_over)?, last_max_rate: whole(last_max_rate)? };
+        let (n_req, rest) = split_once(rest, b" n_over=")?;
+        let (n_over, rest) = split_once(rest, b" last_max_rate=")?;
+        let (last_max_rate, key) = split_once(rest, b" key=")?;
+        let stats = KeyStats {
+            n_req: parse_u64(n_req)?,
+            n_over: parse_u64(n_over)?,
+            last_max_rate: parse_u64(last_max_rate)?,
+        };
         Some(Self::Stats { stats, key })
     }
 }
 
 /// What stands before and after the first `mark`.
-fn split_at<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+fn split_once<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = bytes.windows(mark.len()).position(|window| window == mark)?;
     Some((&bytes[..at], &bytes[at + mark.len()..]))
 }
 
-fn whole(digits: &[u8]) -> Option<u64> {
+fn parse_u64(digits: &[u8]) -> Option<u64> {
     // `parse` would take a plus.
     digits.iter().all(u8::is_ascii_digit).then_some(())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn decimal(digits: &[u8]) -> Option<f64> {
+fn parse_decimal(digits: &[u8]) -> Option<f64> {
     // `parse` would take an exponent, and infinity.
     digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
@@ -101,18 +109,21 @@ mod tests {
     fn replies_are_read() {
         let over = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
         for (datagram, id, answer) in [
-            (&b"1332 ok Y 28.1 22.0 20"[..], Some(&b"1332"[..]), Answer::OverLimit(over)),
+            (&b"1332 ok Y 28.1 22.0 20"[..], Some(&b"1332"[..]), ReceivedReply::OverLimit(over)),
             (
                 b"n_req=2 n_over=1 last_max_rate=9 key=a key=b",
                 None,
-                Answer::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 9 }, key: b"a key=b" },
+                ReceivedReply::Stats {
+                    stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 9 },
+                    key: b"a key=b",
+                },
             ),
-            (b"1 size=4.5M keys=3", Some(b"1"), Answer::Size { keys: 3 }),
-            (b"01 pong", Some(b"01"), Answer::Pong),
+            (b"1 size=4.5M keys=3", Some(b"1"), ReceivedReply::Size { keys: 3 }),
+            (b"01 pong", Some(b"01"), ReceivedReply::Pong),
             (
                 b"ok Y 28.1 22.0 20, [\"a\",\"b\",\"c\"], [{\"ke",
                 None,
-                Answer::CheckLimit { last: over, keys: b"[\"a\",\"b\",\"c\"], [{\"ke" },
+                ReceivedReply::CheckLimit { last: over, keys: b"[\"a\",\"b\",\"c\"], [{\"ke" },
             ),
         ] {
             assert_eq!(decode_reply(datagram), Some((id, answer)), "{}", datagram.escape_ascii());
