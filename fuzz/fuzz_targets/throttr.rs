@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollway_wire::throttr::{FRAME_MAX, Reply, decode, decode_reply, encode, encode_request};
+use tollway_wire::throttr::{FRAME_MAX, ThrottrReply, decode, decode_reply, encode, encode_request};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (piece, bytes) = input;
@@ -20,12 +20,12 @@ fn requests(bytes: &[u8], piece: usize) -> (usize, usize, bool) {
             match decode(&bytes[start..end.max(start)]) {
                 Ok(Some((request, len))) => {
                     assert!(len <= FRAME_MAX);
-                    let (consumer, resource) = (request.pair.consumer(), request.pair.resource());
+                    let (consumer, resource) = (request.key.consumer(), request.key.resource());
                     let mut again = Vec::new();
                     encode_request(request.id, &request.command, consumer, resource, &mut again)
                         .expect("ids out of a request fit into one");
                     assert_eq!(again, bytes[start..start + len]);
-                    assert!(again.ends_with(request.pair.bytes()));
+                    assert!(again.ends_with(request.key.bytes()));
                     start += len;
                     count += 1;
                 }
@@ -42,7 +42,7 @@ fn requests(bytes: &[u8], piece: usize) -> (usize, usize, bool) {
 
 fn replies(mut inbox: &[u8], to_query: bool) {
     while let Ok(Some((id, reply, len))) = decode_reply(inbox, to_query) {
-        assert!(to_query || matches!(reply, Reply::Status(_)));
+        assert!(to_query || matches!(reply, ThrottrReply::Status(_)));
         let mut again = Vec::new();
         encode(id, &reply, &mut again);
         assert_eq!(again, inbox[..len]);

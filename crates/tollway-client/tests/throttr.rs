@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollway_client::throttr::{
-    Attribute, CallError, Change, Client, Command, IN_FLIGHT_MAX, Lifetime, Misunderstanding, Quota, Reply,
-    Request, Unit, blocking,
+    Attribute, CallError, Change, Client, IN_FLIGHT_MAX, Lifetime, Misunderstanding, Quota, Request,
+    ThrottrCommand, ThrottrReply, Unit, blocking,
 };
 use tollway_client::wire::throttr::{decode, encode};
 use tollway_testbed::PATIENCE;
@@ -55,7 +55,7 @@ impl Peer {
 }
 
 /// Answers every request with what it makes of it, and says how many reads it took.
-fn serve(mut stream: TcpStream, answer: impl Fn(&Command, &[u8]) -> Reply) -> usize {
+fn serve(mut stream: TcpStream, answer: impl Fn(&ThrottrCommand, &[u8]) -> ThrottrReply) -> usize {
     let (mut inbox, mut buffer, mut reads) = (Vec::new(), vec![0; 1 << 20], 0);
     loop {
         let len = stream.read(&mut buffer).unwrap_or(0);
@@ -66,7 +66,7 @@ fn serve(mut stream: TcpStream, answer: impl Fn(&Command, &[u8]) -> Reply) -> us
         inbox.extend_from_slice(&buffer[..len]);
         let (mut start, mut outbox) = (0, Vec::new());
         while let Some((request, len)) = decode(&inbox[start..]).unwrap() {
-            encode(request.id, &answer(&request.command, request.pair.consumer()), &mut outbox);
+            encode(request.id, &answer(&request.command, request.key.consumer()), &mut outbox);
             start += len;
         }
         inbox.drain(..start);
@@ -75,18 +75,20 @@ fn serve(mut stream: TcpStream, answer: impl Fn(&Command, &[u8]) -> Reply) -> us
 }
 
 /// The consumer's name is the number that is left.
-fn by_name(command: &Command, consumer: &[u8]) -> Reply {
+fn by_name(command: &ThrottrCommand, consumer: &[u8]) -> ThrottrReply {
     let left = str::from_utf8(consumer).unwrap().parse().unwrap_or(0);
     match command {
-        Command::Query if left == 0 => Reply::Status(false),
-        Command::Query => Reply::Quota { left, lifetime: Lifetime { value: 1500, unit: Unit(1) } },
-        Command::Insert { quota, lifetime } => {
-            Reply::Status(*quota == 5 && lifetime.value == 10 && lifetime.unit == Unit(2))
+        ThrottrCommand::Query if left == 0 => ThrottrReply::Status(false),
+        ThrottrCommand::Query => {
+            ThrottrReply::Quota { left, lifetime: Lifetime { value: 1500, unit: Unit(1) } }
         }
-        Command::Update { attribute, change, value } => {
-            Reply::Status((*attribute, *change, *value) == (1, 2, 3))
+        ThrottrCommand::Insert { quota, lifetime } => {
+            ThrottrReply::Status(*quota == 5 && lifetime.value == 10 && lifetime.unit == Unit(2))
         }
-        Command::Purge => Reply::Status(left > 0),
+        ThrottrCommand::Update { attribute, change, value } => {
+            ThrottrReply::Status((*attribute, *change, *value) == (1, 2, 3))
+        }
+        ThrottrCommand::Purge => ThrottrReply::Status(left > 0),
     }
 }
 

@@ -14,7 +14,7 @@ use tollway::config::Gates;
 use tollway::core::algorithm::{Lifetime, Unit};
 use tollway_server::{Server, Settings};
 use tollway_testbed::PATIENCE;
-use tollway_wire::throttr::{Command, encode_request};
+use tollway_wire::throttr::{ThrottrCommand, encode_request};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -75,16 +75,20 @@ fn throttr_requests() -> Vec<u8> {
     for id in 0..BATCH {
         let consumer = format!("consumer {}", id % 8);
         for command in [
-            Command::Insert { quota, lifetime },
-            Command::Query,
-            Command::Update {
-                attribute: Command::ATTRIBUTE_QUOTA,
-                change: Command::CHANGE_DECREASE,
+            ThrottrCommand::Insert { quota, lifetime },
+            ThrottrCommand::Query,
+            ThrottrCommand::Update {
+                attribute: ThrottrCommand::ATTRIBUTE_QUOTA,
+                change: ThrottrCommand::CHANGE_DECREASE,
                 value: 1,
             },
-            Command::Update { attribute: Command::ATTRIBUTE_TTL, change: Command::CHANGE_PATCH, value: 10 },
-            Command::Purge,
-            Command::Insert { quota, lifetime },
+            ThrottrCommand::Update {
+                attribute: ThrottrCommand::ATTRIBUTE_TTL,
+                change: ThrottrCommand::CHANGE_PATCH,
+                value: 10,
+            },
+            ThrottrCommand::Purge,
+            ThrottrCommand::Insert { quota, lifetime },
         ] {
             encode_request(id, &command, consumer.as_bytes(), b"r", &mut requests).unwrap();
         }

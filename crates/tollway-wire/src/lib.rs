@@ -21,7 +21,7 @@
 //!
 //! let inbox = b"\x04\x01\0\0\0\x01\x01cr and the rest";
 //! let (request, len) = throttr::decode(inbox)?.ok_or("not yet whole")?;
-//! assert_eq!((request.command, len), (throttr::Command::Purge, 9));
+//! assert_eq!((request.command, len), (throttr::ThrottrCommand::Purge, 9));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -13,16 +13,16 @@
 //! after a type that is not known nothing can be understood any more, and the connection is over.
 //!
 //! ```
-//! use tollway_wire::throttr::{self, Command, Reply};
+//! use tollway_wire::throttr::{self, ThrottrCommand, ThrottrReply};
 //!
 //! let mut bytes = Vec::new();
-//! throttr::encode_request(2, &Command::Query, b"c", b"r", &mut bytes)?;
+//! throttr::encode_request(2, &ThrottrCommand::Query, b"c", b"r", &mut bytes)?;
 //! let (request, len) = throttr::decode(&bytes)?.ok_or("not yet whole")?;
-//! assert_eq!((request.id, request.command, len), (2, Command::Query, bytes.len()));
-//! assert_eq!((request.pair.consumer(), request.pair.resource()), (&b"c"[..], &b"r"[..]));
+//! assert_eq!((request.id, request.command, len), (2, ThrottrCommand::Query, bytes.len()));
+//! assert_eq!((request.key.consumer(), request.key.resource()), (&b"c"[..], &b"r"[..]));
 //!
 //! let mut reply = Vec::new();
-//! throttr::encode(request.id, &Reply::Status(false), &mut reply);
+//! throttr::encode(request.id, &ThrottrReply::Status(false), &mut reply);
 //! assert_eq!(reply, [2, 0, 0, 0, 0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,8 +30,10 @@
 mod reply;
 mod request;
 
-pub use reply::{Reply, UnknownStatus, decode_reply, encode};
-pub use request::{Command, IdTooLong, Pair, Request, UnknownType, decode, encode_request};
+pub use reply::{ThrottrReply, UnknownStatus, decode_reply, encode};
+pub use request::{
+    IdTooLong, ThrottrCommand, ThrottrKey, ThrottrRequest, UnknownType, decode, encode_request,
+};
 
 /// The longest a consumer's or a resource's id can be.
 pub const ID_MAX: usize = u8::MAX as usize;

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use tollway_core::algorithm::{Lifetime, Unit};
 use tollway_wire::throttr::{
-    Command, FRAME_MAX, REPLY_MAX, Reply, UnknownType, decode, decode_reply, encode, encode_request,
+    FRAME_MAX, REPLY_MAX, ThrottrCommand, ThrottrReply, UnknownType, decode, decode_reply, encode,
+    encode_request,
 };
 
 /// What is found in `bytes`, of which the pieces up to each of `cuts` arrive at once.
@@ -25,22 +26,22 @@ fn found(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Resul
     (found, Ok(start))
 }
 
-fn command() -> impl Strategy<Value = Command> {
+fn command() -> impl Strategy<Value = ThrottrCommand> {
     prop_oneof![
         any::<(u64, u64, u8)>().prop_map(|(quota, value, unit)| {
-            Command::Insert { quota, lifetime: Lifetime { value, unit: Unit(unit) } }
+            ThrottrCommand::Insert { quota, lifetime: Lifetime { value, unit: Unit(unit) } }
         }),
-        Just(Command::Query),
-        any::<(u8, u8, u64)>().prop_map(|(attribute, change, value)| Command::Update {
+        Just(ThrottrCommand::Query),
+        any::<(u8, u8, u64)>().prop_map(|(attribute, change, value)| ThrottrCommand::Update {
             attribute,
             change,
             value
         }),
-        Just(Command::Purge),
+        Just(ThrottrCommand::Purge),
     ]
 }
 
-fn request() -> impl Strategy<Value = (u32, Command, Vec<u8>, Vec<u8>)> {
+fn request() -> impl Strategy<Value = (u32, ThrottrCommand, Vec<u8>, Vec<u8>)> {
     let bytes = |max: usize| prop::collection::vec(any::<u8>(), 0..=max);
     let name = move || prop_oneof![3 => bytes(8), 1 => bytes(255)];
     (any::<u32>(), command(), name(), name())
@@ -57,11 +58,11 @@ fn traffic() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-fn reply() -> impl Strategy<Value = Reply> {
+fn reply() -> impl Strategy<Value = ThrottrReply> {
     prop_oneof![
-        any::<bool>().prop_map(Reply::Status),
+        any::<bool>().prop_map(ThrottrReply::Status),
         any::<(u64, u64, u8)>().prop_map(|(left, value, unit)| {
-            Reply::Quota { left, lifetime: Lifetime { value, unit: Unit(unit) } }
+            ThrottrReply::Quota { left, lifetime: Lifetime { value, unit: Unit(unit) } }
         }),
     ]
 }
@@ -90,8 +91,8 @@ proptest! {
         inbox.extend(more);
         let (request, len) = decode(&inbox).expect("a known type").expect("all there");
         prop_assert_eq!((request.id, request.command, len), (id, command, whole));
-        prop_assert_eq!((request.pair.consumer(), request.pair.resource()), (&consumer[..], &resource[..]));
-        prop_assert_eq!(request.pair.bytes(), &inbox[whole - 2 - consumer.len() - resource.len()..whole]);
+        prop_assert_eq!((request.key.consumer(), request.key.resource()), (&consumer[..], &resource[..]));
+        prop_assert_eq!(request.key.bytes(), &inbox[whole - 2 - consumer.len() - resource.len()..whole]);
     }
 
     #[test]
@@ -121,7 +122,7 @@ proptest! {
 
     #[test]
     fn replies_survive_the_wire(id: u32, reply in reply(), more in prop::collection::vec(any::<u8>(), 0..30)) {
-        let (mut inbox, to_query) = (Vec::new(), matches!(reply, Reply::Quota { .. }));
+        let (mut inbox, to_query) = (Vec::new(), matches!(reply, ThrottrReply::Quota { .. }));
         encode(id, &reply, &mut inbox);
         let whole = inbox.len();
         prop_assert!(whole <= REPLY_MAX);

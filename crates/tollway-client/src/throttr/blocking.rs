@@ -17,7 +17,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use tollway_core::algorithm::Change;
-use tollway_wire::throttr::Reply;
+use tollway_wire::throttr::ThrottrReply;
 
 use super::call::{Due, Misunderstanding, done, found};
 use super::{Attribute, CallError, IN_FLIGHT_MAX, Quota, Request, TIMEOUT, TIMEOUT_MAX};
@@ -95,14 +95,14 @@ impl Client {
     }
 
     /// Asks this.
-    pub fn call(&mut self, request: Request<'_>) -> Result<Reply, CallError> {
+    pub fn call(&mut self, request: Request<'_>) -> Result<ThrottrReply, CallError> {
         let replies = self.pipeline(&[request])?;
         Ok(replies[0])
     }
 
     /// Asks all of these, up to [`IN_FLIGHT_MAX`] in one write, and returns a reply to each. All of it is one call, with one
     /// deadline; without the last reply there is none.
-    pub fn pipeline(&mut self, requests: &[Request<'_>]) -> Result<Vec<Reply>, CallError> {
+    pub fn pipeline(&mut self, requests: &[Request<'_>]) -> Result<Vec<ThrottrReply>, CallError> {
         let deadline = Instant::now() + self.timeout;
         requests.iter().try_for_each(Request::fits)?;
         let mut replies = Vec::with_capacity(requests.len());
@@ -116,7 +116,7 @@ impl Client {
         &mut self,
         batch: &[Request<'_>],
         deadline: Instant,
-        replies: &mut Vec<Reply>,
+        replies: &mut Vec<ThrottrReply>,
     ) -> Result<(), Failure> {
         let mut outbox = Vec::new();
         let mut dues = Vec::with_capacity(batch.len());
@@ -210,7 +210,7 @@ fn receive(
     stream: &mut TcpStream,
     dues: &[Due],
     deadline: Instant,
-    replies: &mut Vec<Reply>,
+    replies: &mut Vec<ThrottrReply>,
 ) -> Result<(), Failure> {
     let mut inbox = Vec::new();
     let mut buffer = [0; READ_SIZE];

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tollway_core::algorithm::{Change, Lifetime, Unit};
-use tollway_wire::throttr::{Command, ID_MAX, IdTooLong, Reply, UnknownStatus, decode_reply, encode_request};
+use tollway_wire::throttr::{
+    ID_MAX, IdTooLong, ThrottrCommand, ThrottrReply, UnknownStatus, decode_reply, encode_request,
+};
 
 /// One request of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// What is asked.
-    pub command: Command,
+    pub command: ThrottrCommand,
     /// Of whom, at most 255 bytes.
     pub consumer: &'a [u8],
     /// For what, at most 255 bytes.
@@ -26,7 +28,7 @@ impl<'a> Request<'a> {
         quota: u64,
         ttl: Duration,
     ) -> Self {
-        Self::new(Command::Insert { quota, lifetime: lifetime(ttl) }, consumer, resource)
+        Self::new(ThrottrCommand::Insert { quota, lifetime: lifetime(ttl) }, consumer, resource)
     }
 
     /// What is left of a quota.
@@ -34,7 +36,7 @@ impl<'a> Request<'a> {
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
     ) -> Self {
-        Self::new(Command::Query, consumer, resource)
+        Self::new(ThrottrCommand::Query, consumer, resource)
     }
 
     /// Changes a quota. A time is in the unit that the quota was made with.
@@ -46,11 +48,11 @@ impl<'a> Request<'a> {
         value: u64,
     ) -> Self {
         let change = match change {
-            Change::Patch => Command::CHANGE_PATCH,
-            Change::Increase => Command::CHANGE_INCREASE,
-            Change::Decrease => Command::CHANGE_DECREASE,
+            Change::Patch => ThrottrCommand::CHANGE_PATCH,
+            Change::Increase => ThrottrCommand::CHANGE_INCREASE,
+            Change::Decrease => ThrottrCommand::CHANGE_DECREASE,
         };
-        Self::new(Command::Update { attribute: attribute.byte(), change, value }, consumer, resource)
+        Self::new(ThrottrCommand::Update { attribute: attribute.byte(), change, value }, consumer, resource)
     }
 
     /// Forgets a quota.
@@ -58,11 +60,11 @@ impl<'a> Request<'a> {
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
     ) -> Self {
-        Self::new(Command::Purge, consumer, resource)
+        Self::new(ThrottrCommand::Purge, consumer, resource)
     }
 
     fn new(
-        command: Command,
+        command: ThrottrCommand,
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
     ) -> Self {
@@ -80,7 +82,7 @@ impl<'a> Request<'a> {
     /// Appends it as request number `id`, and says what reply is due.
     pub(super) fn put(&self, id: u32, out: &mut Vec<u8>) -> Result<Due, CallError> {
         encode_request(id, &self.command, self.consumer, self.resource, out)?;
-        Ok(Due { id, to_query: self.command == Command::Query })
+        Ok(Due { id, to_query: self.command == ThrottrCommand::Query })
     }
 }
 
@@ -96,8 +98,8 @@ pub enum Attribute {
 impl Attribute {
     const fn byte(self) -> u8 {
         match self {
-            Self::Quota => Command::ATTRIBUTE_QUOTA,
-            Self::Ttl => Command::ATTRIBUTE_TTL,
+            Self::Quota => ThrottrCommand::ATTRIBUTE_QUOTA,
+            Self::Ttl => ThrottrCommand::ATTRIBUTE_TTL,
         }
     }
 }
@@ -213,7 +215,7 @@ pub(super) struct Due {
 
 impl Due {
     /// The reply at the front of `inbox` and its length, or `None` until it has all arrived.
-    pub(super) fn take(self, inbox: &[u8]) -> Result<Option<(Reply, usize)>, Misunderstanding> {
+    pub(super) fn take(self, inbox: &[u8]) -> Result<Option<(ThrottrReply, usize)>, Misunderstanding> {
         match decode_reply(inbox, self.to_query)? {
             Some((found, _, _)) if found != self.id => {
                 Err(Misunderstanding::OutOfOrder { expected: self.id, found })
@@ -224,18 +226,18 @@ impl Due {
 }
 
 /// Was it done?
-pub(super) const fn done(reply: Reply) -> bool {
+pub(super) const fn done(reply: ThrottrReply) -> bool {
     match reply {
-        Reply::Status(done) => done,
-        Reply::Quota { .. } => true,
+        ThrottrReply::Status(done) => done,
+        ThrottrReply::Quota { .. } => true,
     }
 }
 
 /// What a query found.
-pub(super) const fn found(reply: Reply) -> Option<Quota> {
+pub(super) const fn found(reply: ThrottrReply) -> Option<Quota> {
     match reply {
-        Reply::Status(_) => None,
-        Reply::Quota { left, lifetime } => Some(Quota { left, lifetime }),
+        ThrottrReply::Status(_) => None,
+        ThrottrReply::Quota { left, lifetime } => Some(Quota { left, lifetime }),
     }
 }
 
@@ -263,7 +265,7 @@ mod tests {
     fn a_reply_to_another_request_is_none() {
         let due = Request::purge("c", "r").put(7, &mut Vec::new()).unwrap();
         assert_eq!(due.take(&[7, 0, 0, 0]), Ok(None));
-        assert_eq!(due.take(&[7, 0, 0, 0, 1, 9]), Ok(Some((Reply::Status(true), 5))));
+        assert_eq!(due.take(&[7, 0, 0, 0, 1, 9]), Ok(Some((ThrottrReply::Status(true), 5))));
         assert_eq!(due.take(&[8, 0, 0, 0, 1]), Err(Misunderstanding::OutOfOrder { expected: 7, found: 8 }));
         assert_eq!(due.take(&[7, 0, 0, 0, 7]), Err(Misunderstanding::Status(UnknownStatus { found: 7 })));
     }

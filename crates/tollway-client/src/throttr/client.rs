@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tollway_core::algorithm::Change;
-use tollway_wire::throttr::Reply;
+use tollway_wire::throttr::ThrottrReply;
 
 use super::call::{done, found};
 use super::connection::{Asked, Connection, End};
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Asks this.
-    pub async fn call(&self, request: Request<'_>) -> Result<Reply, CallError> {
+    pub async fn call(&self, request: Request<'_>) -> Result<ThrottrReply, CallError> {
         request.fits()?;
         let deadline = Instant::now() + self.shared.timeout;
         let late =

@@ -11,7 +11,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::Instant;
-use tollway_wire::throttr::Reply;
+use tollway_wire::throttr::ThrottrReply;
 
 use super::call::{CallError, Due, Misunderstanding, Request};
 
@@ -46,13 +46,13 @@ struct State {
 #[derive(Debug)]
 struct Waiting {
     due: Due,
-    reply: oneshot::Sender<Result<Reply, End>>,
+    reply: oneshot::Sender<Result<ThrottrReply, End>>,
     _turn: OwnedSemaphorePermit,
 }
 
 /// A request on its way.
 pub(super) struct Asked {
-    pub(super) reply: oneshot::Receiver<Result<Reply, End>>,
+    pub(super) reply: oneshot::Receiver<Result<ThrottrReply, End>>,
     pub(super) at: Instant,
 }
 

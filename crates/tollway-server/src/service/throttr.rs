@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use tollway::config::OnInsert;
 use tollway_core::algorithm::{Change, Operation, Order, Outcome};
-use tollway_wire::throttr::{Command, Reply, Request, decode, encode};
+use tollway_wire::throttr::{ThrottrCommand, ThrottrReply, ThrottrRequest, decode, encode};
 
 use super::Service;
 
@@ -47,7 +47,7 @@ impl ThrottrService {
     ) -> Heard {
         let mut heard = Heard { taken: 0, broken: false };
         loop {
-            let mut requests: ArrayVec<Request<'_>, BATCH> = ArrayVec::new();
+            let mut requests: ArrayVec<ThrottrRequest<'_>, BATCH> = ArrayVec::new();
             while !requests.is_full() {
                 match decode(&inbox[heard.taken..]) {
                     Ok(Some((request, len))) => {
@@ -71,7 +71,7 @@ impl ThrottrService {
 
     async fn answer_batch(
         &self,
-        requests: &[Request<'_>],
+        requests: &[ThrottrRequest<'_>],
         outbox: &mut Vec<u8>,
         outcomes: &mut Vec<Outcome>,
     ) {
@@ -79,21 +79,21 @@ impl ThrottrService {
         for request in requests {
             // What makes no sense still has its turn: it reads, and is told that it failed.
             let operation = self.operation(&request.command).unwrap_or(Operation::Query);
-            orders.push(Order { pair: request.pair.bytes(), operation });
+            orders.push(Order { pair: request.key.bytes(), operation });
         }
         outcomes.clear();
         self.service.limiter.execute_async(&orders, outcomes).await;
         let mut failed = 0;
         for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {
-                Outcome::Done => Reply::Status(true),
-                Outcome::Failed => Reply::Status(false),
-                Outcome::Found { left, lifetime } if matches!(request.command, Command::Query) => {
-                    Reply::Quota { left: *left, lifetime: *lifetime }
+                Outcome::Done => ThrottrReply::Status(true),
+                Outcome::Failed => ThrottrReply::Status(false),
+                Outcome::Found { left, lifetime } if matches!(request.command, ThrottrCommand::Query) => {
+                    ThrottrReply::Quota { left: *left, lifetime: *lifetime }
                 }
-                Outcome::Found { .. } => Reply::Status(false),
+                Outcome::Found { .. } => ThrottrReply::Status(false),
             };
-            failed += u64::from(matches!(reply, Reply::Status(false)));
+            failed += u64::from(matches!(reply, ThrottrReply::Status(false)));
             encode(request.id, &reply, outbox);
         }
         let metrics = &self.service.metrics.throttr;
@@ -102,27 +102,27 @@ impl ThrottrService {
     }
 
     /// `None` for an attribute or a change that there is not.
-    fn operation(&self, command: &Command) -> Option<Operation> {
+    fn operation(&self, command: &ThrottrCommand) -> Option<Operation> {
         Some(match *command {
-            Command::Insert { quota, lifetime } => {
+            ThrottrCommand::Insert { quota, lifetime } => {
                 let over_live = self.on_insert == OnInsert::Reset;
                 Operation::Insert { left: quota, lifetime, over_live }
             }
-            Command::Query => Operation::Query,
-            Command::Update { attribute, change, value } => {
+            ThrottrCommand::Query => Operation::Query,
+            ThrottrCommand::Update { attribute, change, value } => {
                 let change = match change {
-                    Command::CHANGE_PATCH => Change::Patch,
-                    Command::CHANGE_INCREASE => Change::Increase,
-                    Command::CHANGE_DECREASE => Change::Decrease,
+                    ThrottrCommand::CHANGE_PATCH => Change::Patch,
+                    ThrottrCommand::CHANGE_INCREASE => Change::Increase,
+                    ThrottrCommand::CHANGE_DECREASE => Change::Decrease,
                     _ => return None,
                 };
                 match attribute {
-                    Command::ATTRIBUTE_QUOTA => Operation::ChangeLeft { change, value },
-                    Command::ATTRIBUTE_TTL => Operation::ChangeLifetime { change, value },
+                    ThrottrCommand::ATTRIBUTE_QUOTA => Operation::ChangeLeft { change, value },
+                    ThrottrCommand::ATTRIBUTE_TTL => Operation::ChangeLifetime { change, value },
                     _ => return None,
                 }
             }
-            Command::Purge => Operation::Purge,
+            ThrottrCommand::Purge => Operation::Purge,
         })
     }
 }

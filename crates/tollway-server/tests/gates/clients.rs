@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tollway::core::{Nanos, Timestamp};
 use tollway_client::text::{AskError, CheckLimit, KeyStats};
-use tollway_client::throttr::{Attribute, CallError, Change, Command, Reply, Request};
+use tollway_client::throttr::{Attribute, CallError, Change, Request, ThrottrCommand, ThrottrReply};
 use tollway_client::{text, throttr};
 use tollway_testbed::PATIENCE;
 
@@ -131,18 +131,23 @@ fn a_blocking_pipeline_is_carried_out_in_order() {
     });
     let replies = client.pipeline(&rounds.collect::<Vec<_>>()).unwrap();
     for round in replies.chunks(5) {
-        let [Reply::Status(true), Reply::Status(true), Reply::Quota { left: 4, .. }, gone @ ..] = round
+        let [
+            ThrottrReply::Status(true),
+            ThrottrReply::Status(true),
+            ThrottrReply::Quota { left: 4, .. },
+            gone @ ..,
+        ] = round
         else {
             panic!("{round:?}")
         };
-        assert_eq!(gone, [Reply::Status(true), Reply::Status(false)]);
+        assert_eq!(gone, [ThrottrReply::Status(true), ThrottrReply::Status(false)]);
     }
     let unknown = Request {
-        command: Command::Update { attribute: 9, change: 9, value: 9 },
+        command: ThrottrCommand::Update { attribute: 9, change: 9, value: 9 },
         consumer: b"c",
         resource: b"r",
     };
-    assert_eq!(client.call(unknown).unwrap(), Reply::Status(false));
+    assert_eq!(client.call(unknown).unwrap(), ThrottrReply::Status(false));
 }
 
 #[tokio::test]

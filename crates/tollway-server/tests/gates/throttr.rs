@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollway::core::algorithm::{Lifetime, Unit};
 use tollway_server::Bounds;
 use tollway_testbed::PATIENCE;
-use tollway_wire::throttr::{Command, FRAME_MAX, encode_request};
+use tollway_wire::throttr::{FRAME_MAX, ThrottrCommand, encode_request};
 
 use crate::support::{Harness, start_with};
 
@@ -26,18 +26,18 @@ fn connect(gate: &Harness) -> TcpStream {
     stream
 }
 
-fn frame(id: u32, command: Command, consumer: &str) -> Vec<u8> {
+fn frame(id: u32, command: ThrottrCommand, consumer: &str) -> Vec<u8> {
     let mut frame = Vec::new();
     encode_request(id, &command, consumer.as_bytes(), b"r", &mut frame).unwrap();
     frame
 }
 
 fn insert(id: u32, consumer: &str) -> Vec<u8> {
-    frame(id, Command::Insert { quota: 5, lifetime: Lifetime { value: 10, unit: Unit(2) } }, consumer)
+    frame(id, ThrottrCommand::Insert { quota: 5, lifetime: Lifetime { value: 10, unit: Unit(2) } }, consumer)
 }
 
 fn query(id: u32, consumer: &str) -> Vec<u8> {
-    frame(id, Command::Query, consumer)
+    frame(id, ThrottrCommand::Query, consumer)
 }
 
 fn status(id: u32, status: u8) -> Vec<u8> {
@@ -165,7 +165,7 @@ fn a_trickle_of_bytes_earns_no_more_time() {
     // One byte of a long frame after every twenty requests of somebody else: it must end before the frame does.
     let frame = {
         let mut frame = Vec::new();
-        encode_request(1, &Command::Query, &[b'c'; 255], &[b'r'; 255], &mut frame).unwrap();
+        encode_request(1, &ThrottrCommand::Query, &[b'c'; 255], &[b'r'; 255], &mut frame).unwrap();
         frame
     };
     let cut_off = frame[..frame.len() - 1].iter().any(|byte| {
@@ -239,7 +239,7 @@ fn the_longest_frame_there_is_fits() {
     let stream = &mut connect(&gate);
     let mut frame = Vec::new();
     let command =
-        Command::Insert { quota: u64::MAX, lifetime: Lifetime { value: u64::MAX, unit: Unit(255) } };
+        ThrottrCommand::Insert { quota: u64::MAX, lifetime: Lifetime { value: u64::MAX, unit: Unit(255) } };
     encode_request(u32::MAX, &command, &[0xff; 255], &[0; 255], &mut frame).unwrap();
     assert_eq!(frame.len(), FRAME_MAX);
     stream.write_all(&frame).unwrap();

@@ -7,7 +7,7 @@ use super::REPLY_MAX;
 
 /// One answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ThrottrReply {
     /// Was it done? To a query: no, there is no such quota.
     Status(bool),
     /// To a query: what there is.
@@ -23,13 +23,13 @@ const STATUS_LEN: usize = 5;
 
 /// Appends the reply to the request with this id.
 #[inline]
-pub fn encode(id: u32, reply: &Reply, out: &mut Vec<u8>) {
+pub fn encode(id: u32, reply: &ThrottrReply, out: &mut Vec<u8>) {
     match *reply {
-        Reply::Status(done) => {
+        ThrottrReply::Status(done) => {
             let [a, b, c, d] = id.to_le_bytes();
             out.extend_from_slice(&[a, b, c, d, u8::from(done)]);
         }
-        Reply::Quota { left, lifetime } => {
+        ThrottrReply::Quota { left, lifetime } => {
             let mut bytes = [0; REPLY_MAX];
             bytes[..4].copy_from_slice(&id.to_le_bytes());
             bytes[4] = 1;
@@ -53,22 +53,25 @@ pub struct UnknownStatus {
 ///
 /// A reply does not say what it answers: whoever asked must know whether that was a query.
 #[inline]
-pub fn decode_reply(inbox: &[u8], to_query: bool) -> Result<Option<(u32, Reply, usize)>, UnknownStatus> {
+pub fn decode_reply(
+    inbox: &[u8],
+    to_query: bool,
+) -> Result<Option<(u32, ThrottrReply, usize)>, UnknownStatus> {
     let Some(&[a, b, c, d, status]) = inbox.first_chunk::<STATUS_LEN>() else { return Ok(None) };
     let id = u32::from_le_bytes([a, b, c, d]);
     match status {
-        1 if to_query => Ok(quota(&inbox[STATUS_LEN..]).map(|reply| (id, reply, REPLY_MAX))),
-        0 | 1 => Ok(Some((id, Reply::Status(status == 1), STATUS_LEN))),
+        1 if to_query => Ok(decode_quota(&inbox[STATUS_LEN..]).map(|reply| (id, reply, REPLY_MAX))),
+        0 | 1 => Ok(Some((id, ThrottrReply::Status(status == 1), STATUS_LEN))),
         found => Err(UnknownStatus { found }),
     }
 }
 
-fn quota(rest: &[u8]) -> Option<Reply> {
+fn decode_quota(rest: &[u8]) -> Option<ThrottrReply> {
     let (left, rest) = rest.split_first_chunk()?;
     let (unit, rest) = rest.split_first()?;
     let value = rest.first_chunk()?;
     let lifetime = Lifetime { value: u64::from_le_bytes(*value), unit: Unit(*unit) };
-    Some(Reply::Quota { left: u64::from_le_bytes(*left), lifetime })
+    Some(ThrottrReply::Quota { left: u64::from_le_bytes(*left), lifetime })
 }
 
 #[cfg(test)]
@@ -79,18 +82,18 @@ mod tests {
     fn replies_are_those_of_the_protocol() {
         let nine_seconds = Lifetime { value: 9, unit: Unit(2) };
         for (id, reply, bytes) in [
-            (1, Reply::Status(true), &b"\x01\0\0\0\x01"[..]),
-            (0x0403_0201, Reply::Status(false), b"\x01\x02\x03\x04\0"),
+            (1, ThrottrReply::Status(true), &b"\x01\0\0\0\x01"[..]),
+            (0x0403_0201, ThrottrReply::Status(false), b"\x01\x02\x03\x04\0"),
             (
                 2,
-                Reply::Quota { left: 5, lifetime: nine_seconds },
+                ThrottrReply::Quota { left: 5, lifetime: nine_seconds },
                 b"\x02\0\0\0\x01\x05\0\0\0\0\0\0\0\x02\x09\0\0\0\0\0\0\0",
             ),
         ] {
             let mut out = b"before it".to_vec();
             encode(id, &reply, &mut out);
             assert_eq!(out.strip_prefix(b"before it"), Some(bytes));
-            let to_query = matches!(reply, Reply::Quota { .. });
+            let to_query = matches!(reply, ThrottrReply::Quota { .. });
             for cut in 0..bytes.len() {
                 assert_eq!(decode_reply(&bytes[..cut], to_query), Ok(None));
             }
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_query_that_finds_nothing_gets_five_bytes() {
-        assert_eq!(decode_reply(b"\x01\0\0\0\0", true), Ok(Some((1, Reply::Status(false), 5))));
+        assert_eq!(decode_reply(b"\x01\0\0\0\0", true), Ok(Some((1, ThrottrReply::Status(false), 5))));
     }
 
     #[test]

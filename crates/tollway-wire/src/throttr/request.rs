@@ -5,18 +5,18 @@ use tollway_core::algorithm::{Lifetime, Unit};
 
 /// One request, understood. Its pair is borrowed from what has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct ThrottrRequest<'a> {
     /// The caller's number, to be echoed.
     pub id: u32,
     /// What is asked.
-    pub command: Command,
+    pub command: ThrottrCommand,
     /// Of whom, and for what.
-    pub pair: Pair<'a>,
+    pub key: ThrottrKey<'a>,
 }
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ThrottrCommand {
     /// Makes a quota.
     Insert {
         /// How many it starts with.
@@ -39,7 +39,7 @@ pub enum Command {
     Purge,
 }
 
-impl Command {
+impl ThrottrCommand {
     /// What is left.
     pub const ATTRIBUTE_QUOTA: u8 = 0;
     /// How long it lives.
@@ -54,9 +54,9 @@ impl Command {
 
 /// A consumer and a resource: whose quota, and for what. Each is any bytes, 0 to 255 of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pair<'a>(&'a [u8]);
+pub struct ThrottrKey<'a>(&'a [u8]);
 
-impl<'a> Pair<'a> {
+impl<'a> ThrottrKey<'a> {
     /// The sizes and the ids as they stand in the request. No two pairs have the same: (`ab`, `c`) is not (`a`, `bc`).
     #[inline]
     pub const fn bytes(self) -> &'a [u8] {
@@ -66,16 +66,16 @@ impl<'a> Pair<'a> {
     /// Who.
     #[inline]
     pub fn consumer(self) -> &'a [u8] {
-        &self.0[2..self.middle()]
+        &self.0[2..self.resource_start()]
     }
 
     /// For what.
     #[inline]
     pub fn resource(self) -> &'a [u8] {
-        &self.0[self.middle()..]
+        &self.0[self.resource_start()..]
     }
 
-    fn middle(self) -> usize {
+    fn resource_start(self) -> usize {
         2 + usize::from(self.0[0])
     }
 }
@@ -95,16 +95,16 @@ const PURGE: u8 = 4;
 
 /// The first request in `inbox` and how many bytes it takes, or `None` until it has all arrived.
 #[inline]
-pub fn decode(inbox: &[u8]) -> Result<Option<(Request<'_>, usize)>, UnknownType> {
+pub fn decode(inbox: &[u8]) -> Result<Option<(ThrottrRequest<'_>, usize)>, UnknownType> {
     match inbox.first() {
         None => Ok(None),
-        Some(&kind @ INSERT..=PURGE) => Ok(whole(kind, inbox)),
+        Some(&kind @ INSERT..=PURGE) => Ok(decode_known(kind, inbox)),
         Some(&found) => Err(UnknownType { found }),
     }
 }
 
 #[inline]
-fn whole(kind: u8, inbox: &[u8]) -> Option<(Request<'_>, usize)> {
+fn decode_known(kind: u8, inbox: &[u8]) -> Option<(ThrottrRequest<'_>, usize)> {
     let (_, rest) = inbox.split_first()?;
     let (id, rest) = rest.split_first_chunk()?;
     let (command, rest) = match kind {
@@ -113,21 +113,21 @@ fn whole(kind: u8, inbox: &[u8]) -> Option<(Request<'_>, usize)> {
             let (unit, rest) = rest.split_first()?;
             let (value, rest) = rest.split_first_chunk()?;
             let lifetime = Lifetime { value: u64::from_le_bytes(*value), unit: Unit(*unit) };
-            (Command::Insert { quota: u64::from_le_bytes(*quota), lifetime }, rest)
+            (ThrottrCommand::Insert { quota: u64::from_le_bytes(*quota), lifetime }, rest)
         }
-        QUERY => (Command::Query, rest),
+        QUERY => (ThrottrCommand::Query, rest),
         UPDATE => {
             let ([attribute, change], rest) = rest.split_first_chunk()?;
             let (value, rest) = rest.split_first_chunk()?;
             let value = u64::from_le_bytes(*value);
-            (Command::Update { attribute: *attribute, change: *change, value }, rest)
+            (ThrottrCommand::Update { attribute: *attribute, change: *change, value }, rest)
         }
-        _ => (Command::Purge, rest),
+        _ => (ThrottrCommand::Purge, rest),
     };
     let [consumer, resource] = rest.first_chunk()?;
-    let pair = rest.get(..2 + usize::from(*consumer) + usize::from(*resource))?;
-    let len = inbox.len() - rest.len() + pair.len();
-    Some((Request { id: u32::from_le_bytes(*id), command, pair: Pair(pair) }, len))
+    let key = rest.get(..2 + usize::from(*consumer) + usize::from(*resource))?;
+    let len = inbox.len() - rest.len() + key.len();
+    Some((ThrottrRequest { id: u32::from_le_bytes(*id), command, key: ThrottrKey(key) }, len))
 }
 
 /// An id that its one byte of size cannot tell.
@@ -142,30 +142,30 @@ pub struct IdTooLong {
 #[inline]
 pub fn encode_request(
     id: u32,
-    command: &Command,
+    command: &ThrottrCommand,
     consumer: &[u8],
     resource: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), IdTooLong> {
-    let sizes = [size_of_id(consumer)?, size_of_id(resource)?];
-    let head = |kind: u8, out: &mut Vec<u8>| {
+    let sizes = [id_size(consumer)?, id_size(resource)?];
+    let put_head = |kind: u8, out: &mut Vec<u8>| {
         out.push(kind);
         out.extend_from_slice(&id.to_le_bytes());
     };
     match command {
-        Command::Insert { quota, lifetime } => {
-            head(INSERT, out);
+        ThrottrCommand::Insert { quota, lifetime } => {
+            put_head(INSERT, out);
             out.extend_from_slice(&quota.to_le_bytes());
             out.push(lifetime.unit.0);
             out.extend_from_slice(&lifetime.value.to_le_bytes());
         }
-        Command::Query => head(QUERY, out),
-        Command::Update { attribute, change, value } => {
-            head(UPDATE, out);
+        ThrottrCommand::Query => put_head(QUERY, out),
+        ThrottrCommand::Update { attribute, change, value } => {
+            put_head(UPDATE, out);
             out.extend_from_slice(&[*attribute, *change]);
             out.extend_from_slice(&value.to_le_bytes());
         }
-        Command::Purge => head(PURGE, out),
+        ThrottrCommand::Purge => put_head(PURGE, out),
     }
     for part in [&sizes, consumer, resource] {
         out.extend_from_slice(part);
@@ -173,7 +173,7 @@ pub fn encode_request(
     Ok(())
 }
 
-fn size_of_id(id: &[u8]) -> Result<u8, IdTooLong> {
+fn id_size(id: &[u8]) -> Result<u8, IdTooLong> {
     u8::try_from(id.len()).map_err(|_| IdTooLong { len: id.len() })
 }
 
@@ -195,25 +195,25 @@ mod tests {
             (
                 "01 01000000 0500000000000000 02 0a00000000000000 01 01 63 72",
                 1,
-                Command::Insert { quota: 5, lifetime: seconds(10) },
+                ThrottrCommand::Insert { quota: 5, lifetime: seconds(10) },
                 &b"c"[..],
                 &b"r"[..],
             ),
-            ("02 02000000 01 01 63 72", 2, Command::Query, b"c", b"r"),
-            ("04 ffffffff 00 00", u32::MAX, Command::Purge, b"", b""),
-            ("02 00000000 02 01 616263", 0, Command::Query, b"ab", b"c"),
-            ("02 00000000 01 02 616263", 0, Command::Query, b"a", b"bc"),
+            ("02 02000000 01 01 63 72", 2, ThrottrCommand::Query, b"c", b"r"),
+            ("04 ffffffff 00 00", u32::MAX, ThrottrCommand::Purge, b"", b""),
+            ("02 00000000 02 01 616263", 0, ThrottrCommand::Query, b"ab", b"c"),
+            ("02 00000000 01 02 616263", 0, ThrottrCommand::Query, b"a", b"bc"),
             (
                 "03 78563412 01 02 0807060504030201 00 01 ff",
                 0x1234_5678,
-                Command::Update { attribute: 1, change: 2, value: 0x0102_0304_0506_0708 },
+                ThrottrCommand::Update { attribute: 1, change: 2, value: 0x0102_0304_0506_0708 },
                 b"",
                 b"\xff",
             ),
             (
                 "03 00000000 07 ff ffffffffffffffff 00 00",
                 0,
-                Command::Update { attribute: 7, change: 255, value: u64::MAX },
+                ThrottrCommand::Update { attribute: 7, change: 255, value: u64::MAX },
                 b"",
                 b"",
             ),
@@ -221,7 +221,7 @@ mod tests {
             let frame = hex(bytes);
             let (request, len) = decode(&frame).unwrap().unwrap();
             assert_eq!((request.id, request.command, len), (id, command, frame.len()), "{bytes}");
-            assert_eq!((request.pair.consumer(), request.pair.resource()), (consumer, resource), "{bytes}");
+            assert_eq!((request.key.consumer(), request.key.resource()), (consumer, resource), "{bytes}");
             let mut again = Vec::new();
             encode_request(id, &command, consumer, resource, &mut again).unwrap();
             assert_eq!(again, frame, "{bytes}");
@@ -229,9 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn two_pairs_never_have_the_same_bytes() {
+    fn two_keys_never_have_the_same_bytes() {
         let frames = [hex("02 00000000 02 01 616263"), hex("02 00000000 01 02 616263")];
-        let [one, other] = frames.each_ref().map(|frame| decode(frame).unwrap().unwrap().0.pair);
+        let [one, other] = frames.each_ref().map(|frame| decode(frame).unwrap().unwrap().0.key);
         assert_ne!(one.bytes(), other.bytes());
     }
 
@@ -246,12 +246,12 @@ mod tests {
     #[test]
     fn the_longest_ids_make_the_longest_frame() {
         let (id, mut frame) = ([b'x'; 256], Vec::new());
-        let insert = Command::Insert { quota: 0, lifetime: Lifetime { value: 0, unit: Unit(0) } };
+        let insert = ThrottrCommand::Insert { quota: 0, lifetime: Lifetime { value: 0, unit: Unit(0) } };
         assert_eq!(encode_request(0, &insert, &id, b"", &mut frame), Err(IdTooLong { len: 256 }));
         assert_eq!(encode_request(0, &insert, b"", &id, &mut frame), Err(IdTooLong { len: 256 }));
         assert!(frame.is_empty());
         encode_request(0, &insert, &id[1..], &id[1..], &mut frame).unwrap();
         assert_eq!(frame.len(), FRAME_MAX);
-        assert_eq!(decode(&frame).unwrap().unwrap().0.pair.resource(), &id[1..]);
+        assert_eq!(decode(&frame).unwrap().unwrap().0.key.resource(), &id[1..]);
     }
 }

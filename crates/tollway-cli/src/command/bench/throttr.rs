@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tollway::core::Nanos;
 use tollway::core::algorithm::{Lifetime, Unit};
-use tollway_wire::throttr::{Command, IdTooLong, Reply, decode_reply, encode_request};
+use tollway_wire::throttr::{IdTooLong, ThrottrCommand, ThrottrReply, decode_reply, encode_request};
 
 use super::course::Stop;
 use super::interrupt::Interrupt;
@@ -87,7 +87,7 @@ impl Throttr {
 
 const DEFAULT_ADDR: &str = "127.0.0.1:9000";
 
-impl From<Ask> for Command {
+impl From<Ask> for ThrottrCommand {
     fn from(ask: Ask) -> Self {
         match ask {
             Ask::Update => {
@@ -107,7 +107,7 @@ struct Frames {
 }
 
 impl Frames {
-    fn new(command: Command, key_format: &KeyFormat, keys: u64) -> Result<Self, IdTooLong> {
+    fn new(command: ThrottrCommand, key_format: &KeyFormat, keys: u64) -> Result<Self, IdTooLong> {
         let encode = |number: u32, digits: &str| {
             let mut frame = Vec::new();
             encode_request(number, &command, key_format.with(digits).as_bytes(), RESOURCE, &mut frame)?;
@@ -115,7 +115,7 @@ impl Frames {
         };
         let number_at = differing(&encode(0, "")?, &encode(u32::MAX, "")?).start;
         let template = Template::new(keys, |digits| encode(0, digits))?;
-        let queries = command == Command::Query;
+        let queries = command == ThrottrCommand::Query;
         Ok(Self { template, number_at, queries })
     }
 }
@@ -141,7 +141,7 @@ impl Protocol for Frames {
             if id != number {
                 return Err(Foreign);
             }
-            tally.denied += u64::from(reply == Reply::Status(false));
+            tally.denied += u64::from(reply == ThrottrReply::Status(false));
             tally.replies += 1;
             used += len;
             number = number.wrapping_add(1);
@@ -178,7 +178,7 @@ mod tests {
                 assert_eq!(frame, encoded, "{ask:?} {number} {key}");
                 let (request, len) = decode(&frame).unwrap().unwrap();
                 assert_eq!(
-                    (request.id, request.pair.consumer(), len),
+                    (request.id, request.key.consumer(), len),
                     (number, consumer.as_bytes(), frame.len())
                 );
             }
@@ -192,8 +192,8 @@ mod tests {
             let mut replies = Vec::new();
             for (id, done) in [(u32::MAX, true), (0, false), (1, true), (2, true)] {
                 let reply = match (done, ask) {
-                    (true, Ask::Query) => Reply::Quota { left: 9, lifetime: LIFETIME },
-                    _ => Reply::Status(done),
+                    (true, Ask::Query) => ThrottrReply::Quota { left: 9, lifetime: LIFETIME },
+                    _ => ThrottrReply::Status(done),
                 };
                 encode(id, &reply, &mut replies);
             }
@@ -227,6 +227,6 @@ mod tests {
     #[test]
     fn a_key_that_fits_no_frame_is_refused() {
         let long: KeyFormat = format!("{}{{}}", "k".repeat(250)).parse().unwrap();
-        assert!(Frames::new(Command::Query, &long, 1_000_000).is_err());
+        assert!(Frames::new(ThrottrCommand::Query, &long, 1_000_000).is_err());
     }
 }

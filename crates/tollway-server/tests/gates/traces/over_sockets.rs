@@ -7,7 +7,7 @@ use tollway::core::Timestamp;
 use tollway::trace::{Message, Reply, Request, Target};
 use tollway_testbed::{PATIENCE, ZeroMq};
 use tollway_wire::text;
-use tollway_wire::throttr::{self, Command};
+use tollway_wire::throttr::{self, ThrottrCommand};
 
 use super::over_http::OverHttp;
 use crate::support::Harness;
@@ -76,7 +76,7 @@ impl OverSockets {
         loop {
             match throttr::decode(&self.half) {
                 Ok(Some((request, len))) => {
-                    let to_query = matches!(request.command, Command::Query);
+                    let to_query = matches!(request.command, ThrottrCommand::Query);
                     read_reply(&mut self.throttr, to_query, &mut replies);
                     self.half.drain(..len);
                 }
