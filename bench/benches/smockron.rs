@@ -14,7 +14,7 @@ use tollway_bench::page::write_part;
 use tollway_bench::peers::{Peer, Scratch, beside_the_servers, free_address, on_this_core};
 use tollway_bench::rounds::{Contestant, alternate};
 use tollway_wire::smockron::{Accounting, Status};
-use tollway_wire::zmtp::{SocketType, encode_opening, encode_subscription};
+use tollway_wire::zmtp::{SocketType, encode_handshake, encode_subscription};
 
 /// Fewer turns than this say too little to be written down.
 const TURNS_MIN: usize = 5;
@@ -113,7 +113,7 @@ impl Master {
     fn subscribe(&self) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.peer.address)?;
         let mut opening = Vec::new();
-        encode_opening(SocketType::Sub, &mut opening);
+        encode_handshake(SocketType::Sub, &mut opening);
         encode_subscription(b"", &mut opening);
         stream.write_all(&opening)?;
         thread::spawn(move || while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {});
@@ -188,7 +188,7 @@ fn send(address: SocketAddr, messages: &[u8]) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let mut opening = Vec::new();
-    encode_opening(SocketType::Pub, &mut opening);
+    encode_handshake(SocketType::Pub, &mut opening);
     stream.write_all(&opening)?;
     messages.chunks(WRITE).try_for_each(|piece| stream.write_all(piece))?;
     stream.write_all(PING)?;

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollway_wire::smockron::{Accounting, Control};
-use tollway_wire::zmtp::{Conversation, MESSAGE_MAX, Said, SocketType, encode_opening};
+use tollway_wire::zmtp::{MESSAGE_MAX, SocketType, ZmtpEvent, ZmtpSession, encode_handshake};
 
 fuzz_target!(|input: (bool, bool, u8, &[u8])| {
     let (publishes, opened, piece, bytes) = input;
@@ -12,7 +12,7 @@ fuzz_target!(|input: (bool, bool, u8, &[u8])| {
         if publishes { (SocketType::Pub, SocketType::Sub) } else { (SocketType::Sub, SocketType::Pub) };
     let mut stream = Vec::new();
     if opened {
-        encode_opening(theirs, &mut stream);
+        encode_handshake(theirs, &mut stream);
     }
     stream.extend_from_slice(bytes);
     assert_eq!(heard(ours, &stream, stream.len()), heard(ours, &stream, usize::from(piece)));
@@ -20,13 +20,13 @@ fuzz_target!(|input: (bool, bool, u8, &[u8])| {
 
 /// What is heard of `bytes`, arriving `piece` at a time.
 fn heard(ours: SocketType, bytes: &[u8], piece: usize) -> Vec<String> {
-    let (mut conversation, mut start, mut heard) = (Conversation::new(ours), 0, Vec::new());
+    let (mut conversation, mut start, mut heard) = (ZmtpSession::new(ours), 0, Vec::new());
     for end in (0..bytes.len()).step_by(piece.max(1)).skip(1).chain([bytes.len()]) {
         loop {
             match conversation.next(&bytes[start..end.max(start)]) {
                 Ok(Some((said, len))) => {
                     assert!(len <= MESSAGE_MAX + 9);
-                    if let Said::Message(frames) = &said {
+                    if let ZmtpEvent::Message(frames) = &said {
                         read_again(frames.clone().collect());
                     }
                     heard.push(format!("{said:?}"));
@@ -58,11 +58,11 @@ fn read_again(frames: Vec<&[u8]>) {
 
 fn with_frames(message: &[u8], check: impl FnOnce(Vec<&[u8]>)) {
     let mut stream = Vec::new();
-    encode_opening(SocketType::Pub, &mut stream);
+    encode_handshake(SocketType::Pub, &mut stream);
     stream.extend_from_slice(message);
-    let (mut conversation, mut rest) = (Conversation::new(SocketType::Sub), &stream[..]);
+    let (mut conversation, mut rest) = (ZmtpSession::new(SocketType::Sub), &stream[..]);
     while let Ok(Some((said, len))) = conversation.next(rest) {
-        if let Said::Message(frames) = said {
+        if let ZmtpEvent::Message(frames) = said {
             return check(frames.collect());
         }
         rest = &rest[len..];

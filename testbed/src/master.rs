@@ -64,7 +64,7 @@ impl Master {
     pub fn accept_as(&mut self, accounting: SocketType, control: SocketType, more: &[u8]) {
         for (listener, kind) in [(&self.accounting, accounting), (&self.control, control)] {
             let mut bytes = Vec::new();
-            zmtp::encode_opening(kind, &mut bytes);
+            zmtp::encode_handshake(kind, &mut bytes);
             bytes.extend_from_slice(more);
             say(listener, &bytes, PATIENCE);
         }

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use tollway_wire::zmtp::{self, Conversation, Said, SocketType};
+use tollway_wire::zmtp::{self, SocketType, ZmtpEvent, ZmtpSession};
 
 use crate::PATIENCE;
 
@@ -14,7 +14,7 @@ const PONG: &[u8] = b"\x04\x07\x04PONGhi";
 #[derive(Debug)]
 pub struct ZeroMq {
     stream: TcpStream,
-    conversation: Conversation,
+    conversation: ZmtpSession,
     inbox: Vec<u8>,
 }
 
@@ -46,8 +46,8 @@ impl ZeroMq {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero");
         stream.set_nodelay(true).expect("TCP has it");
-        let mut socket = Self { stream, conversation: Conversation::new(ours), inbox: Vec::new() };
-        socket.encoded(|bytes| zmtp::encode_opening(ours, bytes));
+        let mut socket = Self { stream, conversation: ZmtpSession::new(ours), inbox: Vec::new() };
+        socket.encoded(|bytes| zmtp::encode_handshake(ours, bytes));
         socket
     }
 
@@ -99,9 +99,9 @@ impl ZeroMq {
     fn heard(&mut self) -> Option<Came> {
         while let Some((said, len)) = self.conversation.next(&self.inbox).expect("ZMTP of ours") {
             let came = match said {
-                Said::Message(frames) => Some(Came::Message(frames.map(<[u8]>::to_vec).collect())),
-                Said::Subscribe(topic) => Some(Came::Subscription(topic.to_vec())),
-                Said::Aside => {
+                ZmtpEvent::Message(frames) => Some(Came::Message(frames.map(<[u8]>::to_vec).collect())),
+                ZmtpEvent::Subscribe(topic) => Some(Came::Subscription(topic.to_vec())),
+                ZmtpEvent::Ignored => {
                     assert_eq!(self.inbox[..len], *PONG);
                     Some(Came::Pong)
                 }

@@ -8,7 +8,7 @@ use tollway::trace::{Message, Reply, Request, Target};
 use tollway::waiting::block_on;
 use tollway_core::Timestamp;
 use tollway_wire::text;
-use tollway_wire::zmtp::{Conversation, Said, SocketType, encode_opening};
+use tollway_wire::zmtp::{SocketType, ZmtpEvent, ZmtpSession, encode_handshake};
 
 use crate::bounds::Bounds;
 use crate::metrics::WorkerMetrics;
@@ -26,7 +26,7 @@ pub struct Desk {
     inbox: Vec<u8>,
     smockron: SmockronService,
     subscription: Subscription,
-    conversation: Conversation,
+    conversation: ZmtpSession,
 }
 
 impl Desk {
@@ -74,7 +74,7 @@ impl Desk {
         let unsent = self.subscription.unsent();
         let (mut rest, len) = (unsent, unsent.len());
         while let Ok(Some((said, len))) = self.conversation.next(rest) {
-            if let Said::Message(frames) = said {
+            if let ZmtpEvent::Message(frames) = said {
                 messages.push(frames.map(<[u8]>::to_vec).collect());
             }
             rest = &rest[len..];
@@ -85,9 +85,9 @@ impl Desk {
 }
 
 /// One in which all is said but messages.
-fn conversation() -> Conversation {
-    let (mut conversation, mut opening) = (Conversation::new(SocketType::Sub), Vec::new());
-    encode_opening(SocketType::Pub, &mut opening);
+fn conversation() -> ZmtpSession {
+    let (mut conversation, mut opening) = (ZmtpSession::new(SocketType::Sub), Vec::new());
+    encode_handshake(SocketType::Pub, &mut opening);
     let mut rest = &opening[..];
     while let Ok(Some((_, len))) = conversation.next(rest) {
         rest = &rest[len..];

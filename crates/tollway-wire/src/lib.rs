@@ -5,7 +5,7 @@
 //! | [`http`] | JSON over HTTP/1.1 | [`Framer`](http::Framer), [`Command`](http::Command) | [`Response`](http::Response) |
 //! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
 //! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
-//! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`Conversation`](zmtp::Conversation) | [`zmtp::encode`] |
+//! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`ZmtpSession`](zmtp::ZmtpSession) | [`zmtp::encode`] |
 //! | [`smockron`] | messages of gatekeepers and their master, over ZeroMQ | [`Accounting`](smockron::Accounting), [`Control`](smockron::Control) | the same |
 //!
 //! ```

@@ -11,15 +11,15 @@
 //! longer than [`MESSAGE_MAX`] ends the conversation before any of it is kept.
 //!
 //! ```
-//! use tollway_wire::zmtp::{self, Conversation, Said, SocketType};
+//! use tollway_wire::zmtp::{self, ZmtpSession, ZmtpEvent, SocketType};
 //!
 //! let mut bytes = Vec::new();
-//! zmtp::encode_opening(SocketType::Pub, &mut bytes);
+//! zmtp::encode_handshake(SocketType::Pub, &mut bytes);
 //! zmtp::encode(&[b"hello", b"world"], &mut bytes);
 //!
-//! let (mut conversation, mut inbox) = (Conversation::new(SocketType::Sub), &bytes[..]);
-//! while let Some((said, len)) = conversation.next(inbox)? {
-//!     if let Said::Message(frames) = said {
+//! let (mut session, mut inbox) = (ZmtpSession::new(SocketType::Sub), &bytes[..]);
+//! while let Some((event, len)) = session.next(inbox)? {
+//!     if let ZmtpEvent::Message(frames) = event {
 //!         assert!(frames.eq([b"hello", b"world"]));
 //!     }
 //!     inbox = &inbox[len..];
@@ -28,27 +28,27 @@
 //! ```
 
 mod frame;
-mod opening;
+mod handshake;
 
 use thiserror::Error;
 
 use self::frame::Frame;
-pub use self::frame::{Frames, encode};
-use self::opening::{GREETING_LEN, read_greeting, read_ready};
-pub use self::opening::{SocketType, encode_opening};
+pub use self::frame::{MessageFrames, encode};
+use self::handshake::{GREETING_LEN, read_greeting, read_ready};
+pub use self::handshake::{SocketType, encode_handshake};
 
 /// The longest message that is listened to, with the heads of its frames.
 pub const MESSAGE_MAX: usize = 64 * 1024;
 
 /// What the peer says.
 #[derive(Clone, Debug)]
-pub enum Said<'a> {
+pub enum ZmtpEvent<'a> {
     /// Greets.
     Greeting,
     /// Says what it is, and is ready for messages.
     Ready,
     /// Sends a message.
-    Message(Frames<'a>),
+    Message(MessageFrames<'a>),
     /// Wants messages whose first frame starts like this.
     Subscribe(&'a [u8]),
     /// No longer wants them.
@@ -56,7 +56,7 @@ pub enum Said<'a> {
     /// Asks whether anybody is there; wants this back by [`encode_pong`].
     Ping(&'a [u8]),
     /// Says what nobody needs to know.
-    Aside,
+    Ignored,
 }
 
 /// Why there is nothing more to say to a peer.
@@ -96,62 +96,62 @@ pub enum ZmtpError {
 
 /// What one connection has come to. It keeps none of what was said.
 #[derive(Clone, Debug)]
-pub struct Conversation {
+pub struct ZmtpSession {
     ours: SocketType,
-    stage: Stage,
+    stage: HandshakeStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum HandshakeStage {
     Greeting,
     Ready,
     Messages,
 }
 
-impl Conversation {
+impl ZmtpSession {
     /// One that has not begun, by a socket of this type.
     pub const fn new(ours: SocketType) -> Self {
-        Self { ours, stage: Stage::Greeting }
+        Self { ours, stage: HandshakeStage::Greeting }
     }
 
     /// May messages be sent?
     pub fn is_ready(&self) -> bool {
-        self.stage == Stage::Messages
+        self.stage == HandshakeStage::Messages
     }
 
     /// What `inbox` starts with and how many bytes that takes, or `None` until all of it has arrived.
     #[inline]
-    pub fn next<'a>(&mut self, inbox: &'a [u8]) -> Result<Option<(Said<'a>, usize)>, ZmtpError> {
+    pub fn next<'a>(&mut self, inbox: &'a [u8]) -> Result<Option<(ZmtpEvent<'a>, usize)>, ZmtpError> {
         match self.stage {
-            Stage::Messages => self.next_said(inbox),
-            Stage::Greeting => {
+            HandshakeStage::Messages => self.next_message(inbox),
+            HandshakeStage::Greeting => {
                 let Some(()) = read_greeting(inbox)? else { return Ok(None) };
-                self.stage = Stage::Ready;
-                Ok(Some((Said::Greeting, GREETING_LEN)))
+                self.stage = HandshakeStage::Ready;
+                Ok(Some((ZmtpEvent::Greeting, GREETING_LEN)))
             }
-            Stage::Ready => {
+            HandshakeStage::Ready => {
                 let Some((frame, len)) = Frame::read(inbox)? else { return Ok(None) };
                 let found = frame.command().and_then(read_ready).ok_or(ZmtpError::NotReady)?;
-                if !self.ours.goes_with(found) {
+                if !self.ours.is_compatible_with(found) {
                     return Err(ZmtpError::SocketType { found, ours: self.ours });
                 }
-                self.stage = Stage::Messages;
-                Ok(Some((Said::Ready, len)))
+                self.stage = HandshakeStage::Messages;
+                Ok(Some((ZmtpEvent::Ready, len)))
             }
         }
     }
 
     #[inline]
-    fn next_said<'a>(&self, inbox: &'a [u8]) -> Result<Option<(Said<'a>, usize)>, ZmtpError> {
-        let Some((mut frame, mut end)) = Frame::read(inbox)? else { return not_yet(inbox) };
+    fn next_message<'a>(&self, inbox: &'a [u8]) -> Result<Option<(ZmtpEvent<'a>, usize)>, ZmtpError> {
+        let Some((mut frame, mut end)) = Frame::read(inbox)? else { return incomplete(inbox) };
         if let Some(command) = frame.command() {
-            return Ok(Some((said_by_command(command), end)));
+            return Ok(Some((command_event(command), end)));
         }
         if self.ours.publishes() && !frame.more {
-            return Ok(Some((said_by_subscriber(frame.body), end)));
+            return Ok(Some((subscription_event(frame.body), end)));
         }
         while frame.more {
-            let Some((next, len)) = Frame::read(&inbox[end..])? else { return not_yet(inbox) };
+            let Some((next, len)) = Frame::read(&inbox[end..])? else { return incomplete(inbox) };
             (frame, end) = (next, end + len);
             if frame.command().is_some() {
                 return Err(ZmtpError::Malformed);
@@ -160,33 +160,33 @@ impl Conversation {
         if end > MESSAGE_MAX {
             return Err(ZmtpError::TooLong);
         }
-        Ok(Some((Said::Message(Frames::new(&inbox[..end])), end)))
+        Ok(Some((ZmtpEvent::Message(MessageFrames::new(&inbox[..end])), end)))
     }
 }
 
 /// Older subscribers say in a message what newer ones say in a command.
-fn said_by_subscriber(message: &[u8]) -> Said<'_> {
+fn subscription_event(message: &[u8]) -> ZmtpEvent<'_> {
     match message {
-        [1, topic @ ..] => Said::Subscribe(topic),
-        [0, topic @ ..] => Said::Cancel(topic),
-        _ => Said::Aside,
+        [1, topic @ ..] => ZmtpEvent::Subscribe(topic),
+        [0, topic @ ..] => ZmtpEvent::Cancel(topic),
+        _ => ZmtpEvent::Ignored,
     }
 }
 
-fn not_yet(inbox: &[u8]) -> Result<Option<(Said<'_>, usize)>, ZmtpError> {
+fn incomplete(inbox: &[u8]) -> Result<Option<(ZmtpEvent<'_>, usize)>, ZmtpError> {
     if inbox.len() >= MESSAGE_MAX { Err(ZmtpError::TooLong) } else { Ok(None) }
 }
 
-fn said_by_command(command: &[u8]) -> Said<'_> {
+fn command_event(command: &[u8]) -> ZmtpEvent<'_> {
     let after = |name: &[u8]| command.strip_prefix(name);
     if let Some(topic) = after(b"\x09SUBSCRIBE") {
-        Said::Subscribe(topic)
+        ZmtpEvent::Subscribe(topic)
     } else if let Some(topic) = after(b"\x06CANCEL") {
-        Said::Cancel(topic)
+        ZmtpEvent::Cancel(topic)
     } else if let Some([_, _, context @ ..]) = after(b"\x04PING") {
-        Said::Ping(context)
+        ZmtpEvent::Ping(context)
     } else {
-        Said::Aside
+        ZmtpEvent::Ignored
     }
 }
 

@@ -2,44 +2,44 @@
 
 use proptest::prelude::*;
 use tollway_wire::smockron::{Accounting, Control};
-use tollway_wire::zmtp::{self, Conversation, MESSAGE_MAX, Said, SocketType, ZmtpError};
+use tollway_wire::zmtp::{self, MESSAGE_MAX, SocketType, ZmtpError, ZmtpEvent, ZmtpSession};
 
-/// One that is past its opening.
-fn ready(ours: SocketType) -> Conversation {
+/// One that is past its handshake.
+fn ready(ours: SocketType) -> ZmtpSession {
     let theirs = if ours == SocketType::Pub { SocketType::Sub } else { SocketType::Pub };
-    let mut opening = Vec::new();
-    zmtp::encode_opening(theirs, &mut opening);
-    let mut conversation = Conversation::new(ours);
-    let words = said(&mut conversation, &opening);
-    assert_eq!(words, Ok(vec!["Greeting".to_owned(), "Ready".to_owned()]));
-    assert!(conversation.is_ready());
-    conversation
+    let mut handshake = Vec::new();
+    zmtp::encode_handshake(theirs, &mut handshake);
+    let mut session = ZmtpSession::new(ours);
+    let events = events(&mut session, &handshake);
+    assert_eq!(events, Ok(vec!["Greeting".to_owned(), "Ready".to_owned()]));
+    assert!(session.is_ready());
+    session
 }
 
-/// What a peer says in these bytes, in words.
-fn said(conversation: &mut Conversation, mut inbox: &[u8]) -> Result<Vec<String>, ZmtpError> {
-    let mut words = Vec::new();
-    while let Some((said, len)) = conversation.next(inbox)? {
-        words.push(match said {
-            Said::Message(frames) => {
+/// What a peer says in these bytes, as text.
+fn events(session: &mut ZmtpSession, mut inbox: &[u8]) -> Result<Vec<String>, ZmtpError> {
+    let mut events = Vec::new();
+    while let Some((event, len)) = session.next(inbox)? {
+        events.push(match event {
+            ZmtpEvent::Message(frames) => {
                 frames.map(|frame| frame.escape_ascii().to_string()).collect::<Vec<_>>().join("|")
             }
-            Said::Subscribe(topic) => format!("+{}", topic.escape_ascii()),
-            Said::Cancel(topic) => format!("-{}", topic.escape_ascii()),
-            Said::Ping(context) => format!("ping {}", context.escape_ascii()),
+            ZmtpEvent::Subscribe(topic) => format!("+{}", topic.escape_ascii()),
+            ZmtpEvent::Cancel(topic) => format!("-{}", topic.escape_ascii()),
+            ZmtpEvent::Ping(context) => format!("ping {}", context.escape_ascii()),
             other => format!("{other:?}"),
         });
         inbox = &inbox[len..];
     }
-    Ok(words)
+    Ok(events)
 }
 
 #[test]
 fn a_subscriber_says_what_it_wants_in_either_version() {
     let inbox = b"\x00\x01\x01\x00\x04\x01abc\x04\x0d\x09SUBSCRIBEdef\x00\x04\x00abc\x04\x0a\x06CANCELdef\
         \x04\x09\x04PING\x00\x0ahi\x04\x05\x04PONG\x00\x02xx\x01\x01a\x00\x01b";
-    let words = said(&mut ready(SocketType::Pub), inbox).unwrap();
-    assert_eq!(words, ["+", "+abc", "+def", "-abc", "-def", "ping hi", "Aside", "Aside", "a|b"]);
+    let events = events(&mut ready(SocketType::Pub), inbox).unwrap();
+    assert_eq!(events, ["+", "+abc", "+def", "-abc", "-def", "ping hi", "Ignored", "Ignored", "a|b"]);
 }
 
 #[test]
@@ -49,28 +49,28 @@ fn a_publisher_sends_messages_of_any_frames() {
     zmtp::encode(&[b"\x01one"], &mut inbox);
     zmtp::encode(&[b"", b"", b""], &mut inbox);
     zmtp::encode(&[&long, b"end"], &mut inbox);
-    let words = said(&mut ready(SocketType::Sub), &inbox).unwrap();
-    assert_eq!(words, ["\\x01one".to_owned(), "||".to_owned(), format!("{}|end", "x".repeat(300))]);
+    let events = events(&mut ready(SocketType::Sub), &inbox).unwrap();
+    assert_eq!(events, ["\\x01one".to_owned(), "||".to_owned(), format!("{}|end", "x".repeat(300))]);
 }
 
 #[test]
 fn who_is_no_peer_is_told_from_the_first_bytes_that_show_it() {
-    let mut opening = Vec::new();
-    zmtp::encode_opening(SocketType::Pub, &mut opening);
+    let mut handshake = Vec::new();
+    zmtp::encode_handshake(SocketType::Pub, &mut handshake);
     let with = |at: usize, byte: u8| {
-        let mut bytes = opening.clone();
+        let mut bytes = handshake.clone();
         bytes[at] = byte;
-        said(&mut Conversation::new(SocketType::Sub), &bytes)
+        events(&mut ZmtpSession::new(SocketType::Sub), &bytes)
     };
-    let start = |bytes: &[u8]| said(&mut Conversation::new(SocketType::Sub), bytes);
+    let start = |bytes: &[u8]| events(&mut ZmtpSession::new(SocketType::Sub), bytes);
     assert_eq!(start(b"GET / HTTP/1.1\r\n"), Err(ZmtpError::NotZmtp));
-    assert_eq!(start(&opening[..63]), Ok(vec![]));
+    assert_eq!(start(&handshake[..63]), Ok(vec![]));
     assert_eq!(start(b"\xff\0\0\0\0\0\0\0\x01\x7f\x01"), Err(ZmtpError::Version { major: 1 }));
     assert_eq!(with(12, b'C'), Err(ZmtpError::Mechanism));
     assert_eq!(with(64, 0), Err(ZmtpError::NotReady));
     let (found, ours) = (SocketType::Pub, SocketType::Pub);
     assert_eq!(
-        said(&mut Conversation::new(ours), &opening),
+        events(&mut ZmtpSession::new(ours), &handshake),
         Err(ZmtpError::SocketType { found, ours }),
         "two publishers have nothing to say"
     );
@@ -78,25 +78,25 @@ fn who_is_no_peer_is_told_from_the_first_bytes_that_show_it() {
 
 #[test]
 fn no_announced_length_is_believed() {
-    let mut conversation = ready(SocketType::Sub);
+    let mut session = ready(SocketType::Sub);
     for len in [MESSAGE_MAX as u64 + 1, 1 << 40, u64::MAX] {
         let head = [&[2][..], &len.to_be_bytes()].concat();
-        assert_eq!(conversation.next(&head).err(), Some(ZmtpError::TooLong), "{len}");
+        assert_eq!(session.next(&head).err(), Some(ZmtpError::TooLong), "{len}");
     }
     let endless = [1, 0].repeat(MESSAGE_MAX / 2);
-    assert_eq!(conversation.next(&endless).err(), Some(ZmtpError::TooLong), "frames without end");
+    assert_eq!(session.next(&endless).err(), Some(ZmtpError::TooLong), "frames without end");
     let most = vec![0; MESSAGE_MAX - 9];
     let mut whole = Vec::new();
     zmtp::encode(&[&most], &mut whole);
-    assert!(conversation.next(&whole).unwrap().is_some());
+    assert!(session.next(&whole).unwrap().is_some());
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_understood_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         for ours in [SocketType::Pub, SocketType::Sub] {
-            let _ = said(&mut Conversation::new(ours), &bytes);
-            let _ = said(&mut ready(ours), &bytes);
+            let _ = events(&mut ZmtpSession::new(ours), &bytes);
+            let _ = events(&mut ready(ours), &bytes);
         }
     }
 
@@ -111,10 +111,10 @@ proptest! {
             let frames: Vec<&[u8]> = message.iter().map(|frame| frame.as_bytes()).collect();
             zmtp::encode(&frames, &mut bytes);
         }
-        let whole = said(&mut ready(SocketType::Sub), &bytes).unwrap();
+        let whole = events(&mut ready(SocketType::Sub), &bytes).unwrap();
         prop_assert_eq!(whole.len(), messages.len());
-        let mut conversation = ready(SocketType::Sub);
-        let early = said(&mut conversation, &bytes[..cut.index(bytes.len() + 1)]).unwrap();
+        let mut session = ready(SocketType::Sub);
+        let early = events(&mut session, &bytes[..cut.index(bytes.len() + 1)]).unwrap();
         prop_assert_eq!(&whole[..early.len()], &early[..]);
     }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tollway_wire::zmtp::{self, Conversation, Said, SocketType, ZmtpError};
+use tollway_wire::zmtp::{self, SocketType, ZmtpError, ZmtpEvent, ZmtpSession};
 
 /// How long connecting and saying hello may take together.
 const HELLO_MAX: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const READ_SIZE: usize = 16 << 10;
 
 pub(super) struct Connection {
     stream: TcpStream,
-    conversation: Conversation,
+    conversation: ZmtpSession,
     inbox: Vec<u8>,
 }
 
@@ -53,9 +53,9 @@ impl Connection {
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(ASKED_AGAIN_AFTER))?;
         #[cfg(target_os = "linux")]
         socket.set_tcp_user_timeout(Some(UNANSWERED_MAX))?;
-        let mut connection = Self { stream, conversation: Conversation::new(ours), inbox: Vec::new() };
+        let mut connection = Self { stream, conversation: ZmtpSession::new(ours), inbox: Vec::new() };
         let mut hello = Vec::new();
-        zmtp::encode_opening(ours, &mut hello);
+        zmtp::encode_handshake(ours, &mut hello);
         connection.write(&hello).await?;
         loop {
             connection.understand(|_| {})?;
@@ -69,17 +69,17 @@ impl Connection {
     }
 
     /// Hears all that has been said, or waits until something is. May be given up at any moment.
-    pub(super) async fn hear(&mut self, each: impl FnMut(Said<'_>)) -> Result<(), Ended> {
+    pub(super) async fn hear(&mut self, each: impl FnMut(ZmtpEvent<'_>)) -> Result<(), Ended> {
         self.read().await?;
         self.understand(each)
     }
 
     /// What was said before, without waiting for more.
-    pub(super) fn understand(&mut self, mut each: impl FnMut(Said<'_>)) -> Result<(), Ended> {
+    pub(super) fn understand(&mut self, mut each: impl FnMut(ZmtpEvent<'_>)) -> Result<(), Ended> {
         let mut taken = 0;
         while let Some((said, len)) = self.conversation.next(&self.inbox[taken..])? {
             taken += len;
-            let is_hello = matches!(said, Said::Ready);
+            let is_hello = matches!(said, ZmtpEvent::Ready);
             each(said);
             if is_hello {
                 break;

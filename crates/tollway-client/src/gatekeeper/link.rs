@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tollway_core::Backoff;
 use tollway_wire::smockron::Control;
-use tollway_wire::zmtp::{self, Said, SocketType};
+use tollway_wire::zmtp::{self, SocketType, ZmtpEvent};
 use tracing::{info, warn};
 
 use super::connection::{Connection, Ended};
@@ -119,15 +119,15 @@ impl Link {
     }
 
     /// Counts the subscriptions that are to our topic.
-    fn note(&self, said: Said<'_>, subscriptions: &mut u32, replies: &mut Vec<u8>) {
+    fn note(&self, said: ZmtpEvent<'_>, subscriptions: &mut u32, replies: &mut Vec<u8>) {
         match said {
-            Said::Subscribe(prefix) if self.topic.starts_with(prefix) => {
+            ZmtpEvent::Subscribe(prefix) if self.topic.starts_with(prefix) => {
                 *subscriptions = subscriptions.saturating_add(1);
             }
-            Said::Cancel(prefix) if self.topic.starts_with(prefix) => {
+            ZmtpEvent::Cancel(prefix) if self.topic.starts_with(prefix) => {
                 *subscriptions = subscriptions.saturating_sub(1);
             }
-            Said::Ping(context) => zmtp::encode_pong(context, replies),
+            ZmtpEvent::Ping(context) => zmtp::encode_pong(context, replies),
             _ => {}
         }
     }
@@ -151,16 +151,16 @@ impl Link {
     }
 
     /// What is no control message, or for another domain, is nothing to us: masters may learn to say more.
-    fn obey(&self, said: Said<'_>, replies: &mut Vec<u8>) {
+    fn obey(&self, said: ZmtpEvent<'_>, replies: &mut Vec<u8>) {
         match said {
-            Said::Message(frames) => {
+            ZmtpEvent::Message(frames) => {
                 if let Ok(control) = Control::decode(frames)
                     && control.domain == self.shared.domain.as_bytes()
                 {
                     self.shared.told(&control);
                 }
             }
-            Said::Ping(context) => zmtp::encode_pong(context, replies),
+            ZmtpEvent::Ping(context) => zmtp::encode_pong(context, replies),
             _ => {}
         }
     }

@@ -156,12 +156,12 @@ mod tests {
             let sent = Accounting { domain: b"d", status, identifier: b"\xff\0", log_info: b"info" };
             let mut bytes = Vec::new();
             sent.encode(&mut bytes);
-            let mut conversation = zmtp::Conversation::new(zmtp::SocketType::Sub);
-            let mut opening = Vec::new();
-            zmtp::encode_opening(zmtp::SocketType::Pub, &mut opening);
-            let (_, greeting) = conversation.next(&opening).unwrap().unwrap();
-            conversation.next(&opening[greeting..]).unwrap().unwrap();
-            let Some((zmtp::Said::Message(frames), len)) = conversation.next(&bytes).unwrap() else {
+            let mut session = zmtp::ZmtpSession::new(zmtp::SocketType::Sub);
+            let mut handshake = Vec::new();
+            zmtp::encode_handshake(zmtp::SocketType::Pub, &mut handshake);
+            let (_, greeting) = session.next(&handshake).unwrap().unwrap();
+            session.next(&handshake[greeting..]).unwrap().unwrap();
+            let Some((zmtp::ZmtpEvent::Message(frames), len)) = session.next(&bytes).unwrap() else {
                 panic!("no message");
             };
             assert_eq!((Accounting::decode(frames), len), (Ok(sent), bytes.len()));

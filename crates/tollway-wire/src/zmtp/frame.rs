@@ -47,18 +47,18 @@ impl<'a> Frame<'a> {
 
 /// The frames of a message that has arrived.
 #[derive(Clone, Debug)]
-pub struct Frames<'a> {
+pub struct MessageFrames<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Frames<'a> {
+impl<'a> MessageFrames<'a> {
     /// Of whole frames.
     pub(super) const fn new(whole: &'a [u8]) -> Self {
         Self { rest: whole }
     }
 }
 
-impl<'a> Iterator for Frames<'a> {
+impl<'a> Iterator for MessageFrames<'a> {
     type Item = &'a [u8];
 
     #[inline]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tollway_wire::zmtp::{Said, SocketType, encode_opening, encode_pong, encode_subscription};
+use tollway_wire::zmtp::{SocketType, ZmtpEvent, encode_handshake, encode_pong, encode_subscription};
 
 use super::peer::{Peer, all_said};
 use super::{End, keep_alive};
@@ -47,7 +47,7 @@ async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
     let mut patience = Patience::new(bounds.frame_time);
     let mut peer = Peer::new(SocketType::Sub);
     let mut replies = Vec::new();
-    encode_opening(SocketType::Sub, &mut replies);
+    encode_handshake(SocketType::Sub, &mut replies);
     let mut until = Instant::now() + bounds.frame_time;
     loop {
         if !replies.is_empty() {
@@ -61,7 +61,7 @@ async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
         let hear = peer.hear(stream, worker, |conversation, inbox| {
             let (before, mut messages) = (conversation.clone(), 0);
             let heard = all_said(conversation, inbox, |said| match said {
-                Said::Message(_) => messages += 1,
+                ZmtpEvent::Message(_) => messages += 1,
                 other => reply(&other, &mut replies),
             });
             if !worker.backlog.put(before, &inbox[..heard.taken]) {
@@ -99,11 +99,11 @@ async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
     }
 }
 
-fn reply(said: &Said<'_>, replies: &mut Vec<u8>) {
+fn reply(said: &ZmtpEvent<'_>, replies: &mut Vec<u8>) {
     match said {
         // Only now: libzmq takes whatever comes before it is ready itself for part of the opening, and hangs up.
-        Said::Ready => encode_subscription(b"", replies),
-        Said::Ping(context) => encode_pong(context, replies),
+        ZmtpEvent::Ready => encode_subscription(b"", replies),
+        ZmtpEvent::Ping(context) => encode_pong(context, replies),
         _ => {}
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
-use tollway_wire::zmtp::{Conversation, Said};
+use tollway_wire::zmtp::{ZmtpEvent, ZmtpSession};
 
 use super::peer::all_said;
 use crate::gate::Worker;
@@ -37,7 +37,7 @@ struct State {
 /// Whole messages, as they arrived.
 struct Piece {
     /// What it had come to before them.
-    conversation: Conversation,
+    conversation: ZmtpSession,
     bytes: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl Backlog {
     }
 
     /// Puts whole messages last, with what the conversation had come to before them; false if there is no room.
-    pub(super) fn put(&self, conversation: Conversation, bytes: &[u8]) -> bool {
+    pub(super) fn put(&self, conversation: ZmtpSession, bytes: &[u8]) -> bool {
         let mut state = self.lock();
         if bytes.len() > self.bytes_max - state.bytes {
             return false;
@@ -97,7 +97,7 @@ impl Piece {
     fn messages(&self) -> Vec<impl Iterator<Item = &[u8]>> {
         let mut messages = Vec::new();
         all_said(&mut self.conversation.clone(), &self.bytes, |said| {
-            if let Said::Message(frames) = said {
+            if let ZmtpEvent::Message(frames) = said {
                 messages.push(frames);
             }
         });
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn put(backlog: &Backlog, bytes: &[u8]) -> bool {
-        backlog.put(Conversation::new(SocketType::Sub), bytes)
+        backlog.put(ZmtpSession::new(SocketType::Sub), bytes)
     }
 
     #[tokio::test]

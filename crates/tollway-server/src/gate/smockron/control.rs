@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::net::TcpStream;
 use tokio::time::sleep_until;
-use tollway_wire::zmtp::{Said, SocketType, encode_opening, encode_pong};
+use tollway_wire::zmtp::{SocketType, ZmtpEvent, encode_handshake, encode_pong};
 
 use super::peer::{Heard, Peer, all_said};
 use super::{End, keep_alive};
@@ -31,7 +31,7 @@ async fn run(stream: &TcpStream, worker: &Worker, subscription: &mut Subscriptio
     let mut drain = pin!(worker.drain.clone().started());
     let mut peer = Peer::new(SocketType::Pub);
     let mut opening = Vec::new();
-    encode_opening(SocketType::Pub, &mut opening);
+    encode_handshake(SocketType::Pub, &mut opening);
     subscription.reply(&opening);
     let mut awaited_until = Instant::now() + bounds.frame_time;
     loop {
@@ -77,19 +77,19 @@ fn send(stream: &TcpStream, subscription: &mut Subscription) -> io::Result<()> {
     }
 }
 
-fn answer(said: &Said<'_>, subscription: &Subscription, worker: &Worker) {
+fn answer(said: &ZmtpEvent<'_>, subscription: &Subscription, worker: &Worker) {
     match said {
-        Said::Subscribe(topic) => {
+        ZmtpEvent::Subscribe(topic) => {
             let refused = !subscription.subscribe(topic);
             worker.metrics.smockron.topics_refused.add(u64::from(refused));
         }
-        Said::Cancel(topic) => subscription.cancel(topic),
-        Said::Ping(context) => {
+        ZmtpEvent::Cancel(topic) => subscription.cancel(topic),
+        ZmtpEvent::Ping(context) => {
             let mut pong = Vec::new();
             encode_pong(context, &mut pong);
             subscription.reply(&pong);
         }
         // A publisher is told nothing else that matters.
-        Said::Greeting | Said::Ready | Said::Message(_) | Said::Aside => {}
+        ZmtpEvent::Greeting | ZmtpEvent::Ready | ZmtpEvent::Message(_) | ZmtpEvent::Ignored => {}
     }
 }

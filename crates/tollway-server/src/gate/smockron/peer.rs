@@ -5,7 +5,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
-use tollway_wire::zmtp::{Conversation, MESSAGE_MAX, Said, SocketType};
+use tollway_wire::zmtp::{MESSAGE_MAX, SocketType, ZmtpEvent, ZmtpSession};
 
 use crate::gate::Worker;
 
@@ -23,7 +23,7 @@ impl Ears {
 }
 
 pub(super) struct Peer {
-    conversation: Conversation,
+    conversation: ZmtpSession,
     half: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Heard {
 
 impl Peer {
     pub(super) fn new(ours: SocketType) -> Self {
-        Self { conversation: Conversation::new(ours), half: Vec::new() }
+        Self { conversation: ZmtpSession::new(ours), half: Vec::new() }
     }
 
     /// Is it about to say something, or yet to say what it is?
@@ -51,7 +51,7 @@ impl Peer {
         &mut self,
         stream: &TcpStream,
         worker: &Worker,
-        mut understand: impl FnMut(&mut Conversation, &[u8]) -> Heard,
+        mut understand: impl FnMut(&mut ZmtpSession, &[u8]) -> Heard,
     ) -> io::Result<Option<Heard>> {
         poll_fn(|context| self.poll_hear(stream, worker, context, &mut understand)).await
     }
@@ -61,7 +61,7 @@ impl Peer {
         stream: &TcpStream,
         worker: &Worker,
         context: &mut Context<'_>,
-        understand: &mut impl FnMut(&mut Conversation, &[u8]) -> Heard,
+        understand: &mut impl FnMut(&mut ZmtpSession, &[u8]) -> Heard,
     ) -> Poll<io::Result<Option<Heard>>> {
         loop {
             ready!(stream.poll_read_ready(context))?;
@@ -88,9 +88,9 @@ impl Peer {
 
 /// Hands over all that is said in `inbox`, one by one.
 pub(super) fn all_said<'a>(
-    conversation: &mut Conversation,
+    conversation: &mut ZmtpSession,
     inbox: &'a [u8],
-    mut said: impl FnMut(Said<'a>),
+    mut said: impl FnMut(ZmtpEvent<'a>),
 ) -> Heard {
     let mut heard = Heard::default();
     loop {

@@ -26,10 +26,10 @@ pub enum SocketType {
 }
 
 impl SocketType {
-    const NAMED: [(&'static [u8], Self); 4] =
+    const NAMES: [(&'static [u8], Self); 4] =
         [(b"PUB", Self::Pub), (b"SUB", Self::Sub), (b"XPUB", Self::XPub), (b"XSUB", Self::XSub)];
 
-    pub(super) const fn goes_with(self, other: Self) -> bool {
+    pub(super) const fn is_compatible_with(self, other: Self) -> bool {
         use SocketType::{Pub, Sub, XPub, XSub};
         matches!((self, other), (Pub | XPub, Sub | XSub) | (Sub | XSub, Pub | XPub))
     }
@@ -39,13 +39,13 @@ impl SocketType {
     }
 
     fn name(self) -> &'static [u8] {
-        let named = Self::NAMED.iter().find(|(_, kind)| *kind == self);
+        let named = Self::NAMES.iter().find(|(_, kind)| *kind == self);
         named.map_or(b"OTHER", |(name, _)| name)
     }
 }
 
 /// Appends what either side says first: a greeting, and what it is.
-pub fn encode_opening(ours: SocketType, out: &mut Vec<u8>) {
+pub fn encode_handshake(ours: SocketType, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(SIGNATURE);
     out.extend_from_slice(&VERSION);
@@ -78,7 +78,7 @@ pub(super) fn read_ready(command: &[u8]) -> Option<SocketType> {
         let (len, after) = after.split_first_chunk()?;
         let (value, after) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
         if name.eq_ignore_ascii_case(b"Socket-Type") {
-            let named = SocketType::NAMED.iter().find(|(name, _)| *name == value);
+            let named = SocketType::NAMES.iter().find(|(name, _)| *name == value);
             return Some(named.map_or(SocketType::Other, |(_, kind)| *kind));
         }
         rest = after;
