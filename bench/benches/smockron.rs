@@ -13,7 +13,7 @@ use std::{fs, thread};
 use tollway_bench::page::write_part;
 use tollway_bench::peers::{Peer, Scratch, beside_the_servers, free_address, on_this_core};
 use tollway_bench::rounds::{Contestant, alternate};
-use tollway_wire::smockron::{Accounting, Status};
+use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
 use tollway_wire::zmtp::{SocketType, encode_handshake, encode_subscription};
 
 /// Fewer turns than this say too little to be written down.
@@ -171,8 +171,8 @@ fn messages(domain: &str) -> Vec<u8> {
     let received = u64::try_from(since_1970.as_millis()).unwrap_or_default();
     for number in 0..MESSAGES {
         let identifier = format!("10.{}", number % IDENTIFIERS);
-        let status = Status::Accepted { received };
-        let accounting = Accounting {
+        let status = AccountingStatus::Accepted { received };
+        let accounting = AccountingMessage {
             domain: domain.as_bytes(),
             status,
             identifier: identifier.as_bytes(),

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollway_wire::smockron::{Accounting, Control};
+use tollway_wire::smockron::{AccountingMessage, ControlMessage};
 use tollway_wire::zmtp::{MESSAGE_MAX, SocketType, ZmtpEvent, ZmtpSession, encode_handshake};
 
 fuzz_target!(|input: (bool, bool, u8, &[u8])| {
@@ -45,14 +45,14 @@ fn heard(ours: SocketType, bytes: &[u8], piece: usize) -> Vec<String> {
 
 fn read_again(frames: Vec<&[u8]>) {
     let mut bytes = Vec::new();
-    if let Ok(accounting) = Accounting::decode(frames.iter().copied()) {
+    if let Ok(accounting) = AccountingMessage::decode(frames.iter().copied()) {
         accounting.encode(&mut bytes);
-        with_frames(&bytes, |frames| assert_eq!(Accounting::decode(frames), Ok(accounting)));
+        with_frames(&bytes, |frames| assert_eq!(AccountingMessage::decode(frames), Ok(accounting)));
     }
     bytes.clear();
-    if let Ok(control) = Control::decode(frames) {
+    if let Ok(control) = ControlMessage::decode(frames) {
         control.encode(&mut bytes);
-        with_frames(&bytes, |frames| assert_eq!(Control::decode(frames), Ok(control)));
+        with_frames(&bytes, |frames| assert_eq!(ControlMessage::decode(frames), Ok(control)));
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use tollway_wire::smockron::Control;
+use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::{self, SocketType};
 
 use crate::PATIENCE;
@@ -94,7 +94,7 @@ impl Master {
     pub fn delay_until(&mut self, identifier: &str, delay_until: u64) {
         let (domain, identifier) = (self.domain.as_bytes(), identifier.as_bytes());
         let mut bytes = Vec::new();
-        Control { domain, identifier, delay_until }.encode(&mut bytes);
+        ControlMessage { domain, identifier, delay_until }.encode(&mut bytes);
         self.control().write(&bytes);
     }
 

@@ -6,7 +6,7 @@
 //! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
 //! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
 //! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`ZmtpSession`](zmtp::ZmtpSession) | [`zmtp::encode`] |
-//! | [`smockron`] | messages of gatekeepers and their master, over ZeroMQ | [`Accounting`](smockron::Accounting), [`Control`](smockron::Control) | the same |
+//! | [`smockron`] | messages of gatekeepers and their master, over ZeroMQ | [`AccountingMessage`](smockron::AccountingMessage), [`ControlMessage`](smockron::ControlMessage) | the same |
 //!
 //! ```
 //! use tollway_core::Verb;

@@ -10,11 +10,11 @@
 //! since 1970 in decimal digits. The NUL keeps the topic `a` from being that of `ab` as well.
 //!
 //! ```
-//! use tollway_wire::smockron::{Accounting, Status};
+//! use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
 //!
 //! let frames = ["default\0", "ACCEPTED", "10.0.0.1", "3000.7", "", "curl/8"].map(str::as_bytes);
-//! let accounting = Accounting::decode(frames)?;
-//! assert_eq!((accounting.domain, accounting.status), (&b"default"[..], Status::Accepted { received: 3_000 }));
+//! let accounting = AccountingMessage::decode(frames)?;
+//! assert_eq!((accounting.domain, accounting.status), (&b"default"[..], AccountingStatus::Accepted { received: 3_000 }));
 //! # Ok::<(), tollway_wire::smockron::AccountingError>(())
 //! ```
 
@@ -22,10 +22,10 @@ mod accounting;
 mod control;
 mod millis;
 
-pub use accounting::{Accounting, AccountingError, Status};
-pub use control::{Control, ControlError};
+pub use accounting::{AccountingError, AccountingMessage, AccountingStatus};
+pub use control::{ControlError, ControlMessage};
 
 /// The domain that a topic names, with or without the NUL at its end.
-fn domain(topic: &[u8]) -> &[u8] {
+fn topic_domain(topic: &[u8]) -> &[u8] {
     topic.strip_suffix(&[0]).unwrap_or(topic)
 }

@@ -1,7 +1,7 @@
 //! ZMTP and Smockron against whatever a peer may send.
 
 use proptest::prelude::*;
-use tollway_wire::smockron::{Accounting, Control};
+use tollway_wire::smockron::{AccountingMessage, ControlMessage};
 use tollway_wire::zmtp::{self, MESSAGE_MAX, SocketType, ZmtpError, ZmtpEvent, ZmtpSession};
 
 /// One that is past its handshake.
@@ -125,10 +125,10 @@ proptest! {
         times in ("[0-9.]{0,25}", "[0-9.]{0,25}"),
     ) {
         let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
-        let _ = Accounting::decode(frames.iter().copied());
-        let _ = Control::decode(frames.iter().copied());
+        let _ = AccountingMessage::decode(frames.iter().copied());
+        let _ = ControlMessage::decode(frames.iter().copied());
         let nearly = [b"d\0", status.as_bytes(), b"id", times.0.as_bytes(), times.1.as_bytes()];
-        if let Ok(accounting) = Accounting::decode(nearly) {
+        if let Ok(accounting) = AccountingMessage::decode(nearly) {
             prop_assert_eq!(accounting.status.name(), status);
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tollway_core::Backoff;
-use tollway_wire::smockron::Control;
+use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::{self, SocketType, ZmtpEvent};
 use tracing::{info, warn};
 
@@ -154,7 +154,7 @@ impl Link {
     fn obey(&self, said: ZmtpEvent<'_>, replies: &mut Vec<u8>) {
         match said {
             ZmtpEvent::Message(frames) => {
-                if let Ok(control) = Control::decode(frames)
+                if let Ok(control) = ControlMessage::decode(frames)
                     && control.domain == self.shared.domain.as_bytes()
                 {
                     self.shared.told(&control);

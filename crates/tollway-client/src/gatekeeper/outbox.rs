@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use tollway_wire::smockron::Accounting;
+use tollway_wire::smockron::AccountingMessage;
 use tollway_wire::zmtp::MESSAGE_MAX;
 
 /// How many bytes may wait. Some ten thousand messages: what a master that pauses for a moment catches up with.
@@ -34,7 +34,7 @@ struct State {
 
 impl Outbox {
     /// Puts a message on its way; false if it was dropped.
-    pub(super) fn put(&self, accounting: &Accounting<'_>) -> bool {
+    pub(super) fn put(&self, accounting: &AccountingMessage<'_>) -> bool {
         let log_info = &accounting.log_info[..accounting.log_info.len().min(LOG_INFO_MAX)];
         if accounting.identifier.len() > IDENTIFIER_MAX {
             return false;
@@ -44,7 +44,7 @@ impl Outbox {
             return false;
         }
         let was_empty = state.bytes.is_empty();
-        Accounting { log_info, ..*accounting }.encode(&mut state.bytes);
+        AccountingMessage { log_info, ..*accounting }.encode(&mut state.bytes);
         state.messages += 1;
         drop(state);
         if was_empty {
@@ -94,13 +94,13 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use tollway_wire::smockron::Status;
+    use tollway_wire::smockron::AccountingStatus;
 
     use super::*;
 
     fn put(outbox: &Outbox, identifier: &[u8], log_info: &[u8]) -> bool {
-        let status = Status::Accepted { received: 0 };
-        outbox.put(&Accounting { domain: b"d", status, identifier, log_info })
+        let status = AccountingStatus::Accepted { received: 0 };
+        outbox.put(&AccountingMessage { domain: b"d", status, identifier, log_info })
     }
 
     #[test]

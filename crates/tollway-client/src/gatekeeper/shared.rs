@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tollway_core::Timestamp;
-use tollway_wire::smockron::{Accounting, Control, Status};
+use tollway_wire::smockron::{AccountingMessage, AccountingStatus, ControlMessage};
 
 use super::book::{Book, Fate, Ruling};
 use super::clock::{Clock, Now};
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// The master said something.
-    pub(super) fn told(&self, control: &Control<'_>) {
+    pub(super) fn told(&self, control: &ControlMessage<'_>) {
         let now = self.clock.now();
         let mut book = self.book();
         let key = book.key(control.identifier);
@@ -126,12 +126,12 @@ impl Shared {
 
     fn accepted(&self, now: Now, identifier: &[u8], log_info: &[u8]) {
         self.tally.accepted.fetch_add(1, Ordering::Relaxed);
-        self.account(Status::Accepted { received: now.millis() }, identifier, log_info);
+        self.account(AccountingStatus::Accepted { received: now.millis() }, identifier, log_info);
     }
 
     pub(super) fn delayed(&self, received: u64, until: u64, identifier: &[u8], log_info: &[u8]) {
         self.tally.delayed.fetch_add(1, Ordering::Relaxed);
-        self.account(Status::Delayed { received, until }, identifier, log_info);
+        self.account(AccountingStatus::Delayed { received, until }, identifier, log_info);
     }
 
     fn rejected(&self, received: u64, identifier: &[u8], log_info: &[u8]) {
@@ -142,13 +142,13 @@ impl Shared {
             RejectedAccounting::OneIn(many) => before.is_multiple_of(u64::from(many.max(1))),
         };
         if is_told {
-            self.account(Status::Rejected { received }, identifier, log_info);
+            self.account(AccountingStatus::Rejected { received }, identifier, log_info);
         }
     }
 
-    fn account(&self, status: Status, identifier: &[u8], log_info: &[u8]) {
+    fn account(&self, status: AccountingStatus, identifier: &[u8], log_info: &[u8]) {
         let domain = self.domain.as_bytes();
-        if !self.outbox.put(&Accounting { domain, status, identifier, log_info }) {
+        if !self.outbox.put(&AccountingMessage { domain, status, identifier, log_info }) {
             self.tally.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

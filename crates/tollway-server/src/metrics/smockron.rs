@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use tollway_wire::smockron::Status;
+use tollway_wire::smockron::AccountingStatus;
 
 use super::{Counter, Waits};
 
@@ -73,11 +73,11 @@ impl SmockronCounters {
 }
 
 impl DomainCounters {
-    pub(crate) fn requested(&self, status: Status) {
+    pub(crate) fn requested(&self, status: AccountingStatus) {
         match status {
-            Status::Accepted { .. } => &self.accepted,
-            Status::Delayed { .. } => &self.delayed,
-            Status::Rejected { .. } => &self.rejected,
+            AccountingStatus::Accepted { .. } => &self.accepted,
+            AccountingStatus::Delayed { .. } => &self.delayed,
+            AccountingStatus::Rejected { .. } => &self.rejected,
         }
         .one();
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tollway::domains::Account;
 use tollway_core::{Domain, Nanos, Timestamp};
-use tollway_wire::smockron::{Accounting, AccountingError, Control, Status};
+use tollway_wire::smockron::{AccountingError, AccountingMessage, AccountingStatus, ControlMessage};
 use tracing::warn;
 
 pub(crate) use self::hub::Hub;
@@ -89,13 +89,13 @@ impl SmockronService {
     fn count(&self, understood: &[Understood<'_>]) {
         let metrics = &self.service.metrics.smockron;
         let mut lines = self.statsd.as_ref().map(|statsd| statsd.lines(metrics));
-        for Understood { accounting: Accounting { status, .. }, counters, .. } in understood {
+        for Understood { accounting: AccountingMessage { status, .. }, counters, .. } in understood {
             counters.requested(*status);
             let delayed_by = match *status {
-                Status::Delayed { received, until } => {
+                AccountingStatus::Delayed { received, until } => {
                     Some(Nanos::from_millis(until.saturating_sub(received)))
                 }
-                Status::Accepted { .. } | Status::Rejected { .. } => None,
+                AccountingStatus::Accepted { .. } | AccountingStatus::Rejected { .. } => None,
             };
             if let Some(delay) = delayed_by {
                 metrics.delays.record(delay.into());
@@ -109,7 +109,7 @@ impl SmockronService {
 
 /// One request that is accounted for, and where it belongs.
 struct Understood<'a> {
-    accounting: Accounting<'a>,
+    accounting: AccountingMessage<'a>,
     domain: &'a Domain,
     counters: &'a DomainCounters,
 }
@@ -119,11 +119,12 @@ impl<'a> Understood<'a> {
         in_force: &'a InForce,
         message: impl IntoIterator<Item = &'m [u8]>,
     ) -> Result<Self, Malformed> {
-        let accounting: Accounting<'a> = Accounting::decode(message).map_err(|error| match error {
-            AccountingError::TooShort { .. } => Malformed::Frames,
-            AccountingError::UnknownStatus => Malformed::Status,
-            AccountingError::NoTime => Malformed::Time,
-        })?;
+        let accounting: AccountingMessage<'a> =
+            AccountingMessage::decode(message).map_err(|error| match error {
+                AccountingError::TooShort { .. } => Malformed::Frames,
+                AccountingError::UnknownStatus => Malformed::Status,
+                AccountingError::InvalidTime => Malformed::Time,
+            })?;
         let (domain, counters) = in_force.domain(accounting.domain).ok_or(Malformed::Domain)?;
         Ok(Self { accounting, domain, counters })
     }
@@ -131,9 +132,9 @@ impl<'a> Understood<'a> {
     /// What it is entered as. One that was turned away is not: it used nothing up.
     fn account(&self) -> Option<Account<'a>> {
         let at = match self.accounting.status {
-            Status::Accepted { received } => received,
-            Status::Delayed { until, .. } => until,
-            Status::Rejected { .. } => return None,
+            AccountingStatus::Accepted { received } => received,
+            AccountingStatus::Delayed { until, .. } => until,
+            AccountingStatus::Rejected { .. } => return None,
         };
         let at = Timestamp::EPOCH + Nanos::from_millis(at);
         Some(Account { domain: self.domain, identifier: self.accounting.identifier, at })
@@ -141,6 +142,6 @@ impl<'a> Understood<'a> {
 }
 
 /// In whole milliseconds, rounded up: a request that is early would be delayed again.
-pub(crate) fn control<'a>(domain: &'a [u8], identifier: &'a [u8], welcome: Timestamp) -> Control<'a> {
-    Control { domain, identifier, delay_until: welcome.as_nanos().div_ceil(MILLISECOND) }
+pub(crate) fn control<'a>(domain: &'a [u8], identifier: &'a [u8], welcome: Timestamp) -> ControlMessage<'a> {
+    ControlMessage { domain, identifier, delay_until: welcome.as_nanos().div_ceil(MILLISECOND) }
 }

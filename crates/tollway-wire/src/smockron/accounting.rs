@@ -2,16 +2,16 @@
 
 use thiserror::Error;
 
-use super::{domain, millis};
+use super::{millis, topic_domain};
 use crate::zmtp;
 
 /// One request that came to a gatekeeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accounting<'a> {
+pub struct AccountingMessage<'a> {
     /// Which resource it was for.
     pub domain: &'a [u8],
     /// What became of it.
-    pub status: Status,
+    pub status: AccountingStatus,
     /// Whose it was.
     pub identifier: &'a [u8],
     /// Whatever the gatekeeper wants to see in a log.
@@ -20,7 +20,7 @@ pub struct Accounting<'a> {
 
 /// What became of a request, and when. Times are milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum AccountingStatus {
     /// It passed at once.
     Accepted {
         /// When it came.
@@ -40,7 +40,7 @@ pub enum Status {
     },
 }
 
-impl Status {
+impl AccountingStatus {
     /// As the protocol spells it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,10 +65,10 @@ pub enum AccountingError {
     UnknownStatus,
     /// No number where a time is due.
     #[error("a time is a whole number of milliseconds since 1970")]
-    NoTime,
+    InvalidTime,
 }
 
-impl<'a> Accounting<'a> {
+impl<'a> AccountingMessage<'a> {
     /// Reads a message. Frames after the sixth mean nothing.
     pub fn decode(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, AccountingError> {
         let mut fields = [&b""[..]; 6];
@@ -77,21 +77,23 @@ impl<'a> Accounting<'a> {
             return Err(AccountingError::TooShort { frames: present });
         }
         let [topic, status, identifier, received, delayed, log_info] = fields;
-        let millis = |frame: &[u8]| millis::read(frame).ok_or(AccountingError::NoTime);
+        let millis = |frame: &[u8]| millis::parse(frame).ok_or(AccountingError::InvalidTime);
         let status = match status {
-            b"ACCEPTED" => Status::Accepted { received: millis(received)? },
-            b"DELAYED" => Status::Delayed { received: millis(received)?, until: millis(delayed)? },
-            b"REJECTED" => Status::Rejected { received: millis(received)? },
+            b"ACCEPTED" => AccountingStatus::Accepted { received: millis(received)? },
+            b"DELAYED" => AccountingStatus::Delayed { received: millis(received)?, until: millis(delayed)? },
+            b"REJECTED" => AccountingStatus::Rejected { received: millis(received)? },
             _ => return Err(AccountingError::UnknownStatus),
         };
-        Ok(Self { domain: domain(topic), status, identifier, log_info })
+        Ok(Self { domain: topic_domain(topic), status, identifier, log_info })
     }
 
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (received, until) = match self.status {
-            Status::Accepted { received } | Status::Rejected { received } => (received, None),
-            Status::Delayed { received, until } => (received, Some(until)),
+            AccountingStatus::Accepted { received } | AccountingStatus::Rejected { received } => {
+                (received, None)
+            }
+            AccountingStatus::Delayed { received, until } => (received, Some(until)),
         };
         let (mut digits, mut more_digits) = (itoa::Buffer::new(), itoa::Buffer::new());
         let topic = [self.domain, b"\0"].concat();
@@ -111,8 +113,8 @@ impl<'a> Accounting<'a> {
 mod tests {
     use super::*;
 
-    fn decode<'a>(frames: &[&'a str]) -> Result<Accounting<'a>, AccountingError> {
-        Accounting::decode(frames.iter().map(|frame| frame.as_bytes()))
+    fn decode<'a>(frames: &[&'a str]) -> Result<AccountingMessage<'a>, AccountingError> {
+        AccountingMessage::decode(frames.iter().map(|frame| frame.as_bytes()))
     }
 
     #[test]
@@ -120,27 +122,30 @@ mod tests {
         let accepted = decode(&["default\0", "ACCEPTED", "10.0.0.1", "3000", ""]).unwrap();
         assert_eq!(accepted.domain, b"default");
         assert_eq!(accepted.identifier, b"10.0.0.1");
-        assert_eq!(accepted.status, Status::Accepted { received: 3_000 });
+        assert_eq!(accepted.status, AccountingStatus::Accepted { received: 3_000 });
         let delayed = decode(&["a", "DELAYED", "", "3000.9", "4000", "info", "more", "and more"]).unwrap();
-        assert_eq!(delayed.status, Status::Delayed { received: 3_000, until: 4_000 });
+        assert_eq!(delayed.status, AccountingStatus::Delayed { received: 3_000, until: 4_000 });
         assert_eq!((delayed.domain, delayed.log_info), (&b"a"[..], &b"info"[..]));
         let rejected = decode(&["a\0\0", "REJECTED", "x", "1", "whatever"]).unwrap();
-        assert_eq!((rejected.domain, rejected.status), (&b"a\0"[..], Status::Rejected { received: 1 }));
+        assert_eq!(
+            (rejected.domain, rejected.status),
+            (&b"a\0"[..], AccountingStatus::Rejected { received: 1 })
+        );
     }
 
     #[test]
     fn what_is_no_accounting_says_why() {
-        use AccountingError::{NoTime, TooShort, UnknownStatus};
+        use AccountingError::{InvalidTime, TooShort, UnknownStatus};
         for (frames, expected) in [
             (&[][..], TooShort { frames: 0 }),
             (&["a", "ACCEPTED", "x", "1"], TooShort { frames: 4 }),
             (&["a", "accepted", "x", "1", ""], UnknownStatus),
             (&["a", "", "x", "1", ""], UnknownStatus),
-            (&["a", "ACCEPTED", "x", "", ""], NoTime),
-            (&["a", "ACCEPTED", "x", "NaN", ""], NoTime),
-            (&["a", "REJECTED", "x", "-1", ""], NoTime),
-            (&["a", "DELAYED", "x", "1", ""], NoTime),
-            (&["a", "DELAYED", "x", "", "1"], NoTime),
+            (&["a", "ACCEPTED", "x", "", ""], InvalidTime),
+            (&["a", "ACCEPTED", "x", "NaN", ""], InvalidTime),
+            (&["a", "REJECTED", "x", "-1", ""], InvalidTime),
+            (&["a", "DELAYED", "x", "1", ""], InvalidTime),
+            (&["a", "DELAYED", "x", "", "1"], InvalidTime),
         ] {
             assert_eq!(decode(frames), Err(expected), "{frames:?}");
         }
@@ -149,11 +154,11 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         for status in [
-            Status::Accepted { received: 0 },
-            Status::Delayed { received: 1, until: 1_700_000_000_000 },
-            Status::Rejected { received: 7 },
+            AccountingStatus::Accepted { received: 0 },
+            AccountingStatus::Delayed { received: 1, until: 1_700_000_000_000 },
+            AccountingStatus::Rejected { received: 7 },
         ] {
-            let sent = Accounting { domain: b"d", status, identifier: b"\xff\0", log_info: b"info" };
+            let sent = AccountingMessage { domain: b"d", status, identifier: b"\xff\0", log_info: b"info" };
             let mut bytes = Vec::new();
             sent.encode(&mut bytes);
             let mut session = zmtp::ZmtpSession::new(zmtp::SocketType::Sub);
@@ -164,7 +169,7 @@ mod tests {
             let Some((zmtp::ZmtpEvent::Message(frames), len)) = session.next(&bytes).unwrap() else {
                 panic!("no message");
             };
-            assert_eq!((Accounting::decode(frames), len), (Ok(sent), bytes.len()));
+            assert_eq!((AccountingMessage::decode(frames), len), (Ok(sent), bytes.len()));
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use thiserror::Error;
 
-use super::{domain, millis};
+use super::{millis, topic_domain};
 use crate::zmtp;
 
 /// From when on the next request of an identifier is welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control<'a> {
+pub struct ControlMessage<'a> {
     /// Of which resource.
     pub domain: &'a [u8],
     /// Whose.
@@ -21,30 +21,30 @@ pub struct Control<'a> {
 pub enum ControlError {
     /// Not four frames.
     #[error("a control message has four frames")]
-    Frames,
+    TooShort,
     /// Something else than `DELAY_UNTIL`.
     #[error("the command is not DELAY_UNTIL")]
     UnknownCommand,
     /// No number where a time is due.
     #[error("a time is a whole number of milliseconds since 1970")]
-    NoTime,
+    InvalidTime,
 }
 
 const DELAY_UNTIL: &[u8] = b"DELAY_UNTIL";
 
-impl<'a> Control<'a> {
+impl<'a> ControlMessage<'a> {
     /// Reads a message. Further arguments, which a later master may send, mean nothing.
     pub fn decode(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, ControlError> {
         let mut fields = [&b""[..]; 4];
         if fields.iter_mut().zip(frames).map(|(field, frame)| *field = frame).count() < 4 {
-            return Err(ControlError::Frames);
+            return Err(ControlError::TooShort);
         }
         let [topic, command, identifier, time] = fields;
         if command != DELAY_UNTIL {
             return Err(ControlError::UnknownCommand);
         }
-        let delay_until = millis::read(time).ok_or(ControlError::NoTime)?;
-        Ok(Self { domain: domain(topic), identifier, delay_until })
+        let delay_until = millis::parse(time).ok_or(ControlError::InvalidTime)?;
+        Ok(Self { domain: topic_domain(topic), identifier, delay_until })
     }
 
     /// Appends the message.
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_message_is_four_frames() {
-        let control = Control { domain: b"default", identifier: b"10.0.0.1", delay_until: 4_000 };
+        let control = ControlMessage { domain: b"default", identifier: b"10.0.0.1", delay_until: 4_000 };
         let mut bytes = Vec::new();
         control.encode(&mut bytes);
         assert_eq!(bytes, b"\x01\x08default\0\x01\x0bDELAY_UNTIL\x01\x0810.0.0.1\0\x044000");
@@ -70,15 +70,15 @@ mod tests {
 
     #[test]
     fn what_is_no_control_says_why() {
-        use ControlError::{Frames, NoTime, UnknownCommand};
+        use ControlError::{InvalidTime, TooShort, UnknownCommand};
         for (frames, expected) in [
-            (&["d\0", "DELAY_UNTIL", "x"][..], Err(Frames)),
+            (&["d\0", "DELAY_UNTIL", "x"][..], Err(TooShort)),
             (&["d\0", "DELAY_FOR", "x", "1"], Err(UnknownCommand)),
-            (&["d\0", "DELAY_UNTIL", "x", "soon"], Err(NoTime)),
+            (&["d\0", "DELAY_UNTIL", "x", "soon"], Err(InvalidTime)),
             (&["d\0", "DELAY_UNTIL", "x", "1", "more"], Ok(1)),
             (&["d", "DELAY_UNTIL", "x", "1.5"], Ok(1)),
         ] {
-            let control = Control::decode(frames.iter().map(|frame| frame.as_bytes()));
+            let control = ControlMessage::decode(frames.iter().map(|frame| frame.as_bytes()));
             assert_eq!(control.map(|control| control.delay_until), expected, "{frames:?}");
         }
     }

@@ -4,7 +4,7 @@
 const LATEST: u64 = u64::MAX / 1_000_000;
 
 /// Decimals are cut off. What is no number, is below zero or beyond all time is none.
-pub(super) fn read(frame: &[u8]) -> Option<u64> {
+pub(super) fn parse(frame: &[u8]) -> Option<u64> {
     let (whole, decimals) = match frame.iter().position(|byte| *byte == b'.') {
         Some(point) => (&frame[..point], &frame[point + 1..]),
         None => (frame, &b""[..]),
@@ -44,7 +44,7 @@ mod tests {
             ("inf", None),
             ("0x10", None),
         ] {
-            assert_eq!(read(text.as_bytes()), expected, "{text}");
+            assert_eq!(parse(text.as_bytes()), expected, "{text}");
         }
     }
 }

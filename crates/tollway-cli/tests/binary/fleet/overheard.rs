@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tollway_testbed::{Came, ZeroMq};
-use tollway_wire::smockron::Control;
+use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::SocketType;
 
 /// One message.
@@ -29,7 +29,7 @@ impl Overheard {
         let told = Arc::clone(&self.told);
         self.listener = Some(spawn_blocking(move || {
             while let Came::Message(frames) = socket.hear() {
-                let control = Control::decode(frames.iter().map(Vec::as_slice)).unwrap();
+                let control = ControlMessage::decode(frames.iter().map(Vec::as_slice)).unwrap();
                 told.lock().unwrap().push(Told::new(&control));
             }
         }));
@@ -46,7 +46,7 @@ impl Overheard {
 }
 
 impl Told {
-    fn new(control: &Control<'_>) -> Self {
+    fn new(control: &ControlMessage<'_>) -> Self {
         let until = UNIX_EPOCH + Duration::from_millis(control.delay_until);
         let ahead = until.duration_since(SystemTime::now()).unwrap_or_default();
         let client = String::from_utf8(control.identifier.to_vec()).unwrap();

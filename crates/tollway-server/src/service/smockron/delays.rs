@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollway_wire::smockron::Control;
+use tollway_wire::smockron::ControlMessage;
 
 /// As many parts, so that looking through one takes some tens of microseconds.
 const SHARDS: usize = 256;
@@ -47,7 +47,7 @@ impl Delays {
     }
 
     /// Remembers what is told. `false` if there is no room for another.
-    pub(super) fn remember(&self, control: &Control<'_>, told: u64, name: &mut Vec<u8>) -> bool {
+    pub(super) fn remember(&self, control: &ControlMessage<'_>, told: u64, name: &mut Vec<u8>) -> bool {
         let mut shard = self.find(control, name);
         if let Some(known) = shard.get_mut(&**name) {
             // Two workers may tell in the other order. Gatekeepers keep the latest time, and so do we.
@@ -65,13 +65,13 @@ impl Delays {
     }
 
     /// Is there one for whom this is?
-    pub(super) fn has(&self, control: &Control<'_>) -> bool {
+    pub(super) fn has(&self, control: &ControlMessage<'_>) -> bool {
         let mut name = Vec::new();
         self.find(control, &mut name).contains_key(&*name)
     }
 
     /// The part in which it is, if it is remembered, by this name.
-    fn find(&self, control: &Control<'_>, name: &mut Vec<u8>) -> MutexGuard<'_, Shard> {
+    fn find(&self, control: &ControlMessage<'_>, name: &mut Vec<u8>) -> MutexGuard<'_, Shard> {
         name.clear();
         name.extend_from_slice(control.domain);
         name.push(0);
@@ -85,7 +85,7 @@ impl Delays {
         part: usize,
         told: u64,
         now: u64,
-        mut tell: impl FnMut(Control<'_>),
+        mut tell: impl FnMut(ControlMessage<'_>),
     ) -> bool {
         if part >= SHARDS {
             return false;
@@ -94,7 +94,7 @@ impl Delays {
         for (name, held) in shard.iter().filter(|(_, held)| held.until > now && held.told <= told) {
             let delay_until = held.until;
             let nul = name.iter().position(|byte| *byte == 0).expect("a NUL was written after the domain");
-            tell(Control { domain: &name[..nul], identifier: &name[nul + 1..], delay_until });
+            tell(ControlMessage { domain: &name[..nul], identifier: &name[nul + 1..], delay_until });
         }
         true
     }
@@ -127,8 +127,8 @@ fn shard_of(hash: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn delay(identifier: &str, delay_until: u64) -> Control<'_> {
-        Control { domain: b"d", identifier: identifier.as_bytes(), delay_until }
+    fn delay(identifier: &str, delay_until: u64) -> ControlMessage<'_> {
+        ControlMessage { domain: b"d", identifier: identifier.as_bytes(), delay_until }
     }
 
     fn held(delays: &Delays, now: u64) -> Vec<(String, u64)> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use tollway_wire::smockron::Control;
+use tollway_wire::smockron::ControlMessage;
 
 use super::delays::Delays;
 use super::mailbox::{Mailbox, Messages, Room, Subscriber, Subscription};
@@ -91,7 +91,7 @@ impl Hub {
     }
 
     /// Tells everybody who wants to know.
-    pub(crate) fn publish(&self, controls: &[Control<'_>], metrics: &SmockronCounters) {
+    pub(crate) fn publish(&self, controls: &[ControlMessage<'_>], metrics: &SmockronCounters) {
         if controls.is_empty() {
             return;
         }
@@ -113,12 +113,12 @@ impl Hub {
     }
 
     /// Tells everybody what was found in the store, except where something newer was told meanwhile.
-    pub(crate) fn recall(&self, mut controls: Vec<Control<'_>>, metrics: &SmockronCounters) {
+    pub(crate) fn recall(&self, mut controls: Vec<ControlMessage<'_>>, metrics: &SmockronCounters) {
         controls.retain(|control| !self.delays.has(control));
         self.publish(&controls, metrics);
     }
 
-    fn post(&self, mailbox: &mut Mailbox, controls: &[Control<'_>], messages: &Messages) -> Posted {
+    fn post(&self, mailbox: &mut Mailbox, controls: &[ControlMessage<'_>], messages: &Messages) -> Posted {
         let mut posted = Posted::default();
         // What comes together is mostly of one domain.
         let mut last: Option<(&[u8], bool)> = None;

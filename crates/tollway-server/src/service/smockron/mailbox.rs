@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use tollway_wire::smockron::Control;
+use tollway_wire::smockron::ControlMessage;
 
 use super::hub::Hub;
 
@@ -180,7 +180,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn push(&mut self, control: &Control<'_>) {
+    pub(super) fn push(&mut self, control: &ControlMessage<'_>) {
         control.encode(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollway_core::Nanos;
-use tollway_wire::smockron::Status;
+use tollway_wire::smockron::AccountingStatus;
 
 use crate::metrics::SmockronCounters;
 
@@ -99,7 +99,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    pub(super) fn request(&mut self, status: Status, delayed_by: Option<Nanos>) {
+    pub(super) fn request(&mut self, status: AccountingStatus, delayed_by: Option<Nanos>) {
         if self.datagram.len() + LINES_MAX > DATAGRAM_MAX {
             self.send();
         }
