@@ -3,6 +3,7 @@
 //! ```text
 //! cargo xtask test          install what the tests need, then run all of them
 //! cargo xtask ci            everything that must hold before a change lands
+//! cargo xtask words         doc summaries, lines and names that break the rules of plain words
 //! cargo xtask bench core    one benchmark, beside its peers
 //! cargo xtask soak          a fleet of real processes under load, for a minute
 //! ```
@@ -13,11 +14,13 @@
 mod bench;
 mod ci;
 mod python;
+mod report;
 mod setup;
 mod soak;
 mod step;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -49,6 +52,11 @@ enum Chore {
     },
     /// Check everything that must hold before a change lands
     Ci,
+    /// List doc summaries that are questions or have no verb, lines wider than 120 columns, and names used twice
+    Words {
+        /// Folders or files to look at, of any project (default: the whole workspace)
+        paths: Vec<PathBuf>,
+    },
     /// Run one benchmark
     Bench {
         /// Which one
@@ -87,6 +95,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             python::test(&mut steps, &arguments)?;
         }
         Chore::Ci => ci::run(&mut steps)?,
+        Chore::Words { paths } => return report::run(&paths),
         Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
         Chore::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }

@@ -1,0 +1,3 @@
+//! The parts of the project's own tools that its tests use as well.
+
+pub mod words;

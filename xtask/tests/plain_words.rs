@@ -1,0 +1,93 @@
+//! Holds the words of the project to the rules of "Plain words": summaries are statements, and the old name is gone.
+//!
+//! `cargo xtask words` lists what breaks a rule, whether or not a test holds it yet.
+#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use xtask::words::{Count, Finding, PARTS};
+
+/// The highest rate of summaries, in percent, that may be questions, fragments or without a verb.
+const RATE_MAX: f64 = 3.0;
+
+/// The parts that are above [`RATE_MAX`] today, and the rate that they must not exceed. A part that is not listed is
+/// held to [`RATE_MAX`]: whoever mends a part removes its line.
+const NOT_YET_PLAIN: &[(&str, f64)] = &[
+    ("core", 45.0),
+    ("wire", 41.0),
+    ("tollway", 41.0),
+    ("macros", 43.0),
+    ("client", 47.0),
+    ("tower", 48.0),
+    ("python", 47.0),
+    ("xtask", 16.0),
+    ("testbed", 38.0),
+    ("bench", 38.0),
+    ("examples", 43.0),
+    ("fuzz", 67.0),
+    ("store/redis", 42.0),
+    ("server", 41.0),
+    ("cli", 40.0),
+];
+
+#[test]
+fn doc_summaries_are_statements() {
+    let root = Path::new("..");
+    for part in PARTS {
+        let count = Count::of(&part.files(root).unwrap()).unwrap();
+        let ceiling =
+            NOT_YET_PLAIN.iter().find(|(name, _)| *name == part.name).map_or(RATE_MAX, |(_, rate)| *rate);
+        assert!(
+            count.rate() <= ceiling,
+            "{:.1} % of the {} summaries of {} are questions, fragments or have no verb; at most {ceiling} % may:\n{}",
+            count.rate(),
+            count.summaries,
+            part.name,
+            listed(&count.offenders)
+        );
+    }
+}
+
+#[test]
+fn every_part_that_is_not_yet_plain_exists() {
+    for (name, _) in NOT_YET_PLAIN {
+        assert!(PARTS.iter().any(|part| part.name == *name), "{name} is not a part of the workspace");
+    }
+}
+
+#[test]
+fn every_crate_of_the_workspace_is_a_part() {
+    let manifests = files_of_the_project().into_iter().filter(|file| file.ends_with("/Cargo.toml"));
+    for manifest in manifests {
+        let folder = manifest.trim_end_matches("/Cargo.toml");
+        assert!(PARTS.iter().any(|part| part.folder == folder), "{folder} is not in PARTS");
+    }
+}
+
+#[test]
+fn the_former_name_is_only_in_the_change_log() {
+    let former_name = ["toll", "gate"].concat();
+    let mut places = Vec::new();
+    for file in files_of_the_project() {
+        // What is not text has no names in it.
+        let Ok(text) = fs::read_to_string(Path::new("..").join(&file)) else { continue };
+        let lines = text.lines().enumerate().filter(|(_, line)| line.to_lowercase().contains(&former_name));
+        places.extend(lines.map(|(index, _)| format!("{file}:{}", index + 1)));
+    }
+    let is_once = places.len() == 1 && places[0].starts_with("CHANGELOG.md:");
+    assert!(is_once, "the former name belongs into one line of CHANGELOG.md, and is in {places:#?}");
+}
+
+/// Lists the files that git knows or would add, counted from the root.
+fn files_of_the_project() -> Vec<String> {
+    let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let output = Command::new("git").args(arguments).current_dir("..").output().unwrap();
+    assert!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn listed(findings: &[Finding]) -> String {
+    findings.iter().map(Finding::to_string).collect::<Vec<_>>().join("\n")
+}
