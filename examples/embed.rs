@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use tollway::Limiter;
-use tollway::core::algorithm::{Algorithm, TokenBucketLimit};
+use tollway::core::algorithm::{Algorithm, TokenBucket};
 use tollway::core::{Bill, Decision, IdFormat, Limit, Policy};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Five attempts at an account, then one every twelve seconds; twenty from an address, then one every three.
 fn policy() -> Result<Policy, Box<dyn Error>> {
-    let account = TokenBucketLimit::new(5, 5, "1m".parse()?)?;
-    let address = TokenBucketLimit::new(20, 20, "1m".parse()?)?;
+    let account = TokenBucket::new(5, 5, "1m".parse()?)?;
+    let address = TokenBucket::new(20, 20, "1m".parse()?)?;
     Ok(Policy::new(vec![
         Limit::new("LoginsPerAccount")?.with_default(Algorithm::TokenBucket(account)),
         Limit::new("LoginsPerAddress")?

@@ -99,7 +99,7 @@ mod tests {
         assert!(matches!(cat.stroke("vova"), Err(RateLimitError::Exceeded(_))));
 
         clock.set(Timestamp::EPOCH + Nanos::from_secs(1));
-        assert_eq!(tollway::waiting::block_on(cat.feed("vova")), Ok("purr"));
+        assert_eq!(tollway::block_on(cat.feed("vova")), Ok("purr"));
         assert!(cat.stroke("vova").is_err());
     }
 }

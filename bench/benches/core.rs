@@ -10,7 +10,7 @@ use governor::clock::{Clock, QuantaClock, QuantaInstant, QuantaUpkeepClock};
 use governor::state::keyed::KeyedStateStore;
 use governor::{Quota, RateLimiter};
 use tollway::Limiter;
-use tollway::core::algorithm::{Algorithm, TokenBucketLimit};
+use tollway::core::algorithm::{Algorithm, TokenBucket};
 use tollway::core::{Bill, Charge, Limit, Nanos, Policy};
 use tollway_bench::requests::{Arrivals, Popularity, stream};
 use tollway_bench::rounds::{Contestant, alternate, time_threads};
@@ -118,7 +118,7 @@ fn compare(popularity: Popularity, threads: u64) {
 const BURST: u32 = 4_000_000_000;
 
 fn limiter(burst: u32, period: Nanos) -> Limiter {
-    let numbers = TokenBucketLimit::new(burst.into(), 1, period).expect("numbers in range");
+    let numbers = TokenBucket::new(burst.into(), 1, period).expect("numbers in range");
     let limit = Limit::new("PerUser").expect("a name").with_default(Algorithm::TokenBucket(numbers));
     Limiter::new(Policy::new(vec![limit]).expect("one limit"))
 }

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tollway::config::Config;
 use tollway::core::{Policy, Timestamp};
 use tollway::store::memory::Memory;
-use tollway::trace::{Reader, Reply, Request, Target, matches, parse_line};
+use tollway::trace::{TraceReader, TraceReply, TraceRequest, TraceTarget, matches, parse_line};
 use tollway::{Clock, Limiter};
 
 /// Every algorithm, some formats and some rules, under names that the project's own traces use.
@@ -33,13 +33,13 @@ const MAX_BUCKETS: usize = 8;
 fuzz_target!(|trace: &[u8]| {
     let mut limiter =
         Limiter::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
-    for event in Reader::new(trace).map_while(Result::ok) {
+    for event in TraceReader::new(trace).map_while(Result::ok) {
         let reply = match &event.request {
-            Request::Limit(_) | Request::Rule(_) => limiter.answer(event.at, &event.request),
+            TraceRequest::Limit(_) | TraceRequest::Rule(_) => limiter.answer(event.at, &event.request),
             // What can be asked in bytes can be answered in bytes: an echo.
-            Request::Text(text) => Reply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
-            Request::Throttr(bytes) => Reply::Throttr(bytes.clone()),
-            Request::Smockron(message) => Reply::Smockron(vec![message.clone()]),
+            TraceRequest::Text(text) => TraceReply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
+            TraceRequest::Throttr(bytes) => TraceReply::Throttr(bytes.clone()),
+            TraceRequest::Smockron(message) => TraceReply::Smockron(vec![message.clone()]),
         };
         let line = event.with_reply(&reply).to_string();
         let again = parse_line(line.as_bytes(), event.line).expect("a line we wrote").expect("an event");

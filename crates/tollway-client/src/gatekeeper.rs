@@ -67,7 +67,7 @@ use self::link::Link;
 use self::shared::Shared;
 pub use self::wait::Wait;
 
-/// Guards one domain. Clones are the same gatekeeper; when the last is dropped, it says no more to the master.
+/// ShardGuards one domain. Clones are the same gatekeeper; when the last is dropped, it says no more to the master.
 #[derive(Clone)]
 pub struct Gatekeeper {
     shared: Arc<Shared>,
@@ -113,7 +113,7 @@ pub enum Gate {
 }
 
 impl Gatekeeper {
-    /// Guards `domain` by what the master at `address` says: a host and its port for accounting, as in `master:10004`. The
+    /// ShardGuards `domain` by what the master at `address` says: a host and its port for accounting, as in `master:10004`. The
     /// port for control is the next one. Nobody need be there yet, and whoever goes away is looked for until it is back.
     pub fn connect(address: &str, domain: &str) -> Result<Self, ConnectError> {
         Self::builder(address, domain).connect()

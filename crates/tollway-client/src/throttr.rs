@@ -28,7 +28,7 @@ mod connection;
 
 pub use call::{Attribute, CallError, Misunderstanding, Quota, Request};
 pub use client::Client;
-pub use tollway_core::algorithm::{Change, Lifetime, Unit};
+pub use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
 pub use tollway_wire::throttr::{ThrottrCommand, ThrottrReply};
 
 use std::time::Duration;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollway_client::throttr::{
-    Attribute, CallError, Change, Client, IN_FLIGHT_MAX, Lifetime, Misunderstanding, Quota, Request,
-    ThrottrCommand, ThrottrReply, Unit, blocking,
+    Attribute, CallError, Change, Client, IN_FLIGHT_MAX, Misunderstanding, Quota, QuotaTtl, Request,
+    ThrottrCommand, ThrottrReply, TtlUnit, blocking,
 };
 use tollway_client::wire::throttr::{decode, encode};
 use tollway_testbed::PATIENCE;
@@ -80,10 +80,10 @@ fn by_name(command: &ThrottrCommand, consumer: &[u8]) -> ThrottrReply {
     match command {
         ThrottrCommand::Query if left == 0 => ThrottrReply::Status(false),
         ThrottrCommand::Query => {
-            ThrottrReply::Quota { left, lifetime: Lifetime { value: 1500, unit: Unit(1) } }
+            ThrottrReply::Quota { left, lifetime: QuotaTtl { value: 1500, unit: TtlUnit(1) } }
         }
         ThrottrCommand::Insert { quota, lifetime } => {
-            ThrottrReply::Status(*quota == 5 && lifetime.value == 10 && lifetime.unit == Unit(2))
+            ThrottrReply::Status(*quota == 5 && lifetime.value == 10 && lifetime.unit == TtlUnit(2))
         }
         ThrottrCommand::Update { attribute, change, value } => {
             ThrottrReply::Status((*attribute, *change, *value) == (1, 2, 3))
@@ -105,7 +105,7 @@ fn heard_something(stream: &mut TcpStream) {
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 fn quota(left: u64) -> Quota {
-    Quota { left, lifetime: Lifetime { value: 1500, unit: Unit(1) } }
+    Quota { left, lifetime: QuotaTtl { value: 1500, unit: TtlUnit(1) } }
 }
 
 #[test]

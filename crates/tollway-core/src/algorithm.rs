@@ -2,13 +2,13 @@
 //!
 //! | algorithm | remembers | good for |
 //! |---|---|---|
-//! | [`TokenBucket`] | one instant | almost everything |
-//! | [`SlidingLog`] | the newest N timestamps | "no more than N in any span", to the letter |
-//! | [`SmoothedRate`] | one instant and one rate | showing the caller its rate |
-//! | [`Quota`] | a counter and an expiry | so many, then wait for the window to end |
+//! | [`TokenBucketState`] | one instant | almost everything |
+//! | [`SlidingLogState`] | the newest N timestamps | "no more than N in any span", to the letter |
+//! | [`SmoothedRateState`] | one instant and one rate | showing the caller its rate |
+//! | [`QuotaState`] | a counter and an expiry | so many, then wait for the window to end |
 //!
 //! A bucket that was never used is the type's default, so a store may forget a bucket whenever
-//! [`Bucket::silent_at`] has passed and nobody can tell.
+//! [`Bucket::expires_at`] has passed and nobody can tell.
 
 mod quota;
 mod sliding_log;
@@ -17,10 +17,10 @@ mod token_bucket;
 
 use thiserror::Error;
 
-pub use quota::{Change, Lifetime, Operation, Order, Outcome, Quota, QuotaLimit, Unit};
-pub use sliding_log::{Glimpse, LOG_MAX, SlidingLog, SlidingLogLimit};
-pub use smoothed_rate::{FORGET_AFTER_PERIODS, Measure, SmoothedRate, SmoothedRateLimit};
-pub use token_bucket::{TokenBucket, TokenBucketLimit};
+pub use quota::{Change, Quota, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
+pub use sliding_log::{LOG_MAX, LogSummary, SlidingLog, SlidingLogState};
+pub use smoothed_rate::{FORGET_AFTER_PERIODS, RateReading, SmoothedRate, SmoothedRateState};
+pub use token_bucket::{TokenBucket, TokenBucketState};
 
 use crate::decision::{Decision, Refund};
 use crate::time::{Nanos, Timestamp};
@@ -43,7 +43,7 @@ pub trait Bucket: Clone + Default {
     fn refund(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Option<Refund>;
 
     /// The moment from which this bucket is no different from one never used.
-    fn silent_at(&self) -> Timestamp;
+    fn expires_at(&self) -> Timestamp;
 
     /// Does it take more memory the more it remembers?
     const GROWS: bool = false;
@@ -63,13 +63,13 @@ pub trait Bucket: Clone + Default {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
     /// So many at once, then one per interval.
-    TokenBucket(TokenBucketLimit),
+    TokenBucket(TokenBucket),
     /// So many in any span.
-    SlidingLog(SlidingLogLimit),
+    SlidingLog(SlidingLog),
     /// A decaying average rate below a limit.
-    SmoothedRate(SmoothedRateLimit),
+    SmoothedRate(SmoothedRate),
     /// So many until the window that the first one opened ends.
-    Quota(QuotaLimit),
+    Quota(Quota),
 }
 
 impl Algorithm {

@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use crate::charge::{Charge, Kind};
+use crate::charge::{Charge, ChargeKind};
 use crate::decision::{Decision, Verdict};
 use crate::time::Nanos;
 
@@ -109,14 +109,14 @@ impl<'a> Bill<'a> {
     #[inline]
     pub fn single(&self) -> Option<&'a Charge<'a>> {
         match self.charges {
-            [charge] if charge.kind() == Kind::Spend && self.expression.is_none() => Some(charge),
+            [charge] if charge.kind() == ChargeKind::Spend && self.expression.is_none() => Some(charge),
             _ => None,
         }
     }
 
     /// The one answer to the whole bill, from the answers to its charges.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
-        let votes = |index: usize| self.charges[index].kind() != Kind::SpendOnly;
+        let votes = |index: usize| self.charges[index].kind() != ChargeKind::SpendOnly;
         let strictest = match self.expression {
             Some(expression) => expression.answer(decisions, &votes),
             None => any_refuses((0..self.charges.len()).filter_map(|index| vote(decisions, index, &votes))),

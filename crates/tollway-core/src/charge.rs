@@ -15,14 +15,14 @@ pub struct Charge<'a> {
     id: Cow<'a, [u8]>,
     algorithm: Option<&'a Algorithm>,
     cost: u64,
-    kind: Kind,
+    kind: ChargeKind,
 }
 
 /// What part a charge has in its bill.
 // A whole word: a single byte beside seven of padding is moved in pieces, which stalls the processor on every charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u64)]
-pub enum Kind {
+pub enum ChargeKind {
     /// Takes its cost, and can deny.
     #[default]
     Spend,
@@ -85,11 +85,11 @@ impl<'a> Charge<'a> {
             let (limit, cost_max) = (limit.name().to_owned(), algorithm.cost_max());
             return Err(ChargeError::CostTooHigh { limit, cost, cost_max });
         }
-        Ok(Self { limit, id, algorithm, cost, kind: Kind::Spend })
+        Ok(Self { limit, id, algorithm, cost, kind: ChargeKind::Spend })
     }
 
     /// The same charge with another part in its bill.
-    pub fn with_kind(mut self, kind: Kind) -> Self {
+    pub fn with_kind(mut self, kind: ChargeKind) -> Self {
         self.kind = kind;
         self
     }
@@ -131,7 +131,7 @@ impl<'a> Charge<'a> {
     }
 
     /// Its part in the bill.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ChargeKind {
         self.kind
     }
 

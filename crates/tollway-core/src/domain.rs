@@ -1,12 +1,12 @@
 //! A domain: what a Smockron master holds the clients of one resource to.
 //!
 //! ```
-//! use tollway_core::algorithm::SlidingLog;
+//! use tollway_core::algorithm::SlidingLogState;
 //! use tollway_core::domain::{Domain, DomainRule, Logic};
 //! use tollway_core::{Nanos, Timestamp};
 //!
 //! let domain = Domain::new("web", vec![DomainRule::new("1/s".parse()?, "3".parse()?)?], Logic::Window)?;
-//! let (mut log, now) = (SlidingLog::default(), Timestamp::EPOCH);
+//! let (mut log, now) = (SlidingLogState::default(), Timestamp::EPOCH);
 //! assert_eq!(domain.account(&mut log, now, now), None);
 //! assert_eq!(domain.account(&mut log, now, now), None);
 //! assert_eq!(domain.account(&mut log, now, now), Some(now + Nanos::from_secs(1)));
@@ -16,15 +16,12 @@
 //! Gatekeepers have decided already when the master hears of a request, so nothing is refused here: it is entered, and what
 //! comes of it is from when on the next is welcome. Of several rules the one that delays longest holds.
 
-mod pace;
-
 use thiserror::Error;
 
-use crate::algorithm::{Bucket, LOG_MAX, NumbersError, SlidingLog, TokenBucket, TokenBucketLimit};
+use crate::algorithm::{Bucket, LOG_MAX, NumbersError, SlidingLogState, TokenBucket, TokenBucketState};
 use crate::policy::fingerprint;
+use crate::rate_spec::{Burst, RateSpec};
 use crate::time::{Nanos, Timestamp};
-
-pub use pace::{Burst, Pace, PaceError};
 
 /// The most rules of one domain: each is looked at for every request.
 pub const DOMAIN_RULES_MAX: usize = 16;
@@ -49,7 +46,7 @@ pub struct Domain {
 /// So many at once, and then one per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainRule {
-    limit: TokenBucketLimit,
+    limit: TokenBucket,
 }
 
 /// How rules are worked out.
@@ -87,25 +84,25 @@ pub enum DomainError {
 }
 
 impl DomainRule {
-    /// Requests at this pace, after a burst.
-    pub fn new(pace: Pace, burst: Burst) -> Result<Self, DomainError> {
-        let burst = burst.requests(pace);
+    /// Requests at this rate, after a burst.
+    pub fn new(rate: RateSpec, burst: Burst) -> Result<Self, DomainError> {
+        let burst = burst.requests(rate);
         if burst > LOG_MAX {
             return Err(DomainError::BurstTooLarge { burst });
         }
-        Ok(Self { limit: TokenBucketLimit::new(burst, pace.count(), pace.period())? })
+        Ok(Self { limit: TokenBucket::new(burst, rate.count(), rate.period())? })
     }
 
     /// How many at once, and one in how long.
-    pub const fn limit(&self) -> &TokenBucketLimit {
+    pub const fn limit(&self) -> &TokenBucket {
         &self.limit
     }
 
     /// Moves a bucket on by one request, whether it fits or not, and says from when on the next is welcome; `None` is now.
     /// As [`Logic::Gcra`] has it.
-    pub fn move_on(&self, bucket: &mut TokenBucket, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let full_at = bucket.silent_at().max(at.max(now)) + self.limit.emission_interval();
-        *bucket = TokenBucket::full_at(full_at);
+    pub fn move_on(&self, bucket: &mut TokenBucketState, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let full_at = bucket.expires_at().max(at.max(now)) + self.limit.emission_interval();
+        *bucket = TokenBucketState::full_at(full_at);
         self.welcome_before(full_at, now)
     }
 
@@ -180,14 +177,14 @@ impl Domain {
     }
 
     /// Enters a request, and says from when on the next is welcome; `None` is now.
-    pub fn account(&self, log: &mut SlidingLog, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    pub fn account(&self, log: &mut SlidingLogState, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let one_more = Nanos::new(1);
         log.record(self.believed(at, now), self.keep, self.span + one_more);
         self.delayed_until(log, now)
     }
 
     /// From when on the next request is welcome, by a log; `None` is now.
-    pub fn delayed_until(&self, log: &SlidingLog, now: Timestamp) -> Option<Timestamp> {
+    pub fn delayed_until(&self, log: &SlidingLogState, now: Timestamp) -> Option<Timestamp> {
         self.rules.iter().filter_map(|rule| log.next_allowed(&rule.limit, now)).max()
     }
 }
@@ -198,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn rule(pace: &str, burst: &str) -> DomainRule {
-        DomainRule::new(pace.parse().unwrap(), burst.parse().unwrap()).unwrap()
+    fn rule(rate: &str, burst: &str) -> DomainRule {
+        DomainRule::new(rate.parse().unwrap(), burst.parse().unwrap()).unwrap()
     }
 
     fn domain(rules: Vec<DomainRule>, logic: Logic) -> Domain {
@@ -213,7 +210,7 @@ mod tests {
     #[test]
     fn the_last_rule_to_let_go_holds() {
         let domain = domain(vec![rule("1/s", "2"), rule("1/m", "3")], Logic::Window);
-        let mut log = SlidingLog::default();
+        let mut log = SlidingLogState::default();
         let welcome = [0, 0, 0, 500].map(|now| domain.account(&mut log, at(now), at(now)));
         assert_eq!(welcome, [None, Some(at(1_000)), Some(at(60_000)), Some(at(60_500))]);
     }
@@ -221,18 +218,18 @@ mod tests {
     #[test]
     fn timestamps_are_kept_in_their_order_and_one_of_a_bursts_age_still_counts() {
         let domain = domain(vec![rule("1/s", "3")], Logic::Window);
-        let mut log = SlidingLog::default();
+        let mut log = SlidingLogState::default();
         domain.account(&mut log, at(2_000), at(2_000));
         domain.account(&mut log, at(0), at(2_000));
         assert_eq!(domain.account(&mut log, at(1_000), at(3_000)), Some(at(4_000)));
         assert_eq!(domain.delayed_until(&log, at(3_001)), None);
-        assert!(log.silent_at() > at(5_000), "the newest still counts at five seconds");
+        assert!(log.expires_at() > at(5_000), "the newest still counts at five seconds");
     }
 
     #[test]
     fn a_gatekeeper_far_ahead_is_not_believed() {
         let domain = domain(vec![rule("1/s", "1")], Logic::Window);
-        let mut log = SlidingLog::default();
+        let mut log = SlidingLogState::default();
         let ahead = domain.account(&mut log, Timestamp::from_nanos(u64::MAX), at(0));
         assert_eq!(ahead, Some(at(61_000)));
     }
@@ -248,7 +245,7 @@ mod tests {
     #[test]
     fn the_instant_moves_as_the_protocol_says() {
         let rule = rule("10/s", "3");
-        let (mut bucket, mut prev, mut now) = (TokenBucket::default(), None, 1_000_000);
+        let (mut bucket, mut prev, mut now) = (TokenBucketState::default(), None, 1_000_000);
         let mut random = Random::new(7);
         for _ in 0..10_000 {
             now += random.below(250);

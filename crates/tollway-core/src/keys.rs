@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::algorithm::SmoothedRateLimit;
+use crate::algorithm::SmoothedRate;
 use crate::limit::{OnFull, OnStoreFailure};
 
 /// Rewrites keys, and finds the first rule that matches.
@@ -45,7 +45,7 @@ pub enum KeyLimit {
     /// A smoothed rate of its own.
     Rate {
         /// Its numbers.
-        limit: SmoothedRateLimit,
+        limit: SmoothedRate,
         /// The answer to a new key when there is no room for it.
         on_full: OnFull,
         /// The answer when the store gives none.

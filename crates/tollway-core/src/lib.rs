@@ -1,11 +1,11 @@
 //! DECIDE: may one more request pass?
 //!
 //! ```
-//! use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketLimit};
+//! use tollway_core::algorithm::{Bucket, TokenBucketState, TokenBucket};
 //! use tollway_core::{Nanos, Timestamp};
 //!
-//! let limit = TokenBucketLimit::new(3, 1, "100ms".parse()?)?;
-//! let mut bucket = TokenBucket::default();
+//! let limit = TokenBucket::new(3, 1, "100ms".parse()?)?;
+//! let mut bucket = TokenBucketState::default();
 //! let now = Timestamp::EPOCH;
 //! assert_eq!(bucket.charge(&limit, 3, now).remaining, 0);
 //! assert_eq!(bucket.charge(&limit, 1, now).retry_after, Nanos::from_millis(100));
@@ -25,23 +25,27 @@ pub mod domain;
 pub mod id;
 pub mod keys;
 pub mod limit;
+pub mod local_share;
 pub mod policy;
+pub mod rate_spec;
 pub mod rule;
-pub mod share;
 pub mod time;
 pub mod verb;
 
 pub use algorithm::Algorithm;
 pub use backoff::Backoff;
 pub use bill::{Bill, BillError, Expression};
-pub use charge::{Charge, ChargeError, Kind};
+pub use charge::{Charge, ChargeError, ChargeKind};
 pub use decision::{Decision, Refund, Verdict};
 pub use domain::{Domain, DomainError, DomainRule, Logic};
 pub use id::{IdError, IdFormat};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
+pub use local_share::{LocalShare, LocalShareError};
 pub use policy::{Policy, PolicyError};
-pub use rule::{KeyedRule, NamedRule, Rule, RuleAskError, RuleBill, RuleError, RuleLimit, RuleText, Ruling};
-pub use share::{Share, ShareError};
+pub use rate_spec::{Burst, RateSpec, RateSpecError};
+pub use rule::{
+    KeyedRule, NamedRule, Rule, RuleBill, RuleDecision, RuleError, RuleLimit, RuleLookupError, RuleRef,
+};
 pub use time::{Nanos, ParseNanosError, Timestamp};
 pub use verb::Verb;

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use crate::algorithm::Algorithm;
 use crate::id::{IdError, IdFormat};
+use crate::local_share::LocalShare;
 use crate::policy::{NameHash, fingerprint};
-use crate::share::Share;
 
 /// What one name limits, and to what.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub enum OnStoreFailure {
     /// Deny: nobody gets more than the limit by breaking the store.
     Deny,
     /// Decide from this process's own memory until the store is back, and grant no more than this share of the limit.
-    Local(Share),
+    Local(LocalShare),
 }
 
 /// Why a limit cannot be made.

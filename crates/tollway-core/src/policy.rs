@@ -1,10 +1,10 @@
 //! Everything configured, in hand and valid.
 //!
 //! ```
-//! use tollway_core::algorithm::{Algorithm, TokenBucketLimit};
+//! use tollway_core::algorithm::{Algorithm, TokenBucket};
 //! use tollway_core::{Limit, Policy};
 //!
-//! let numbers = TokenBucketLimit::new(300, 300, "180m".parse()?)?;
+//! let numbers = TokenBucket::new(300, 300, "180m".parse()?)?;
 //! let orders = Limit::new("NewOrdersPerAccount")?.with_default(Algorithm::TokenBucket(numbers));
 //! let policy = Policy::new(vec![orders])?;
 //! assert_eq!(policy.charge("NewOrdersPerAccount", b"12345678", 1)?.id(), b"12345678");

@@ -17,26 +17,26 @@
 //! A rate reads a log of the requests that were allowed. It is reached until one moment, when the entry that fills it has
 //! grown old, and not after it; so a whole rule limits until one moment, too: the last of an `Or`, the first of an `And`.
 
-mod asked;
+mod decision;
 mod keyed;
-mod name;
+mod log_name;
+mod lookup;
 mod named;
 mod parse;
-mod ruling;
 
 use std::fmt;
 
-use crate::algorithm::{Bucket, SlidingLog};
+use crate::algorithm::{Bucket, SlidingLogState};
 use crate::bill::Expression;
-use crate::share::Share;
+use crate::local_share::LocalShare;
 use crate::time::{Nanos, Timestamp};
 
-pub use asked::{RuleAskError, RuleText};
-pub use keyed::{Identifier, KeyedRule, RuleBill, RuleLimit};
-pub use name::Name;
+pub use decision::RuleDecision;
+pub use keyed::{KeyedRule, RuleBill, RuleLimit, RuleLogName};
+pub use log_name::LogName;
+pub use lookup::{RuleLookupError, RuleRef};
 pub use named::{NamedRule, RuleNameError};
 pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};
-pub use ruling::Ruling;
 
 /// Rates, and which of them limit. Read from text, so it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Rule {
 
     /// Until when it limits, if nobody else comes. `logs` are those of [`logs`](Self::logs), in their order; `None` where the
     /// selector has no value, whose rates are never reached. A moment that has passed is one at which it does not limit.
-    pub fn limits_until<'l>(&self, logs: impl Fn(usize) -> Option<&'l SlidingLog>) -> Timestamp {
+    pub fn limits_until<'l>(&self, logs: impl Fn(usize) -> Option<&'l SlidingLogState>) -> Timestamp {
         let until = |index: usize| {
             let rate = &self.rates[index];
             logs(rate.log).map_or(Timestamp::EPOCH, |log| rate.reached_until(log))
@@ -100,7 +100,7 @@ impl Rule {
     }
 
     /// The same rule with this share of every count. What would come to nothing is one, but for a count of zero.
-    pub(crate) fn share(&self, share: Share) -> Self {
+    pub(crate) fn share(&self, share: LocalShare) -> Self {
         let mut part = self.clone();
         let kept = part.rates.iter_mut().map(|rate| &mut rate.count);
         for count in kept.chain(part.logs.iter_mut().map(|log| &mut log.keep)).filter(|count| **count > 0) {
@@ -133,12 +133,12 @@ impl Rate {
 
     /// Until when it is reached: the entry that fills it counts while it is younger than the span. A count of zero is reached
     /// for ever.
-    pub fn reached_until(&self, log: &SlidingLog) -> Timestamp {
+    pub fn reached_until(&self, log: &SlidingLogState) -> Timestamp {
         if self.count == 0 {
             return Timestamp::from_nanos(u64::MAX);
         }
         // A log that others have filled, for a shorter span, is forgotten when it is silent to them.
-        let forgotten_at = log.silent_at();
+        let forgotten_at = log.expires_at();
         log.nth_newest(self.count).map_or(Timestamp::EPOCH, |entry| (entry + self.span).min(forgotten_at))
     }
 }
@@ -162,8 +162,8 @@ impl RuleLog {
     /// Adds a request to the log. By a clock that has stepped back it is made when the newest was, so that no entry ever
     /// counts for less than another did.
     #[inline]
-    pub fn log(&self, log: &mut SlidingLog, now: Timestamp) {
-        if log.silent_at() <= now {
+    pub fn log(&self, log: &mut SlidingLogState, now: Timestamp) {
+        if log.expires_at() <= now {
             log.clear();
         }
         let at = log.nth_newest(1).map_or(now, |newest| newest.max(now));
@@ -238,7 +238,7 @@ mod tests {
     fn a_log_is_forgotten_when_it_is_silent_to_all_who_fill_it_whoever_reads_it_then() {
         let [short, long] = ["2/s", "2/h"].map(|rule| rule.parse::<Rule>().unwrap());
         let at = |millis| Timestamp::EPOCH + Nanos::from_millis(millis);
-        let mut log = SlidingLog::default();
+        let mut log = SlidingLogState::default();
         for now in [0, 500] {
             short.logs[0].log(&mut log, at(now));
         }
@@ -247,6 +247,6 @@ mod tests {
         short.logs[0].log(&mut log, at(1_499));
         assert_eq!(long.limits_until(|_| Some(&log)), at(3_601_499));
         short.logs[0].log(&mut log, at(3_601_499));
-        assert_eq!((log.len(), log.silent_at()), (1, at(3_602_499)));
+        assert_eq!((log.len(), log.expires_at()), (1, at(3_602_499)));
     }
 }

@@ -40,7 +40,7 @@ impl Verb {
         !matches!(self, Self::Reset)
     }
 
-    /// Can its charges have a [`Kind`](crate::Kind)?
+    /// Can its charges have a [`ChargeKind`](crate::ChargeKind)?
     pub const fn has_kind(self) -> bool {
         matches!(self, Self::Spend | Self::Check)
     }

@@ -82,11 +82,11 @@ fn question(arguments: &Arguments, signature: &Signature, returned: &Type) -> To
     // The values are seen before anything is awaited, so that what they were seen through is not held meanwhile.
     quote_spanned! { here =>
         {
-            static __TOLLWAY_SITE: ::tollway::rate_limit::Site = #site;
+            static __TOLLWAY_SITE: ::tollway::rate_limit::CallSite = #site;
             let rate_limit: &::tollway::rate_limit::RateLimit = #rate_limit;
             let rule = __TOLLWAY_SITE.#rule(rate_limit) #leave_early;
-            let bill = ::tollway::rate_limit::Site::#bill(&rule, &[#(#values),*]) #leave_early;
-            ::tollway::rate_limit::Site::#ask(rate_limit, &rule, &bill) #answer #exceeded #leave;
+            let bill = ::tollway::rate_limit::CallSite::#bill(&rule, &[#(#values),*]) #leave_early;
+            ::tollway::rate_limit::CallSite::#ask(rate_limit, &rule, &bill) #answer #exceeded #leave;
         }
     }
 }
@@ -104,7 +104,7 @@ fn site(arguments: &Arguments, signature: &Signature) -> TokenStream {
     let on_full = arguments.on_full.as_ref().map(|answer| quote!(.with_on_full(#answer)));
     let on_store_failure =
         arguments.on_store_failure.as_ref().map(|answer| quote!(.with_on_store_failure(#answer)));
-    quote!(::tollway::rate_limit::Site::new(#name, #rule) #on_full #on_store_failure)
+    quote!(::tollway::rate_limit::CallSite::new(#name, #rule) #on_full #on_store_failure)
 }
 
 /// A selector's value, where it stands: an argument is not moved.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
-use tollway::core::{KeyedRule, RuleBill, Ruling};
+use tollway::core::{KeyedRule, RuleBill, RuleDecision};
 
 use crate::decision::{Decision, exceeded};
 use crate::engine::{Engine, Keyed};
@@ -90,18 +90,21 @@ impl Asker {
 
 impl Asker {
     /// A decision that is still to be made, by whoever polls it.
-    pub(crate) fn decision(&self, values: Values) -> PyResult<impl Future<Output = Ruling> + Send + use<>> {
+    pub(crate) fn decision(
+        &self,
+        values: Values,
+    ) -> PyResult<impl Future<Output = RuleDecision> + Send + use<>> {
         let limiter = Arc::clone(&*self.engine.get().limiter()?);
         let rule = Arc::clone(&self.rule);
         Ok(async move { limiter.resolve_async(&bill(&rule, &values)).await })
     }
 
     /// Nothing if it was allowed, and otherwise the exception.
-    pub(crate) fn admit(&self, ruling: &Ruling) -> PyResult<()> {
+    pub(crate) fn admit(&self, ruling: &RuleDecision) -> PyResult<()> {
         if ruling.allowed() { Ok(()) } else { Err(exceeded(ruling, &self.key, &self.rule())) }
     }
 
-    fn decide(&self, py: Python<'_>, values: &Values) -> PyResult<Ruling> {
+    fn decide(&self, py: Python<'_>, values: &Values) -> PyResult<RuleDecision> {
         self.engine.get().decide(py, &bill(&self.rule, values))
     }
 

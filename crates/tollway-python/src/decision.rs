@@ -2,16 +2,16 @@
 
 use pyo3::import_exception;
 use pyo3::prelude::*;
-use tollway::core::Ruling;
+use tollway::core::RuleDecision;
 
 import_exception!(tollway._errors, RateLimitExceeded);
 
 /// Allowed or denied. A decision is true if it was allowed.
 #[pyclass(frozen, module = "tollway")]
-pub(crate) struct Decision(Ruling);
+pub(crate) struct Decision(RuleDecision);
 
 impl Decision {
-    pub(crate) const fn new(ruling: Ruling) -> Self {
+    pub(crate) const fn new(ruling: RuleDecision) -> Self {
         Self(ruling)
     }
 }
@@ -49,11 +49,11 @@ impl Decision {
 }
 
 /// The exception that says so.
-pub(crate) fn exceeded(ruling: &Ruling, key: &str, rule: &str) -> PyErr {
+pub(crate) fn exceeded(ruling: &RuleDecision, key: &str, rule: &str) -> PyErr {
     RateLimitExceeded::new_err((key.to_owned(), rule.to_owned(), retry_after(ruling), ruling.degraded))
 }
 
-fn retry_after(ruling: &Ruling) -> Option<f64> {
+fn retry_after(ruling: &RuleDecision) -> Option<f64> {
     (!ruling.retry_after.is_forever()).then(|| ruling.retry_after.as_secs_f64())
 }
 

@@ -9,9 +9,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::import_exception;
 use pyo3::prelude::*;
 use tollway::config::StoreUrl;
-use tollway::core::{KeyedRule, OnStoreFailure, Policy, RuleBill, RuleLimit, Ruling, Share};
+use tollway::core::{KeyedRule, LocalShare, OnStoreFailure, Policy, RuleBill, RuleDecision, RuleLimit};
 use tollway::limiter::Store;
-use tollway::rate_limit::{KeyError, Registry};
+use tollway::rate_limit::{self, RuleRegistry};
 use tollway::store::memory::MAX_BUCKETS;
 use tollway::{Clock, Limiter};
 
@@ -28,7 +28,7 @@ pub(crate) struct Engine {
     foreign: AtomicBool,
     store: StoreUrl,
     clock: Clock,
-    rules: Registry,
+    rules: RuleRegistry,
     on_store_failure: OnStoreFailure,
 }
 
@@ -53,7 +53,7 @@ impl Engine {
             foreign: AtomicBool::new(false),
             store,
             clock,
-            rules: Registry::new(namespace),
+            rules: RuleRegistry::new(namespace),
             on_store_failure: failure(on_store_failure)?,
         })
     }
@@ -88,7 +88,7 @@ impl Engine {
 
 impl Engine {
     /// Decides, and waits for it if need be.
-    pub(crate) fn decide(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<Ruling> {
+    pub(crate) fn decide(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<RuleDecision> {
         let limiter = self.limiter()?;
         if limiter.waits() {
             return Ok(py.detach(|| limiter.resolve(bill)));
@@ -127,7 +127,7 @@ pub(crate) fn rule_error(error: tollway::core::RuleError) -> PyErr {
     RuleError::new_err(error.to_string())
 }
 
-fn key_error(error: KeyError) -> PyErr {
+fn key_error(error: rate_limit::RuleKeyError) -> PyErr {
     RuleKeyError::new_err(error.to_string())
 }
 
@@ -139,7 +139,7 @@ fn failure(answer: &str) -> PyResult<OnStoreFailure> {
     match answer {
         "allow" => Ok(OnStoreFailure::Allow),
         "deny" => Ok(OnStoreFailure::Deny),
-        "local" => Ok(OnStoreFailure::Local(Share::WHOLE)),
+        "local" => Ok(OnStoreFailure::Local(LocalShare::WHOLE)),
         _ => Err(PyValueError::new_err("on_store_failure must be 'allow', 'deny' or 'local'")),
     }
 }

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use tollway::core::Ruling;
+use tollway::core::RuleDecision;
 
 use crate::asker::{Asker, texts};
 use crate::decision::Decision;
@@ -41,7 +41,7 @@ struct Waiting {
 
 /// A decision, and who waits for it.
 struct Letter {
-    decision: Pin<Box<dyn Future<Output = Ruling> + Send>>,
+    decision: Pin<Box<dyn Future<Output = RuleDecision> + Send>>,
     future: Py<PyAny>,
     asker: Py<Asker>,
     enforce: bool,
@@ -120,7 +120,7 @@ impl Mailbox {
 }
 
 impl Letter {
-    fn poll(&mut self, number: u64, answered: &Arc<Answered>) -> Option<Ruling> {
+    fn poll(&mut self, number: u64, answered: &Arc<Answered>) -> Option<RuleDecision> {
         let waker = Waker::from(Arc::new(Bell { answered: Arc::clone(answered), number }));
         match self.decision.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(ruling) => Some(ruling),
@@ -128,7 +128,7 @@ impl Letter {
         }
     }
 
-    fn deliver(self, py: Python<'_>, ruling: Ruling) -> PyResult<()> {
+    fn deliver(self, py: Python<'_>, ruling: RuleDecision) -> PyResult<()> {
         let future = self.future.bind(py);
         // Who was cancelled no longer wants to know.
         if future.call_method0(intern!(py, "done"))?.is_truthy()? {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tollway::Limiter;
+use tollway::block_on;
 use tollway::config::OnInsert;
-use tollway::trace::{Message, Reply, Request, Target};
-use tollway::waiting::block_on;
+use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
 use tollway_wire::text;
 use tollway_wire::zmtp::{SocketType, ZmtpEvent, ZmtpSession, encode_handshake};
@@ -68,7 +68,7 @@ impl Desk {
         replies
     }
 
-    fn smockron(&mut self, message: &Message) -> Vec<Message> {
+    fn smockron(&mut self, message: &ZmqMessage) -> Vec<ZmqMessage> {
         block_on(self.smockron.account([message.iter().map(|frame| &**frame)]));
         let mut messages = Vec::new();
         let unsent = self.subscription.unsent();
@@ -95,15 +95,15 @@ fn conversation() -> ZmtpSession {
     conversation
 }
 
-impl Target for Desk {
-    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+impl TraceTarget for Desk {
+    fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.limiter.clock().set(at);
         match request {
-            Request::Limit(request) => self.limiter.answer_limit(request),
-            Request::Rule(request) => self.limiter.answer_rule(request),
-            Request::Text(datagram) => Reply::Text(self.text(datagram)),
-            Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
-            Request::Smockron(message) => Reply::Smockron(self.smockron(message)),
+            TraceRequest::Limit(request) => self.limiter.answer_limit(request),
+            TraceRequest::Rule(request) => self.limiter.answer_rule(request),
+            TraceRequest::Text(datagram) => TraceReply::Text(self.text(datagram)),
+            TraceRequest::Throttr(bytes) => TraceReply::Throttr(self.throttr(bytes)),
+            TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tollway_core::{Decision, Ruling, Verdict};
+use tollway_core::{Decision, RuleDecision, Verdict};
 use tollway_wire::http::Status;
 
 pub(crate) use histogram::{Latencies, Waits};
@@ -169,7 +169,7 @@ impl LimitCounters {
 }
 
 impl RuleCounters {
-    pub(crate) fn ruled(&self, ruling: &Ruling) {
+    pub(crate) fn ruled(&self, ruling: &RuleDecision) {
         self.rulings[outcome(ruling.verdict)].one();
         self.degraded.add(u64::from(ruling.degraded));
     }

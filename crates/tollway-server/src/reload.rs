@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{io, mem};
 
 use tollway::Limiter;
-use tollway::config::{Config, Gates, StoreUrl, Watch};
+use tollway::config::{Config, FileWatch, Gates, StoreUrl};
 use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ConfigFile {
     path: PathBuf,
-    watch: Watch,
+    watch: FileWatch,
     lasting: Lasting,
 }
 
@@ -37,7 +37,7 @@ struct Lasting {
 
 impl ConfigFile {
     /// What was read from this file, and a watch that began before it was read.
-    pub fn new(path: PathBuf, watch: Watch, config: &Config) -> Self {
+    pub fn new(path: PathBuf, watch: FileWatch, config: &Config) -> Self {
         Self { path, watch, lasting: Lasting::of(config) }
     }
 

@@ -17,7 +17,7 @@ use thiserror::Error;
 use tollway::Limiter;
 use tollway::store::redis::StoreError;
 use tollway_core::{
-    Bill, BillError, Charge, ChargeError, Decision, Domain, Policy, Refund, RuleAskError, Verb,
+    Bill, BillError, Charge, ChargeError, Decision, Domain, Policy, Refund, RuleLookupError, Verb,
 };
 use tollway_wire::http::{Ask, Command};
 
@@ -64,7 +64,7 @@ pub(crate) enum CallError {
     #[error(transparent)]
     Bill(#[from] BillError),
     #[error(transparent)]
-    Rule(#[from] RuleAskError),
+    Rule(#[from] RuleLookupError),
     /// The store gave no answer, and nothing can be answered in its place.
     #[error(transparent)]
     Store(#[from] StoreError),

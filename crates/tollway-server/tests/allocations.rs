@@ -11,7 +11,7 @@ use std::sync::Arc;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollway::Limiter;
 use tollway::config::Gates;
-use tollway::core::algorithm::{Lifetime, Unit};
+use tollway::core::algorithm::{QuotaTtl, TtlUnit};
 use tollway_server::{Server, Settings};
 use tollway_testbed::PATIENCE;
 use tollway_wire::throttr::{ThrottrCommand, encode_request};
@@ -70,7 +70,7 @@ fn assert_allocates_nothing(gate: &str, mut round: impl FnMut()) {
 
 /// Pairs are made, read, changed and made again, all of which are there after the first round.
 fn throttr_requests() -> Vec<u8> {
-    let (quota, lifetime) = (u64::MAX, Lifetime { value: 10, unit: Unit(2) });
+    let (quota, lifetime) = (u64::MAX, QuotaTtl { value: 10, unit: TtlUnit(2) });
     let mut requests = Vec::new();
     for id in 0..BATCH {
         let consumer = format!("consumer {}", id % 8);

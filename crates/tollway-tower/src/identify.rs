@@ -20,7 +20,7 @@ mod header;
 mod network;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
-use tollway::rate_limit::{Selector, Value};
+use tollway::rate_limit::{Selector, SelectorValue};
 
 pub use self::address::ByAddress;
 pub use self::header::ByHeader;
@@ -65,7 +65,7 @@ impl<'a> Head<'a> {
 
 /// Who is limited. Up to 46 bytes are held without allocating.
 #[derive(Clone, Debug)]
-pub struct Identifier(Value<'static>);
+pub struct Identifier(SelectorValue<'static>);
 
 impl Identifier {
     /// A text, a number, an address, or an option of one. `None` and what is empty identify nobody.

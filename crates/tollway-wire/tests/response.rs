@@ -1,7 +1,7 @@
 //! What a decision looks like when the store gave no answer: nobody's fault, and never a 429.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
-use tollway_core::algorithm::TokenBucketLimit;
+use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Algorithm, Charge, Decision, Limit, Nanos, OnStoreFailure, Policy, Verdict};
 use tollway_wire::http::{Answer, Response, Status};
 
@@ -10,7 +10,7 @@ const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const HEADERS: &str = "RateLimit-Policy: \"Login\";q=5;w=60\r\nRateLimit: \"Login\";r=";
 
 fn policy() -> Policy {
-    let numbers = TokenBucketLimit::new(5, 5, Nanos::from_secs(60)).unwrap();
+    let numbers = TokenBucket::new(5, 5, Nanos::from_secs(60)).unwrap();
     let limit = Limit::new("Login").unwrap().with_default(Algorithm::TokenBucket(numbers));
     Policy::new(vec![limit.with_on_store_failure(OnStoreFailure::Deny)]).unwrap()
 }

@@ -1,7 +1,7 @@
 //! Any bytes at all, however they are cut into pieces.
 
 use proptest::prelude::*;
-use tollway_core::algorithm::{Lifetime, Unit};
+use tollway_core::algorithm::{QuotaTtl, TtlUnit};
 use tollway_wire::throttr::{
     FRAME_MAX, REPLY_MAX, ThrottrCommand, ThrottrReply, UnknownType, decode, decode_reply, encode,
     encode_request,
@@ -29,7 +29,7 @@ fn found(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Resul
 fn command() -> impl Strategy<Value = ThrottrCommand> {
     prop_oneof![
         any::<(u64, u64, u8)>().prop_map(|(quota, value, unit)| {
-            ThrottrCommand::Insert { quota, lifetime: Lifetime { value, unit: Unit(unit) } }
+            ThrottrCommand::Insert { quota, lifetime: QuotaTtl { value, unit: TtlUnit(unit) } }
         }),
         Just(ThrottrCommand::Query),
         any::<(u8, u8, u64)>().prop_map(|(attribute, change, value)| ThrottrCommand::Update {
@@ -62,7 +62,7 @@ fn reply() -> impl Strategy<Value = ThrottrReply> {
     prop_oneof![
         any::<bool>().prop_map(ThrottrReply::Status),
         any::<(u64, u64, u8)>().prop_map(|(left, value, unit)| {
-            ThrottrReply::Quota { left, lifetime: Lifetime { value, unit: Unit(unit) } }
+            ThrottrReply::Quota { left, lifetime: QuotaTtl { value, unit: TtlUnit(unit) } }
         }),
     ]
 }

@@ -15,19 +15,19 @@
 //!
 //! Reading never stops at the first mistake: whoever edits the file sees all of them, each where it is.
 
+mod algorithm;
 mod describe;
 mod domains;
 mod errors;
 mod fields;
+mod file_watch;
 mod gates;
 mod keys;
 mod limits;
-mod numbers;
 mod overrides;
 mod rules;
 mod store;
 mod suggest;
-mod watch;
 mod yaml;
 
 use std::fs::File;
@@ -44,13 +44,13 @@ use errors::{Errors, Position};
 use fields::{unknown_field, whole_number};
 use limits::Limits;
 use rules::Rules;
-use yaml::{Entry, Node, Value};
+use yaml::{YamlEntry, YamlNode, YamlValue};
 
 pub use describe::{describe, describe_algorithm};
 pub use errors::{ConfigError, ConfigErrors};
+pub use file_watch::FileWatch;
 pub use gates::{GateAddressError, Gates, OnInsert, SmockronGate};
 pub use store::{StoreUrl, StoreUrlError};
-pub use watch::Watch;
 
 /// The parts of a file.
 const SECTIONS: [&str; 9] =
@@ -118,11 +118,11 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(document: Option<&Node>, errors: &mut Errors) -> Option<Config> {
-    let entries: &[Entry] = match document {
+fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
+    let entries: &[YamlEntry] = match document {
         None => &[],
         Some(node) if node.is_null() => &[],
-        Some(Node { value: Value::Map(entries), .. }) => entries,
+        Some(YamlNode { value: YamlValue::Map(entries), .. }) => entries,
         Some(node) => {
             let names = fields::listed(&SECTIONS, "and");
             errors.add(node.at, format!("a file is a mapping with {names}, not {}", node.quoted()));
@@ -151,7 +151,7 @@ fn read(document: Option<&Node>, errors: &mut Errors) -> Option<Config> {
 
 /// The limits of the file, those of its sections and those at the top, its rules for keys and its rules by name; the built-in
 /// ones if it has nothing to say.
-fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
+fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
     let mut limits = Limits::default();
     let mut overrides = Vec::new();
     let mut silent = true;
@@ -160,7 +160,9 @@ fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(
             "limits" => limits.section(entry, errors),
             "overrides" | "keys" | "rewrite" | "rules" | "domains" => {}
             name if SECTIONS.contains(&name) => continue,
-            name if name.contains(':') && matches!(entry.value.value, Value::Map(_)) => overrides.push(entry),
+            name if name.contains(':') && matches!(entry.value.value, YamlValue::Map(_)) => {
+                overrides.push(entry)
+            }
             _ if has_numbers(&entry.value) => limits.limit(entry, errors),
             _ => {
                 unknown_field(entry, "a file", &SECTIONS, errors);
@@ -188,12 +190,12 @@ fn read_policy(entries: &[Entry], rules: Rules, errors: &mut Errors) -> Option<(
     Some((policy.map_err(|error| errors.add(Position::START, error.to_string())).ok()?, patterns))
 }
 
-fn has_numbers(node: &Node) -> bool {
-    let Value::Map(entries) = &node.value else { return false };
+fn has_numbers(node: &YamlNode) -> bool {
+    let YamlValue::Map(entries) = &node.value else { return false };
     entries.iter().any(|entry| NUMBERS.contains(&&*entry.key.text))
 }
 
-fn read_max_buckets(entry: &Entry, errors: &mut Errors) -> Option<usize> {
+fn read_max_buckets(entry: &YamlEntry, errors: &mut Errors) -> Option<usize> {
     let number = whole_number(entry, 1..=usize::MAX as u64, errors)?;
     usize::try_from(number).ok()
 }

@@ -2,10 +2,10 @@
 //!
 //! ```
 //! use tollway::Limiter;
-//! use tollway::keys::Finder;
+//! use tollway::keys::KeyRuleCache;
 //!
 //! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 22, period: 20s }]")?;
-//! let (mut finder, hash) = (Finder::new(), limiter.hash_key(b"ws global"));
+//! let (mut finder, hash) = (KeyRuleCache::new(), limiter.hash_key(b"ws global"));
 //! assert_eq!(finder.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
@@ -18,7 +18,7 @@ mod sets;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollway_core::algorithm::SmoothedRateLimit;
+use tollway_core::algorithm::SmoothedRate;
 use tollway_core::{Charge, FoundKey, Keys, OnFull, OnStoreFailure};
 
 use self::sets::{Sets, Tag};
@@ -31,21 +31,21 @@ const REWRITTEN_MAX: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<'k> {
     /// The key that counts.
-    pub key: Rewritten<'k>,
+    pub key: RewrittenKey<'k>,
     /// The place of its rule; `None` if none matches.
     pub rule: Option<usize>,
 }
 
 /// A key after rewriting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rewritten<'k> {
+pub enum RewrittenKey<'k> {
     /// As it was.
     Same(&'k [u8]),
     /// Another, kept by the finder.
     Other(Arc<[u8]>),
 }
 
-impl AsRef<[u8]> for Rewritten<'_> {
+impl AsRef<[u8]> for RewrittenKey<'_> {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Same(key) => key,
@@ -56,7 +56,7 @@ impl AsRef<[u8]> for Rewritten<'_> {
 
 /// What was found for the keys seen so far.
 #[derive(Debug)]
-pub struct Finder {
+pub struct KeyRuleCache {
     sets: Sets,
     others: Vec<(Arc<[u8]>, Option<usize>)>,
     by_text: HashMap<Arc<[u8]>, u32>,
@@ -66,15 +66,15 @@ pub struct Finder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub(crate) BucketHash);
 
-/// One request that measures a rate: what a charge is to a decision.
+/// One request that readings a rate: what a charge is to a decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Knock<'a> {
+pub struct RateUpdate<'a> {
     /// Whose rate.
-    pub bucket: Rated<'a>,
+    pub bucket: RateSubject<'a>,
     /// What stands for it in memory.
     pub hash: KeyHash,
     /// What it is held to.
-    pub limit: &'a SmoothedRateLimit,
+    pub limit: &'a SmoothedRate,
     /// The answer if it is new and there is no room for it.
     pub on_full: OnFull,
     /// The answer if the store gives none.
@@ -83,14 +83,14 @@ pub struct Knock<'a> {
 
 /// Whose rate is measured.
 #[derive(Clone, Copy, Debug)]
-pub enum Rated<'a> {
+pub enum RateSubject<'a> {
     /// A key's, as rewritten.
     Key(&'a [u8]),
     /// An id's, under a limit.
     Id(&'a Charge<'a>),
 }
 
-impl Finder {
+impl KeyRuleCache {
     /// Has seen nothing.
     pub fn new() -> Self {
         Self { sets: Sets::new(), others: Vec::new(), by_text: HashMap::new() }
@@ -106,10 +106,10 @@ impl Finder {
     #[inline]
     pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
         match self.sets.get(Tag::of(hash.0)).map(Remembered::decode) {
-            Some(Remembered::Rule(rule)) => Found { key: Rewritten::Same(key), rule },
+            Some(Remembered::Rule(rule)) => Found { key: RewrittenKey::Same(key), rule },
             Some(Remembered::Other(index)) => {
                 let (other, rule) = &self.others[index];
-                Found { key: Rewritten::Other(Arc::clone(other)), rule: *rule }
+                Found { key: RewrittenKey::Other(Arc::clone(other)), rule: *rule }
             }
             None => self.find_new(keys, key, hash),
         }
@@ -120,14 +120,14 @@ impl Finder {
         let FoundKey { key: rewritten, rule } = keys.find(key);
         if *rewritten == *key {
             self.remember(hash, Remembered::Rule(rule));
-            return Found { key: Rewritten::Same(key), rule };
+            return Found { key: RewrittenKey::Same(key), rule };
         }
         let other: Arc<[u8]> = rewritten.into_owned().into();
         let index = self.by_text.get(&other).copied().or_else(|| self.keep(&other, rule));
         if let Some(index) = index {
             self.remember(hash, Remembered::Other(index as usize));
         }
-        Found { key: Rewritten::Other(other), rule }
+        Found { key: RewrittenKey::Other(other), rule }
     }
 
     /// Keeps a result of rewriting, if there is room.
@@ -145,7 +145,7 @@ impl Finder {
     }
 }
 
-impl Default for Finder {
+impl Default for KeyRuleCache {
     fn default() -> Self {
         Self::new()
     }
@@ -211,7 +211,7 @@ mod tests {
         let matcher = Arc::new(Counting::default());
         let rule = KeyRule { limit: KeyLimit::Never, stats: false };
         let keys = Keys::new(Arc::clone(&matcher) as Arc<dyn KeyMatcher>, vec![rule; 2]);
-        let (mut finder, hash_key) = (Finder::new(), HashKey::random());
+        let (mut finder, hash_key) = (KeyRuleCache::new(), HashKey::random());
         let asked: Vec<String> =
             (0..3_000).map(|number| format!("{}{number}", ["a", "b", "shout"][number % 3])).collect();
         for round in 0..5 {

@@ -14,9 +14,9 @@
 //! no I/O. With `store: redis://…` in its configuration the buckets are a fleet's: one thread talks to Redis, and
 //! whoever asks sleeps until the answer is there, or awaits it.
 
+mod block_on;
 pub mod clock;
 pub mod config;
-pub mod domains;
 mod hash;
 pub mod keys;
 pub mod limiter;
@@ -24,10 +24,11 @@ pub mod patterns;
 mod prefetch;
 mod quote;
 pub mod rate_limit;
+pub mod reports;
 pub mod store;
 pub mod trace;
-pub mod waiting;
 
+pub use block_on::block_on;
 pub use clock::Clock;
 pub use config::Config;
 pub use limiter::{Handle, Limiter};
@@ -69,7 +70,7 @@ pub use tollway_core as core;
 ///
 /// # Shared keys
 /// The rule of a key is given once: by the first of its functions, or before any is called, by
-/// [`Limit::define`](rate_limit::Limit::define). The others name the key alone. Which of them is called first is known only at
+/// [`RuleGuard::define`](rate_limit::RuleGuard::define). The others name the key alone. Which of them is called first is known only at
 /// run time, and so are the selectors; therefore the error of a function with a `key` must be made of
 /// a [`RateLimitError`](rate_limit::RateLimitError), in which a denial is one of three.
 ///
@@ -92,7 +93,7 @@ pub use tollway_core as core;
 ///     }
 /// }
 ///
-/// # tollway::waiting::block_on(async {
+/// # tollway::block_on(async {
 /// global().limit("owner:1/s")?.key("cats").define()?;
 /// feed("vova").await?;
 /// assert!(Cat { owner: "vova".to_owned() }.stroke().await.is_err());

@@ -1,34 +1,34 @@
 //! A policy, a store and a clock: ask, and it decides.
 
 mod awaiting;
+mod current_policy;
 mod failure;
 mod handle;
-mod in_force;
 
 use std::io;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollway_core::algorithm::{Measure, Order, Outcome};
-use tollway_core::{Bill, Charge, ChargeError, Decision, Policy, Refund, RuleBill, Ruling, Timestamp};
+use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
+use tollway_core::{Bill, Charge, ChargeError, Decision, Policy, Refund, RuleBill, RuleDecision, Timestamp};
 
-pub use self::awaiting::{Examination, Inspection};
+pub use self::awaiting::{Inspection, RuleInspection};
+use self::current_policy::CurrentPolicy;
 pub use self::handle::Handle;
-use self::in_force::InForce;
+use crate::block_on::block_on;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, StoreUrl};
-use crate::domains::Account;
-use crate::keys::{KeyHash, Knock};
-use crate::store::memory::{self, Census, Memory};
+use crate::keys::{KeyHash, RateUpdate};
+use crate::reports::Report;
+use crate::store::memory::{self, Memory, MemoryStats};
 use crate::store::redis::{Health, Redis, StoreError};
-use crate::waiting::block_on;
 
 /// Decides for this process. Shared between threads by reference.
 ///
 /// In memory every call is short, and nothing is waited for. Over Redis a call waits for the answer, for the store's
 /// deadline at the most: the methods whose names end in `_async` await it, the others put their thread to sleep.
 pub struct Limiter {
-    policy: InForce,
+    policy: CurrentPolicy,
     /// The buckets; with a shared store, those of limits that decide by themselves while it is away.
     memory: Memory,
     shared: Option<Box<Redis>>,
@@ -95,7 +95,7 @@ impl Limiter {
             Store::Memory(memory) => (memory, None),
             Store::Redis(redis, memory) => (memory, Some(Box::new(redis))),
         };
-        Self { policy: InForce::new(policy), memory, shared, clock }
+        Self { policy: CurrentPolicy::new(policy), memory, shared, clock }
     }
 
     /// Takes `cost` from the bucket of `id` under `limit`, if it fits.
@@ -166,28 +166,28 @@ impl Limiter {
     }
 
     /// Measures each rate with one more request in it, in order. Appends a measure each.
-    pub fn knock(&self, knocks: &[Knock<'_>], measures: &mut Vec<Measure>) {
-        block_on(self.knock_async(knocks, measures));
+    pub fn update_rates(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
+        block_on(self.update_rates_async(updates, readings));
     }
 
     /// Does what each order says, one after another. Appends an outcome each.
-    pub fn execute(&self, orders: &[Order<'_>], outcomes: &mut Vec<Outcome>) {
-        block_on(self.execute_async(orders, outcomes));
+    pub fn run_quota_commands(&self, commands: &[QuotaCommand<'_>], outcomes: &mut Vec<QuotaOutcome>) {
+        block_on(self.run_quota_commands_async(commands, outcomes));
     }
 
     /// Is the limit of a rule reached? If not, the request is entered in its logs.
     #[inline]
-    pub fn resolve(&self, bill: &RuleBill<'_>) -> Ruling {
+    pub fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
         match &self.shared {
             None => self.memory.resolve(bill, || self.clock.now()),
             Some(_) => block_on(self.resolve_async(bill)),
         }
     }
 
-    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is welcome; `None`
+    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is next_allowed_at; `None`
     /// is now.
-    pub fn account(&self, accounts: &[Account<'_>], welcome: &mut Vec<Option<Timestamp>>) {
-        block_on(self.account_async(accounts, welcome));
+    pub fn record_reports(&self, reports: &[Report<'_>], next_allowed_at: &mut Vec<Option<Timestamp>>) {
+        block_on(self.record_reports_async(reports, next_allowed_at));
     }
 
     /// Gives back each of the charges, and says what it came to in all.
@@ -233,7 +233,7 @@ impl Limiter {
     }
 
     /// What this process's memory holds and has done.
-    pub fn census(&self) -> Census {
-        self.memory.census()
+    pub fn stats(&self) -> MemoryStats {
+        self.memory.stats()
     }
 }

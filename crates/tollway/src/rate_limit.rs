@@ -22,27 +22,27 @@
 //!
 //! [`#[tollway::limit]`](macro@crate::limit) says the same about a whole function, and finds most mistakes when it is compiled.
 
+mod call_site;
 mod exceeded;
 mod function;
 mod global;
-mod limit;
 mod registry;
+mod rule_guard;
 mod selector;
-mod site;
 
 use std::sync::Arc;
 
 use tollway_core::{KeyedRule, Policy, Rule, RuleBill, RuleError};
 
-pub use self::exceeded::{Pass, RateLimitExceeded};
-pub use self::function::Limited;
-pub use self::global::{GlobalAlreadySet, global, set_global};
-pub use self::limit::{Limit, RateLimitError, SelectorError};
-pub use self::registry::{KeyError, Registry};
-pub use self::selector::{ByCall, ByValue, IntoSelector, Selector, Value};
 #[doc(hidden)]
-pub use self::site::Site;
-use self::site::Sites;
+pub use self::call_site::CallSite;
+use self::call_site::Sites;
+pub use self::exceeded::{Pass, RateLimitExceeded};
+pub use self::function::LimitedFunction;
+pub use self::global::{GlobalAlreadySet, global, set_global};
+pub use self::registry::{RuleKeyError, RuleRegistry};
+pub use self::rule_guard::{RateLimitError, RuleGuard, SelectorError};
+pub use self::selector::{ByCall, ByValue, IntoSelector, Selector, SelectorValue};
 use crate::limiter::Limiter;
 
 /// A namespace of rules over a limiter. Clones are the same one.
@@ -53,7 +53,7 @@ pub struct RateLimit {
 }
 
 struct Rules {
-    registry: Registry,
+    registry: RuleRegistry,
     sites: Sites,
 }
 
@@ -75,13 +75,13 @@ impl RateLimit {
     }
 
     /// A limit by this rule: a text such as `"user:10/5m"`, or a [`Rule`].
-    pub fn limit(&self, rule: impl IntoRule) -> Result<Limit<'static>, RuleError> {
-        Ok(Limit::by_rule(self.clone(), rule.into_rule()?))
+    pub fn limit(&self, rule: impl IntoRule) -> Result<RuleGuard<'static>, RuleError> {
+        Ok(RuleGuard::by_rule(self.clone(), rule.into_rule()?))
     }
 
     /// A limit by the rule that was given under this key before.
-    pub fn key(&self, key: &str) -> Result<Limit<'static>, KeyError> {
-        Ok(Limit::given(self.clone(), self.registry().define(key, None)?))
+    pub fn key(&self, key: &str) -> Result<RuleGuard<'static>, RuleKeyError> {
+        Ok(RuleGuard::given(self.clone(), self.registry().define(key, None)?))
     }
 
     /// What decides.
@@ -90,11 +90,11 @@ impl RateLimit {
     }
 
     fn over(limiter: Arc<Limiter>, namespace: &str) -> Self {
-        let rules = Rules { registry: Registry::new(namespace), sites: Sites::default() };
+        let rules = Rules { registry: RuleRegistry::new(namespace), sites: Sites::default() };
         Self { limiter, rules: Arc::new(rules) }
     }
 
-    fn registry(&self) -> &Registry {
+    fn registry(&self) -> &RuleRegistry {
         &self.rules.registry
     }
 

@@ -4,13 +4,13 @@ pub mod memory;
 pub mod redis;
 
 use tollway_core::Timestamp;
-use tollway_core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 
 /// What one bucket remembers, for whoever wants to look.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Held {
+pub enum BucketState {
     /// When it is full again.
-    TokenBucket(TokenBucket),
+    TokenBucket(TokenBucketState),
     /// How many entries it has, and its oldest and newest.
     SlidingLog {
         /// How many.
@@ -21,19 +21,19 @@ pub enum Held {
         newest: Timestamp,
     },
     /// When it was last measured, and what it was.
-    SmoothedRate(SmoothedRate),
+    SmoothedRate(SmoothedRateState),
     /// What was used, and until when.
-    Quota(Quota),
+    Quota(QuotaState),
 }
 
-impl From<&TokenBucket> for Held {
-    fn from(bucket: &TokenBucket) -> Self {
+impl From<&TokenBucketState> for BucketState {
+    fn from(bucket: &TokenBucketState) -> Self {
         Self::TokenBucket(*bucket)
     }
 }
 
-impl From<&SlidingLog> for Held {
-    fn from(log: &SlidingLog) -> Self {
+impl From<&SlidingLogState> for BucketState {
+    fn from(log: &SlidingLogState) -> Self {
         Self::SlidingLog {
             entries: log.len() as u64,
             oldest: log.nth_newest(log.len()).unwrap_or_default(),
@@ -42,24 +42,24 @@ impl From<&SlidingLog> for Held {
     }
 }
 
-impl From<&SmoothedRate> for Held {
-    fn from(rate: &SmoothedRate) -> Self {
+impl From<&SmoothedRateState> for BucketState {
+    fn from(rate: &SmoothedRateState) -> Self {
         Self::SmoothedRate(*rate)
     }
 }
 
-impl From<&Quota> for Held {
-    fn from(quota: &Quota) -> Self {
+impl From<&QuotaState> for BucketState {
+    fn from(quota: &QuotaState) -> Self {
         Self::Quota(*quota)
     }
 }
 
-impl Held {
+impl BucketState {
     /// What a bucket holds that still says something.
     fn live<'b, B: Bucket>(bucket: Option<&'b B>, now: Timestamp) -> Option<Self>
     where
         Self: From<&'b B>,
     {
-        bucket.filter(|bucket| bucket.silent_at() > now).map(Self::from)
+        bucket.filter(|bucket| bucket.expires_at() > now).map(Self::from)
     }
 }

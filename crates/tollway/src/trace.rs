@@ -1,20 +1,20 @@
 //! Traces: requests with times, and the replies they must get.
 //!
 //! ```
-//! use tollway::core::algorithm::{Algorithm, TokenBucketLimit};
+//! use tollway::core::algorithm::{Algorithm, TokenBucket};
 //! use tollway::core::{Limit, Policy, Timestamp};
 //! use tollway::store::memory::Memory;
-//! use tollway::trace::{Reader, Target, matches};
+//! use tollway::trace::{TraceReader, TraceTarget, matches};
 //! use tollway::{Clock, Limiter};
 //!
 //! let trace = "0s     limit  spend A:x cost=3  => allow remaining=0 retry_after=0.3s reset_after=0.3s
 //!              0.25s  limit  spend A:x         => allow remaining=1 retry_after=0s reset_after=0.15s
 //! ";
-//! let numbers = Algorithm::TokenBucket(TokenBucketLimit::new(3, 1, "100ms".parse()?)?);
+//! let numbers = Algorithm::TokenBucket(TokenBucket::new(3, 1, "100ms".parse()?)?);
 //! let policy = Policy::new(vec![Limit::new("A")?.with_default(numbers)])?;
 //! let mut limiter = Limiter::with(policy, Memory::new(100), Clock::manual(Timestamp::EPOCH));
 //!
-//! for event in Reader::new(trace.as_bytes()) {
+//! for event in TraceReader::new(trace.as_bytes()) {
 //!     let event = event?;
 //!     let reply = limiter.answer(event.at, &event.request);
 //!     let expected = event.expected.as_deref().expect("every line above has one");
@@ -39,31 +39,31 @@ use std::fmt;
 
 use tollway_core::{Timestamp, Verb};
 
-pub use frames::Message;
-pub use parse::{Problem, TraceError, parse_line};
-pub use reader::{LINE_MAX, ReadError, Reader};
-pub use reply::{Reply, matches};
+pub use frames::ZmqMessage;
+pub use parse::{TraceError, TraceProblem, parse_line};
+pub use reader::{LINE_MAX, ReadError, TraceReader};
+pub use reply::{TraceReply, matches};
 pub use rule::RuleRequest;
-pub use target::Target;
+pub use target::TraceTarget;
 
 /// One line of a trace that asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// The line it stands on, counted from 1.
     pub line: u64,
     /// When it happens.
     pub at: Timestamp,
     /// What is asked.
-    pub request: Request,
+    pub request: TraceRequest,
     /// The reply that must come back, if the trace says.
     pub expected: Option<String>,
     /// The time, the gate and the request as they were written, with the blanks before the arrow.
     pub text: String,
 }
 
-impl Event {
+impl TraceEvent {
     /// The event as a line of a trace in which `reply` is what must come back, spaced as it was written.
-    pub fn with_reply<'a>(&'a self, reply: &'a Reply) -> impl fmt::Display + 'a {
+    pub fn with_reply<'a>(&'a self, reply: &'a TraceReply) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             f.write_str(&self.text)?;
             if !self.text.ends_with([' ', '\t']) {
@@ -76,7 +76,7 @@ impl Event {
 
 /// What is asked, and at which gate. It displays as the trace writes it, the gate first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum TraceRequest {
     /// At the gate `limit`, which speaks of limits by name.
     Limit(LimitRequest),
     /// At the gate `rule`, which resolves rules.
@@ -86,10 +86,10 @@ pub enum Request {
     /// At the gate `throttr`: what the client of the trace's one connection writes, whole requests or parts of them.
     Throttr(Vec<u8>),
     /// At the gate `smockron`: an accounting message.
-    Smockron(Message),
+    Smockron(ZmqMessage),
 }
 
-impl Request {
+impl TraceRequest {
     /// The gate's name.
     pub const fn gate(&self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Request {
     }
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for TraceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}  ", self.gate())?;
         match self {

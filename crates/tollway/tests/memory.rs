@@ -1,7 +1,7 @@
 //! The memory store at its bound: who stays, who is turned away, and what is given back.
 
 use tollway::config::Config;
-use tollway::core::algorithm::{Bucket, SlidingLog};
+use tollway::core::algorithm::{Bucket, SlidingLogState};
 use tollway::core::{Bill, Decision, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
@@ -39,8 +39,8 @@ fn a_new_id_is_turned_away_and_a_live_bucket_never_evicted() {
     for id in ["a", "b"] {
         assert_eq!(limiter.spend("Deny", id, 1).unwrap().verdict, Verdict::Deny, "{id} was forgotten");
     }
-    let census = limiter.census();
-    assert_eq!((census.buckets, census.max_buckets, census.refused_full), (2, 2, 2_000));
+    let stats = limiter.stats();
+    assert_eq!((stats.buckets, stats.max_buckets, stats.refused_full), (2, 2, 2_000));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn asking_without_spending_takes_no_place() {
         assert_eq!(limiter.check("Deny", format!("{id}"), 1).unwrap().verdict, Verdict::Allow);
         limiter.refund("Deny", format!("{id}"), 1).unwrap();
     }
-    assert_eq!(limiter.census().buckets, 0);
+    assert_eq!(limiter.stats().buckets, 0);
     limiter.spend("Deny", "a", 1).unwrap();
     assert_eq!(limiter.check("Deny", "b", 1).unwrap().verdict, Verdict::DenyFull, "a check foresees it");
 }
@@ -67,8 +67,8 @@ fn a_place_is_free_again_as_soon_as_its_bucket_says_nothing() {
                 assert_eq!(decision.verdict, Verdict::Allow, "{limit}, round {round}, id {id}");
             }
         }
-        assert_eq!(limiter.census().buckets, 3, "{limit}");
-        assert_eq!(limiter.census().swept, 49 * 3, "{limit}");
+        assert_eq!(limiter.stats().buckets, 3, "{limit}");
+        assert_eq!(limiter.stats().swept, 49 * 3, "{limit}");
     }
 }
 
@@ -78,7 +78,7 @@ fn reset_gives_a_place_back_once() {
     limiter.spend("Deny", "a", 1).unwrap();
     for _ in 0..3 {
         limiter.reset("Deny", "a").unwrap();
-        assert_eq!(limiter.census().buckets, 0);
+        assert_eq!(limiter.stats().buckets, 0);
     }
     assert_eq!(limiter.spend("Deny", "b", 1).unwrap().verdict, Verdict::Allow);
 }
@@ -96,9 +96,9 @@ fn a_bill_that_finds_no_room_takes_nothing_and_leaves_no_place_taken() {
     let denied = settle(&[("Deny", "there"), ("Deny", "new-1"), ("Quota", "new-2")]);
     assert_eq!((denied.verdict, denied.charge), (Verdict::DenyFull, 2));
     assert_eq!(limiter.check("Deny", "there", 0).unwrap().remaining, 1, "denied, it cost nothing");
-    assert_eq!(limiter.census().buckets, 1);
+    assert_eq!(limiter.stats().buckets, 1);
     assert_eq!(settle(&[("Deny", "there"), ("Deny", "new-1")]).verdict, Verdict::Allow);
-    assert_eq!(limiter.census().buckets, 2);
+    assert_eq!(limiter.stats().buckets, 2);
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_million_ids_come_and_go_and_only_the_live_ones_stay() {
         limiter.clock().set(Timestamp::from_nanos(id * 1_000_000));
         assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
     }
-    let buckets = limiter.census().buckets;
+    let buckets = limiter.stats().buckets;
     assert!(buckets < 20_000, "{buckets} buckets are kept for 1,000 that are live");
     while limiter.sweep(1_000_000) > 0 {}
-    assert!(limiter.census().buckets <= 1_000, "{} after sweeping", limiter.census().buckets);
+    assert!(limiter.stats().buckets <= 1_000, "{} after sweeping", limiter.stats().buckets);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn no_bound_at_all_takes_no_more_memory_than_its_buckets() {
     for id in 0..600_000_u32 {
         assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
     }
-    assert_eq!(limiter.census().buckets, 600_000);
+    assert_eq!(limiter.stats().buckets, 600_000);
 }
 
 /// As many entries as there is memory for when there are few buckets.
@@ -169,7 +169,7 @@ fn a_rule_that_finds_no_memory_for_an_entry_says_so() {
 
 #[test]
 fn a_thousand_entries_take_eight_bytes_each() {
-    let mut log = SlidingLog::default();
+    let mut log = SlidingLogState::default();
     for second in 0..5_000 {
         log.record(at(second), 1_000, Nanos::from_secs(3_600));
         assert!(

@@ -6,7 +6,7 @@ use std::fs;
 use tollway::config::Config;
 use tollway::core::{Rule, Timestamp};
 use tollway::store::memory::Memory;
-use tollway::trace::{Reader, Target, matches};
+use tollway::trace::{TraceReader, TraceTarget, matches};
 use tollway::{Clock, Limiter};
 
 fn page() -> String {
@@ -28,7 +28,7 @@ fn every_trace_on_the_page_is_as_expected() {
     for trace in traces {
         let clock = Clock::manual(Timestamp::EPOCH);
         let mut limiter = Limiter::with(config.policy.clone(), Memory::new(1_000), clock);
-        for event in Reader::new(trace.as_bytes()).map(Result::unwrap) {
+        for event in TraceReader::new(trace.as_bytes()).map(Result::unwrap) {
             let reply = limiter.answer(event.at, &event.request);
             assert!(matches(event.expected.as_ref().unwrap(), &reply), "{}", event.with_reply(&reply));
         }

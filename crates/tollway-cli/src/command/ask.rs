@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use tollway::core::{Decision, Nanos, Verdict};
-use tollway::trace::Reply;
+use tollway::trace::TraceReply;
 use tollway_client::core::Verb;
 use tollway_client::http::{Answer, Ask, Client};
 
@@ -151,7 +151,7 @@ const fn is_yes(answer: &Answer) -> bool {
 }
 
 /// The answer in the words of a trace.
-fn in_words(answer: Answer, charges: usize) -> Reply {
+fn in_words(answer: Answer, charges: usize) -> TraceReply {
     match answer {
         Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
             let verdict = match (allowed, reason.as_deref(), remaining) {
@@ -171,13 +171,13 @@ fn in_words(answer: Answer, charges: usize) -> Reply {
                 charge: 0,
                 degraded,
             };
-            Reply::Decision { decision, limit: (charges > 1).then_some(limit) }
+            TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }
-        Answer::Refund { remaining: None, .. } => Reply::UnlimitedRefund,
+        Answer::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
         Answer::Refund { refunded, remaining: Some(remaining), reset_after } => {
             let reset_after = reset_after.unwrap_or(Nanos::FOREVER);
-            Reply::Refund(tollway::core::Refund { refunded, remaining, reset_after })
+            TraceReply::Refund(tollway::core::Refund { refunded, remaining, reset_after })
         }
-        Answer::Reset => Reply::Reset,
+        Answer::Reset => TraceReply::Reset,
     }
 }

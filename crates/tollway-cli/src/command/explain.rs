@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use tollway::core::{KeyedRule, Nanos, Policy, RuleText};
+use tollway::core::{KeyedRule, Nanos, Policy, RuleRef};
 use tollway_client::http::{AskError, AskRule, Client, Explained, Moment, Part};
 
 use super::Outcome;
@@ -72,12 +72,12 @@ impl FromStr for Selector {
 impl Explain {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         // What is no rule is said here, where there is room for carets.
-        let written = match RuleText::from(&*self.rule) {
-            RuleText::Written(text) => {
+        let written = match RuleRef::from(&*self.rule) {
+            RuleRef::Written(text) => {
                 text.parse::<tollway::core::Rule>()?;
-                Some(Policy::default().find_rule(&RuleText::Written(text), self.key.as_deref())?.into_owned())
+                Some(Policy::default().find_rule(&RuleRef::Written(text), self.key.as_deref())?.into_owned())
             }
-            RuleText::Named(_) => None,
+            RuleRef::Named(_) => None,
         };
         let selectors = self.selectors.iter();
         let asked = AskRule {

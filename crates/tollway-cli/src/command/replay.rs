@@ -14,7 +14,7 @@ use clap::Args;
 use tollway::config::StoreUrl;
 use tollway::core::Timestamp;
 use tollway::store::redis::RedisUrl;
-use tollway::trace::{Event, Reader, Reply, Target, matches};
+use tollway::trace::{TraceEvent, TraceReader, TraceReply, TraceTarget, matches};
 use tollway::{Clock, Config, Limiter};
 use tollway_server::Desk;
 
@@ -110,7 +110,7 @@ struct Run<W: Write> {
 impl<W: Write> Run<W> {
     fn events(&mut self, mut desk: Desk, source: Source) -> anyhow::Result<()> {
         let policy = desk.limiter().policy();
-        let mut reader = Reader::new(source.stream);
+        let mut reader = TraceReader::new(source.stream);
         while let Some(event) = reader.next() {
             let event = event.map_err(|error| anyhow!("{}:{:#}", source.name, anyhow!(error)))?;
             let reply = desk.answer(event.at, &event.request);
@@ -122,7 +122,7 @@ impl<W: Write> Run<W> {
         Ok(())
     }
 
-    fn print(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
+    fn print(&mut self, event: &TraceEvent, reply: &TraceReply, differs: bool) -> io::Result<()> {
         if !self.quiet {
             return self.write(event, reply, differs);
         }
@@ -136,7 +136,7 @@ impl<W: Write> Run<W> {
     }
 
     /// The line with the reply, and below it, where that differs, what it should have been.
-    fn write(&mut self, event: &Event, reply: &Reply, differs: bool) -> io::Result<()> {
+    fn write(&mut self, event: &TraceEvent, reply: &TraceReply, differs: bool) -> io::Result<()> {
         writeln!(self.out, "{}", event.with_reply(reply))?;
         match &event.expected {
             Some(expected) if differs => writeln!(self.out, "#! line {} expected: {expected}", event.line),

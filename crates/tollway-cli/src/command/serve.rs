@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use tollway::config::{GateAddressError, Gates, SmockronGate, StoreUrl, Watch};
+use tollway::config::{FileWatch, GateAddressError, Gates, SmockronGate, StoreUrl};
 use tollway::core::{IdFormat, Limit};
 use tollway::{Clock, Config, Limiter};
 use tollway_server::{ConfigFile, Server, Settings, Signals};
@@ -87,7 +87,7 @@ impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         log_to_stderr();
         // Before the file is read, so that no change falls between.
-        let watched = self.config.clone().map(|path| (path.clone(), Watch::new(path)));
+        let watched = self.config.clone().map(|path| (path.clone(), FileWatch::new(path)));
         let config = configured(self.config.as_deref())?;
         let watched = watched.map(|(path, watch)| ConfigFile::new(path, watch, &config));
         let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
@@ -152,7 +152,7 @@ fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) ->
     writeln!(out, "tollway {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "  {}{rules} from {from}", counted(limits.len(), "limit"))?;
     match store {
-        StoreUrl::Memory => writeln!(out, "  at most {} buckets in memory", limiter.census().max_buckets)?,
+        StoreUrl::Memory => writeln!(out, "  at most {} buckets in memory", limiter.stats().max_buckets)?,
         store => writeln!(out, "  buckets in {store}")?,
     }
     if let Some(address) = server.http_addr() {

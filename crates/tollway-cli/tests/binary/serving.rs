@@ -8,7 +8,7 @@ use crate::run::{run, tollway};
 /// `tollway serve`, killed with the test if that did not stop it.
 pub(crate) struct Serving {
     child: Child,
-    /// Held open: a server whose output nobody takes would be another test.
+    /// BucketState open: a server whose output nobody takes would be another test.
     _stdout: BufReader<ChildStdout>,
     pub(crate) printed: String,
     pub(crate) addr: String,

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollway_core::algorithm::{Change, Lifetime, Unit};
+use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
 use tollway_wire::throttr::{
     ID_MAX, IdTooLong, ThrottrCommand, ThrottrReply, UnknownStatus, decode_reply, encode_request,
 };
@@ -110,17 +110,17 @@ pub struct Quota {
     /// How many are left.
     pub left: u64,
     /// For how long, in the unit it was made with.
-    pub lifetime: Lifetime,
+    pub lifetime: QuotaTtl,
 }
 
-const MILLISECONDS: Unit = Unit(1);
-const SECONDS: Unit = Unit(2);
-const NANOSECONDS: Unit = Unit(0);
+const MILLISECONDS: TtlUnit = TtlUnit(1);
+const SECONDS: TtlUnit = TtlUnit(2);
+const NANOSECONDS: TtlUnit = TtlUnit(0);
 
 impl Quota {
     /// For how long.
     pub const fn ttl(&self) -> Duration {
-        let Lifetime { value, unit } = self.lifetime;
+        let QuotaTtl { value, unit } = self.lifetime;
         match unit {
             NANOSECONDS => Duration::from_nanos(value),
             MILLISECONDS => Duration::from_millis(value),
@@ -131,17 +131,17 @@ impl Quota {
 
 /// The time in the largest unit that it is a whole number of. Where the numbers end, after 584 years of nanoseconds, it is
 /// in the smallest unit that can still say it.
-fn lifetime(ttl: Duration) -> Lifetime {
+fn lifetime(ttl: Duration) -> QuotaTtl {
     let nanos = u64::try_from(ttl.as_nanos()).ok();
     let millis = u64::try_from(ttl.as_millis()).ok();
     match (nanos, millis) {
-        _ if ttl.subsec_nanos() == 0 => Lifetime { value: ttl.as_secs(), unit: SECONDS },
+        _ if ttl.subsec_nanos() == 0 => QuotaTtl { value: ttl.as_secs(), unit: SECONDS },
         (_, Some(value)) if ttl.subsec_nanos().is_multiple_of(1_000_000) => {
-            Lifetime { value, unit: MILLISECONDS }
+            QuotaTtl { value, unit: MILLISECONDS }
         }
-        (Some(value), _) => Lifetime { value, unit: NANOSECONDS },
-        (None, Some(value)) => Lifetime { value, unit: MILLISECONDS },
-        (None, None) => Lifetime { value: ttl.as_secs(), unit: SECONDS },
+        (Some(value), _) => QuotaTtl { value, unit: NANOSECONDS },
+        (None, Some(value)) => QuotaTtl { value, unit: MILLISECONDS },
+        (None, None) => QuotaTtl { value: ttl.as_secs(), unit: SECONDS },
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
             (Duration::from_secs(1 << 40) + nanos(1), (1 << 40) * 1000, MILLISECONDS),
             (Duration::MAX, u64::MAX, SECONDS),
         ] {
-            assert_eq!(lifetime(ttl), Lifetime { value, unit }, "{ttl:?}");
+            assert_eq!(lifetime(ttl), QuotaTtl { value, unit }, "{ttl:?}");
         }
     }
 

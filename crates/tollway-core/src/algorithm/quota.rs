@@ -3,22 +3,22 @@
 //! Two users share it. A named limit opens a window with the first request and counts down in it ([`Bucket`]);
 //! the Throttr protocol sets, changes and reads the two numbers directly.
 
-mod operation;
+mod command;
 
 use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
-pub use operation::{Change, Lifetime, Operation, Order, Outcome, Unit};
+pub use command::{Change, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaTtl, TtlUnit};
 
 /// `count` requests in a window of `period` that the first one opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaLimit {
+pub struct Quota {
     count: u64,
     period: Nanos,
 }
 
-impl QuotaLimit {
+impl Quota {
     /// Refuses zeros.
     pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
         sensible(&[("count", count)], period)?;
@@ -41,15 +41,15 @@ impl QuotaLimit {
 /// To Throttr the counter is what is left. To a named limit it is what was used: the limit may change in the middle
 /// of a window, and what is left follows from the limit as it is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
+pub struct QuotaState {
     counter: u64,
     expires_at: Timestamp,
-    unit: Unit,
+    unit: TtlUnit,
 }
 
-impl Quota {
+impl QuotaState {
     /// A quota with this counter, until this moment.
-    pub const fn until(expires_at: Timestamp, counter: u64, unit: Unit) -> Self {
+    pub const fn until(expires_at: Timestamp, counter: u64, unit: TtlUnit) -> Self {
         Self { counter, expires_at, unit }
     }
 
@@ -59,7 +59,7 @@ impl Quota {
     }
 
     /// The unit its owner counts the time in.
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> TtlUnit {
         self.unit
     }
 
@@ -68,7 +68,7 @@ impl Quota {
     }
 
     /// What the open window has used, and how long it lasts; nothing and no time if none is open.
-    fn window(&self, limit: &QuotaLimit, now: Timestamp) -> (u64, Nanos) {
+    fn window(&self, limit: &Quota, now: Timestamp) -> (u64, Nanos) {
         if self.is_live(now) {
             // Cut: a clock that stepped back, or a period made shorter, locks nobody out for longer than a period.
             (self.counter, self.expires_at.since(now).min(limit.period))
@@ -78,20 +78,20 @@ impl Quota {
     }
 
     /// Written even when nothing is taken: an end too far ahead would else be too far ahead at every retry.
-    fn hold_to(&mut self, limit: &QuotaLimit, now: Timestamp) {
+    fn hold_to(&mut self, limit: &Quota, now: Timestamp) {
         self.expires_at = self.expires_at.min(now + limit.period);
     }
 }
 
-impl Bucket for Quota {
-    type Limit = QuotaLimit;
+impl Bucket for QuotaState {
+    type Limit = Quota;
 
-    fn check(&self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
+    fn check(&self, limit: &Quota, cost: u64, now: Timestamp) -> Decision {
         let mut after = *self;
         after.charge(limit, cost, now)
     }
 
-    fn charge(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
+    fn charge(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Decision {
         let (used, mut until_reset) = self.window(limit, now);
         let left = limit.count.saturating_sub(used);
         let Some(left_after) = left.checked_sub(cost) else {
@@ -123,12 +123,12 @@ impl Bucket for Quota {
         }
     }
 
-    fn take(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
         let (used, _) = self.window(limit, now);
         self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
     }
 
-    fn refund(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Option<Refund> {
         let (used, until_reset) = self.window(limit, now);
         let used_after = used.saturating_sub(cost);
         self.hold_to(limit, now);
@@ -142,7 +142,7 @@ impl Bucket for Quota {
         })
     }
 
-    fn silent_at(&self) -> Timestamp {
+    fn expires_at(&self) -> Timestamp {
         self.expires_at
     }
 }

@@ -1,12 +1,12 @@
 //! The sliding log: the newest timestamps themselves, so "at most 10 in any second" is exactly that.
 //!
 //! Three readers share one memory. A named limit spends from it ([`Bucket`]); a rule asks whether the N-th newest
-//! entry is younger than a span ([`SlidingLog::reached`]); a Smockron master asks from when the next request is
-//! welcome ([`SlidingLog::next_allowed`]).
+//! entry is younger than a span ([`SlidingLogState::reached`]); a Smockron master asks from when the next request is
+//! welcome ([`SlidingLogState::next_allowed`]).
 
 use std::collections::VecDeque;
 
-use crate::algorithm::{Bucket, NumbersError, TokenBucketLimit, sensible};
+use crate::algorithm::{Bucket, NumbersError, TokenBucket, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
@@ -18,12 +18,12 @@ const LOG_ROOM_MIN: usize = 4;
 
 /// At most `count` in any `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlidingLogLimit {
+pub struct SlidingLog {
     count: u64,
     period: Nanos,
 }
 
-impl SlidingLogLimit {
+impl SlidingLog {
     /// Refuses zeros, and logs longer than [`LOG_MAX`].
     pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
         sensible(&[("count", count)], period)?;
@@ -52,7 +52,7 @@ impl SlidingLogLimit {
     }
 
     /// The decision about a charge of `cost`, from what the log has to say to it.
-    pub fn decide(&self, log: &Glimpse, cost: u64, now: Timestamp) -> Decision {
+    pub fn decide(&self, log: &LogSummary, cost: u64, now: Timestamp) -> Decision {
         let left = self.count.saturating_sub(log.live);
         let reset_now = log.newest.map_or(Nanos::ZERO, |newest| self.expires_after(newest, now));
         let wait_for_room = match log.in_the_way {
@@ -89,29 +89,29 @@ impl SlidingLogLimit {
 
 /// As much of a log as one decision needs, for a store that has the rest elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct LogSummary {
     /// How many entries are younger than the period.
     pub live: u64,
     /// The newest of them.
     pub newest: Option<Timestamp>,
-    /// The one that [`SlidingLogLimit::excess`] counts up to from the oldest, if there are so many.
+    /// The one that [`SlidingLog::excess`] counts up to from the oldest, if there are so many.
     pub in_the_way: Option<Timestamp>,
 }
 
 /// Timestamps in ascending order, whatever order they came in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlidingLog {
+pub struct SlidingLogState {
     entries: VecDeque<Timestamp>,
     /// The most entries that any of its readers wanted kept.
     keep: usize,
-    silent_at: Timestamp,
+    expires_at: Timestamp,
 }
 
-impl SlidingLog {
+impl SlidingLogState {
     /// Adds an entry in its place and keeps the newest `keep`. An entry counts while it is younger than `span`, so the log is
     /// silent a `span` after its newest. Of readers that want different ones, the largest hold, until it is silent.
     pub fn record(&mut self, at: Timestamp, keep: usize, span: Nanos) {
-        let longest = self.entries.back().map_or(span, |newest| self.silent_at.since(*newest).max(span));
+        let longest = self.entries.back().map_or(span, |newest| self.expires_at.since(*newest).max(span));
         self.keep = self.keep.max(keep);
         if self.entries.len() >= self.keep {
             // The oldest makes way, unless that is the new one.
@@ -123,13 +123,13 @@ impl SlidingLog {
         self.make_room(1, self.keep as u64);
         let place = self.entries.partition_point(|entry| *entry <= at);
         self.entries.insert(place, at);
-        self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
+        self.expires_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
     }
 
     /// Forgets everything, but keeps its room.
     pub fn clear(&mut self) {
         self.entries.clear();
-        (self.keep, self.silent_at) = (0, Timestamp::EPOCH);
+        (self.keep, self.expires_at) = (0, Timestamp::EPOCH);
     }
 
     /// Are there `count` entries, the oldest of them younger than `span`? A count of zero is always reached.
@@ -138,7 +138,7 @@ impl SlidingLog {
     }
 
     /// When the next request is welcome to one who had a burst and now gets one per interval; `None` is now.
-    pub fn next_allowed(&self, limit: &TokenBucketLimit, now: Timestamp) -> Option<Timestamp> {
+    pub fn next_allowed(&self, limit: &TokenBucket, now: Timestamp) -> Option<Timestamp> {
         let oldest = self.nth_newest(usize::try_from(limit.burst()).ok()?)?;
         limit.welcome_after(oldest, self.nth_newest(1)?, now)
     }
@@ -170,8 +170,8 @@ impl SlidingLog {
     }
 
     /// Where the entries begin that are younger than the limit's period.
-    fn first_live(&self, limit: &SlidingLogLimit, now: Timestamp) -> usize {
-        if now >= self.silent_at {
+    fn first_live(&self, limit: &SlidingLog, now: Timestamp) -> usize {
+        if now >= self.expires_at {
             // Whoever sweeps may have dropped the log, so it counts for nothing even if the period is longer now.
             return self.entries.len();
         }
@@ -179,11 +179,11 @@ impl SlidingLog {
     }
 
     /// What the log has to say to a charge of `cost`.
-    fn glimpse(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Glimpse {
+    fn glimpse(&self, limit: &SlidingLog, cost: u64, now: Timestamp) -> LogSummary {
         let first = self.first_live(limit, now);
         let live = self.entries.len() - first;
         let in_the_way = usize::try_from(limit.excess(live as u64, cost)).unwrap_or(usize::MAX);
-        Glimpse {
+        LogSummary {
             live: live as u64,
             newest: self.entries.back().copied().filter(|_| live > 0),
             in_the_way: (1..=live).contains(&in_the_way).then(|| self.entries[first + in_the_way - 1]),
@@ -191,39 +191,39 @@ impl SlidingLog {
     }
 
     /// Drops what no longer counts, and pulls entries from the future back to now.
-    fn tidy(&mut self, limit: &SlidingLogLimit, now: Timestamp) {
+    fn tidy(&mut self, limit: &SlidingLog, now: Timestamp) {
         self.entries.drain(..self.first_live(limit, now));
         for entry in self.entries.iter_mut().rev().take_while(|entry| **entry > now) {
             *entry = now;
         }
-        self.silent_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + limit.period);
+        self.expires_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + limit.period);
     }
 }
 
-impl Bucket for SlidingLog {
-    type Limit = SlidingLogLimit;
+impl Bucket for SlidingLogState {
+    type Limit = SlidingLog;
 
-    fn check(&self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+    fn check(&self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Decision {
         limit.decide(&self.glimpse(limit, cost, now), cost, now)
     }
 
-    fn charge(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+    fn charge(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Decision {
         let decision = self.check(limit, cost, now);
         self.tidy(limit, now);
         if decision.allowed() && cost > 0 {
             self.make_room(cost, limit.count);
             self.entries.extend((0..cost).map(|_| now));
-            self.silent_at = now + limit.period;
+            self.expires_at = now + limit.period;
         }
         decision
     }
 
-    fn take(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
         let used = (self.entries.len() - self.first_live(limit, now)) as u64;
         self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
     }
 
-    fn refund(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Option<Refund> {
         self.tidy(limit, now);
         let before = self.entries.len();
         let given_back = usize::try_from(cost).unwrap_or(usize::MAX).min(before);
@@ -232,12 +232,12 @@ impl Bucket for SlidingLog {
         Some(Refund {
             refunded: given_back > 0,
             remaining: limit.count.saturating_sub(self.entries.len() as u64),
-            reset_after: self.silent_at.since(now),
+            reset_after: self.expires_at.since(now),
         })
     }
 
-    fn silent_at(&self) -> Timestamp {
-        self.silent_at
+    fn expires_at(&self) -> Timestamp {
+        self.expires_at
     }
 
     const GROWS: bool = true;

@@ -18,13 +18,13 @@ const RATE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A rate, in requests a period, that must stay below `limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SmoothedRateLimit {
+pub struct SmoothedRate {
     limit: f64,
     period: Nanos,
     strict: bool,
 }
 
-impl SmoothedRateLimit {
+impl SmoothedRate {
     /// `strict` counts refused requests too, so that whoever keeps knocking stays out.
     pub fn new(limit: f64, period: Nanos, strict: bool) -> Result<Self, NumbersError> {
         if period == Nanos::ZERO {
@@ -63,7 +63,7 @@ impl SmoothedRateLimit {
 
 /// What one look at the rate found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measure {
+pub struct RateReading {
     /// The rate with this request in it.
     pub rate: f64,
     /// Is that the limit or more?
@@ -72,16 +72,16 @@ pub struct Measure {
 
 /// When the rate was last measured, and what it was. One never measured has been silent since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SmoothedRate {
+pub struct SmoothedRateState {
     last: Timestamp,
     rate: f64,
-    silent_at: Timestamp,
+    expires_at: Timestamp,
 }
 
-impl SmoothedRate {
-    /// A rate that was measured at `last` and counts until `silent_at`.
-    pub const fn measured(last: Timestamp, rate: f64, silent_at: Timestamp) -> Self {
-        Self { last, rate, silent_at }
+impl SmoothedRateState {
+    /// A rate that was measured at `last` and counts until `expires_at`.
+    pub const fn measured(last: Timestamp, rate: f64, expires_at: Timestamp) -> Self {
+        Self { last, rate, expires_at }
     }
 
     /// When it was last measured, and what it was.
@@ -90,33 +90,33 @@ impl SmoothedRate {
     }
 
     /// The rate with a request of `cost` in it. Remembers nothing.
-    pub fn measure(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
+    pub fn measure(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> RateReading {
         // Whoever sweeps may have dropped a silent bucket, so it counts for nothing where it is still there too.
-        if self.silent_at <= now {
-            return Measure { rate: 0.0, over: 0.0 >= limit.limit };
+        if self.expires_at <= now {
+            return RateReading { rate: 0.0, over: 0.0 >= limit.limit };
         }
         let rate = self.rate_after(limit, cost, now.since(self.last));
-        Measure { rate, over: rate >= limit.limit }
+        RateReading { rate, over: rate >= limit.limit }
     }
 
     /// Measures, and remembers unless the request is over and refused requests do not count. Cost 0 only asks.
-    pub fn knock(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Measure {
-        let measure = self.measure(limit, cost, now);
-        if cost > 0 && (!measure.over || limit.strict) {
-            *self = Self::remember(limit, measure.rate, now);
+    pub fn update(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> RateReading {
+        let reading = self.measure(limit, cost, now);
+        if cost > 0 && (!reading.over || limit.strict) {
+            *self = Self::remember(limit, reading.rate, now);
         } else if self.last > now {
             // A clock that stepped back: the rate would not fade until the time it was measured at comes again.
             *self = Self::remember(limit, self.rate, now);
         }
-        measure
+        reading
     }
 
-    fn remember(limit: &SmoothedRateLimit, rate: f64, now: Timestamp) -> Self {
-        let silent_at = now + limit.period.saturating_mul(FORGET_AFTER_PERIODS);
-        Self { last: now, rate, silent_at }
+    fn remember(limit: &SmoothedRate, rate: f64, now: Timestamp) -> Self {
+        let expires_at = now + limit.period.saturating_mul(FORGET_AFTER_PERIODS);
+        Self { last: now, rate, expires_at }
     }
 
-    fn rate_after(&self, limit: &SmoothedRateLimit, cost: u64, idle: Nanos) -> f64 {
+    fn rate_after(&self, limit: &SmoothedRate, cost: u64, idle: Nanos) -> f64 {
         // A clock that stood still or stepped back: the shortest interval there is.
         let interval = if idle == Nanos::ZERO { 1e-9 } else { idle.as_secs_f64() };
         let x = interval / limit.period.as_secs_f64();
@@ -126,17 +126,17 @@ impl SmoothedRate {
 
     /// The decision, given what was measured and what is remembered after it.
     fn decide(
-        measure: Measure,
+        reading: RateReading,
         after: &Self,
-        limit: &SmoothedRateLimit,
+        limit: &SmoothedRate,
         cost: u64,
         now: Timestamp,
     ) -> Decision {
         Decision {
-            verdict: if measure.over { Verdict::Deny } else { Verdict::Allow },
-            remaining: if measure.over { 0 } else { whole_units_below(limit.limit - measure.rate) },
+            verdict: if reading.over { Verdict::Deny } else { Verdict::Allow },
+            remaining: if reading.over { 0 } else { whole_units_below(limit.limit - reading.rate) },
             retry_after: after.wait_for(limit, cost, now),
-            reset_after: after.silent_at.since(now),
+            reset_after: after.expires_at.since(now),
             charge: 0,
             degraded: false,
         }
@@ -144,12 +144,12 @@ impl SmoothedRate {
 
     /// How long until a request of `cost` is not over: the rate only falls while nobody knocks, so halve the interval.
     /// At the latest it is not over where the bucket is forgotten.
-    fn wait_for(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Nanos {
+    fn wait_for(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Nanos {
         let over_after = |wait: u64| self.measure(limit, cost, now + Nanos::new(wait)).over;
         if !over_after(0) {
             return Nanos::ZERO;
         }
-        let latest = self.silent_at.since(now).get();
+        let latest = self.expires_at.since(now).get();
         let (mut over, mut fits) = (0, limit.period.get().min(latest));
         while fits < latest && over_after(fits) {
             (over, fits) = (fits, fits.saturating_mul(2).min(latest));
@@ -172,29 +172,29 @@ fn whole_units_below(room: f64) -> u64 {
     (room.ceil() - 1.0).max(0.0) as u64
 }
 
-impl Bucket for SmoothedRate {
-    type Limit = SmoothedRateLimit;
+impl Bucket for SmoothedRateState {
+    type Limit = SmoothedRate;
 
-    fn check(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Decision {
+    fn check(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Decision {
         let mut after = *self;
         after.charge(limit, cost, now)
     }
 
-    fn charge(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Decision {
-        let measure = self.knock(limit, cost, now);
-        Self::decide(measure, self, limit, cost, now)
+    fn charge(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Decision {
+        let reading = self.update(limit, cost, now);
+        Self::decide(reading, self, limit, cost, now)
     }
 
-    fn take(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) {
         // A rate has no room to run out of: it takes the whole cost, or none where refused requests do not count.
-        self.knock(limit, cost, now);
+        self.update(limit, cost, now);
     }
 
-    fn refund(&mut self, _: &SmoothedRateLimit, _: u64, _: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, _: &SmoothedRate, _: u64, _: Timestamp) -> Option<Refund> {
         None
     }
 
-    fn silent_at(&self) -> Timestamp {
-        self.silent_at
+    fn expires_at(&self) -> Timestamp {
+        self.expires_at
     }
 }

@@ -14,7 +14,7 @@ use crate::time::{Nanos, Timestamp};
 
 /// A bucket of `burst` tokens that gains `count` every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenBucketLimit {
+pub struct TokenBucket {
     burst: u64,
     count: u64,
     period: Nanos,
@@ -22,7 +22,7 @@ pub struct TokenBucketLimit {
     fill_time: Nanos,
 }
 
-impl TokenBucketLimit {
+impl TokenBucket {
     /// Refuses what could never work or would not fit: zeros, more than one per nanosecond, centuries to fill.
     pub fn new(burst: u64, count: u64, period: Nanos) -> Result<Self, NumbersError> {
         sensible(&[("burst", burst), ("count", count)], period)?;
@@ -92,11 +92,11 @@ impl TokenBucketLimit {
 
 /// One bucket's whole memory: the moment it will next be full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TokenBucket {
+pub struct TokenBucketState {
     full_at: Timestamp,
 }
 
-impl TokenBucket {
+impl TokenBucketState {
     /// A bucket that will be full at this moment.
     pub const fn full_at(full_at: Timestamp) -> Self {
         Self { full_at }
@@ -106,26 +106,26 @@ impl TokenBucket {
     ///
     /// A clock that stepped back, or a limit that was lowered, can leave an instant further ahead than the bucket
     /// can hold. Such a bucket is empty and no more than that: nobody waits longer than a bucket takes to fill.
-    fn owed(self, limit: &TokenBucketLimit, now: Timestamp) -> Nanos {
+    fn owed(self, limit: &TokenBucket, now: Timestamp) -> Nanos {
         self.full_at.since(now).min(limit.fill_time)
     }
 
     /// Written even when nothing is taken: an instant too far ahead would else be too far ahead at every retry.
-    fn hold_to(&mut self, limit: &TokenBucketLimit, now: Timestamp) {
+    fn hold_to(&mut self, limit: &TokenBucket, now: Timestamp) {
         self.full_at = self.full_at.min(now + limit.fill_time);
     }
 }
 
-impl Bucket for TokenBucket {
-    type Limit = TokenBucketLimit;
+impl Bucket for TokenBucketState {
+    type Limit = TokenBucket;
 
-    fn check(&self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+    fn check(&self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Decision {
         let mut after = *self;
         after.charge(limit, cost, now)
     }
 
     #[inline]
-    fn charge(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+    fn charge(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Decision {
         // Idle time beyond full earns nothing: a day away is one burst, not a day's worth.
         let owed = self.owed(limit, now);
         let increment = limit.time_for(cost);
@@ -157,12 +157,12 @@ impl Bucket for TokenBucket {
         }
     }
 
-    fn take(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
         let left = limit.units_in(limit.fill_time.saturating_sub(self.owed(limit, now)));
         self.charge(limit, cost.min(left), now);
     }
 
-    fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Option<Refund> {
         let owed = self.owed(limit, now);
         let owed_after = owed.saturating_sub(limit.time_for(cost));
         // A bucket that is full stays as it is: had it been full until now, a clock stepped back would find it empty.
@@ -176,7 +176,7 @@ impl Bucket for TokenBucket {
         })
     }
 
-    fn silent_at(&self) -> Timestamp {
+    fn expires_at(&self) -> Timestamp {
         self.full_at
     }
 }

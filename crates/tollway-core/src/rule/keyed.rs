@@ -14,9 +14,9 @@
 
 use std::borrow::Cow;
 
-use super::{Name, Rule};
+use super::{LogName, Rule};
 use crate::limit::{OnFull, OnStoreFailure};
-use crate::share::Share;
+use crate::local_share::LocalShare;
 
 /// A rule, and what is answered when nothing can be remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +43,13 @@ pub struct RuleBill<'a> {
 }
 
 /// The name of a log; `None` where the selector has no value.
-pub type Identifier<'a> = Option<Name<'a>>;
+pub type RuleLogName<'a> = Option<LogName<'a>>;
 
 /// One of them is by far the most common, and needs no memory.
 #[derive(Clone, Debug)]
 enum Identifiers<'a> {
-    One([Identifier<'a>; 1]),
-    Several(Vec<Identifier<'a>>),
+    One([RuleLogName<'a>; 1]),
+    Several(Vec<RuleLogName<'a>>),
 }
 
 impl RuleLimit {
@@ -90,7 +90,7 @@ impl KeyedRule {
     /// This rule, counted under these names. Both may be empty.
     pub fn new(limit: RuleLimit, namespace: &str, key: &str) -> Self {
         let stem = |selector: Option<&str>| {
-            let mut stem = Name::starting("");
+            let mut stem = LogName::starting("");
             stem.escape(namespace.as_bytes());
             stem.push(b":");
             stem.escape(key.as_bytes());
@@ -134,13 +134,13 @@ impl KeyedRule {
         &self,
         mut value: impl FnMut(&str) -> Result<Option<V>, E>,
     ) -> Result<RuleBill<'_>, E> {
-        let mut identifier = |index: usize| -> Result<Identifier<'_>, E> {
+        let mut identifier = |index: usize| -> Result<RuleLogName<'_>, E> {
             let stem = &*self.stems[index];
             let Some(selector) = self.limit.rule.logs()[index].selector() else {
-                return Ok(Some(Name::whole(stem)));
+                return Ok(Some(LogName::whole(stem)));
             };
             let named = |value: V| {
-                let mut name = Name::starting(stem);
+                let mut name = LogName::starting(stem);
                 name.escape(value.as_ref());
                 name
             };
@@ -161,7 +161,7 @@ impl RuleBill<'_> {
     }
 
     /// The names of the rule's logs, in their order.
-    pub fn identifiers(&self) -> &[Identifier<'_>] {
+    pub fn identifiers(&self) -> &[RuleLogName<'_>] {
         match &self.identifiers {
             Identifiers::One(one) => one,
             Identifiers::Several(several) => several,
@@ -169,7 +169,7 @@ impl RuleBill<'_> {
     }
 
     /// The same, with this share of every count. What would come to nothing is one, but for a count of zero.
-    pub fn share(&self, share: Share) -> Self {
+    pub fn share(&self, share: LocalShare) -> Self {
         let limit = RuleLimit { rule: self.limit.rule.share(share), ..*self.limit };
         Self { limit: Cow::Owned(limit), identifiers: self.identifiers.clone() }
     }

@@ -1,9 +1,9 @@
 //! Bills: the answer to the whole, against the words of the specification on random expressions.
 
-use tollway_core::algorithm::{Algorithm, TokenBucketLimit};
+use tollway_core::algorithm::{Algorithm, TokenBucket};
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{
-    Bill, BillError, Charge, Decision, Expression, IdFormat, Kind, Limit, Nanos, Policy, Verdict,
+    Bill, BillError, Charge, ChargeKind, Decision, Expression, IdFormat, Limit, Nanos, Policy, Verdict,
 };
 use tollway_testbed::{Random, compare};
 
@@ -12,7 +12,7 @@ use crate::{history, naive};
 /// One bill: how each of its charges fares, and which refusals refuse it.
 #[derive(Clone, Debug)]
 struct Case {
-    charges: Vec<(Kind, Decision)>,
+    charges: Vec<(ChargeKind, Decision)>,
     expression: Option<Expression>,
 }
 
@@ -23,8 +23,8 @@ fn cases(random: &mut Random) -> Vec<Case> {
     vec![Case { charges, expression }]
 }
 
-fn any_kind(random: &mut Random) -> Kind {
-    random.pick(&[Kind::Spend, Kind::Spend, Kind::SpendOnly, Kind::CheckOnly])
+fn any_kind(random: &mut Random) -> ChargeKind {
+    random.pick(&[ChargeKind::Spend, ChargeKind::Spend, ChargeKind::SpendOnly, ChargeKind::CheckOnly])
 }
 
 /// From so few numbers that two are often equal.
@@ -67,7 +67,7 @@ fn the_answer_is_the_one_the_words_give() {
 }
 
 fn run_case(policy: &Policy, ids: &[Vec<u8>], case: &Case) -> Result<(), String> {
-    let charge = |(index, (kind, _)): (usize, &(Kind, Decision))| {
+    let charge = |(index, (kind, _)): (usize, &(ChargeKind, Decision))| {
         policy.charge("L", &ids[index], 1).unwrap().with_kind(*kind)
     };
     let charges: Vec<Charge<'_>> = case.charges.iter().enumerate().map(charge).collect();
@@ -83,7 +83,7 @@ fn run_case(policy: &Policy, ids: &[Vec<u8>], case: &Case) -> Result<(), String>
 }
 
 fn policy() -> Policy {
-    let ten = Algorithm::TokenBucket(TokenBucketLimit::new(10, 10, Nanos::from_secs(1)).unwrap());
+    let ten = Algorithm::TokenBucket(TokenBucket::new(10, 10, Nanos::from_secs(1)).unwrap());
     let addresses = Limit::new("Address").unwrap().with_ids(IdFormat::IpAddress).with_default(ten);
     Policy::new(vec![Limit::new("L").unwrap().with_default(ten), addresses]).unwrap()
 }
@@ -99,7 +99,7 @@ fn charges_that_make_no_bill_say_why() {
         (vec![], BillError::Empty),
         (many.clone(), BillError::TooLong { charges: CHARGES_MAX + 1 }),
         (vec![charge("L", "a"), charge("L", "b"), charge("L", "a")], twice("L:a")),
-        (vec![charge("L", "a").with_kind(Kind::CheckOnly), charge("L", "a")], twice("L:a")),
+        (vec![charge("L", "a").with_kind(ChargeKind::CheckOnly), charge("L", "a")], twice("L:a")),
         (
             vec![charge("Address", "2001:DB8::1"), charge("Address", "2001:db8:0::1")],
             twice("Address:2001:db8::1"),

@@ -1,8 +1,8 @@
 //! Numbers at the edges of their types: an error, or a limit that works at every moment there is.
 
 use tollway_core::algorithm::{
-    Bucket, Change, LOG_MAX, Lifetime, Operation, Outcome, Quota, QuotaLimit, SlidingLog, SlidingLogLimit,
-    SmoothedRate, SmoothedRateLimit, TokenBucket, TokenBucketLimit, Unit,
+    Bucket, Change, LOG_MAX, Quota, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, SlidingLog,
+    SlidingLogState, SmoothedRate, SmoothedRateState, TokenBucket, TokenBucketState, TtlUnit,
 };
 use tollway_core::{Nanos, Timestamp};
 use tollway_testbed::{Random, seed};
@@ -21,11 +21,11 @@ fn token_buckets_work_or_are_refused() {
         let interval = period.checked_div(count).unwrap_or(0);
         let fill_time = u128::from(interval) * u128::from(burst);
         let fits = u128::from(period) <= LONGEST && (1..=LONGEST).contains(&fill_time);
-        let limit = TokenBucketLimit::new(burst, count, Nanos::new(period));
+        let limit = TokenBucket::new(burst, count, Nanos::new(period));
         assert_eq!(limit.is_ok(), fits, "{burst} {count} {period}");
         if let Ok(limit) = limit {
-            works::<naive::TokenBucket>(&limit);
-            survives::<TokenBucket>(&limit);
+            works::<naive::NaiveTokenBucket>(&limit);
+            survives::<TokenBucketState>(&limit);
         }
     }
 }
@@ -34,11 +34,11 @@ fn token_buckets_work_or_are_refused() {
 fn sliding_logs_work_or_are_refused() {
     for (count, period) in pairs(&[0, 1, 2, LOG_MAX, LOG_MAX + 1, u64::MAX]) {
         let fits = (1..=LOG_MAX).contains(&count) && (1..=LONGEST).contains(&period.into());
-        let limit = SlidingLogLimit::new(count, Nanos::new(period));
+        let limit = SlidingLog::new(count, Nanos::new(period));
         assert_eq!(limit.is_ok(), fits, "{count} {period}");
         if let Ok(limit) = limit {
-            works::<naive::SlidingLog>(&limit);
-            survives::<SlidingLog>(&limit);
+            works::<naive::NaiveSlidingLog>(&limit);
+            survives::<SlidingLogState>(&limit);
         }
     }
 }
@@ -46,11 +46,11 @@ fn sliding_logs_work_or_are_refused() {
 #[test]
 fn quotas_work_or_are_refused() {
     for (count, period) in pairs(&EDGES) {
-        let limit = QuotaLimit::new(count, Nanos::new(period));
+        let limit = Quota::new(count, Nanos::new(period));
         assert_eq!(limit.is_ok(), count > 0 && (1..=LONGEST).contains(&period.into()), "{count} {period}");
         if let Ok(limit) = limit {
-            works::<naive::Quota>(&limit);
-            survives::<Quota>(&limit);
+            works::<naive::NaiveQuota>(&limit);
+            survives::<QuotaState>(&limit);
         }
     }
 }
@@ -64,11 +64,11 @@ fn smoothed_rates_work_or_are_refused() {
         for (period, strict) in EDGES.into_iter().flat_map(|period| [(period, false), (period, true)]) {
             let fits = number > 0.0 && number <= (1u64 << 53) as f64;
             let fits = fits && period > 0 && u128::from(period) * 1_000 <= LONGEST;
-            let limit = SmoothedRateLimit::new(number, Nanos::new(period), strict);
+            let limit = SmoothedRate::new(number, Nanos::new(period), strict);
             assert_eq!(limit.is_ok(), fits, "{number} {period}");
             if let Ok(limit) = limit {
-                works::<naive::SmoothedRate>(&limit);
-                survives::<SmoothedRate>(&limit);
+                works::<naive::NaiveSmoothedRate>(&limit);
+                survives::<SmoothedRateState>(&limit);
             }
         }
     }
@@ -81,18 +81,18 @@ fn throttr_pairs_work_with_any_number_at_any_moment() {
         for unit in [0, 1, 2, 255] {
             let any_moment = |random: &mut Random| Timestamp::from_nanos(random.pick(&EDGES));
             let now = any_moment(&mut random);
-            let mut quota = Quota::default();
-            let lifetime = Lifetime { value: lifetime, unit: Unit(unit) };
+            let mut quota = QuotaState::default();
+            let lifetime = QuotaTtl { value: lifetime, unit: TtlUnit(unit) };
             assert_eq!(
-                quota.apply(Operation::Insert { left, lifetime, over_live: false }, now),
-                Outcome::Done
+                quota.apply(QuotaOperation::Insert { left, lifetime, over_live: false }, now),
+                QuotaOutcome::Done
             );
-            let live = matches!(quota.apply(Operation::Query, now), Outcome::Found { left: found, .. } if found == left);
+            let live = matches!(quota.apply(QuotaOperation::Query, now), QuotaOutcome::Found { left: found, .. } if found == left);
             assert_eq!(live, lifetime.value > 0 && now.as_nanos() < u64::MAX);
             for change in [Change::Patch, Change::Increase, Change::Decrease] {
                 let (value, now) = (random.pick(&EDGES), any_moment(&mut random));
-                let changed = quota.apply(Operation::ChangeLeft { change, value }, now);
-                assert_eq!(quota.apply(Operation::ChangeLifetime { change, value }, now), changed);
+                let changed = quota.apply(QuotaOperation::ChangeLeft { change, value }, now);
+                assert_eq!(quota.apply(QuotaOperation::ChangeLifetime { change, value }, now), changed);
             }
         }
     }

@@ -199,9 +199,9 @@ fn honest<M: Model>(
     Ok(())
 }
 
-/// From `silent_at` on the bucket answers like one never used, so that nobody can tell whether it was dropped.
+/// From `expires_at` on the bucket answers like one never used, so that nobody can tell whether it was dropped.
 fn silent<B: Bucket + Clone>(bucket: &B, limit: &B::Limit, cost: u64, now: Timestamp) -> Verdict {
-    let from = bucket.silent_at().max(now);
+    let from = bucket.expires_at().max(now);
     let dropped = B::default().charge(limit, cost, from);
     let kept = bucket.clone().charge(limit, cost, from);
     same(&dropped, &kept, "a silent bucket is like one never used")

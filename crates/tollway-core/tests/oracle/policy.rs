@@ -1,10 +1,10 @@
 //! Policies: what a name and an id come to, and which limits cannot stand beside each other.
 
-use tollway_core::algorithm::{Algorithm, QuotaLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway_core::algorithm::{Algorithm, Quota, SmoothedRate, TokenBucket};
 use tollway_core::{ChargeError, IdError, IdFormat, Limit, LimitError, Nanos, Policy, PolicyError};
 
 fn bucket_of(burst: u64) -> Algorithm {
-    Algorithm::TokenBucket(TokenBucketLimit::new(burst, 1, Nanos::from_secs(1)).unwrap())
+    Algorithm::TokenBucket(TokenBucket::new(burst, 1, Nanos::from_secs(1)).unwrap())
 }
 
 fn named(name: &str) -> Limit {
@@ -38,20 +38,20 @@ fn without_default_and_override_an_id_is_unlimited() {
 
 #[test]
 fn a_charge_that_makes_no_sense_says_why() {
-    let rate = Algorithm::SmoothedRate(SmoothedRateLimit::new(2.5, Nanos::from_secs(1), true).unwrap());
-    let quota = Algorithm::Quota(QuotaLimit::new(5, Nanos::from_secs(1)).unwrap());
+    let rate = Algorithm::SmoothedRate(SmoothedRate::new(2.5, Nanos::from_secs(1), true).unwrap());
+    let quota = Algorithm::Quota(Quota::new(5, Nanos::from_secs(1)).unwrap());
     let policy = Policy::new(vec![
-        named("Account").with_ids(IdFormat::RegId).with_default(quota),
+        named("Report").with_ids(IdFormat::RegId).with_default(quota),
         named("Rate").with_default(rate),
     ])
     .unwrap();
     let charge = |limit, id: &'static [u8], cost| policy.charge(limit, id, cost).map(drop);
-    let wrong_id = |source| Err(ChargeError::Id { limit: "Account".into(), source });
+    let wrong_id = |source| Err(ChargeError::Id { limit: "Report".into(), source });
     let format = IdFormat::RegId;
     assert_eq!(charge("account", b"1", 1), Err(ChargeError::UnknownLimit { name: "account".into() }));
     assert_eq!(charge("", b"1", 1), Err(ChargeError::UnknownLimit { name: String::new() }));
-    assert_eq!(charge("Account", b"", 1), wrong_id(IdError::Empty));
-    assert_eq!(charge("Account", b"x\xff", 1), wrong_id(IdError::Format { id: "x\\xff".into(), format }));
+    assert_eq!(charge("Report", b"", 1), wrong_id(IdError::Empty));
+    assert_eq!(charge("Report", b"x\xff", 1), wrong_id(IdError::Format { id: "x\\xff".into(), format }));
     assert_eq!(
         charge("Rate", b"x", 3),
         Err(ChargeError::CostTooHigh { limit: "Rate".into(), cost: 3, cost_max: 2 })
@@ -60,7 +60,7 @@ fn a_charge_that_makes_no_sense_says_why() {
         policy.charge("Rate", b"x", 1).unwrap().refundable().err(),
         Some(ChargeError::NoRefund { limit: "Rate".into(), algorithm: "smoothed_rate" })
     );
-    assert!(policy.charge("Account", b"007", 5).unwrap().refundable().is_ok());
+    assert!(policy.charge("Report", b"007", 5).unwrap().refundable().is_ok());
 }
 
 #[test]

@@ -2,57 +2,57 @@
 
 use std::collections::HashMap;
 
-use tollway_core::algorithm::{Change, Lifetime, Operation, Outcome, Quota, QuotaLimit, Unit};
+use tollway_core::algorithm::{Change, Quota, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
 
-impl Model for naive::Quota {
-    type Bucket = Quota;
-    type Limit = QuotaLimit;
+impl Model for naive::NaiveQuota {
+    type Bucket = QuotaState;
+    type Limit = Quota;
 
-    fn any_limit(random: &mut Random) -> QuotaLimit {
+    fn any_limit(random: &mut Random) -> Quota {
         let count_max = random.pick(&[3, 20, 1_000, u64::MAX]);
         let period_max = random.pick(&[20, 3_600_000_000_000, 3_600_000_000_000, Nanos::MAX.get()]);
         let (count, period) = (random.between(1, count_max), random.between(1, period_max));
-        QuotaLimit::new(count, Nanos::new(period)).expect("neither is zero or too large")
+        Quota::new(count, Nanos::new(period)).expect("neither is zero or too large")
     }
 
-    fn spans(limit: &QuotaLimit) -> (u64, u64) {
+    fn spans(limit: &Quota) -> (u64, u64) {
         ((limit.period().get() / 4).max(1), limit.period().get())
     }
 
-    fn cost_max(limit: &QuotaLimit) -> u64 {
+    fn cost_max(limit: &Quota) -> u64 {
         limit.count()
     }
 
-    fn spend(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
+    fn spend(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Decision {
         self.spend(limit, cost, now)
     }
 
-    fn take(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
         self.take(limit, cost, now);
     }
 
-    fn refund(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Option<Refund> {
         Some(self.refund(limit, cost, now))
     }
 }
 
 #[test]
 fn every_answer_is_that_of_a_counter_and_an_expiry() {
-    compare(history::unruly::<naive::Quota>, history::run::<naive::Quota>);
+    compare(history::unruly::<naive::NaiveQuota>, history::run::<naive::NaiveQuota>);
 }
 
 #[test]
 fn a_changed_count_holds_in_the_middle_of_a_window() {
-    let limit = |count| Step::Limit(QuotaLimit::new(count, Nanos::from_secs(60)).unwrap());
+    let limit = |count| Step::Limit(Quota::new(count, Nanos::from_secs(60)).unwrap());
     for changed in [2, 3, 4, 10] {
         let used = Step::Spend { cost: 3, now: 0 };
         let steps = [limit(3), used, limit(changed), Step::Spend { cost: 1, now: 1 }];
-        assert_eq!(history::run::<naive::Quota>(&steps).err(), None);
+        assert_eq!(history::run::<naive::NaiveQuota>(&steps).err(), None);
     }
 }
 
@@ -115,23 +115,23 @@ fn run_requests(requests: &[Request]) -> Result<u64, String> {
 }
 
 /// The requests as a gate would put them to the quota. One that was never there is the type's default.
-fn answer(pairs: &mut HashMap<u8, Quota>, request: &Request) -> Reply {
+fn answer(pairs: &mut HashMap<u8, QuotaState>, request: &Request) -> Reply {
     let operation = match request.ask {
-        Ask::Insert { quota, ttl_type, ttl, over_live } => Operation::Insert {
+        Ask::Insert { quota, ttl_type, ttl, over_live } => QuotaOperation::Insert {
             left: quota,
-            lifetime: Lifetime { value: ttl, unit: Unit(ttl_type) },
+            lifetime: QuotaTtl { value: ttl, unit: TtlUnit(ttl_type) },
             over_live,
         },
-        Ask::Query => Operation::Query,
-        Ask::UpdateQuota { change, value } => Operation::ChangeLeft { change, value },
-        Ask::UpdateTtl { change, value } => Operation::ChangeLifetime { change, value },
-        Ask::Purge => Operation::Purge,
+        Ask::Query => QuotaOperation::Query,
+        Ask::UpdateQuota { change, value } => QuotaOperation::ChangeLeft { change, value },
+        Ask::UpdateTtl { change, value } => QuotaOperation::ChangeLifetime { change, value },
+        Ask::Purge => QuotaOperation::Purge,
     };
     let pair = pairs.entry(request.pair).or_default();
     match pair.apply(operation, Timestamp::from_nanos(request.now)) {
-        Outcome::Done => (true, None),
-        Outcome::Failed => (false, None),
-        Outcome::Found { left, lifetime } => (true, Some((left, lifetime.unit.0, lifetime.value))),
+        QuotaOutcome::Done => (true, None),
+        QuotaOutcome::Failed => (false, None),
+        QuotaOutcome::Found { left, lifetime } => (true, Some((left, lifetime.unit.0, lifetime.value))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollway_core::algorithm::SlidingLog;
+use tollway_core::algorithm::SlidingLogState;
 use tollway_core::{Nanos, Rule, Timestamp};
 use tollway_testbed::{Random, compare, seed};
 
@@ -56,7 +56,7 @@ fn run(steps: &[Step]) -> Result<u64, String> {
     if rule.to_string().parse().as_ref() != Ok(&rule) {
         return Err(format!("{rule} is not what it was"));
     }
-    let (mut kept, mut logs) = (Logs::new(), HashMap::<_, SlidingLog>::new());
+    let (mut kept, mut logs) = (Logs::new(), HashMap::<_, SlidingLogState>::new());
     let mut now = 0;
     for step in requests {
         let Step::Request { after, user, apikey } = step else { continue };
@@ -67,7 +67,7 @@ fn run(steps: &[Step]) -> Result<u64, String> {
             _ => "everybody",
         };
         let at = Timestamp::EPOCH + Nanos::from_millis(now);
-        let empty = SlidingLog::default();
+        let empty = SlidingLogState::default();
         let until = rule.limits_until(|index| {
             let selector = rule.logs()[index].selector().unwrap_or_default().to_owned();
             let value = value(&selector);

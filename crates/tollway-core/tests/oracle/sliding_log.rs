@@ -1,59 +1,59 @@
 //! The sliding log: as a named limit, as a rule sees it, and as a Smockron master does.
 
-use tollway_core::algorithm::{Bucket, LOG_MAX, SlidingLog, SlidingLogLimit, TokenBucketLimit};
+use tollway_core::algorithm::{Bucket, LOG_MAX, SlidingLog, SlidingLogState, TokenBucket};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
 
-impl Model for naive::SlidingLog {
-    type Bucket = SlidingLog;
-    type Limit = SlidingLogLimit;
+impl Model for naive::NaiveSlidingLog {
+    type Bucket = SlidingLogState;
+    type Limit = SlidingLog;
 
-    fn any_limit(random: &mut Random) -> SlidingLogLimit {
+    fn any_limit(random: &mut Random) -> SlidingLog {
         // The model looks at every entry for every one that goes, so the longest logs are rare.
         let count_max = if random.one_in(20_000) { LOG_MAX } else { random.pick(&[3, 8, 30]) };
         let period_max = random.pick(&[20, 3_600_000_000_000, 3_600_000_000_000, Nanos::MAX.get()]);
         let (count, period) = (random.between(1, count_max), random.between(1, period_max));
-        SlidingLogLimit::new(count, Nanos::new(period)).expect("neither is zero or too large")
+        SlidingLog::new(count, Nanos::new(period)).expect("neither is zero or too large")
     }
 
-    fn spans(limit: &SlidingLogLimit) -> (u64, u64) {
+    fn spans(limit: &SlidingLog) -> (u64, u64) {
         (limit.period().get() / limit.count(), limit.period().get())
     }
 
-    fn cost_max(limit: &SlidingLogLimit) -> u64 {
+    fn cost_max(limit: &SlidingLog) -> u64 {
         limit.count()
     }
 
-    fn spend(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+    fn spend(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Decision {
         self.spend(limit, cost, now)
     }
 
-    fn take(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
         self.take(limit, cost, now);
     }
 
-    fn refund(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Option<Refund> {
         Some(self.refund(limit, cost, now))
     }
 }
 
 #[test]
 fn every_answer_is_that_of_counting_again() {
-    compare(history::unruly::<naive::SlidingLog>, history::run::<naive::SlidingLog>);
+    compare(history::unruly::<naive::NaiveSlidingLog>, history::run::<naive::NaiveSlidingLog>);
 }
 
 #[test]
 fn lets_in_exactly_so_many_in_any_period() {
-    compare(history::calm::<naive::SlidingLog>, run_windows);
+    compare(history::calm::<naive::NaiveSlidingLog>, run_windows);
 }
 
 /// All that was ever let in is kept, and those of the last period are counted.
-fn run_windows(steps: &[Step<SlidingLogLimit>]) -> Result<u64, String> {
+fn run_windows(steps: &[Step<SlidingLog>]) -> Result<u64, String> {
     let Some(Step::Limit(limit)) = steps.first() else { return Ok(0) };
-    let (mut log, mut admitted, mut decisions) = (SlidingLog::default(), Vec::new(), 0);
+    let (mut log, mut admitted, mut decisions) = (SlidingLogState::default(), Vec::new(), 0);
     for (index, step) in steps.iter().enumerate() {
         let Step::Spend { cost, now } = step else { continue };
         let recent = admitted.iter().filter(|(at, _)| now - at < limit.period().get());
@@ -109,7 +109,7 @@ fn rules_and_masters_see_every_entry_in_its_place() {
 }
 
 fn run_events(events: &[Event]) -> Result<u64, String> {
-    let (mut log, mut all, mut decisions) = (SlidingLog::default(), Vec::new(), 0);
+    let (mut log, mut all, mut decisions) = (SlidingLogState::default(), Vec::new(), 0);
     for (index, event) in events.iter().enumerate() {
         let place = |why| format!("event {index}: {why}");
         match *event {
@@ -123,7 +123,7 @@ fn run_events(events: &[Event]) -> Result<u64, String> {
                 history::same(&naive_reached(&all, count, span, now), &found, "reached").map_err(place)?;
             }
             Event::NextAllowed { burst, count, period, now } => {
-                let limit = TokenBucketLimit::new(burst, count, Nanos::new(period)).expect("valid numbers");
+                let limit = TokenBucket::new(burst, count, Nanos::new(period)).expect("valid numbers");
                 let found = log.next_allowed(&limit, Timestamp::from_nanos(now)).map(Timestamp::as_nanos);
                 let expected = naive_next_allowed(&all, &limit, now);
                 history::same(&expected, &found, "next allowed").map_err(place)?;
@@ -144,7 +144,7 @@ fn naive_reached(all: &[u64], count: usize, span: u64, now: u64) -> bool {
 }
 
 /// If fewer than `burst` entries are no older than `burst / rate`, nothing; else `max(now, newest) + 1 / rate`.
-fn naive_next_allowed(all: &[u64], limit: &TokenBucketLimit, now: u64) -> Option<u64> {
+fn naive_next_allowed(all: &[u64], limit: &TokenBucket, now: u64) -> Option<u64> {
     let [burst, count, period] = [limit.burst(), limit.count(), limit.period().get()].map(i128::from);
     // An entry is no older than burst / (count / period); multiplied out, nothing is rounded.
     let recent = all.iter().filter(|entry| (i128::from(now) - i128::from(**entry)) * count <= burst * period);
@@ -158,8 +158,8 @@ fn naive_next_allowed(all: &[u64], limit: &TokenBucketLimit, now: u64) -> Option
 #[test]
 fn an_entry_exactly_as_old_as_the_burst_still_counts() {
     // Three a second: a third of one is no whole number of nanoseconds, but three of them are a second.
-    let three_a_second = TokenBucketLimit::new(3, 3, Nanos::from_secs(1)).unwrap();
-    let mut log = SlidingLog::default();
+    let three_a_second = TokenBucket::new(3, 3, Nanos::from_secs(1)).unwrap();
+    let mut log = SlidingLogState::default();
     for _ in 0..3 {
         log.record(Timestamp::EPOCH, 3, Nanos::from_secs(2));
     }
@@ -170,7 +170,7 @@ fn an_entry_exactly_as_old_as_the_burst_still_counts() {
 
 #[test]
 fn a_log_fallen_silent_stays_so_under_a_longer_period() {
-    let limit = |period| Step::Limit(SlidingLogLimit::new(1, Nanos::new(period)).unwrap());
+    let limit = |period| Step::Limit(SlidingLog::new(1, Nanos::new(period)).unwrap());
     let steps = [limit(5), Step::Spend { cost: 1, now: 0 }, limit(50), Step::Spend { cost: 1, now: 5 }];
-    assert_eq!(history::run::<naive::SlidingLog>(&steps).err(), None);
+    assert_eq!(history::run::<naive::NaiveSlidingLog>(&steps).err(), None);
 }

@@ -1,17 +1,17 @@
 //! The token bucket: by the formulas of the specification, and by nothing but the promise.
 
-use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketLimit};
+use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
 
-impl Model for naive::TokenBucket {
-    type Bucket = TokenBucket;
-    type Limit = TokenBucketLimit;
+impl Model for naive::NaiveTokenBucket {
+    type Bucket = TokenBucketState;
+    type Limit = TokenBucket;
 
-    fn any_limit(random: &mut Random) -> TokenBucketLimit {
+    fn any_limit(random: &mut Random) -> TokenBucket {
         loop {
             let (burst, count, period) = match random.between(0, 9) {
                 0..=2 => (random.between(1, 5), random.between(1, 5), random.between(1, 20)),
@@ -21,46 +21,46 @@ impl Model for naive::TokenBucket {
                 8 => (random.magnitude(u64::MAX), 1, random.magnitude(Nanos::MAX.get())),
                 _ => (random.magnitude(u64::MAX), random.magnitude(u64::MAX), Nanos::MAX.get()),
             };
-            if let Ok(limit) = TokenBucketLimit::new(burst, count, Nanos::new(period)) {
+            if let Ok(limit) = TokenBucket::new(burst, count, Nanos::new(period)) {
                 return limit;
             }
         }
     }
 
-    fn cost_max(limit: &TokenBucketLimit) -> u64 {
+    fn cost_max(limit: &TokenBucket) -> u64 {
         limit.burst()
     }
 
-    fn spans(limit: &TokenBucketLimit) -> (u64, u64) {
+    fn spans(limit: &TokenBucket) -> (u64, u64) {
         (limit.emission_interval().get(), limit.fill_time().get())
     }
 
-    fn spend(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+    fn spend(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Decision {
         self.spend(limit, cost, now)
     }
 
-    fn take(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) {
+    fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
         self.take(limit, cost, now);
     }
 
-    fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Option<Refund> {
+    fn refund(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Option<Refund> {
         Some(self.refund(limit, cost, now))
     }
 }
 
 #[test]
 fn every_answer_follows_the_formulas() {
-    compare(history::unruly::<naive::TokenBucket>, history::run::<naive::TokenBucket>);
+    compare(history::unruly::<naive::NaiveTokenBucket>, history::run::<naive::NaiveTokenBucket>);
 }
 
 #[test]
 fn lets_in_exactly_what_the_promise_does() {
-    compare(history::calm::<naive::TokenBucket>, run_promise);
+    compare(history::calm::<naive::NaiveTokenBucket>, run_promise);
 }
 
 /// Over any time d one id gets at most `burst + rate * d`, and what stays within that is never denied: a request
 /// passes if and only if no span that ends with it, from whichever earlier one, would hold too much.
-fn run_promise(steps: &[Step<TokenBucketLimit>]) -> Result<u64, String> {
+fn run_promise(steps: &[Step<TokenBucket>]) -> Result<u64, String> {
     let Some(Step::Limit(limit)) = steps.first() else { return Ok(0) };
     let interval = u128::from(limit.period().get()) / u128::from(limit.count());
     let conforms = |admitted: &[(u64, u64)], cost: u64, now: u64| {
@@ -71,7 +71,7 @@ fn run_promise(steps: &[Step<TokenBucketLimit>]) -> Result<u64, String> {
                 together * interval <= u128::from(limit.burst()) * interval + u128::from(now - at)
             })
     };
-    let (mut bucket, mut admitted, mut decisions) = (TokenBucket::default(), Vec::new(), 0);
+    let (mut bucket, mut admitted, mut decisions) = (TokenBucketState::default(), Vec::new(), 0);
     for (index, step) in steps.iter().enumerate() {
         let Step::Spend { cost, now } = step else { continue };
         let allowed = bucket.charge(limit, *cost, Timestamp::from_nanos(*now)).allowed();
@@ -88,9 +88,9 @@ fn run_promise(steps: &[Step<TokenBucketLimit>]) -> Result<u64, String> {
 
 #[test]
 fn what_takes_nothing_leaves_no_mark_for_a_clock_stepped_back_to_find() {
-    let limit = TokenBucketLimit::new(3, 1, Nanos::new(2)).unwrap();
+    let limit = TokenBucket::new(3, 1, Nanos::new(2)).unwrap();
     for nothing in [Step::Refund { cost: 1, now: 70 }, Step::Spend { cost: 0, now: 70 }] {
         let steps = [Step::Limit(limit), nothing, Step::Spend { cost: 2, now: 69 }];
-        assert_eq!(history::run::<naive::TokenBucket>(&steps).err(), None);
+        assert_eq!(history::run::<naive::NaiveTokenBucket>(&steps).err(), None);
     }
 }

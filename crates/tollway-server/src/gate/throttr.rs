@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tollway::waiting::block_on;
-use tollway_core::algorithm::Outcome;
+use tollway::block_on;
+use tollway_core::algorithm::QuotaOutcome;
 use tollway_wire::throttr::FRAME_MAX;
 
 use super::patience::{OutOfPatience, Patience};
@@ -25,7 +25,7 @@ const READ_SIZE: usize = 16 << 10;
 pub(super) struct Workbench {
     inbox: Box<[u8]>,
     outbox: Vec<u8>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<QuotaOutcome>,
 }
 
 impl Workbench {

@@ -178,14 +178,14 @@ fn store(page: &mut Page, limiter: &Limiter) {
     if let Some(health) = limiter.health() {
         shared_store(page, &health);
     }
-    let census = limiter.census();
-    page.single("tollway_buckets", "gauge", "Buckets held.", census.buckets);
-    page.single("tollway_buckets_max", "gauge", "Buckets that may be held.", census.max_buckets);
-    page.single("tollway_sweeps_total", "counter", "Stretches of the store swept.", census.sweeps);
+    let stats = limiter.stats();
+    page.single("tollway_buckets", "gauge", "Buckets held.", stats.buckets);
+    page.single("tollway_buckets_max", "gauge", "Buckets that may be held.", stats.max_buckets);
+    page.single("tollway_sweeps_total", "counter", "Stretches of the store swept.", stats.sweeps);
     let help = "Buckets dropped because they had nothing to say any more.";
-    page.single("tollway_buckets_swept_total", "counter", help, census.swept);
+    page.single("tollway_buckets_swept_total", "counter", help, stats.swept);
     let help = "New ids that found no room.";
-    page.single("tollway_refused_full_total", "counter", help, census.refused_full);
+    page.single("tollway_refused_full_total", "counter", help, stats.refused_full);
 }
 
 fn shared_store(page: &mut Page, health: &Health) {

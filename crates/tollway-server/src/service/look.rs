@@ -1,7 +1,7 @@
 //! Looking at buckets. For people: nothing is decided, and nothing counted.
 
 use tollway::limiter::AskError;
-use tollway::store::Held;
+use tollway::store::BucketState;
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Nanos, Verdict};
 use tollway_wire::http::{Inspect, Inspected, KeysPage, ListKeys, State};
@@ -36,17 +36,17 @@ impl Service {
     }
 }
 
-fn state(held: &Held) -> State {
+fn state(held: &BucketState) -> State {
     match held {
-        Held::TokenBucket(bucket) => State::TokenBucket { full_at: bucket.silent_at() },
-        Held::SlidingLog { entries, oldest, newest } => {
+        BucketState::TokenBucket(bucket) => State::TokenBucket { full_at: bucket.expires_at() },
+        BucketState::SlidingLog { entries, oldest, newest } => {
             State::SlidingLog { entries: *entries, oldest: *oldest, newest: *newest }
         }
-        Held::SmoothedRate(bucket) => {
+        BucketState::SmoothedRate(bucket) => {
             let (measured_at, rate) = bucket.last();
             State::SmoothedRate { rate, measured_at }
         }
-        Held::Quota(quota) => State::Quota { used: quota.counter(), expires_at: quota.silent_at() },
+        BucketState::Quota(quota) => State::Quota { used: quota.counter(), expires_at: quota.expires_at() },
     }
 }
 

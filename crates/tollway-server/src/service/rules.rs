@@ -1,7 +1,7 @@
 //! Rules, resolved and explained.
 
-use tollway_core::rule::Ruling;
-use tollway_core::{Nanos, RuleAskError, RuleText, Timestamp};
+use tollway_core::rule::RuleDecision;
+use tollway_core::{Nanos, RuleLookupError, RuleRef, Timestamp};
 use tollway_wire::http::{AskRule, Explained, Part};
 
 use super::{CallError, InForce, Service};
@@ -12,8 +12,8 @@ impl Service {
         &self,
         in_force: &InForce,
         asked: &AskRule<'_>,
-    ) -> Result<Ruling, RuleAskError> {
-        let name = RuleText::Named(asked.rule.clone().into_owned());
+    ) -> Result<RuleDecision, RuleLookupError> {
+        let name = RuleRef::Named(asked.rule.clone().into_owned());
         let rule = in_force.policy.find_rule(&name, asked.key.as_deref())?;
         let ruling = self.limiter.resolve_async(&asked.bill(&rule)?).await;
         in_force.of_rule(&asked.rule).ruled(&ruling);
@@ -26,7 +26,7 @@ impl Service {
         in_force: &InForce,
         asked: &AskRule<'_>,
     ) -> Result<Explained, CallError> {
-        let rule = in_force.policy.find_rule(&RuleText::from(&*asked.rule), asked.key.as_deref())?;
+        let rule = in_force.policy.find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
         let bill = asked.bill(&rule)?;
         let found = self.limiter.examine_async(&bill).await?;
         let tree = Part::whole(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
@@ -36,5 +36,5 @@ impl Service {
 
 /// How long until this moment; for ever stays for ever.
 fn left(moment: Timestamp, now: Timestamp) -> Nanos {
-    if moment <= now { Nanos::ZERO } else { Ruling::until(moment, now).retry_after }
+    if moment <= now { Nanos::ZERO } else { RuleDecision::until(moment, now).retry_after }
 }

@@ -7,7 +7,7 @@ mod statsd;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tollway::domains::Account;
+use tollway::reports::Report;
 use tollway_core::{Domain, Nanos, Timestamp};
 use tollway_wire::smockron::{AccountingError, AccountingMessage, AccountingStatus, ControlMessage};
 use tracing::warn;
@@ -61,7 +61,7 @@ impl SmockronService {
         }
         if !accounts.is_empty() {
             let mut welcome = Vec::with_capacity(accounts.len());
-            self.service.limiter.account_async(&accounts, &mut welcome).await;
+            self.service.limiter.record_reports_async(&accounts, &mut welcome).await;
             self.publish(&accounts, &welcome);
         }
         self.count(&understood);
@@ -75,11 +75,11 @@ impl SmockronService {
         }
     }
 
-    fn publish(&self, accounts: &[Account<'_>], welcome: &[Option<Timestamp>]) {
+    fn publish(&self, accounts: &[Report<'_>], welcome: &[Option<Timestamp>]) {
         let controls: Vec<_> = accounts
             .iter()
             .zip(welcome)
-            .filter_map(|(Account { domain, identifier, .. }, welcome)| {
+            .filter_map(|(Report { domain, identifier, .. }, welcome)| {
                 Some(control(domain.name().as_bytes(), identifier, (*welcome)?))
             })
             .collect();
@@ -130,14 +130,14 @@ impl<'a> Understood<'a> {
     }
 
     /// What it is entered as. One that was turned away is not: it used nothing up.
-    fn account(&self) -> Option<Account<'a>> {
+    fn account(&self) -> Option<Report<'a>> {
         let at = match self.accounting.status {
             AccountingStatus::Accepted { received } => received,
             AccountingStatus::Delayed { until, .. } => until,
             AccountingStatus::Rejected { .. } => return None,
         };
         let at = Timestamp::EPOCH + Nanos::from_millis(at);
-        Some(Account { domain: self.domain, identifier: self.accounting.identifier, at })
+        Some(Report { domain: self.domain, identifier: self.accounting.identifier, at })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollway::keys::{Finder, Found, KeyHash, Knock, Rated, Rewritten};
-use tollway_core::algorithm::{Measure, SmoothedRateLimit};
+use tollway::keys::{Found, KeyHash, KeyRuleCache, RateSubject, RateUpdate, RewrittenKey};
+use tollway_core::algorithm::{RateReading, SmoothedRate};
 use tollway_core::{Algorithm, Bill, Charge, Decision, KeyLimit, Keys, Nanos, Policy, Verdict};
 use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
 use tracing::{debug, warn};
@@ -26,8 +26,8 @@ pub(crate) struct TextService {
     /// Which of the workers this is, to whom the statistics belong.
     worker: usize,
     policy: Arc<Policy>,
-    finder: Finder,
-    measures: Vec<Measure>,
+    finder: KeyRuleCache,
+    readings: Vec<RateReading>,
     decisions: Vec<Decision>,
     /// The keys of a `check_limit`, one after another.
     composed: Vec<u8>,
@@ -65,8 +65,8 @@ impl TextService {
             stats,
             worker,
             policy,
-            finder: Finder::new(),
-            measures: Vec::with_capacity(BATCH),
+            finder: KeyRuleCache::new(),
+            readings: Vec::with_capacity(BATCH),
             decisions: Vec::new(),
             composed: Vec::new(),
             unmatched: Occasion::default(),
@@ -117,7 +117,7 @@ impl TextService {
     fn hold_to(&mut self, in_force: &InForce) {
         if !Arc::ptr_eq(&self.policy, &in_force.policy) {
             self.policy = Arc::clone(&in_force.policy);
-            self.finder = Finder::new();
+            self.finder = KeyRuleCache::new();
         }
     }
 
@@ -153,8 +153,8 @@ impl TextService {
     fn find<'d>(&mut self, keys: &Keys, key: &'d [u8], hash: KeyHash) -> Known<'d> {
         let found = self.finder.find(keys, key, hash);
         let hash = match &found.key {
-            Rewritten::Same(_) => hash,
-            Rewritten::Other(other) => self.service.limiter.hash_key(other),
+            RewrittenKey::Same(_) => hash,
+            RewrittenKey::Other(other) => self.service.limiter.hash_key(other),
         };
         Known { found, hash }
     }
@@ -163,11 +163,11 @@ impl TextService {
     async fn use_keys(&mut self, in_force: &InForce, known: &[Known<'_>], answer: impl FnMut(OverLimit)) {
         let rules = in_force.policy.keys().rules();
         let mut charges: ArrayVec<(usize, Charge<'_>), BATCH> = ArrayVec::new();
-        let mut knocks: ArrayVec<Knock<'_>, BATCH> = ArrayVec::new();
+        let mut updates: ArrayVec<RateUpdate<'_>, BATCH> = ArrayVec::new();
         for (index, known) in known.iter().enumerate() {
             match known.found.rule.map(|rule| &rules[rule].limit) {
-                Some(KeyLimit::Rate { limit, on_full, on_store_failure }) => knocks.push(Knock {
-                    bucket: Rated::Key(known.found.key.as_ref()),
+                Some(KeyLimit::Rate { limit, on_full, on_store_failure }) => updates.push(RateUpdate {
+                    bucket: RateSubject::Key(known.found.key.as_ref()),
                     hash: known.hash,
                     limit,
                     on_full: *on_full,
@@ -182,38 +182,38 @@ impl TextService {
                 Some(KeyLimit::Never) | None => {}
             }
         }
-        let rated = knocks.len();
+        let rated = updates.len();
         let mut bills: ArrayVec<Bill<'_>, BATCH> = ArrayVec::new();
         for (_, charge) in &charges {
             match self.knock_under(charge) {
-                Some(knock) => knocks.push(knock),
+                Some(knock) => updates.push(knock),
                 None => bills.push(Bill::one(charge)),
             }
         }
-        let mut measures = std::mem::take(&mut self.measures);
+        let mut readings = std::mem::take(&mut self.readings);
         let mut decisions = std::mem::take(&mut self.decisions);
-        measures.clear();
+        readings.clear();
         decisions.clear();
         let limiter = &self.service.limiter;
-        let knocking = limiter.knock_async(&knocks, &mut measures);
+        let knocking = limiter.update_rates_async(&updates, &mut readings);
         if bills.is_empty() {
             knocking.await;
         } else {
             tokio::join!(knocking, limiter.settle_into(&bills, &mut decisions));
         }
-        drop((knocks, bills));
-        let (rates, others) = measures.split_at(rated);
+        drop((updates, bills));
+        let (rates, others) = readings.split_at(rated);
         let under_limits = under_limits(in_force, &charges, others, &decisions);
         self.answer_each(in_force, known, rates, &under_limits, answer);
-        (self.measures, self.decisions) = (measures, decisions);
+        (self.readings, self.decisions) = (readings, decisions);
     }
 
     /// A limit that is a smoothed rate is measured: its callers want to see the rate.
-    fn knock_under<'a>(&self, charge: &'a Charge<'_>) -> Option<Knock<'a>> {
+    fn knock_under<'a>(&self, charge: &'a Charge<'_>) -> Option<RateUpdate<'a>> {
         let Some(Algorithm::SmoothedRate(rate)) = charge.algorithm() else { return None };
         let limit = charge.limit();
-        Some(Knock {
-            bucket: Rated::Id(charge),
+        Some(RateUpdate {
+            bucket: RateSubject::Id(charge),
             hash: self.service.limiter.hash_charge(charge),
             limit: rate,
             on_full: limit.on_full(),
@@ -227,7 +227,7 @@ impl TextService {
         &mut self,
         in_force: &InForce,
         known: &[Known<'_>],
-        rates: &[Measure],
+        rates: &[RateReading],
         under_limits: &[(usize, OverLimit)],
         mut answer: impl FnMut(OverLimit),
     ) {
@@ -319,7 +319,7 @@ impl TextService {
 fn under_limits(
     in_force: &InForce,
     charges: &[(usize, Charge<'_>)],
-    rates: &[Measure],
+    rates: &[RateReading],
     decisions: &[Decision],
 ) -> ArrayVec<(usize, OverLimit), BATCH> {
     let (mut rates, mut decisions) = (rates.iter(), decisions.iter());
@@ -344,8 +344,8 @@ fn under_limits(
 }
 
 #[inline]
-fn measured(limit: &SmoothedRateLimit, measure: Option<&Measure>) -> OverLimit {
-    let Measure { rate, over } = *measure.expect("every knock is answered");
+fn measured(limit: &SmoothedRate, measure: Option<&RateReading>) -> OverLimit {
+    let RateReading { rate, over } = *measure.expect("every knock is answered");
     OverLimit { over, rate, limit: limit.limit(), period: whole_seconds(limit.period()) }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use tollway::config::OnInsert;
-use tollway_core::algorithm::{Change, Operation, Order, Outcome};
+use tollway_core::algorithm::{Change, QuotaCommand, QuotaOperation, QuotaOutcome};
 use tollway_wire::throttr::{ThrottrCommand, ThrottrReply, ThrottrRequest, decode, encode};
 
 use super::Service;
@@ -43,7 +43,7 @@ impl ThrottrService {
         &self,
         inbox: &[u8],
         outbox: &mut Vec<u8>,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<QuotaOutcome>,
     ) -> Heard {
         let mut heard = Heard { taken: 0, broken: false };
         loop {
@@ -73,25 +73,27 @@ impl ThrottrService {
         &self,
         requests: &[ThrottrRequest<'_>],
         outbox: &mut Vec<u8>,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut Vec<QuotaOutcome>,
     ) {
-        let mut orders: ArrayVec<Order<'_>, BATCH> = ArrayVec::new();
+        let mut commands: ArrayVec<QuotaCommand<'_>, BATCH> = ArrayVec::new();
         for request in requests {
             // What makes no sense still has its turn: it reads, and is told that it failed.
-            let operation = self.operation(&request.command).unwrap_or(Operation::Query);
-            orders.push(Order { pair: request.key.bytes(), operation });
+            let operation = self.operation(&request.command).unwrap_or(QuotaOperation::Query);
+            commands.push(QuotaCommand { pair: request.key.bytes(), operation });
         }
         outcomes.clear();
-        self.service.limiter.execute_async(&orders, outcomes).await;
+        self.service.limiter.run_quota_commands_async(&commands, outcomes).await;
         let mut failed = 0;
         for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {
-                Outcome::Done => ThrottrReply::Status(true),
-                Outcome::Failed => ThrottrReply::Status(false),
-                Outcome::Found { left, lifetime } if matches!(request.command, ThrottrCommand::Query) => {
+                QuotaOutcome::Done => ThrottrReply::Status(true),
+                QuotaOutcome::Failed => ThrottrReply::Status(false),
+                QuotaOutcome::Found { left, lifetime }
+                    if matches!(request.command, ThrottrCommand::Query) =>
+                {
                     ThrottrReply::Quota { left: *left, lifetime: *lifetime }
                 }
-                Outcome::Found { .. } => ThrottrReply::Status(false),
+                QuotaOutcome::Found { .. } => ThrottrReply::Status(false),
             };
             failed += u64::from(matches!(reply, ThrottrReply::Status(false)));
             encode(request.id, &reply, outbox);
@@ -102,13 +104,13 @@ impl ThrottrService {
     }
 
     /// `None` for an attribute or a change that there is not.
-    fn operation(&self, command: &ThrottrCommand) -> Option<Operation> {
+    fn operation(&self, command: &ThrottrCommand) -> Option<QuotaOperation> {
         Some(match *command {
             ThrottrCommand::Insert { quota, lifetime } => {
                 let over_live = self.on_insert == OnInsert::Reset;
-                Operation::Insert { left: quota, lifetime, over_live }
+                QuotaOperation::Insert { left: quota, lifetime, over_live }
             }
-            ThrottrCommand::Query => Operation::Query,
+            ThrottrCommand::Query => QuotaOperation::Query,
             ThrottrCommand::Update { attribute, change, value } => {
                 let change = match change {
                     ThrottrCommand::CHANGE_PATCH => Change::Patch,
@@ -117,12 +119,12 @@ impl ThrottrService {
                     _ => return None,
                 };
                 match attribute {
-                    ThrottrCommand::ATTRIBUTE_QUOTA => Operation::ChangeLeft { change, value },
-                    ThrottrCommand::ATTRIBUTE_TTL => Operation::ChangeLifetime { change, value },
+                    ThrottrCommand::ATTRIBUTE_QUOTA => QuotaOperation::ChangeLeft { change, value },
+                    ThrottrCommand::ATTRIBUTE_TTL => QuotaOperation::ChangeLifetime { change, value },
                     _ => return None,
                 }
             }
-            ThrottrCommand::Purge => Operation::Purge,
+            ThrottrCommand::Purge => QuotaOperation::Purge,
         })
     }
 }

@@ -84,22 +84,22 @@ fn a_denial_never_says_to_come_back_at_once() {
 #[test]
 fn a_bill_is_paid_whole_or_not_at_all() {
     let gate = start();
-    gate.post("/v1/spend", r#"{"limit":"Account","id":"7","cost":3}"#);
-    let bill = r#"{"charges":[{"limit":"Login","id":"a","cost":2},{"limit":"Account","id":"7"}]}"#;
+    gate.post("/v1/spend", r#"{"limit":"Report","id":"7","cost":3}"#);
+    let bill = r#"{"charges":[{"limit":"Login","id":"a","cost":2},{"limit":"Report","id":"7"}]}"#;
     let reply = gate.post("/v1/spend", bill);
-    let expected = json!({"allowed":false,"remaining":0,"retry_after":1,"reset_after":3,"limit":"Account"});
+    let expected = json!({"allowed":false,"remaining":0,"retry_after":1,"reset_after":3,"limit":"Report"});
     assert_eq!((reply.status, reply.json()), (429, expected));
-    assert_eq!(reply.header("ratelimit-policy"), Some(r#""Login";q=5;w=60, "Account";q=3;w=3"#));
-    assert_eq!(reply.header("ratelimit"), Some(r#""Account";r=0;t=1"#));
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""Login";q=5;w=60, "Report";q=3;w=3"#));
+    assert_eq!(reply.header("ratelimit"), Some(r#""Report";r=0;t=1"#));
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 5);
 }
 
 #[test]
 fn spend_only_never_denies_and_check_only_never_takes() {
     let gate = start();
-    gate.post("/v1/spend", r#"{"limit":"Account","id":"7","cost":3}"#);
+    gate.post("/v1/spend", r#"{"limit":"Report","id":"7","cost":3}"#);
     let spend_only =
-        r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Account","id":"7","kind":"spend_only"}]}"#;
+        r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Report","id":"7","kind":"spend_only"}]}"#;
     assert_eq!(gate.post("/v1/spend", spend_only).status, 200);
     let check_only = r#"{"charges":[{"limit":"Login","id":"a","cost":4,"kind":"check_only"}]}"#;
     for _ in 0..3 {
@@ -190,7 +190,7 @@ fn mistakes_get_problem_documents() {
     for (method, path, body, status, name, field) in [
         ("POST", "/v1/spend", r#"{"limit":"Logn","id":"a"}"#, 404, "unknown-limit", Some("limit")),
         ("POST", "/v1/spend", r#"{"limit":"Login","id":""}"#, 422, "bad-id", Some("id")),
-        ("POST", "/v1/spend", r#"{"limit":"Account","id":"x"}"#, 422, "bad-id", Some("id")),
+        ("POST", "/v1/spend", r#"{"limit":"Report","id":"x"}"#, 422, "bad-id", Some("id")),
         ("POST", "/v1/spend", r#"{"limit":"Login","id":"a","cost":6}"#, 422, "cost-too-high", Some("cost")),
         ("POST", "/v1/spend", r#"{"limit":"Login","id":"a","cost":-1}"#, 400, "malformed", Some("cost")),
         ("POST", "/v1/refund", r#"{"limit":"Login"}"#, 400, "malformed", Some("id")),
@@ -206,7 +206,7 @@ fn mistakes_get_problem_documents() {
         (
             "POST",
             "/v1/refund",
-            r#"{"charges":[{"limit":"Account","id":"7"},{"limit":"Account","id":"07"}]}"#,
+            r#"{"charges":[{"limit":"Report","id":"7"},{"limit":"Report","id":"07"}]}"#,
             422,
             "bad-bill",
             Some("charges"),

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollway::Config;
-use tollway::config::Watch;
+use tollway::config::FileWatch;
 use tollway_server::ConfigFile;
 use tollway_testbed::{PATIENCE, eventually};
 
@@ -92,7 +92,7 @@ fn limits_change_while_requests_go_on() {
     let policy = |burst| format!("limits: {{ L: {{ burst: {burst}, count: 1, period: 2160h }} }}");
     fs::write(&path, policy(1)).unwrap();
     let gate = start_with(&policy(1), |settings| {
-        settings.config = Some(ConfigFile::new(path.clone(), Watch::new(&path), &parsed(&policy(1))));
+        settings.config = Some(ConfigFile::new(path.clone(), FileWatch::new(&path), &parsed(&policy(1))));
     });
     let (done, body) = (AtomicBool::new(false), r#"{"limit":"L","id":"a"}"#);
     assert_eq!([gate.post("/v1/spend", body).status, gate.post("/v1/spend", body).status], [200, 429]);
@@ -146,7 +146,7 @@ fn a_file_that_changes_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.yaml");
     fs::write(&path, "limits: { Old: { burst: 1, count: 1, period: 1s } }").unwrap();
-    let watch = Watch::new(&path);
+    let watch = FileWatch::new(&path);
     let old = fs::read_to_string(&path).unwrap();
     let gate = start_with(&old, |settings| {
         settings.config = Some(ConfigFile::new(path.clone(), watch, &parsed(&old)));

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollway::core::algorithm::{Lifetime, Unit};
+use tollway::core::algorithm::{QuotaTtl, TtlUnit};
 use tollway_server::Bounds;
 use tollway_testbed::PATIENCE;
 use tollway_wire::throttr::{FRAME_MAX, ThrottrCommand, encode_request};
@@ -33,7 +33,11 @@ fn frame(id: u32, command: ThrottrCommand, consumer: &str) -> Vec<u8> {
 }
 
 fn insert(id: u32, consumer: &str) -> Vec<u8> {
-    frame(id, ThrottrCommand::Insert { quota: 5, lifetime: Lifetime { value: 10, unit: Unit(2) } }, consumer)
+    frame(
+        id,
+        ThrottrCommand::Insert { quota: 5, lifetime: QuotaTtl { value: 10, unit: TtlUnit(2) } },
+        consumer,
+    )
 }
 
 fn query(id: u32, consumer: &str) -> Vec<u8> {
@@ -238,8 +242,10 @@ fn the_longest_frame_there_is_fits() {
     let gate = start();
     let stream = &mut connect(&gate);
     let mut frame = Vec::new();
-    let command =
-        ThrottrCommand::Insert { quota: u64::MAX, lifetime: Lifetime { value: u64::MAX, unit: Unit(255) } };
+    let command = ThrottrCommand::Insert {
+        quota: u64::MAX,
+        lifetime: QuotaTtl { value: u64::MAX, unit: TtlUnit(255) },
+    };
     encode_request(u32::MAX, &command, &[0xff; 255], &[0; 255], &mut frame).unwrap();
     assert_eq!(frame.len(), FRAME_MAX);
     stream.write_all(&frame).unwrap();

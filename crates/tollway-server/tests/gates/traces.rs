@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use over_sockets::OverSockets;
-use tollway::core::{Rule, RuleText, Timestamp};
-use tollway::trace::{Reader, Request, RuleRequest, Target, matches};
+use tollway::core::{Rule, RuleRef, Timestamp};
+use tollway::trace::{RuleRequest, TraceReader, TraceRequest, TraceTarget, matches};
 use tollway::{Clock, Config, Limiter};
 use tollway_server::Desk;
 use tollway_testbed::{RedisCluster, RedisServer};
@@ -108,8 +108,8 @@ fn over_sockets(config: &str, trace: &str) -> OverSockets {
 /// The same configuration with the expressions of the trace among its rules: over HTTP rules are resolved by name.
 fn with_rules_of(config: &str, trace: &str) -> String {
     let mut rules = BTreeMap::new();
-    for event in Reader::new(trace.as_bytes()).map(Result::unwrap) {
-        if let Request::Rule(RuleRequest { rule: RuleText::Written(text), .. }) = event.request
+    for event in TraceReader::new(trace.as_bytes()).map(Result::unwrap) {
+        if let TraceRequest::Rule(RuleRequest { rule: RuleRef::Written(text), .. }) = event.request
             && text.parse::<Rule>().is_ok()
         {
             rules.insert(over_http::name_of(&text), text);
@@ -119,25 +119,25 @@ fn with_rules_of(config: &str, trace: &str) -> String {
     config.replace("rules: {}\n", "rules:\n").replace("rules:\n", &format!("rules:\n{rules}"))
 }
 
-fn all(_: &Request) -> bool {
+fn all(_: &TraceRequest) -> bool {
     true
 }
 
 /// Can it be asked in JSON? That is text, and a value of a selector need not be.
-fn in_json(request: &Request) -> bool {
-    let Request::Rule(request) = request else { return true };
+fn in_json(request: &TraceRequest) -> bool {
+    let TraceRequest::Rule(request) = request else { return true };
     request.selectors.iter().all(|(_, value)| std::str::from_utf8(value).is_ok())
 }
 
 /// Hands over every `traces/NAME.trace` that asks for nothing else, with `traces/NAME.yaml`.
-fn each_trace(asks: fn(&Request) -> bool, mut run: impl FnMut(&str, &str, &str)) {
+fn each_trace(asks: fn(&TraceRequest) -> bool, mut run: impl FnMut(&str, &str, &str)) {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let mut ran = 0;
     for file in fs::read_dir(traces).unwrap().map(|file| file.unwrap().path()) {
         if file.extension().is_some_and(|extension| extension == "trace") {
             let config = fs::read_to_string(file.with_extension("yaml")).unwrap();
             let trace = fs::read_to_string(&file).unwrap();
-            if Reader::new(trace.as_bytes()).all(|event| asks(&event.unwrap().request)) {
+            if TraceReader::new(trace.as_bytes()).all(|event| asks(&event.unwrap().request)) {
                 run(&file.display().to_string(), &config, &trace);
                 ran += 1;
             }
@@ -146,8 +146,8 @@ fn each_trace(asks: fn(&Request) -> bool, mut run: impl FnMut(&str, &str, &str))
     assert!(ran > 10, "only {ran} traces were found");
 }
 
-fn run(name: &str, target: &mut dyn Target, trace: &str) {
-    for event in Reader::new(trace.as_bytes()) {
+fn run(name: &str, target: &mut dyn TraceTarget, trace: &str) {
+    for event in TraceReader::new(trace.as_bytes()) {
         let event = event.unwrap();
         let reply = target.answer(event.at, &event.request);
         let as_expected = event.expected.as_deref().is_none_or(|expected| matches(expected, &reply));

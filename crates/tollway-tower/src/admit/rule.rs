@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tollway::Limiter;
-use tollway_core::{KeyedRule, Ruling};
+use tollway_core::{KeyedRule, RuleDecision};
 
 use super::{Admission, Admit, Answer, Asked, admission};
 
@@ -60,6 +60,6 @@ fn bill<'r>(rule: &'r KeyedRule, identifier: &[u8]) -> tollway_core::RuleBill<'r
     bill
 }
 
-fn answer(ruling: Ruling) -> Answer {
+fn answer(ruling: RuleDecision) -> Answer {
     admission(ruling.verdict, ruling.retry_after).into()
 }

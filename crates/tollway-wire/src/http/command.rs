@@ -12,7 +12,7 @@ mod json;
 use std::borrow::Cow;
 
 use thiserror::Error;
-use tollway_core::{Kind, Verb};
+use tollway_core::{ChargeKind, Verb};
 
 use crate::decimal::put_u64;
 use crate::json::put_string;
@@ -35,7 +35,7 @@ pub struct Ask<'a> {
     /// How much.
     pub cost: u64,
     /// Its part in the bill.
-    pub kind: Kind,
+    pub kind: ChargeKind,
 }
 
 /// One ask, as nearly always, or several. One needs no allocation.
@@ -97,7 +97,7 @@ impl<'a> Command<'a> {
 impl<'a> Ask<'a> {
     /// An ask with a vote that takes its cost.
     pub fn new(limit: &'a str, id: &'a str, cost: u64) -> Self {
-        Self { limit: limit.into(), id: id.as_bytes().into(), cost, kind: Kind::Spend }
+        Self { limit: limit.into(), id: id.as_bytes().into(), cost, kind: ChargeKind::Spend }
     }
 
     fn put_json(&self, verb: Verb, out: &mut Vec<u8>) {
@@ -109,7 +109,7 @@ impl<'a> Ask<'a> {
             out.extend_from_slice(br#","cost":"#);
             put_u64(out, self.cost);
         }
-        if self.kind != Kind::Spend {
+        if self.kind != ChargeKind::Spend {
             out.extend_from_slice(br#","kind":"#);
             put_string(out, kind_name(self.kind));
         }
@@ -117,11 +117,11 @@ impl<'a> Ask<'a> {
     }
 }
 
-const fn kind_name(kind: Kind) -> &'static str {
+const fn kind_name(kind: ChargeKind) -> &'static str {
     match kind {
-        Kind::Spend => "spend",
-        Kind::SpendOnly => "spend_only",
-        Kind::CheckOnly => "check_only",
+        ChargeKind::Spend => "spend",
+        ChargeKind::SpendOnly => "spend_only",
+        ChargeKind::CheckOnly => "check_only",
     }
 }
 

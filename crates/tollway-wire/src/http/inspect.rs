@@ -13,7 +13,7 @@ use std::fmt::{self, Display};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tollway_core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Nanos, Timestamp};
 
 use super::answer::{AnswerError, foreign, read, span};
@@ -250,14 +250,14 @@ impl Numbers<'_> {
         let count = self.count.get();
         Some(match self.name {
             "token_bucket" => {
-                Algorithm::TokenBucket(TokenBucketLimit::new(self.burst?, count.parse().ok()?, period).ok()?)
+                Algorithm::TokenBucket(TokenBucket::new(self.burst?, count.parse().ok()?, period).ok()?)
             }
-            "sliding_log" => Algorithm::SlidingLog(SlidingLogLimit::new(count.parse().ok()?, period).ok()?),
+            "sliding_log" => Algorithm::SlidingLog(SlidingLog::new(count.parse().ok()?, period).ok()?),
             "smoothed_rate" => {
-                let numbers = SmoothedRateLimit::new(count.parse().ok()?, period, self.strict?);
+                let numbers = SmoothedRate::new(count.parse().ok()?, period, self.strict?);
                 Algorithm::SmoothedRate(numbers.ok()?)
             }
-            "quota" => Algorithm::Quota(QuotaLimit::new(count.parse().ok()?, period).ok()?),
+            "quota" => Algorithm::Quota(Quota::new(count.parse().ok()?, period).ok()?),
             _ => return None,
         })
     }
@@ -319,10 +319,10 @@ mod tests {
         let second = Nanos::from_secs(1);
         let at = Timestamp::from_nanos(1_500_000_000);
         let numbers = [
-            Algorithm::TokenBucket(TokenBucketLimit::new(5, 10, second).unwrap()),
-            Algorithm::SlidingLog(SlidingLogLimit::new(5, second).unwrap()),
-            Algorithm::SmoothedRate(SmoothedRateLimit::new(22.5, second, true).unwrap()),
-            Algorithm::Quota(QuotaLimit::new(u64::MAX, Nanos::new(1)).unwrap()),
+            Algorithm::TokenBucket(TokenBucket::new(5, 10, second).unwrap()),
+            Algorithm::SlidingLog(SlidingLog::new(5, second).unwrap()),
+            Algorithm::SmoothedRate(SmoothedRate::new(22.5, second, true).unwrap()),
+            Algorithm::Quota(Quota::new(u64::MAX, Nanos::new(1)).unwrap()),
         ];
         let states = [
             State::TokenBucket { full_at: at },
@@ -356,9 +356,7 @@ mod tests {
     fn a_bucket_reads_well() {
         let inspected = Inspected {
             bucket: "Login:alice".to_owned(),
-            algorithm: Some(Algorithm::TokenBucket(
-                TokenBucketLimit::new(5, 5, Nanos::from_secs(60)).unwrap(),
-            )),
+            algorithm: Some(Algorithm::TokenBucket(TokenBucket::new(5, 5, Nanos::from_secs(60)).unwrap())),
             remaining: Some(4),
             retry_after: Some(Nanos::ZERO),
             reset_after: Some(Nanos::from_secs(12)),

@@ -7,7 +7,7 @@
 //!
 //! The type is for programs and never changes; the detail is for people and may.
 
-use tollway_core::{BillError, ChargeError, RuleAskError};
+use tollway_core::{BillError, ChargeError, RuleLookupError};
 
 use super::command::Malformed;
 use super::framing::FramingError;
@@ -150,16 +150,17 @@ impl From<BillError> for Problem {
     }
 }
 
-impl From<RuleAskError> for Problem {
-    fn from(error: RuleAskError) -> Self {
+impl From<RuleLookupError> for Problem {
+    fn from(error: RuleLookupError) -> Self {
         let detail = error.to_string();
         match error {
-            RuleAskError::UnknownRule { name } => {
+            RuleLookupError::UnknownRule { name } => {
                 // Whatever stood in the path, of any length.
-                let detail = RuleAskError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
+                let detail =
+                    RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
                 Self::new(Status::NotFound, "unknown-rule", "There is no such rule", detail).about("rule")
             }
-            RuleAskError::MissingSelector { selector } => {
+            RuleLookupError::MissingSelector { selector } => {
                 let title = "The rule names a selector that is not given";
                 Self::new(Status::BadRequest, "missing-selector", title, detail)
                     .about(&format!("selectors.{selector}"))

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use tollway_core::Kind;
+use tollway_core::ChargeKind;
 
 use tollway_core::Verb;
 
@@ -68,7 +68,7 @@ impl<'a> Gate<'a> {
                 let accepted = "a cost is a whole number from 0 to 18446744073709551615";
                 whole(&cost).ok_or_else(|| malformed("cost", accepted))
             })?,
-            kind: Kind::Spend,
+            kind: ChargeKind::Spend,
         };
         let deny_status = deny_status.map_or(Ok(DenyStatus::default()), |code| {
             let accepted = "a proxy takes 401, 403, 429 or 503 for a refusal; send one of them";

@@ -17,7 +17,7 @@
 //!
 //! Headers carry whole seconds, rounded up, because their grammar has no others; the body is exact.
 
-use tollway_core::{Charge, Decision, Nanos, Refund, Ruling, Verdict};
+use tollway_core::{Charge, Decision, Nanos, Refund, RuleDecision, Verdict};
 
 use super::explain::Explained;
 use super::fields::{self, Quota, whole_wait};
@@ -136,7 +136,7 @@ impl Response<'_> {
     }
 
     /// The answer to what is asked of a rule: 200 or 429.
-    pub fn ruling(mut self, ruling: &Ruling) -> Status {
+    pub fn ruling(mut self, ruling: &RuleDecision) -> Status {
         let status = status_of(ruling.verdict);
         put_ruling(self.scratch, ruling);
         self.start(status);
@@ -299,7 +299,7 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
 }
 
 /// When it would pass is of interest to those who do not.
-fn put_ruling(out: &mut Vec<u8>, ruling: &Ruling) {
+fn put_ruling(out: &mut Vec<u8>, ruling: &RuleDecision) {
     if ruling.allowed() {
         out.extend_from_slice(br#"{"allowed":true"#);
     } else {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tollway_core::rule::RATES_MAX;
-use tollway_core::{KeyedRule, Nanos, RuleAskError, RuleBill};
+use tollway_core::{KeyedRule, Nanos, RuleBill, RuleLookupError};
 
 use super::answer::{AnswerError, read, span};
 use super::command::{Malformed, missing};
@@ -107,7 +107,7 @@ impl<'a> AskRule<'a> {
     }
 
     /// What it asks of this rule.
-    pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleAskError> {
+    pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleLookupError> {
         rule.bill_of(|selector| {
             let given = self.selectors.iter().find(|(name, _)| name == selector);
             given.map(|(_, value)| value.as_deref().map(str::as_bytes))

@@ -1,7 +1,7 @@
 //! What is answered.
 
 use thiserror::Error;
-use tollway_core::algorithm::{Lifetime, Unit};
+use tollway_core::algorithm::{QuotaTtl, TtlUnit};
 
 use super::REPLY_MAX;
 
@@ -15,7 +15,7 @@ pub enum ThrottrReply {
         /// How many are left.
         left: u64,
         /// For how long, in the unit that the quota was made with.
-        lifetime: Lifetime,
+        lifetime: QuotaTtl,
     },
 }
 
@@ -70,7 +70,7 @@ fn decode_quota(rest: &[u8]) -> Option<ThrottrReply> {
     let (left, rest) = rest.split_first_chunk()?;
     let (unit, rest) = rest.split_first()?;
     let value = rest.first_chunk()?;
-    let lifetime = Lifetime { value: u64::from_le_bytes(*value), unit: Unit(*unit) };
+    let lifetime = QuotaTtl { value: u64::from_le_bytes(*value), unit: TtlUnit(*unit) };
     Some(ThrottrReply::Quota { left: u64::from_le_bytes(*left), lifetime })
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn replies_are_those_of_the_protocol() {
-        let nine_seconds = Lifetime { value: 9, unit: Unit(2) };
+        let nine_seconds = QuotaTtl { value: 9, unit: TtlUnit(2) };
         for (id, reply, bytes) in [
             (1, ThrottrReply::Status(true), &b"\x01\0\0\0\x01"[..]),
             (0x0403_0201, ThrottrReply::Status(false), b"\x01\x02\x03\x04\0"),

@@ -1,7 +1,7 @@
 //! What is asked.
 
 use thiserror::Error;
-use tollway_core::algorithm::{Lifetime, Unit};
+use tollway_core::algorithm::{QuotaTtl, TtlUnit};
 
 /// One request, understood. Its pair is borrowed from what has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum ThrottrCommand {
         /// How many it starts with.
         quota: u64,
         /// How long it lives.
-        lifetime: Lifetime,
+        lifetime: QuotaTtl,
     },
     /// What is left of it.
     Query,
@@ -112,7 +112,7 @@ fn decode_known(kind: u8, inbox: &[u8]) -> Option<(ThrottrRequest<'_>, usize)> {
             let (quota, rest) = rest.split_first_chunk()?;
             let (unit, rest) = rest.split_first()?;
             let (value, rest) = rest.split_first_chunk()?;
-            let lifetime = Lifetime { value: u64::from_le_bytes(*value), unit: Unit(*unit) };
+            let lifetime = QuotaTtl { value: u64::from_le_bytes(*value), unit: TtlUnit(*unit) };
             (ThrottrCommand::Insert { quota: u64::from_le_bytes(*quota), lifetime }, rest)
         }
         QUERY => (ThrottrCommand::Query, rest),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn requests_are_those_of_the_protocol() {
-        let seconds = |value| Lifetime { value, unit: Unit(2) };
+        let seconds = |value| QuotaTtl { value, unit: TtlUnit(2) };
         for (bytes, id, command, consumer, resource) in [
             (
                 "01 01000000 0500000000000000 02 0a00000000000000 01 01 63 72",
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn the_longest_ids_make_the_longest_frame() {
         let (id, mut frame) = ([b'x'; 256], Vec::new());
-        let insert = ThrottrCommand::Insert { quota: 0, lifetime: Lifetime { value: 0, unit: Unit(0) } };
+        let insert = ThrottrCommand::Insert { quota: 0, lifetime: QuotaTtl { value: 0, unit: TtlUnit(0) } };
         assert_eq!(encode_request(0, &insert, &id, b"", &mut frame), Err(IdTooLong { len: 256 }));
         assert_eq!(encode_request(0, &insert, b"", &id, &mut frame), Err(IdTooLong { len: 256 }));
         assert!(frame.is_empty());

@@ -28,8 +28,8 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 
 use tollway_core::{
-    Algorithm, Domain, DomainRule, KeyLimit, KeyRule, Limit, Logic, NamedRule, Nanos, OnFull, OnStoreFailure,
-    Policy, Share,
+    Algorithm, Domain, DomainRule, KeyLimit, KeyRule, Limit, LocalShare, Logic, NamedRule, Nanos, OnFull,
+    OnStoreFailure, Policy,
 };
 
 use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl};
@@ -175,14 +175,14 @@ fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
     }
 }
 
-enum Line {
+enum DescribedLine {
     /// A name, an algorithm, its numbers, and what follows from them.
     Row([String; 4]),
     /// Whatever else there is to say.
     Note(String),
 }
 
-impl Line {
+impl DescribedLine {
     fn write(&self, [name, algorithm, numbers]: [usize; 3], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Row([a, b, c, d]) => writeln!(f, "{a:name$}  {b:algorithm$}  {c:numbers$}  {d}"),
@@ -191,26 +191,26 @@ impl Line {
     }
 }
 
-fn width(lines: &[Line], column: usize) -> usize {
+fn width(lines: &[DescribedLine], column: usize) -> usize {
     let cells = lines.iter().filter_map(|line| match line {
-        Line::Row(cells) => Some(cells[column].chars().count()),
-        Line::Note(_) => None,
+        DescribedLine::Row(cells) => Some(cells[column].chars().count()),
+        DescribedLine::Note(_) => None,
     });
     cells.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default()
 }
 
-fn lines_of(limit: &Limit) -> Vec<Line> {
+fn lines_of(limit: &Limit) -> Vec<DescribedLine> {
     let name = limit.name().to_owned();
-    let mut lines = vec![Line::Note(String::new())];
+    let mut lines = vec![DescribedLine::Note(String::new())];
     lines.push(match limit.default_algorithm() {
         Some(algorithm) => row(name, algorithm),
         None => {
             let [algorithm, numbers, except] =
                 ["unlimited", "", "except for its overrides"].map(str::to_owned);
-            Line::Row([name, algorithm, numbers, except])
+            DescribedLine::Row([name, algorithm, numbers, except])
         }
     });
-    lines.push(Line::Note(format!("  {}", settings(limit))));
+    lines.push(DescribedLine::Note(format!("  {}", settings(limit))));
     let mut overrides: Vec<_> = limit.overrides().collect();
     overrides.sort_unstable_by_key(|(id, _)| *id);
     lines.extend(
@@ -219,9 +219,9 @@ fn lines_of(limit: &Limit) -> Vec<Line> {
     lines
 }
 
-fn row(name: String, algorithm: &Algorithm) -> Line {
+fn row(name: String, algorithm: &Algorithm) -> DescribedLine {
     let (numbers, consequence) = in_words(algorithm);
-    Line::Row([name, algorithm.name().to_owned(), numbers, consequence])
+    DescribedLine::Row([name, algorithm.name().to_owned(), numbers, consequence])
 }
 
 /// The numbers, and what follows from them.
@@ -272,7 +272,7 @@ fn on_store_failure_name(on_store_failure: OnStoreFailure) -> String {
     match on_store_failure {
         OnStoreFailure::Allow => "allow".to_owned(),
         OnStoreFailure::Deny => "deny".to_owned(),
-        OnStoreFailure::Local(Share::WHOLE) => "local".to_owned(),
+        OnStoreFailure::Local(LocalShare::WHOLE) => "local".to_owned(),
         OnStoreFailure::Local(share) => format!("local (local_share {share})"),
     }
 }

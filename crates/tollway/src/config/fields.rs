@@ -6,15 +6,15 @@ use tollway_core::{Nanos, ParseNanosError};
 
 use super::errors::Errors;
 use super::suggest::{did_you_mean, nearest};
-use super::yaml::{Entry, Node, Value, shorten};
+use super::yaml::{YamlEntry, YamlNode, YamlValue, shorten};
 
 /// The entries of a mapping by the names they may have.
-pub(super) struct Fields<'a>(Vec<(&'static str, &'a Entry)>);
+pub(super) struct Fields<'a>(Vec<(&'static str, &'a YamlEntry)>);
 
 impl<'a> Fields<'a> {
     /// Takes the names there are; others are errors. `whose` is what has these fields, as in "a limit".
     pub(super) fn read(
-        entries: &'a [Entry],
+        entries: &'a [YamlEntry],
         whose: &str,
         names: &[&'static str],
         errors: &mut Errors,
@@ -33,14 +33,14 @@ impl<'a> Fields<'a> {
         found
     }
 
-    pub(super) fn get(&self, name: &'static str) -> Option<&'a Entry> {
+    pub(super) fn get(&self, name: &'static str) -> Option<&'a YamlEntry> {
         self.0.iter().find(|(found, _)| *found == name).map(|(_, entry)| *entry)
     }
 }
 
 /// Reports a name that nothing has, and finds the one that was meant.
 pub(super) fn unknown_field(
-    entry: &Entry,
+    entry: &YamlEntry,
     whose: &str,
     names: &[&'static str],
     errors: &mut Errors,
@@ -55,18 +55,22 @@ pub(super) fn unknown_field(
 }
 
 /// The entries of what must be a mapping, such as `example`.
-pub(super) fn mapping<'a>(entry: &'a Entry, example: &str, errors: &mut Errors) -> Option<&'a [Entry]> {
+pub(super) fn mapping<'a>(
+    entry: &'a YamlEntry,
+    example: &str,
+    errors: &mut Errors,
+) -> Option<&'a [YamlEntry]> {
     match &entry.value.value {
-        Value::Map(entries) => Some(entries),
+        YamlValue::Map(entries) => Some(entries),
         _ => refuse(entry, &format!("must be a mapping, such as {example}"), errors),
     }
 }
 
 /// Reports that the value of `entry` is not what it must be.
-pub(super) fn refuse<T>(entry: &Entry, must_be: &str, errors: &mut Errors) -> Option<T> {
+pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut Errors) -> Option<T> {
     let name = entry.key.quoted();
     match &entry.value.value {
-        Value::Refused => {}
+        YamlValue::Refused => {}
         _ if entry.value.is_absent() => {
             errors.add(entry.key.at, format!("{name} {must_be}, and has no value"))
         }
@@ -76,24 +80,28 @@ pub(super) fn refuse<T>(entry: &Entry, must_be: &str, errors: &mut Errors) -> Op
 }
 
 /// The text of a scalar exactly as it stands there, whatever YAML takes it for.
-pub(super) fn literal(node: &Node) -> Option<&str> {
+pub(super) fn literal(node: &YamlNode) -> Option<&str> {
     match &node.value {
-        Value::Scalar { text, .. } => Some(text),
+        YamlValue::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }
 
 /// Digits and nothing else. `1e3`, `0x10`, `1_000` and `"5"` each mean something else to somebody.
-pub(super) fn whole_number(entry: &Entry, range: RangeInclusive<u64>, errors: &mut Errors) -> Option<u64> {
+pub(super) fn whole_number(
+    entry: &YamlEntry,
+    range: RangeInclusive<u64>,
+    errors: &mut Errors,
+) -> Option<u64> {
     let number = match &entry.value.value {
-        Value::Scalar { text, plain: true } => plain_digits(text),
+        YamlValue::Scalar { text, plain: true } => plain_digits(text),
         _ => None,
     };
     if let Some(number) = number.filter(|number| range.contains(number)) {
         return Some(number);
     }
     let must_be = format!("must be a whole number from {} to {}", range.start(), range.end());
-    if let Value::Scalar { text, plain: false } = &entry.value.value
+    if let YamlValue::Scalar { text, plain: false } = &entry.value.value
         && plain_digits(text).is_some_and(|number| range.contains(&number))
     {
         errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
@@ -103,12 +111,12 @@ pub(super) fn whole_number(entry: &Entry, range: RangeInclusive<u64>, errors: &m
 }
 
 /// A number above zero that may have decimals, such as `22` or `22.5`.
-pub(super) fn decimal_number(entry: &Entry, most: u64, errors: &mut Errors) -> Option<f64> {
+pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut Errors) -> Option<f64> {
     let in_range = |text: &str| plain_decimal(text).filter(|number| *number > 0.0 && *number <= most as f64);
     let must_be = format!("must be a number above 0 and at most {most}, such as 22 or 22.5");
     match &entry.value.value {
-        Value::Scalar { text, plain: true } if in_range(text).is_some() => in_range(text),
-        Value::Scalar { text, plain: false } if in_range(text).is_some() => {
+        YamlValue::Scalar { text, plain: true } if in_range(text).is_some() => in_range(text),
+        YamlValue::Scalar { text, plain: false } if in_range(text).is_some() => {
             errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
             None
         }
@@ -132,17 +140,17 @@ fn plain_digits(text: &str) -> Option<u64> {
 }
 
 /// `true` or `false`.
-pub(super) fn flag(entry: &Entry, errors: &mut Errors) -> Option<bool> {
+pub(super) fn flag(entry: &YamlEntry, errors: &mut Errors) -> Option<bool> {
     match &entry.value.value {
-        Value::Scalar { text, plain: true } if text == "true" => Some(true),
-        Value::Scalar { text, plain: true } if text == "false" => Some(false),
+        YamlValue::Scalar { text, plain: true } if text == "true" => Some(true),
+        YamlValue::Scalar { text, plain: true } if text == "false" => Some(false),
         _ => refuse(entry, "must be true or false", errors),
     }
 }
 
 /// One of some words, each with its meaning.
 pub(super) fn choice<T: Copy>(
-    entry: &Entry,
+    entry: &YamlEntry,
     choices: &[(&'static str, T)],
     errors: &mut Errors,
 ) -> Option<T> {
@@ -161,7 +169,7 @@ pub(super) fn choice<T: Copy>(
 }
 
 /// A span of time above zero, such as `1h30m`.
-pub(super) fn duration(entry: &Entry, errors: &mut Errors) -> Option<Nanos> {
+pub(super) fn duration(entry: &YamlEntry, errors: &mut Errors) -> Option<Nanos> {
     let must_be = "must be a duration such as 1s, 180m, 1h30m or 500ms";
     let Some(text) = literal(&entry.value) else { return refuse(entry, must_be, errors) };
     let given = entry.value.quoted();

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::errors::Errors;
 use super::fields::{Fields, choice, literal, mapping, refuse};
-use super::yaml::{Entry, Value, shorten};
+use super::yaml::{YamlEntry, YamlValue, shorten};
 
 pub use smockron::SmockronGate;
 
@@ -85,7 +85,7 @@ impl Gates {
         [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
     }
 
-    pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
         let mut gates = Self::OFF;
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
         let fields = Fields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
@@ -113,12 +113,12 @@ impl Gates {
 
 /// An address, or a mapping with one in `listen` and whatever else there is to say about the gate.
 fn read_gate(
-    entry: &Entry,
+    entry: &YamlEntry,
     usual: SocketAddr,
     on_insert: &mut OnInsert,
     errors: &mut Errors,
 ) -> Option<Option<SocketAddr>> {
-    let Value::Map(entries) = &entry.value.value else { return read_address(entry, usual, errors) };
+    let YamlValue::Map(entries) = &entry.value.value else { return read_address(entry, usual, errors) };
     let names: &[_] = if usual == Gates::THROTTR { &["listen", "on_insert"] } else { &["listen"] };
     let fields = Fields::read(entries, &entry.key.text, names, errors);
     let address = fields.get("listen").map_or(Some(Some(usual)), |entry| read_address(entry, usual, errors));
@@ -128,7 +128,7 @@ fn read_gate(
     address
 }
 
-fn read_address(entry: &Entry, usual: SocketAddr, errors: &mut Errors) -> Option<Option<SocketAddr>> {
+fn read_address(entry: &YamlEntry, usual: SocketAddr, errors: &mut Errors) -> Option<Option<SocketAddr>> {
     let text = literal(&entry.value).filter(|text| !text.is_empty());
     let Some(text) = text else {
         return refuse(entry, &format!("must be an address and a port, such as {usual}, or off"), errors);

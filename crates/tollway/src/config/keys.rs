@@ -15,15 +15,15 @@
 
 use std::sync::Arc;
 
-use tollway_core::algorithm::{NumbersError, SmoothedRateLimit};
+use tollway_core::algorithm::{NumbersError, SmoothedRate};
 use tollway_core::{KeyLimit, KeyRule, Keys, OnFull};
 
+use super::algorithm::{RATE_MAX, smoothed_period_too_long};
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, decimal_number, duration, flag, literal, refuse};
 use super::limits::Limits;
-use super::numbers::{RATE_MAX, smoothed_period_too_long};
 use super::store::read_failure;
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{YamlEntry, YamlNode, YamlValue};
 use crate::patterns::{PATTERNS_SIZE_MAX, Pattern, Patterns, REWRITES_MAX, RULES_MAX, Rewrite};
 
 /// What can be said about a rule.
@@ -47,12 +47,12 @@ const REWRITE_EXAMPLE: &str = "{match: 'ip=10\\.0\\..*', replace: 'cust=office'}
 
 /// The rules for keys, and their patterns as they were written.
 pub(super) fn read(
-    section: Option<&Entry>,
-    rewrite: Option<&Entry>,
+    section: Option<&YamlEntry>,
+    rewrite: Option<&YamlEntry>,
     limits: &Limits,
     errors: &mut Errors,
 ) -> Option<(Keys, Arc<Patterns>)> {
-    let mut draft = Draft {
+    let mut draft = KeyRuleDraft {
         limits,
         rewrite_at: None,
         size: 0,
@@ -76,7 +76,7 @@ pub(super) fn read(
 }
 
 /// What was read so far. What is wrong is left out: it was reported, and the file is refused.
-struct Draft<'a> {
+struct KeyRuleDraft<'a> {
     limits: &'a Limits,
     /// Where the rewrites stand.
     rewrite_at: Option<Position>,
@@ -87,18 +87,20 @@ struct Draft<'a> {
     rules: Vec<KeyRule>,
 }
 
-impl Draft<'_> {
+impl KeyRuleDraft<'_> {
     /// Everything under `keys:`, in either form.
-    fn section(&mut self, entry: &Entry, errors: &mut Errors) {
+    fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
         match &entry.value.value {
-            Value::List(items) => self.items(items, errors),
-            Value::Map(entries) => {
+            YamlValue::List(items) => self.items(items, errors),
+            YamlValue::Map(entries) => {
                 let fields = Fields::read(entries, "keys", &["rewrite", "rules"], errors);
                 if let Some(entry) = fields.get("rewrite") {
                     self.rewrites(entry, errors);
                 }
                 match fields.get("rules").map(|entry| (entry, &entry.value.value)) {
-                    Some((_, Value::List(items))) => items.iter().for_each(|item| self.rule(item, errors)),
+                    Some((_, YamlValue::List(items))) => {
+                        items.iter().for_each(|item| self.rule(item, errors))
+                    }
                     Some((entry, _)) if !entry.value.is_null() => refuse_list(entry, RULE_EXAMPLE, errors),
                     _ => {}
                 }
@@ -112,7 +114,7 @@ impl Draft<'_> {
     }
 
     /// Rules, and above them perhaps `rewrite: […]`.
-    fn items(&mut self, items: &[Node], errors: &mut Errors) {
+    fn items(&mut self, items: &[YamlNode], errors: &mut Errors) {
         for (index, item) in items.iter().enumerate() {
             let Some(entry) = rewrites_of(item) else {
                 self.rule(item, errors);
@@ -122,7 +124,7 @@ impl Draft<'_> {
                 let why = "above the rules, because keys are rewritten before they are matched";
                 errors.add(entry.key.at, format!("rewrite stands below a rule and belongs {why}"));
             }
-            if let Value::Map(entries) = &item.value {
+            if let YamlValue::Map(entries) = &item.value {
                 Fields::read(entries, "this item", &["rewrite"], errors);
             }
             self.rewrites(entry, errors);
@@ -130,22 +132,22 @@ impl Draft<'_> {
     }
 
     /// `rewrite: [{match, replace}, …]`.
-    fn rewrites(&mut self, entry: &Entry, errors: &mut Errors) {
+    fn rewrites(&mut self, entry: &YamlEntry, errors: &mut Errors) {
         if let Some(earlier) = self.rewrite_at.replace(entry.key.at) {
             let belongs = "keep one, above the rules of `keys`";
             errors.add(entry.key.at, format!("there is a rewrite already, at {earlier}: {belongs}"));
         }
         match &entry.value.value {
-            Value::List(items) if items.len() > REWRITES_MAX => {
+            YamlValue::List(items) if items.len() > REWRITES_MAX => {
                 errors.add(entry.key.at, format!("there may be at most {REWRITES_MAX} rewrites"));
             }
-            Value::List(items) => items.iter().for_each(|item| self.rewrite(item, errors)),
+            YamlValue::List(items) => items.iter().for_each(|item| self.rewrite(item, errors)),
             _ if entry.value.is_null() => {}
             _ => refuse_list(entry, REWRITE_EXAMPLE, errors),
         }
     }
 
-    fn rewrite(&mut self, item: &Node, errors: &mut Errors) {
+    fn rewrite(&mut self, item: &YamlNode, errors: &mut Errors) {
         let Some(entries) = entries_of(item, "a rewrite", REWRITE_EXAMPLE, errors) else { return };
         let fields = Fields::read(entries, "a rewrite", &["match", "replace"], errors);
         let pattern = self.pattern(item, "a rewrite", &fields, errors);
@@ -164,7 +166,7 @@ impl Draft<'_> {
         }
     }
 
-    fn rule(&mut self, item: &Node, errors: &mut Errors) {
+    fn rule(&mut self, item: &YamlNode, errors: &mut Errors) {
         let Some(entries) = entries_of(item, "a rule", RULE_EXAMPLE, errors) else { return };
         let fields = Fields::read(entries, "a rule", &RULE_FIELDS, errors);
         let pattern = self.pattern(item, "a rule", &fields, errors);
@@ -179,7 +181,7 @@ impl Draft<'_> {
     /// What `match` says. Patterns beyond the memory for all of them are not compiled.
     fn pattern(
         &mut self,
-        item: &Node,
+        item: &YamlNode,
         whose: &str,
         fields: &Fields<'_>,
         errors: &mut Errors,
@@ -209,7 +211,7 @@ impl Draft<'_> {
     }
 
     /// What holds for the keys of a rule: one thing, and everything that it needs.
-    fn limit(&self, item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
+    fn limit(&self, item: &YamlNode, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
         const ONE_OF: &str = "`limit` and `period`, or `answer: never`, or `use: NAME`";
         let rate = fields.get("limit").or_else(|| fields.get("period"));
         let (answer, named) = (fields.get("answer"), fields.get("use"));
@@ -235,7 +237,7 @@ impl Draft<'_> {
         }
     }
 
-    fn named_limit(&self, entry: &Entry, errors: &mut Errors) -> Option<KeyLimit> {
+    fn named_limit(&self, entry: &YamlEntry, errors: &mut Errors) -> Option<KeyLimit> {
         let Some(name) = literal(&entry.value).filter(|name| !name.is_empty()) else {
             return refuse(entry, "must be the name of a limit", errors);
         };
@@ -245,13 +247,13 @@ impl Draft<'_> {
 }
 
 /// The rewrites that a list item is, if it is that and no rule.
-fn rewrites_of(item: &Node) -> Option<&Entry> {
-    let Value::Map(entries) = &item.value else { return None };
+fn rewrites_of(item: &YamlNode) -> Option<&YamlEntry> {
+    let YamlValue::Map(entries) = &item.value else { return None };
     entries.iter().find(|entry| entry.key.text == "rewrite")
 }
 
 /// A rate of the rule's own.
-fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
+fn own_rate(item: &YamlNode, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
     let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
     if limit.is_none() || period.is_none() {
         let (has, lacks) = if limit.is_some() { ("limit", "period") } else { ("period", "limit") };
@@ -264,7 +266,7 @@ fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<Key
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
     let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
     let on_store_failure = read_failure(fields, "rule", errors);
-    match SmoothedRateLimit::new(rate?, span?, strict?) {
+    match SmoothedRate::new(rate?, span?, strict?) {
         Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),
         Err(error) => {
             let message = match error {
@@ -277,10 +279,15 @@ fn own_rate(item: &Node, fields: &Fields<'_>, errors: &mut Errors) -> Option<Key
     }
 }
 
-fn entries_of<'a>(item: &'a Node, what: &str, example: &str, errors: &mut Errors) -> Option<&'a [Entry]> {
+fn entries_of<'a>(
+    item: &'a YamlNode,
+    what: &str,
+    example: &str,
+    errors: &mut Errors,
+) -> Option<&'a [YamlEntry]> {
     match &item.value {
-        Value::Map(entries) => Some(entries),
-        Value::Refused => None,
+        YamlValue::Map(entries) => Some(entries),
+        YamlValue::Refused => None,
         _ => {
             errors
                 .add(item.at, format!("{what} must be a mapping, such as {example}, not {}", item.quoted()));
@@ -289,6 +296,6 @@ fn entries_of<'a>(item: &'a Node, what: &str, example: &str, errors: &mut Errors
     }
 }
 
-fn refuse_list(entry: &Entry, example: &str, errors: &mut Errors) {
+fn refuse_list(entry: &YamlEntry, example: &str, errors: &mut Errors) {
     refuse::<()>(entry, &format!("must be a list, such as [{example}]"), errors);
 }

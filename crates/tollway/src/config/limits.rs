@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 use tollway_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, Policy, PolicyError};
 
+use super::algorithm::{AlgorithmFields, AlgorithmKind};
 use super::errors::{Errors, Position};
 use super::fields::{Fields, choice, flag, mapping, whole_number};
-use super::numbers::{Kind, Numbers};
 use super::store::read_failure;
-use super::yaml::{Entry, Key, shorten};
+use super::yaml::{YamlEntry, YamlKey, shorten};
 
 /// What a limit or an override looks like, for those who wrote something else.
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
@@ -38,19 +38,19 @@ const FIELDS: [&str; 11] = [
 /// The limits read so far.
 #[derive(Default)]
 pub(super) struct Limits {
-    pub(super) drafts: Vec<Draft>,
+    pub(super) drafts: Vec<LimitDraft>,
     pub(super) by_name: HashMap<String, usize>,
     numbers: HashMap<u64, usize>,
 }
 
 /// A limit on its way to become one.
-pub(super) struct Draft {
+pub(super) struct LimitDraft {
     pub(super) name: String,
     at: Position,
     /// `None` if the name cannot be one.
     pub(super) limit: Option<Limit>,
     /// `None` if it is not known what was meant.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<AlgorithmKind>,
     pub(super) strict: bool,
     /// Where each canonical id was overridden.
     pub(super) overridden: HashMap<Vec<u8>, Position>,
@@ -62,7 +62,7 @@ impl Limits {
     }
 
     /// Everything under `limits:`.
-    pub(super) fn section(&mut self, entry: &Entry, errors: &mut Errors) {
+    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
         if entry.value.is_null() {
             return;
         }
@@ -73,7 +73,7 @@ impl Limits {
     }
 
     /// One limit, `Name: {burst, count, period, …}`.
-    pub(super) fn limit(&mut self, entry: &Entry, errors: &mut Errors) {
+    pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut Errors) {
         let Some(index) = self.declare(&entry.key, errors) else { return };
         let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else {
             self.drafts[index].kind = None;
@@ -87,7 +87,7 @@ impl Limits {
     }
 
     /// A limit of this name that says nothing yet, unless there is one.
-    pub(super) fn declare(&mut self, key: &Key, errors: &mut Errors) -> Option<usize> {
+    pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut Errors) -> Option<usize> {
         if let Some(index) = self.by_name.get(&key.text) {
             let (name, earlier) = (key.quoted(), self.drafts[*index].at);
             errors.add(key.at, format!("there is a limit `{name}` already, at {earlier}"));
@@ -99,21 +99,21 @@ impl Limits {
         }
         let index = self.drafts.len();
         self.by_name.insert(key.text.clone(), index);
-        self.drafts.push(Draft {
+        self.drafts.push(LimitDraft {
             name: key.text.clone(),
             at: key.at,
             limit: limit.ok(),
-            kind: Some(Kind::default()),
+            kind: Some(AlgorithmKind::default()),
             strict: false,
             overridden: HashMap::new(),
         });
         Some(index)
     }
 
-    fn number(&mut self, index: usize, entry: &Entry, errors: &mut Errors) {
+    fn number(&mut self, index: usize, entry: &YamlEntry, errors: &mut Errors) {
         let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
         if let Some(earlier) = self.numbers.insert(number, index) {
-            let Draft { name, at, .. } = &self.drafts[earlier];
+            let LimitDraft { name, at, .. } = &self.drafts[earlier];
             errors.add(entry.value.at, format!("number {number} is taken by `{}`, at {at}", shorten(name)));
             return;
         }
@@ -137,12 +137,12 @@ impl Limits {
     }
 }
 
-impl Draft {
+impl LimitDraft {
     fn change(&mut self, change: impl FnOnce(Limit) -> Limit) {
         self.limit = self.limit.take().map(change);
     }
 
-    fn fill(&mut self, key: &Key, fields: &Fields<'_>, errors: &mut Errors) {
+    fn fill(&mut self, key: &YamlKey, fields: &Fields<'_>, errors: &mut Errors) {
         let formats = IdFormat::ALL.map(|format| (format.name(), format));
         if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &formats, errors)) {
             self.change(|limit| limit.with_ids(format));
@@ -158,12 +158,12 @@ impl Draft {
             self.change(|limit| limit.with_on_store_failure(answer));
         }
         if let Some(entry) = fields.get("algorithm") {
-            self.kind = Kind::read(entry, errors);
+            self.kind = AlgorithmKind::read(entry, errors);
         }
-        self.fill_numbers(key, &Numbers::of(fields), errors);
+        self.fill_numbers(key, &AlgorithmFields::of(fields), errors);
     }
 
-    fn fill_numbers(&mut self, key: &Key, numbers: &Numbers<'_>, errors: &mut Errors) {
+    fn fill_numbers(&mut self, key: &YamlKey, numbers: &AlgorithmFields<'_>, errors: &mut Errors) {
         let Some(kind) = self.kind else { return };
         if numbers.given() {
             let algorithm = numbers.algorithm(key, kind, false, errors);

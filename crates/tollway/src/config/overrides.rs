@@ -14,12 +14,12 @@
 
 use tollway_core::{Algorithm, IdError, Limit};
 
+use super::algorithm::{AlgorithmFields, AlgorithmKind};
 use super::errors::{Errors, Position};
 use super::fields::{Fields, literal, mapping, refuse};
-use super::limits::{Draft, Limits, NUMBERS_EXAMPLE};
-use super::numbers::{Kind, Numbers};
+use super::limits::{LimitDraft, Limits, NUMBERS_EXAMPLE};
 use super::suggest::nearest;
-use super::yaml::{Entry, Key, Node, Value, shorten};
+use super::yaml::{YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
 /// What can be said about an override, and, last, in the form that lists ids.
 const LIST_FIELDS: [&str; 6] = ["burst", "count", "period", "strict", "algorithm", "ids"];
@@ -30,10 +30,10 @@ const IDS_EXAMPLE: &str = "{burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}";
 
 impl Limits {
     /// Everything under `overrides:`, in either form.
-    pub(super) fn overrides(&mut self, entry: &Entry, errors: &mut Errors) {
+    pub(super) fn overrides(&mut self, entry: &YamlEntry, errors: &mut Errors) {
         match &entry.value.value {
-            Value::Map(entries) => entries.iter().for_each(|entry| self.one_override(entry, errors)),
-            Value::List(items) => items.iter().for_each(|item| self.override_list_item(item, errors)),
+            YamlValue::Map(entries) => entries.iter().for_each(|entry| self.one_override(entry, errors)),
+            YamlValue::List(items) => items.iter().for_each(|item| self.override_list_item(item, errors)),
             _ if entry.value.is_null() => {}
             _ => {
                 let must_be = format!("must be a mapping, such as `Name:id: {NUMBERS_EXAMPLE}`, or a list");
@@ -43,8 +43,8 @@ impl Limits {
     }
 
     /// `Name:id: {burst, count, period}`.
-    fn one_override(&mut self, entry: &Entry, errors: &mut Errors) {
-        let Key { at, text } = &entry.key;
+    fn one_override(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+        let YamlKey { at, text } = &entry.key;
         let Some((name, id)) = text.split_once(':') else {
             let name = shorten(text);
             errors.add(*at, format!("`{name}` does not say whose: an override is `{name}:id`"));
@@ -60,20 +60,20 @@ impl Limits {
     }
 
     /// An override at the top of a file. Without any limits in the file it brings its own.
-    pub(super) fn bare_override(&mut self, entry: &Entry, implied: bool, errors: &mut Errors) {
+    pub(super) fn bare_override(&mut self, entry: &YamlEntry, implied: bool, errors: &mut Errors) {
         if implied
             && let Some((name, _)) = entry.key.text.split_once(':')
             && !self.by_name.contains_key(name)
         {
-            self.declare(&Key { at: entry.key.at, text: name.to_owned() }, errors);
+            self.declare(&YamlKey { at: entry.key.at, text: name.to_owned() }, errors);
         }
         self.one_override(entry, errors);
     }
 
     /// `- Name: {burst, count, period, ids: [{id, comment}, …]}`.
-    fn override_list_item(&mut self, item: &Node, errors: &mut Errors) {
-        let Value::Map(entries) = &item.value else {
-            if !matches!(item.value, Value::Refused) {
+    fn override_list_item(&mut self, item: &YamlNode, errors: &mut Errors) {
+        let YamlValue::Map(entries) = &item.value else {
+            if !matches!(item.value, YamlValue::Refused) {
                 let found = item.quoted();
                 errors.add(item.at, format!("an override must be like `Name: {IDS_EXAMPLE}`, not {found}"));
             }
@@ -84,8 +84,8 @@ impl Limits {
         }
     }
 
-    fn override_for_ids(&mut self, entry: &Entry, errors: &mut Errors) {
-        let Key { at, text } = &entry.key;
+    fn override_for_ids(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+        let YamlKey { at, text } = &entry.key;
         let found = self.find(text, *at, errors);
         let Some(entries) = mapping(entry, IDS_EXAMPLE, errors) else { return };
         let fields = Fields::read(entries, "an override", &LIST_FIELDS, errors);
@@ -120,21 +120,21 @@ impl Limits {
     fn algorithm(
         &self,
         found: Option<usize>,
-        owner: &Key,
+        owner: &YamlKey,
         fields: &Fields<'_>,
         errors: &mut Errors,
     ) -> Option<Algorithm> {
         let draft = found.map(|index| &self.drafts[index]);
         let kind = match fields.get("algorithm") {
-            Some(entry) => Kind::read(entry, errors),
+            Some(entry) => AlgorithmKind::read(entry, errors),
             None => draft.and_then(|draft| draft.kind),
         };
         let strict = draft.is_some_and(|draft| draft.strict);
-        Numbers::of(fields).algorithm(owner, kind?, strict, errors)
+        AlgorithmFields::of(fields).algorithm(owner, kind?, strict, errors)
     }
 }
 
-impl Draft {
+impl LimitDraft {
     /// `algorithm` is `None` if it was wrong; the id is then looked at all the same.
     fn add_override(&mut self, id: &str, at: Position, algorithm: Option<Algorithm>, errors: &mut Errors) {
         let Some(limit) = &mut self.limit else { return };
@@ -165,9 +165,9 @@ fn brief(error: IdError, id: &str) -> IdError {
 }
 
 /// The ids of a list form, each a plain text or `{id, comment}`.
-fn read_ids<'a>(entry: &'a Entry, errors: &mut Errors) -> Vec<(&'a str, Position)> {
+fn read_ids<'a>(entry: &'a YamlEntry, errors: &mut Errors) -> Vec<(&'a str, Position)> {
     let must_be = "must be a list of ids, such as [10.0.0.2]";
-    let Value::List(items) = &entry.value.value else {
+    let YamlValue::List(items) = &entry.value.value else {
         refuse::<()>(entry, must_be, errors);
         return Vec::new();
     };
@@ -177,11 +177,11 @@ fn read_ids<'a>(entry: &'a Entry, errors: &mut Errors) -> Vec<(&'a str, Position
     items.iter().filter_map(|item| read_id(item, errors)).collect()
 }
 
-fn read_id<'a>(item: &'a Node, errors: &mut Errors) -> Option<(&'a str, Position)> {
+fn read_id<'a>(item: &'a YamlNode, errors: &mut Errors) -> Option<(&'a str, Position)> {
     let must_be = "must be a text or a number, or {id, comment}";
     match &item.value {
-        Value::Scalar { text, .. } => Some((text, item.at)),
-        Value::Map(entries) => {
+        YamlValue::Scalar { text, .. } => Some((text, item.at)),
+        YamlValue::Map(entries) => {
             let fields = Fields::read(entries, "an id", &["id", "comment"], errors);
             if let Some(comment) = fields.get("comment")
                 && literal(&comment.value).is_none()
@@ -197,10 +197,10 @@ fn read_id<'a>(item: &'a Node, errors: &mut Errors) -> Option<(&'a str, Position
                 None => refuse(id, "must be a text or a number", errors),
             }
         }
-        Value::List(_) => {
+        YamlValue::List(_) => {
             errors.add(item.at, format!("an id {must_be}, not {}", item.quoted()));
             None
         }
-        Value::Refused => None,
+        YamlValue::Refused => None,
     }
 }

@@ -12,7 +12,7 @@ use tollway_core::{NamedRule, OnFull, Rule, RuleLimit};
 use super::errors::{ConfigError, Errors};
 use super::fields::{Fields, choice, literal, mapping, refuse};
 use super::store::read_failure;
-use super::yaml::{Entry, Value};
+use super::yaml::{YamlEntry, YamlValue};
 
 /// What can be said about a rule.
 const FIELDS: [&str; 4] = ["rule", "on_full", "on_store_failure", "local_share"];
@@ -28,7 +28,7 @@ pub(super) struct Rules {
 
 impl Rules {
     /// Everything under `rules:`.
-    pub(super) fn section(&mut self, entry: &Entry, errors: &mut Errors) {
+    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
         if entry.value.is_null() {
             return;
         }
@@ -44,8 +44,8 @@ impl Rules {
     }
 
     /// One rule, `name: "…"` or `name: { rule: "…", … }`.
-    fn limit(&mut self, entry: &Entry, errors: &mut Errors) -> Option<RuleLimit> {
-        let Value::Map(entries) = &entry.value.value else {
+    fn limit(&mut self, entry: &YamlEntry, errors: &mut Errors) -> Option<RuleLimit> {
+        let YamlValue::Map(entries) = &entry.value.value else {
             return self.rule(entry, &entry.key.quoted(), errors).map(RuleLimit::new);
         };
         let fields = Fields::read(entries, "a rule", &FIELDS, errors);
@@ -65,7 +65,7 @@ impl Rules {
     }
 
     /// The expression, or an error that points into it.
-    fn rule(&mut self, entry: &Entry, name: &str, errors: &mut Errors) -> Option<Rule> {
+    fn rule(&mut self, entry: &YamlEntry, name: &str, errors: &mut Errors) -> Option<Rule> {
         let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
             return refuse(entry, &format!("must be a rule, such as {EXAMPLE}"), errors);
         };

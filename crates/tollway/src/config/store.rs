@@ -22,12 +22,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
-use tollway_core::{OnStoreFailure, Share};
+use tollway_core::{LocalShare, OnStoreFailure};
 
 use super::errors::Errors;
 use super::fields::{Fields, choice, literal, refuse};
 use super::suggest::nearest;
-use super::yaml::{Entry, Value};
+use super::yaml::{YamlEntry, YamlValue};
 use crate::quote::shorten;
 use crate::store::redis::{RedisUrl, RedisUrlError};
 
@@ -93,22 +93,22 @@ impl fmt::Display for StoreUrl {
 
 impl StoreUrl {
     /// What follows `store:`, in either form.
-    pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
         match &entry.value.value {
-            Value::Map(entries) => read_mapping(entry, entries, errors),
+            YamlValue::Map(entries) => read_mapping(entry, entries, errors),
             _ => read_url(entry, "store", errors),
         }
     }
 }
 
-fn read_url(entry: &Entry, name: &str, errors: &mut Errors) -> Option<StoreUrl> {
+fn read_url(entry: &YamlEntry, name: &str, errors: &mut Errors) -> Option<StoreUrl> {
     let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
         return refuse(entry, MUST_BE, errors);
     };
     text.parse().map_err(|error: StoreUrlError| errors.add(entry.value.at, format!("{name} {error}"))).ok()
 }
 
-fn read_mapping(entry: &Entry, entries: &[Entry], errors: &mut Errors) -> Option<StoreUrl> {
+fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut Errors) -> Option<StoreUrl> {
     if let Some(rest) = entries.iter().find(|entry| is_rest_of_url(entry)) {
         errors.add(rest.key.at, "a comma ends a value between `{` and `}`: put the url in quotes");
         return None;
@@ -134,7 +134,7 @@ fn read_mapping(entry: &Entry, entries: &[Entry], errors: &mut Errors) -> Option
 }
 
 /// `{ url: redis+cluster://a,b }` is a URL and a field `b` to YAML. It is not quoted: it may be the end of a password.
-fn is_rest_of_url(entry: &Entry) -> bool {
+fn is_rest_of_url(entry: &YamlEntry) -> bool {
     let name = &*entry.key.text;
     let word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     !word || entry.value.is_absent() && nearest(name, FIELDS).is_none()
@@ -160,7 +160,7 @@ pub(super) fn read_failure(fields: &Fields<'_>, whose: &str, errors: &mut Errors
     let answers = [
         ("allow", OnStoreFailure::Allow),
         ("deny", OnStoreFailure::Deny),
-        ("local", OnStoreFailure::Local(Share::WHOLE)),
+        ("local", OnStoreFailure::Local(LocalShare::WHOLE)),
     ];
     let answer = fields.get("on_store_failure");
     let answer = answer.map_or(Some(OnStoreFailure::default()), |entry| choice(entry, &answers, errors));

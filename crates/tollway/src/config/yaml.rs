@@ -21,68 +21,68 @@ const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or p
 
 /// A value and where it starts.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) at: Position,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Scalar {
         text: String,
         /// Written without quotes.
         plain: bool,
     },
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlEntry>),
     /// What was written here has been refused already.
     Refused,
 }
 
 /// A key and its value.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) value: Node,
+pub(super) struct YamlEntry {
+    pub(super) key: YamlKey,
+    pub(super) value: YamlNode,
 }
 
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct YamlKey {
     pub(super) at: Position,
     pub(super) text: String,
 }
 
-impl Node {
+impl YamlNode {
     /// True of a value left out, and of the words for that.
     pub(super) fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
+        matches!(&self.value, YamlValue::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
     }
 
     /// True if nothing was written.
     pub(super) fn is_absent(&self) -> bool {
-        matches!(&self.value, Value::Scalar { text, plain: true } if text.is_empty())
+        matches!(&self.value, YamlValue::Scalar { text, plain: true } if text.is_empty())
     }
 
     /// The value as an error would name it.
     pub(super) fn quoted(&self) -> String {
         match &self.value {
-            Value::Scalar { text, plain: true } => shorten(text),
-            Value::Scalar { text, plain: false } => format!("the text \"{}\"", shorten(text)),
-            Value::List(_) => "a list".to_owned(),
-            Value::Map(_) => "a mapping".to_owned(),
-            Value::Refused => "this".to_owned(),
+            YamlValue::Scalar { text, plain: true } => shorten(text),
+            YamlValue::Scalar { text, plain: false } => format!("the text \"{}\"", shorten(text)),
+            YamlValue::List(_) => "a list".to_owned(),
+            YamlValue::Map(_) => "a mapping".to_owned(),
+            YamlValue::Refused => "this".to_owned(),
         }
     }
 }
 
-impl Key {
+impl YamlKey {
     /// The key as an error would name it.
     pub(super) fn quoted(&self) -> String {
         shorten(&self.text)
     }
 }
 
-impl Entry {
+impl YamlEntry {
     /// Where the value stands, or its key if there is nothing after it.
     pub(super) fn value_at(&self) -> Position {
         if self.value.is_absent() { self.key.at } else { self.value.at }
@@ -90,7 +90,7 @@ impl Entry {
 }
 
 /// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
-pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<Node> {
+pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
         let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
         errors.add(Position::START, message);
@@ -107,7 +107,7 @@ pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<Node> {
     build(text, NODES_MAX, errors)
 }
 
-fn build(text: &str, nodes_max: usize, errors: &mut Errors) -> Option<Node> {
+fn build(text: &str, nodes_max: usize, errors: &mut Errors) -> Option<YamlNode> {
     Builder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }.document().unwrap_or(None)
 }
 
@@ -121,7 +121,7 @@ struct Builder<'a, 'e> {
 }
 
 impl<'a> Builder<'a, '_> {
-    fn document(&mut self) -> Result<Option<Node>, Stop> {
+    fn document(&mut self) -> Result<Option<YamlNode>, Stop> {
         let mut document = None;
         loop {
             match self.next()? {
@@ -151,7 +151,7 @@ impl<'a> Builder<'a, '_> {
         Err(Stop)
     }
 
-    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<Node, Stop> {
+    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, Stop> {
         let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
             return self.stop(at, format!("a file may have at most {NODES_MAX} keys and values"));
         };
@@ -167,19 +167,19 @@ impl<'a> Builder<'a, '_> {
         }
         let value = match event {
             Event::Scalar(text, style, _, _) => {
-                Value::Scalar { text: text.into_owned(), plain: style == ScalarStyle::Plain }
+                YamlValue::Scalar { text: text.into_owned(), plain: style == ScalarStyle::Plain }
             }
-            Event::SequenceStart(..) => Value::List(self.list(depth + 1)?),
-            Event::MappingStart(..) => Value::Map(self.map(depth + 1)?),
+            Event::SequenceStart(..) => YamlValue::List(self.list(depth + 1)?),
+            Event::MappingStart(..) => YamlValue::Map(self.map(depth + 1)?),
             _ => {
                 self.errors.add(at, ALIAS);
-                Value::Refused
+                YamlValue::Refused
             }
         };
-        Ok(Node { at, value })
+        Ok(YamlNode { at, value })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Stop> {
+    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, Stop> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -189,7 +189,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Stop> {
+    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, Stop> {
         let mut entries = Vec::new();
         loop {
             let key = match self.next()? {
@@ -199,22 +199,22 @@ impl<'a> Builder<'a, '_> {
             let (event, at) = self.next()?;
             let value = self.node(event, at, depth)?;
             if let Some(key) = self.key(key) {
-                entries.push(Entry { key, value });
+                entries.push(YamlEntry { key, value });
             }
         }
         self.refuse_twice(&mut entries);
         Ok(entries)
     }
 
-    fn key(&mut self, node: Node) -> Option<Key> {
+    fn key(&mut self, node: YamlNode) -> Option<YamlKey> {
         match node.value {
-            Value::Scalar { text, plain: true } if text == "<<" => {
+            YamlValue::Scalar { text, plain: true } if text == "<<" => {
                 self.errors.add(node.at, "merge keys (`<<`) are not understood: write the fields out");
                 None
             }
-            Value::Scalar { text, .. } => Some(Key { at: node.at, text }),
-            Value::Refused => None,
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::Scalar { text, .. } => Some(YamlKey { at: node.at, text }),
+            YamlValue::Refused => None,
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 self.errors.add(node.at, format!("a key is a plain text, not {}", node.quoted()));
                 None
             }
@@ -222,10 +222,10 @@ impl<'a> Builder<'a, '_> {
     }
 
     /// Keeps the first of each key.
-    fn refuse_twice(&mut self, entries: &mut Vec<Entry>) {
+    fn refuse_twice(&mut self, entries: &mut Vec<YamlEntry>) {
         let mut first = HashMap::with_capacity(entries.len());
         let mut keep = Vec::with_capacity(entries.len());
-        for Entry { key, .. } in &*entries {
+        for YamlEntry { key, .. } in &*entries {
             let earlier = *first.entry(&*key.text).or_insert(key.at);
             keep.push(earlier == key.at);
             if earlier != key.at {
@@ -282,7 +282,7 @@ mod tests {
     fn a_scalar_is_its_text() {
         let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
         let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut Errors::default());
-        let Some(Node { value: Value::List(items), .. }) = node else { panic!("{node:?}") };
-        assert_eq!(items.iter().map(Node::quoted).collect::<Vec<_>>(), texts);
+        let Some(YamlNode { value: YamlValue::List(items), .. }) = node else { panic!("{node:?}") };
+        assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), texts);
     }
 }

@@ -1,7 +1,7 @@
 //! The same questions, for who must not sleep.
 //!
 //! ```
-//! # tollway::waiting::block_on(async {
+//! # tollway::block_on(async {
 //! let limiter = tollway::Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
 //! assert!(limiter.spend_async("Login", "alice", 1).await?.allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
@@ -10,15 +10,15 @@
 //! Any runtime will do, or none: what a shared store answers comes from a thread of its own. In memory these are ready at
 //! once. Dropping one that is under way takes nothing back: the store may have been asked already.
 
-use tollway_core::algorithm::{Measure, Order, Outcome};
+use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
 use tollway_core::{
-    Algorithm, Bill, Charge, ChargeError, Decision, Domain, Refund, RuleBill, Ruling, Timestamp,
+    Algorithm, Bill, Charge, ChargeError, Decision, Domain, Refund, RuleBill, RuleDecision, Timestamp,
 };
 
 use super::{AskError, Limiter, failure};
-use crate::domains::{Account, Delays};
-use crate::keys::Knock;
-use crate::store::Held;
+use crate::keys::RateUpdate;
+use crate::reports::{Delays, Report};
+use crate::store::BucketState;
 use crate::store::redis::{Page, StoreError};
 
 /// One bucket, for whoever wants to look.
@@ -29,7 +29,7 @@ pub struct Inspection {
     /// What the id is held to; `None` is no limit at all.
     pub algorithm: Option<Algorithm>,
     /// What is remembered of it; `None` if nothing.
-    pub held: Option<Held>,
+    pub held: Option<BucketState>,
     /// What a request of no cost would be answered.
     pub decision: Decision,
     /// When this was so, by the clock of the store.
@@ -38,7 +38,7 @@ pub struct Inspection {
 
 /// A rule's rates, for whoever wants to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Examination {
+pub struct RuleInspection {
     /// When this was so, by the clock of the store.
     pub at: Timestamp,
     /// Until when each rate of the rule is reached, in their order. A moment that has passed is one at which it is not;
@@ -131,43 +131,53 @@ impl Limiter {
 
     /// Measures each rate with one more request in it, in order. Appends a measure each.
     #[inline]
-    pub async fn knock_async(&self, knocks: &[Knock<'_>], measures: &mut Vec<Measure>) {
+    pub async fn update_rates_async(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
         let Some(redis) = &self.shared else {
-            return self.memory.knock(knocks, self.clock.now(), measures);
+            return self.memory.update_rates(updates, self.clock.now(), readings);
         };
-        let answers = redis.knock(knocks, self.clock.told()).await;
-        for (knock, answer) in knocks.iter().zip(answers) {
-            measures.push(answer.unwrap_or_else(|_| failure::knock(knock, &self.memory, self.clock.now())));
+        let answers = redis.update_rates(updates, self.clock.told()).await;
+        for (update, answer) in updates.iter().zip(answers) {
+            readings.push(
+                answer.unwrap_or_else(|_| failure::update_rate(update, &self.memory, self.clock.now())),
+            );
         }
     }
 
     /// Does what each order says, one after another. Appends an outcome each. Where the store gives no answer, it failed.
     #[inline]
-    pub async fn execute_async(&self, orders: &[Order<'_>], outcomes: &mut Vec<Outcome>) {
+    pub async fn run_quota_commands_async(
+        &self,
+        commands: &[QuotaCommand<'_>],
+        outcomes: &mut Vec<QuotaOutcome>,
+    ) {
         let Some(redis) = &self.shared else {
-            return self.memory.execute(orders, self.clock.now(), outcomes);
+            return self.memory.run_quota_commands(commands, self.clock.now(), outcomes);
         };
-        let answers = redis.execute(orders, self.clock.told()).await;
-        outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(Outcome::Failed)));
+        let answers = redis.run_quota_commands(commands, self.clock.told()).await;
+        outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(QuotaOutcome::Failed)));
     }
 
     /// Is the limit of a rule reached? If not, the request is entered in its logs.
     #[inline]
-    pub async fn resolve_async(&self, bill: &RuleBill<'_>) -> Ruling {
+    pub async fn resolve_async(&self, bill: &RuleBill<'_>) -> RuleDecision {
         let Some(redis) = &self.shared else { return self.memory.resolve(bill, || self.clock.now()) };
         let answer = redis.resolve(bill, self.clock.told()).await;
         answer.unwrap_or_else(|_| failure::resolve(bill, &self.memory, self.clock.now()))
     }
 
-    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is welcome; `None`
+    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is next_allowed_at; `None`
     /// is now. Where the store gives no answer nobody is delayed.
     #[inline]
-    pub async fn account_async(&self, accounts: &[Account<'_>], welcome: &mut Vec<Option<Timestamp>>) {
+    pub async fn record_reports_async(
+        &self,
+        reports: &[Report<'_>],
+        next_allowed_at: &mut Vec<Option<Timestamp>>,
+    ) {
         let Some(redis) = &self.shared else {
-            return self.memory.account(accounts, self.clock.now(), welcome);
+            return self.memory.record_reports(reports, self.clock.now(), next_allowed_at);
         };
-        let answers = redis.account(accounts, self.clock.told()).await;
-        welcome.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
+        let answers = redis.record_reports(reports, self.clock.told()).await;
+        next_allowed_at.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
     }
 
     /// Some of those of a domain who are still to wait, from where an earlier page ended. None in memory, which keeps no
@@ -180,9 +190,9 @@ impl Limiter {
     }
 
     /// Until when each rate of a rule is reached, and changes nothing.
-    pub async fn examine_async(&self, bill: &RuleBill<'_>) -> Result<Examination, StoreError> {
+    pub async fn examine_async(&self, bill: &RuleBill<'_>) -> Result<RuleInspection, StoreError> {
         match &self.shared {
-            None => Ok(Examination { at: self.clock.now(), reached_until: self.memory.examine(bill) }),
+            None => Ok(RuleInspection { at: self.clock.now(), reached_until: self.memory.examine(bill) }),
             Some(redis) => redis.examine(bill, self.clock.told()).await,
         }
     }
@@ -250,7 +260,7 @@ impl Limiter {
     /// How many buckets the store holds. A store that gives no answer holds none that we know of.
     pub async fn size_async(&self) -> u64 {
         match &self.shared {
-            None => self.memory.census().buckets as u64,
+            None => self.memory.stats().buckets as u64,
             Some(redis) => redis.size().await.unwrap_or_default(),
         }
     }

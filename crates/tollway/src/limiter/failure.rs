@@ -8,12 +8,13 @@
 //!
 //! Of a bill with several charges, one that must be denied denies it; the rest is decided by those that decide locally.
 
-use tollway_core::algorithm::Measure;
+use tollway_core::algorithm::RateReading;
 use tollway_core::{
-    Algorithm, Bill, Charge, Decision, Kind, Nanos, OnStoreFailure, RuleBill, Ruling, Timestamp, Verdict,
+    Algorithm, Bill, Charge, ChargeKind, Decision, Nanos, OnStoreFailure, RuleBill, RuleDecision, Timestamp,
+    Verdict,
 };
 
-use crate::keys::Knock;
+use crate::keys::RateUpdate;
 use crate::store::memory::Memory;
 
 /// What a client is told to wait that was denied: by then a probe may have found the store.
@@ -30,29 +31,29 @@ pub(super) fn check(bill: &Bill<'_>, memory: &Memory, now: Timestamp) -> Decisio
 }
 
 /// Measures a rate as its limit says.
-pub(super) fn knock(knock: &Knock<'_>, memory: &Memory, now: Timestamp) -> Measure {
-    let share = match knock.on_store_failure {
-        OnStoreFailure::Allow => return Measure { rate: 0.0, over: false },
-        OnStoreFailure::Deny => return Measure { rate: 0.0, over: true },
+pub(super) fn update_rate(update: &RateUpdate<'_>, memory: &Memory, now: Timestamp) -> RateReading {
+    let share = match update.on_store_failure {
+        OnStoreFailure::Allow => return RateReading { rate: 0.0, over: false },
+        OnStoreFailure::Deny => return RateReading { rate: 0.0, over: true },
         OnStoreFailure::Local(share) => share,
     };
-    let part = share.rate(knock.limit).unwrap_or(*knock.limit);
-    let mut measures = Vec::with_capacity(1);
-    memory.knock(&[Knock { limit: &part, ..*knock }], now, &mut measures);
-    measures[0]
+    let part = share.rate(update.limit).unwrap_or(*update.limit);
+    let mut readings = Vec::with_capacity(1);
+    memory.update_rates(&[RateUpdate { limit: &part, ..*update }], now, &mut readings);
+    readings[0]
 }
 
 /// Resolves a rule as its limit says.
-pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> Ruling {
+pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> RuleDecision {
     match bill.limit().on_store_failure() {
         OnStoreFailure::Allow => {
-            Ruling { verdict: Verdict::AllowAway, retry_after: Nanos::ZERO, degraded: true }
+            RuleDecision { verdict: Verdict::AllowAway, retry_after: Nanos::ZERO, degraded: true }
         }
         OnStoreFailure::Deny => {
-            Ruling { verdict: Verdict::DenyAway, retry_after: RETRY_AFTER, degraded: true }
+            RuleDecision { verdict: Verdict::DenyAway, retry_after: RETRY_AFTER, degraded: true }
         }
         OnStoreFailure::Local(share) => {
-            Ruling { degraded: true, ..memory.resolve(&bill.share(share), || now) }
+            RuleDecision { degraded: true, ..memory.resolve(&bill.share(share), || now) }
         }
     }
 }
@@ -76,7 +77,7 @@ fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> D
 fn denies(charge: &Charge<'_>) -> bool {
     charge.limit().on_store_failure() == OnStoreFailure::Deny
         && charge.algorithm().is_some()
-        && charge.kind() != Kind::SpendOnly
+        && charge.kind() != ChargeKind::SpendOnly
 }
 
 /// What this process holds the charge to by itself; nothing where the limit says to allow.
@@ -93,7 +94,7 @@ const fn away(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use tollway_core::{KeyedRule, RuleLimit, Share};
+    use tollway_core::{KeyedRule, LocalShare, RuleLimit};
 
     use super::*;
     use crate::config::Config;
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn every_rule_has_its_say() {
         use Verdict::{Allow, AllowAway, Deny, DenyAway};
-        let half = Share::new(1, 2).unwrap();
+        let half = LocalShare::new(1, 2).unwrap();
         for (on_store_failure, expected) in [
             (OnStoreFailure::Allow, [AllowAway; 3]),
             (OnStoreFailure::Deny, [DenyAway; 3]),
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn a_charge_without_a_vote_denies_nothing() {
         let policy = Config::parse(LIMITS, "limits").unwrap().policy;
-        let charges = [policy.charge("Closed", b"id", 1).unwrap().with_kind(Kind::SpendOnly)];
+        let charges = [policy.charge("Closed", b"id", 1).unwrap().with_kind(ChargeKind::SpendOnly)];
         let decision = settle(&Bill::new(&charges).unwrap(), &Memory::new(100), Timestamp::EPOCH);
         assert_eq!(decision.verdict, Verdict::AllowAway);
     }

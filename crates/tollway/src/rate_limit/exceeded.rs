@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollway_core::{KeyedRule, Nanos, Rule, Ruling, Verdict};
+use tollway_core::{KeyedRule, Nanos, Rule, RuleDecision, Verdict};
 
 /// Leave to run. It holds nothing and nothing happens when it is dropped; but nobody else can make one, so a function that
 /// takes it is one that cannot be called without asking.
 #[derive(Debug)]
 pub struct Pass {
-    ruling: Ruling,
+    ruling: RuleDecision,
 }
 
 /// A request over its limit, which did not run and was logged nowhere.
@@ -20,12 +20,12 @@ pub struct Pass {
 #[derive(Clone, PartialEq, Eq)]
 pub struct RateLimitExceeded {
     rule: Arc<KeyedRule>,
-    ruling: Ruling,
+    ruling: RuleDecision,
 }
 
 impl Pass {
     #[inline]
-    pub(super) fn by(ruling: Ruling, rule: &Arc<KeyedRule>) -> Result<Self, RateLimitExceeded> {
+    pub(super) fn by(ruling: RuleDecision, rule: &Arc<KeyedRule>) -> Result<Self, RateLimitExceeded> {
         match ruling.allowed() {
             true => Ok(Self { ruling }),
             false => Err(RateLimitExceeded { rule: Arc::clone(rule), ruling }),
@@ -33,7 +33,7 @@ impl Pass {
     }
 
     /// On what ground it was given.
-    pub const fn ruling(&self) -> Ruling {
+    pub const fn ruling(&self) -> RuleDecision {
         self.ruling
     }
 }
@@ -51,7 +51,7 @@ impl RateLimitExceeded {
     }
 
     /// What was decided, and on what ground.
-    pub const fn ruling(&self) -> Ruling {
+    pub const fn ruling(&self) -> RuleDecision {
         self.ruling
     }
 
@@ -129,7 +129,7 @@ mod tests {
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());
             let rule = Arc::new(KeyedRule::new(limit, "", key));
-            let denied = Pass::by(Ruling { verdict, retry_after, degraded: false }, &rule).unwrap_err();
+            let denied = Pass::by(RuleDecision { verdict, retry_after, degraded: false }, &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
             assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }

@@ -1,15 +1,15 @@
 //! A function that runs only when it may.
 
-use super::{Limit, RateLimitError};
+use super::{RateLimitError, RuleGuard};
 
-/// A function and its limit, made by [`Limit::wrap`]. Its arguments are one value: take a tuple for several.
-pub struct Limited<'a, F> {
-    limit: Limit<'a>,
+/// A function and its limit, made by [`RuleGuard::wrap`]. Its arguments are one value: take a tuple for several.
+pub struct LimitedFunction<'a, F> {
+    limit: RuleGuard<'a>,
     function: F,
 }
 
-impl<'a, F> Limited<'a, F> {
-    pub(super) const fn new(limit: Limit<'a>, function: F) -> Self {
+impl<'a, F> LimitedFunction<'a, F> {
+    pub(super) const fn new(limit: RuleGuard<'a>, function: F) -> Self {
         Self { limit, function }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! ```
 //! use tollway::core::RuleLimit;
-//! use tollway::rate_limit::Registry;
+//! use tollway::rate_limit::RuleRegistry;
 //!
-//! let shop = Registry::new("shop");
+//! let shop = RuleRegistry::new("shop");
 //! let cats = shop.define("cats", Some(RuleLimit::new("10/s".parse()?)))?;
 //! assert_eq!(shop.define("cats", None)?, cats); // The rules given before.
 //! assert!(shop.define("cats", Some(RuleLimit::new("20/s".parse()?))).is_err());
@@ -23,14 +23,14 @@ use tollway_core::{KeyedRule, RuleLimit};
 
 /// Which rules stand under which key of a namespace. Keys stand in code, so there are as many as somebody wrote.
 #[derive(Debug, Default)]
-pub struct Registry {
+pub struct RuleRegistry {
     namespace: Box<str>,
     rules: RwLock<HashMap<Box<str>, Arc<KeyedRule>>>,
 }
 
 /// Why a key says no rules.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum KeyError {
+pub enum RuleKeyError {
     /// It has rules already.
     #[error("the key {key:?} has rules already: give them once, and the key alone after that")]
     DefinedTwice {
@@ -45,7 +45,7 @@ pub enum KeyError {
     },
 }
 
-impl Registry {
+impl RuleRegistry {
     /// No rules yet, in this namespace. It may be empty.
     pub fn new(namespace: &str) -> Self {
         Self { namespace: namespace.into(), rules: RwLock::default() }
@@ -57,7 +57,7 @@ impl Registry {
     }
 
     /// The rules of a key, for a function: those given now, which must be the first, or else those given before.
-    pub fn define(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, KeyError> {
+    pub fn define(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, RuleKeyError> {
         match limit {
             None => self.given_before(key),
             Some(limit) => self.give(key, limit, |_| false),
@@ -66,7 +66,7 @@ impl Registry {
 
     /// The rules of a key, for a block, which is entered again and again: those given now, which must be the first or the
     /// same as before, or else those given before.
-    pub fn enter(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, KeyError> {
+    pub fn enter(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, RuleKeyError> {
         let Some(limit) = limit else { return self.given_before(key) };
         match self.given_before(key) {
             Ok(before) if *before.limit() == limit => Ok(before),
@@ -80,9 +80,9 @@ impl Registry {
         Arc::new(KeyedRule::new(limit, &self.namespace, name))
     }
 
-    fn given_before(&self, key: &str) -> Result<Arc<KeyedRule>, KeyError> {
+    fn given_before(&self, key: &str) -> Result<Arc<KeyedRule>, RuleKeyError> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        rules.get(key).cloned().ok_or_else(|| KeyError::NotDefined { key: key.to_owned() })
+        rules.get(key).cloned().ok_or_else(|| RuleKeyError::NotDefined { key: key.to_owned() })
     }
 
     fn give(
@@ -90,11 +90,11 @@ impl Registry {
         key: &str,
         limit: RuleLimit,
         fits: impl Fn(&KeyedRule) -> bool,
-    ) -> Result<Arc<KeyedRule>, KeyError> {
+    ) -> Result<Arc<KeyedRule>, RuleKeyError> {
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         match rules.entry(key.into()) {
             Entry::Occupied(before) if fits(before.get()) => Ok(Arc::clone(before.get())),
-            Entry::Occupied(_) => Err(KeyError::DefinedTwice { key: key.to_owned() }),
+            Entry::Occupied(_) => Err(RuleKeyError::DefinedTwice { key: key.to_owned() }),
             Entry::Vacant(place) => Ok(Arc::clone(place.insert(self.unnamed(key, limit)))),
         }
     }
@@ -108,17 +108,17 @@ mod tests {
         Some(RuleLimit::new(text.parse().unwrap()))
     }
 
-    fn twice(key: &str) -> KeyError {
-        KeyError::DefinedTwice { key: key.to_owned() }
+    fn twice(key: &str) -> RuleKeyError {
+        RuleKeyError::DefinedTwice { key: key.to_owned() }
     }
 
-    fn not_yet(key: &str) -> KeyError {
-        KeyError::NotDefined { key: key.to_owned() }
+    fn not_yet(key: &str) -> RuleKeyError {
+        RuleKeyError::NotDefined { key: key.to_owned() }
     }
 
     #[test]
     fn a_function_gives_the_rules_of_a_key_once() {
-        let registry = Registry::new("shop");
+        let registry = RuleRegistry::new("shop");
         assert_eq!(registry.define("cats", None), Err(not_yet("cats")));
         let cats = registry.define("cats", rules("user:10/s")).unwrap();
         for again in ["user:10/s", "5/s"] {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_block_may_give_the_same_rules_again() {
-        let registry = Registry::new("");
+        let registry = RuleRegistry::new("");
         assert_eq!(registry.enter("login", None), Err(not_yet("login")));
         let login = registry.enter("login", rules("100/24h")).unwrap();
         for again in [rules("100/24h"), rules("100/d"), None] {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_under_a_name_is_not_remembered() {
-        let registry = Registry::new("shop");
+        let registry = RuleRegistry::new("shop");
         let [one, other] = ["1/s", "2/s"].map(|rate| registry.unnamed("do_stuff", rules(rate).unwrap()));
         let name = |rule: &KeyedRule| {
             let bill = rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn of_many_threads_one_defines_a_key() {
-        let registry = Registry::new("");
+        let registry = RuleRegistry::new("");
         let defined = std::thread::scope(|scope| {
             let define = |_| scope.spawn(|| registry.define("cats", rules("1/s")).is_ok());
             let threads: Vec<_> = (0..8).map(define).collect();

@@ -19,19 +19,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Something that has a value to tell one log from another by. Implement it for ids of your own, with [`Value::of`].
+/// Something that has a value to tell one log from another by. Implement it for ids of your own, with [`SelectorValue::of`].
 #[diagnostic::on_unimplemented(
     note = "texts, numbers, addresses and options of them are selectors' values; for other types implement `Selector`, \
             or give `value.to_string()`"
 )]
 pub trait Selector {
     /// The value; an empty one is none.
-    fn value(&self) -> Value<'_>;
+    fn value(&self) -> SelectorValue<'_>;
 }
 
 /// The value of a selector, for one request.
 #[derive(Clone, Debug)]
-pub struct Value<'a>(Content<'a>);
+pub struct SelectorValue<'a>(Content<'a>);
 
 #[derive(Clone, Debug)]
 enum Content<'a> {
@@ -43,7 +43,7 @@ enum Content<'a> {
 /// As long as an IPv6 address ever is as text.
 const SHORT_MAX: usize = 46;
 
-impl<'a> Value<'a> {
+impl<'a> SelectorValue<'a> {
     /// No value: the rates of its selector are not reached, and nothing is logged for it.
     pub const NONE: Self = Self(Content::Borrowed(b""));
 
@@ -56,8 +56,8 @@ impl<'a> Value<'a> {
     }
 
     /// The same, without what it was seen in.
-    pub fn into_owned(self) -> Value<'static> {
-        let mut owned = Value(Content::Short { bytes: [0; SHORT_MAX], len: 0 });
+    pub fn into_owned(self) -> SelectorValue<'static> {
+        let mut owned = SelectorValue(Content::Short { bytes: [0; SHORT_MAX], len: 0 });
         match self.0 {
             Content::Borrowed(bytes) => owned.append(bytes),
             Content::Short { bytes, len } => owned.0 = Content::Short { bytes, len },
@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
     }
 }
 
-impl AsRef<[u8]> for Value<'_> {
+impl AsRef<[u8]> for SelectorValue<'_> {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
@@ -89,22 +89,22 @@ impl AsRef<[u8]> for Value<'_> {
     }
 }
 
-impl Write for Value<'_> {
+impl Write for SelectorValue<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.append(text.as_bytes());
         Ok(())
     }
 }
 
-impl Selector for Value<'_> {
-    fn value(&self) -> Value<'_> {
-        Value(Content::Borrowed(self.as_ref()))
+impl Selector for SelectorValue<'_> {
+    fn value(&self) -> SelectorValue<'_> {
+        SelectorValue(Content::Borrowed(self.as_ref()))
     }
 }
 
 impl<T: Selector> Selector for Option<T> {
-    fn value(&self) -> Value<'_> {
-        self.as_ref().map_or(Value::NONE, T::value)
+    fn value(&self) -> SelectorValue<'_> {
+        self.as_ref().map_or(SelectorValue::NONE, T::value)
     }
 }
 
@@ -112,9 +112,9 @@ macro_rules! as_they_stand {
     ($($kind:ty),*) => {$(
         impl Selector for $kind {
             #[inline]
-            fn value(&self) -> Value<'_> {
+            fn value(&self) -> SelectorValue<'_> {
                 let bytes: &[u8] = self.as_ref();
-                Value(Content::Borrowed(bytes))
+                SelectorValue(Content::Borrowed(bytes))
             }
         }
     )*};
@@ -126,7 +126,7 @@ macro_rules! as_what_they_hold {
     ($($kind:ty),*) => {$(
         impl<T: Selector + ?Sized> Selector for $kind {
             #[inline]
-            fn value(&self) -> Value<'_> {
+            fn value(&self) -> SelectorValue<'_> {
                 T::value(self)
             }
         }
@@ -136,7 +136,7 @@ macro_rules! as_what_they_hold {
 as_what_they_hold!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
 
 impl<T: Selector + ToOwned + ?Sized> Selector for Cow<'_, T> {
-    fn value(&self) -> Value<'_> {
+    fn value(&self) -> SelectorValue<'_> {
         T::value(self)
     }
 }
@@ -144,8 +144,8 @@ impl<T: Selector + ToOwned + ?Sized> Selector for Cow<'_, T> {
 macro_rules! as_they_display {
     ($($kind:ty),*) => {$(
         impl Selector for $kind {
-            fn value(&self) -> Value<'_> {
-                Value::of(self)
+            fn value(&self) -> SelectorValue<'_> {
+                SelectorValue::of(self)
             }
         }
     )*};
@@ -157,16 +157,16 @@ as_they_display!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr);
 /// A value, or a function that is called for one at each request. `By` is which of the two; the compiler finds it.
 pub trait IntoSelector<'a, By> {
     /// What gives the value at each request.
-    fn into_source(self) -> Source<'a>;
+    fn into_source(self) -> SelectorSource<'a>;
 }
 
 /// What a selector is: always one value, or what a function says.
-pub struct Source<'a>(Kind<'a>);
+pub struct SelectorSource<'a>(Kind<'a>);
 
-type Call<'a> = dyn Fn() -> Value<'static> + Send + Sync + 'a;
+type Call<'a> = dyn Fn() -> SelectorValue<'static> + Send + Sync + 'a;
 
 enum Kind<'a> {
-    Value(Value<'static>),
+    SelectorValue(SelectorValue<'static>),
     Call(Box<Call<'a>>),
 }
 
@@ -179,21 +179,21 @@ pub struct ByValue;
 pub struct ByCall;
 
 impl<'a, V: Selector> IntoSelector<'a, ByValue> for V {
-    fn into_source(self) -> Source<'a> {
-        Source(Kind::Value(self.value().into_owned()))
+    fn into_source(self) -> SelectorSource<'a> {
+        SelectorSource(Kind::SelectorValue(self.value().into_owned()))
     }
 }
 
 impl<'a, V: Selector, F: Fn() -> V + Send + Sync + 'a> IntoSelector<'a, ByCall> for F {
-    fn into_source(self) -> Source<'a> {
-        Source(Kind::Call(Box::new(move || self().value().into_owned())))
+    fn into_source(self) -> SelectorSource<'a> {
+        SelectorSource(Kind::Call(Box::new(move || self().value().into_owned())))
     }
 }
 
-impl Source<'_> {
-    pub(super) fn value(&self) -> Value<'_> {
+impl SelectorSource<'_> {
+    pub(super) fn value(&self) -> SelectorValue<'_> {
         match &self.0 {
-            Kind::Value(value) => value.value(),
+            Kind::SelectorValue(value) => value.value(),
             Kind::Call(call) => call(),
         }
     }
@@ -227,7 +227,9 @@ mod tests {
     fn long_values_are_whole() {
         for len in [1, SHORT_MAX - 1, SHORT_MAX, SHORT_MAX + 1, 1_000] {
             let text = "x".repeat(len);
-            for value in [Value::of(&format_args!("{}{text}", "")), text.value(), text.value().into_owned()] {
+            for value in
+                [SelectorValue::of(&format_args!("{}{text}", "")), text.value(), text.value().into_owned()]
+            {
                 assert_eq!(value.as_ref(), text.as_bytes());
                 assert_eq!(value.into_owned().as_ref(), text.as_bytes());
             }

@@ -10,27 +10,29 @@
 //! each. A bucket that still says something is never dropped: when all places are taken, it is the new id that gets
 //! its limit's `on_full` answer.
 
-mod accounts;
 mod capacity;
-mod guards;
-mod locked;
+mod locked_bill;
+mod reports;
 mod rules;
 mod shard;
+mod shard_guards;
 mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tollway_core::algorithm::{Measure, Order, Outcome, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway_core::algorithm::{
+    QuotaCommand, QuotaOutcome, QuotaState, RateReading, SlidingLogState, SmoothedRateState, TokenBucketState,
+};
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::Capacity;
-use self::locked::Locked;
-use self::shard::{Shards, Shelved, with_table};
+use self::locked_bill::LockedBill;
+use self::shard::{HasTable, Shards, with_table};
 use self::table::NoRoom;
 use crate::hash::{BucketHash, HashKey};
-use crate::keys::{KeyHash, Knock};
-use crate::store::Held;
+use crate::keys::{KeyHash, RateUpdate};
+use crate::store::BucketState;
 
 /// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
@@ -82,7 +84,7 @@ pub struct Memory {
 
 /// What the store holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct MemoryStats {
     /// Buckets held now.
     pub buckets: usize,
     /// The most that may be held.
@@ -121,7 +123,7 @@ impl Memory {
         match Bill::one(charge).single() {
             Some(charge) => {
                 let hash = self.key.hash(charge);
-                self.shards.prefetch_bucket::<TokenBucket>(hash);
+                self.shards.prefetch_bucket::<TokenBucketState>(hash);
                 self.settle_single(charge, hash, now())
             }
             None => self.settle_whole(&Bill::one(charge), now()),
@@ -140,14 +142,14 @@ impl Memory {
                     None => self.settle_whole(bill, now),
                 });
             },
-            Shards::prefetch_bucket::<TokenBucket>,
+            Shards::prefetch_bucket::<TokenBucketState>,
         );
     }
 
     /// The decisions that [`settle`](Self::settle) would make, remembering nothing.
     pub fn check(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.extend(bills.iter().map(|bill| {
-            let mut locked = Locked::new(self, bill);
+            let mut locked = LockedBill::new(self, bill);
             let answers: Vec<_> = (0..bill.charges().len())
                 .map(|index| {
                     if locked.needs_room(index) && self.capacity.is_full() {
@@ -170,7 +172,7 @@ impl Memory {
     /// Has the bucket of a key fetched from memory.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.shards.prefetch_bucket::<SmoothedRate>(hash.0);
+        self.shards.prefetch_bucket::<SmoothedRateState>(hash.0);
         self.shards.prefetch_lock(hash.0);
     }
 
@@ -180,29 +182,35 @@ impl Memory {
     }
 
     /// Measures each rate with one more request in it. Appends a measure each.
-    pub fn knock(&self, knocks: &[Knock<'_>], now: Timestamp, measures: &mut Vec<Measure>) {
-        measures.extend(knocks.iter().map(|Knock { hash, limit, on_full, .. }| {
-            let measured = self.change(hash.0, now, |bucket: &mut SmoothedRate| bucket.knock(limit, 1, now));
+    pub fn update_rates(&self, updates: &[RateUpdate<'_>], now: Timestamp, readings: &mut Vec<RateReading>) {
+        readings.extend(updates.iter().map(|RateUpdate { hash, limit, on_full, .. }| {
+            let measured =
+                self.change(hash.0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
             measured.unwrap_or_else(|NoRoom| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
-                Measure { rate: 0.0, over: *on_full == OnFull::Deny }
+                RateReading { rate: 0.0, over: *on_full == OnFull::Deny }
             })
         }));
     }
 
     /// Does what each order says, one after another. Appends an outcome each.
-    pub fn execute(&self, orders: &[Order<'_>], now: Timestamp, outcomes: &mut Vec<Outcome>) {
+    pub fn run_quota_commands(
+        &self,
+        commands: &[QuotaCommand<'_>],
+        now: Timestamp,
+        outcomes: &mut Vec<QuotaOutcome>,
+    ) {
         self.each_of(
-            orders,
+            commands,
             |order| self.key.hash_of(PAIRS, order.pair),
             |order, hash| {
-                let done = self.change(hash, now, |quota: &mut Quota| quota.apply(order.operation, now));
+                let done = self.change(hash, now, |quota: &mut QuotaState| quota.apply(order.operation, now));
                 outcomes.push(done.unwrap_or_else(|NoRoom| {
                     self.refused_full.fetch_add(1, Ordering::Relaxed);
-                    Outcome::Failed
+                    QuotaOutcome::Failed
                 }));
             },
-            Shards::prefetch_bucket::<Quota>,
+            Shards::prefetch_bucket::<QuotaState>,
         );
     }
 
@@ -231,11 +239,11 @@ impl Memory {
     }
 
     /// What the bucket of a charge remembers, if it has anything to say.
-    pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Held> {
+    pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> Option<BucketState> {
         let algorithm = charge.algorithm()?;
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
-        with_table!(tables, algorithm, |table, _limit| Held::live(table.get(hash), now))
+        with_table!(tables, algorithm, |table, _limit| BucketState::live(table.get(hash), now))
     }
 
     /// Drops what is silent among the next `slots` slots, or once round the whole store if it has fewer. Returns how many
@@ -266,8 +274,8 @@ impl Memory {
     }
 
     /// What the store holds and has done.
-    pub fn census(&self) -> Census {
-        Census {
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
             buckets: self.capacity.taken(),
             max_buckets: self.capacity.max(),
             sweeps: self.sweeps.load(Ordering::Relaxed),
@@ -303,15 +311,15 @@ impl Memory {
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
         match algorithm {
-            Algorithm::TokenBucket(limit) => self.settle_in::<TokenBucket>(charge, limit, hash, now),
-            Algorithm::SlidingLog(limit) => self.settle_in::<SlidingLog>(charge, limit, hash, now),
-            Algorithm::SmoothedRate(limit) => self.settle_in::<SmoothedRate>(charge, limit, hash, now),
-            Algorithm::Quota(limit) => self.settle_in::<Quota>(charge, limit, hash, now),
+            Algorithm::TokenBucket(limit) => self.settle_in::<TokenBucketState>(charge, limit, hash, now),
+            Algorithm::SlidingLog(limit) => self.settle_in::<SlidingLogState>(charge, limit, hash, now),
+            Algorithm::SmoothedRate(limit) => self.settle_in::<SmoothedRateState>(charge, limit, hash, now),
+            Algorithm::Quota(limit) => self.settle_in::<QuotaState>(charge, limit, hash, now),
         }
     }
 
     #[inline]
-    fn settle_in<B: Shelved>(
+    fn settle_in<B: HasTable>(
         &self,
         charge: &Charge<'_>,
         limit: &B::Limit,
@@ -334,7 +342,7 @@ impl Memory {
 
     /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
     #[inline]
-    fn change<B: Shelved, T>(
+    fn change<B: HasTable, T>(
         &self,
         hash: BucketHash,
         now: Timestamp,
@@ -359,7 +367,7 @@ impl Memory {
     }
 
     #[cold]
-    fn change_new<B: Shelved, T>(
+    fn change_new<B: HasTable, T>(
         &self,
         hash: BucketHash,
         now: Timestamp,
@@ -405,7 +413,7 @@ impl Memory {
 
     /// The long way: every shard of the bill is locked before the first bucket is looked at.
     fn settle_whole(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
-        let mut locked = Locked::new(self, bill);
+        let mut locked = LockedBill::new(self, bill);
         let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
         let mut places = 0;
         let entries_full = self.entries.is_full();

@@ -10,23 +10,23 @@
 use std::fmt::{self, Write};
 
 use super::escape::hex;
-use super::parse::Problem;
+use super::parse::TraceProblem;
 
 /// One message, frame by frame.
-pub type Message = Vec<Vec<u8>>;
+pub type ZmqMessage = Vec<Vec<u8>>;
 
 /// One message of at least one frame, or the place of what is none and why.
-pub(super) fn decode(text: &str) -> Result<Message, (usize, Problem)> {
+pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
     let mut json = Json { text: text.as_bytes(), at: 0 };
     let message = json.message()?;
     if message.is_empty() {
-        return Err((0, Problem::NoFrames));
+        return Err((0, TraceProblem::NoFrames));
     }
     json.end().map(|()| message)
 }
 
 /// Any number of messages.
-pub(super) fn decode_all(text: &str) -> Result<Vec<Message>, (usize, Problem)> {
+pub(super) fn decode_all(text: &str) -> Result<Vec<ZmqMessage>, (usize, TraceProblem)> {
     let mut json = Json { text: text.as_bytes(), at: 0 };
     let messages = json.array(Json::message)?;
     json.end().map(|()| messages)
@@ -39,14 +39,14 @@ struct Json<'a> {
 }
 
 impl Json<'_> {
-    fn message(&mut self) -> Result<Message, (usize, Problem)> {
+    fn message(&mut self) -> Result<ZmqMessage, (usize, TraceProblem)> {
         self.array(Self::frame)
     }
 
     fn array<T>(
         &mut self,
-        element: fn(&mut Self) -> Result<T, (usize, Problem)>,
-    ) -> Result<Vec<T>, (usize, Problem)> {
+        element: fn(&mut Self) -> Result<T, (usize, TraceProblem)>,
+    ) -> Result<Vec<T>, (usize, TraceProblem)> {
         let mut elements = Vec::new();
         self.expect(b'[')?;
         if self.take(b']') {
@@ -61,7 +61,7 @@ impl Json<'_> {
         }
     }
 
-    fn frame(&mut self) -> Result<Vec<u8>, (usize, Problem)> {
+    fn frame(&mut self) -> Result<Vec<u8>, (usize, TraceProblem)> {
         self.expect(b'"')?;
         let mut frame = Vec::new();
         loop {
@@ -72,16 +72,16 @@ impl Json<'_> {
                     frame.push(*byte);
                     self.at += 1;
                 }
-                None => return Err((self.at, Problem::NotFrames)),
+                None => return Err((self.at, TraceProblem::NotFrames)),
             }
         }
         self.at += 1;
         Ok(frame)
     }
 
-    fn escape(&mut self, frame: &mut Vec<u8>) -> Result<(), (usize, Problem)> {
+    fn escape(&mut self, frame: &mut Vec<u8>) -> Result<(), (usize, TraceProblem)> {
         let start = self.at;
-        let unknown = (start, Problem::FrameEscape);
+        let unknown = (start, TraceProblem::FrameEscape);
         let kind = *self.text.get(start + 1).ok_or_else(|| unknown.clone())?;
         self.at += 2;
         match kind {
@@ -131,22 +131,26 @@ impl Json<'_> {
         found
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), (usize, Problem)> {
-        if self.take(byte) { Ok(()) } else { Err((self.at, Problem::NotFrames)) }
+    fn expect(&mut self, byte: u8) -> Result<(), (usize, TraceProblem)> {
+        if self.take(byte) { Ok(()) } else { Err((self.at, TraceProblem::NotFrames)) }
     }
 
-    fn end(&self) -> Result<(), (usize, Problem)> {
-        if self.text[self.at..].trim_ascii().is_empty() { Ok(()) } else { Err((self.at, Problem::NotFrames)) }
+    fn end(&self) -> Result<(), (usize, TraceProblem)> {
+        if self.text[self.at..].trim_ascii().is_empty() {
+            Ok(())
+        } else {
+            Err((self.at, TraceProblem::NotFrames))
+        }
     }
 }
 
 /// Writes messages as an array of arrays.
-pub(super) fn write_all(f: &mut fmt::Formatter<'_>, messages: &[Message]) -> fmt::Result {
+pub(super) fn write_all(f: &mut fmt::Formatter<'_>, messages: &[ZmqMessage]) -> fmt::Result {
     write_array(f, messages, write)
 }
 
 /// Writes a message as an array of strings.
-pub(super) fn write(f: &mut fmt::Formatter<'_>, message: &Message) -> fmt::Result {
+pub(super) fn write(f: &mut fmt::Formatter<'_>, message: &ZmqMessage) -> fmt::Result {
     write_array(f, message, write_frame)
 }
 
@@ -212,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused_where_it_stands() {
-        let (not, escape) = (Problem::NotFrames, Problem::FrameEscape);
+        let (not, escape) = (TraceProblem::NotFrames, TraceProblem::FrameEscape);
         for (text, at, problem) in [
             ("", 0, &not),
-            ("[]", 0, &Problem::NoFrames),
+            ("[]", 0, &TraceProblem::NoFrames),
             ("a", 0, &not),
             (r#"["a""#, 4, &not),
             (r#"["a"#, 3, &not),

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use super::escape::hex;
-use super::parse::Problem;
+use super::parse::TraceProblem;
 
 /// The bytes that `text` spells, or the place of what is none and why.
-pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, (usize, Problem)> {
+pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, (usize, TraceProblem)> {
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut at = 0;
     while let Some(&first) = text.get(at) {
@@ -16,15 +16,15 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, (usize, Problem)> {
         }
         let second = text.get(at + 1).filter(|byte| !byte.is_ascii_whitespace());
         let high = digit(first, at)?;
-        let low = second.ok_or((at, Problem::HalfByte)).and_then(|second| digit(*second, at + 1))?;
+        let low = second.ok_or((at, TraceProblem::HalfByte)).and_then(|second| digit(*second, at + 1))?;
         bytes.push(high << 4 | low);
         at += 2;
     }
     Ok(bytes)
 }
 
-fn digit(byte: u8, at: usize) -> Result<u8, (usize, Problem)> {
-    hex(byte).ok_or((at, Problem::Digit { digit: char::from(byte) }))
+fn digit(byte: u8, at: usize) -> Result<u8, (usize, TraceProblem)> {
+    hex(byte).ok_or((at, TraceProblem::Digit { digit: char::from(byte) }))
 }
 
 /// Writes two lower-case digits a byte.
@@ -46,11 +46,11 @@ mod tests {
 
     #[test]
     fn what_is_no_byte_is_refused_where_it_stands() {
-        let digit = |digit| Problem::Digit { digit };
+        let digit = |digit| TraceProblem::Digit { digit };
         for (text, at, problem) in [
-            ("0", 0, Problem::HalfByte),
-            ("000", 2, Problem::HalfByte),
-            ("0 00", 0, Problem::HalfByte),
+            ("0", 0, TraceProblem::HalfByte),
+            ("000", 2, TraceProblem::HalfByte),
+            ("0 00", 0, TraceProblem::HalfByte),
             ("0g", 1, digit('g')),
             ("00x0", 2, digit('x')),
             ("00 0x", 4, digit('x')),

@@ -6,7 +6,7 @@ use tollway_core::{Nanos, ParseNanosError, Timestamp, Verb};
 use super::escape::unescape;
 use super::reply::SILENCE;
 use super::rule::{self, SELECTORS_MAX};
-use super::{ChargeText, Event, LimitRequest, Request, frames, hex};
+use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, frames, hex};
 
 /// Why a line is not part of a trace, and where it stops being one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -17,13 +17,13 @@ pub struct TraceError {
     /// The byte in the line, counted from 1.
     pub column: usize,
     /// What is wrong there.
-    pub problem: Problem,
+    pub problem: TraceProblem,
 }
 
 /// What can be wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum TraceProblem {
     /// A byte that would not survive being shown.
     #[error("byte 0x{byte:02x} is not printable ASCII: write it \\x{byte:02x}")]
     Byte {
@@ -152,14 +152,14 @@ pub enum Problem {
 ///
 /// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: blanks in
 /// an id are written `\x20`, and an arrow in a text is written `=\x3e`.
-pub fn parse_line(line: &[u8], number: u64) -> Result<Option<Event>, TraceError> {
+pub fn parse_line(line: &[u8], number: u64) -> Result<Option<TraceEvent>, TraceError> {
     event(line, number).map_err(|(column, problem)| TraceError { line: number, column: column + 1, problem })
 }
 
 /// A problem and the place of the byte it starts at.
-pub(super) type Found = (usize, Problem);
+pub(super) type LocatedProblem = (usize, TraceProblem);
 
-fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
+fn event(line: &[u8], number: u64) -> Result<Option<TraceEvent>, LocatedProblem> {
     let line = line.trim_ascii_end();
     if matches!(line.trim_ascii_start(), [] | [b'#', ..]) {
         return Ok(None);
@@ -170,61 +170,61 @@ fn event(line: &[u8], number: u64) -> Result<Option<Event>, Found> {
     let (started, at) = moment(&mut fields)?;
     let request = request(&mut fields)?;
     let expected = expected.map(|reply| reply_to(&request, reply)).transpose()?;
-    Ok(Some(Event { line: number, at, request, expected, text: ask[started..].to_owned() }))
+    Ok(Some(TraceEvent { line: number, at, request, expected, text: ask[started..].to_owned() }))
 }
 
-fn printable(line: &[u8]) -> Result<&str, Found> {
+fn printable(line: &[u8]) -> Result<&str, LocatedProblem> {
     match line.iter().position(|byte| !matches!(byte, b' '..=b'~' | b'\t')) {
-        Some(at) => Err((at, Problem::Byte { byte: line[at] })),
+        Some(at) => Err((at, TraceProblem::Byte { byte: line[at] })),
         None => Ok(std::str::from_utf8(line).expect("every byte was just seen to be ASCII")),
     }
 }
 
 /// What is asked, with the blanks after it, and the reply that must come back.
-fn split_at_arrow(line: &str) -> Result<(&str, Option<Field<'_>>), Found> {
+fn split_at_arrow(line: &str) -> Result<(&str, Option<Field<'_>>), LocatedProblem> {
     let mut fields = Fields { line, at: 0 };
     let Some(arrow) = fields.find(|field| field.text == "=>") else { return Ok((line, None)) };
     match fields.rest() {
-        Field { text: "", .. } => Err((arrow.at, Problem::NoReply)),
+        Field { text: "", .. } => Err((arrow.at, TraceProblem::NoReply)),
         reply => Ok((&line[..arrow.at], Some(reply))),
     }
 }
 
 /// The first field, and where it starts.
-fn moment(fields: &mut Fields<'_>) -> Result<(usize, Timestamp), Found> {
+fn moment(fields: &mut Fields<'_>) -> Result<(usize, Timestamp), LocatedProblem> {
     let time = fields.next_or_nothing();
     match time.text.parse::<Nanos>() {
         Ok(since_epoch) => Ok((time.at, Timestamp::EPOCH + since_epoch)),
-        Err(source) => Err((time.at, Problem::Time { text: time.text.to_owned(), source })),
+        Err(source) => Err((time.at, TraceProblem::Time { text: time.text.to_owned(), source })),
     }
 }
 
-fn request(fields: &mut Fields<'_>) -> Result<Request, Found> {
+fn request(fields: &mut Fields<'_>) -> Result<TraceRequest, LocatedProblem> {
     let gate = fields.next_or_nothing();
     match gate.text {
-        "limit" => limit_request(fields).map(Request::Limit),
-        "rule" => rule::parse(fields).map(Request::Rule),
-        "text" => unescaped(&fields.rest()).map(Request::Text),
-        "throttr" => throttr_request(&fields.rest()).map(Request::Throttr),
-        "smockron" => in_frames(&fields.rest(), frames::decode).map(Request::Smockron),
-        "" => Err((gate.at, Problem::NoGate)),
-        other => Err((gate.at, Problem::UnknownGate { gate: other.to_owned() })),
+        "limit" => limit_request(fields).map(TraceRequest::Limit),
+        "rule" => rule::parse(fields).map(TraceRequest::Rule),
+        "text" => unescaped(&fields.rest()).map(TraceRequest::Text),
+        "throttr" => throttr_request(&fields.rest()).map(TraceRequest::Throttr),
+        "smockron" => in_frames(&fields.rest(), frames::decode).map(TraceRequest::Smockron),
+        "" => Err((gate.at, TraceProblem::NoGate)),
+        other => Err((gate.at, TraceProblem::UnknownGate { gate: other.to_owned() })),
     }
 }
 
-fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, Found> {
+fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, LocatedProblem> {
     let word = fields.next_or_nothing();
     let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.name() == word.text) else {
-        return Err((word.at, Problem::UnknownVerb { verb: word.text.to_owned() }));
+        return Err((word.at, TraceProblem::UnknownVerb { verb: word.text.to_owned() }));
     };
     let charges = charges(fields, verb)?;
     if charges.is_empty() {
-        return Err((fields.at, Problem::NoCharge));
+        return Err((fields.at, TraceProblem::NoCharge));
     }
     Ok(LimitRequest { verb, charges })
 }
 
-fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found> {
+fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, LocatedProblem> {
     let mut charges: Vec<ChargeText> = Vec::with_capacity(1);
     let mut cost_fits = false;
     for field in fields {
@@ -234,61 +234,67 @@ fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Found
             cost_fits = true;
         } else if let Some(digits) = field.text.strip_prefix("cost=") {
             match charges.last_mut() {
-                _ if verb == Verb::Reset => return Err((field.at, Problem::CostOfReset)),
+                _ if verb == Verb::Reset => return Err((field.at, TraceProblem::CostOfReset)),
                 Some(charge) if cost_fits => charge.cost = cost(digits, field.at + "cost=".len())?,
-                _ => return Err((field.at, Problem::LooseCost)),
+                _ => return Err((field.at, TraceProblem::LooseCost)),
             }
             cost_fits = false;
         } else {
-            return Err((field.at, Problem::NotACharge { text: field.text.to_owned() }));
+            return Err((field.at, TraceProblem::NotACharge { text: field.text.to_owned() }));
         }
     }
     Ok(charges)
 }
 
-fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, Found> {
+fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, LocatedProblem> {
     let limit = unescaped(&Field { text: name, at })?;
-    let limit = String::from_utf8(limit).map_err(|_| (at, Problem::Name))?;
+    let limit = String::from_utf8(limit).map_err(|_| (at, TraceProblem::Name))?;
     let id = unescaped(&Field { text: id, at: at + name.len() + 1 })?;
     Ok(ChargeText { limit, id, cost: verb.default_cost() })
 }
 
-pub(super) fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, Found> {
-    let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, Problem::Escape))?;
+pub(super) fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+    let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, TraceProblem::Escape))?;
     Ok(bytes.into_owned())
 }
 
-fn cost(digits: &str, at: usize) -> Result<u64, Found> {
+fn cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
     match digits.parse() {
         // The parser would take a plus sign.
         Ok(cost) if !digits.starts_with('+') => Ok(cost),
-        _ => Err((at, Problem::Cost { text: digits.to_owned() })),
+        _ => Err((at, TraceProblem::Cost { text: digits.to_owned() })),
     }
 }
 
-fn throttr_request(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+fn throttr_request(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
     if field.text.is_empty() {
-        return Err((field.at, Problem::NoBytes));
+        return Err((field.at, TraceProblem::NoBytes));
     }
     hexadecimal(field)
 }
 
-fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, Found> {
+fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
     hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
-fn in_frames<T>(field: &Field<'_>, decode: fn(&str) -> Result<T, Found>) -> Result<T, Found> {
+fn in_frames<T>(
+    field: &Field<'_>,
+    decode: fn(&str) -> Result<T, LocatedProblem>,
+) -> Result<T, LocatedProblem> {
     decode(field.text).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
 /// The expected reply as it was written, if the gate could ever send it.
-fn reply_to(request: &Request, reply: Field<'_>) -> Result<String, Found> {
+fn reply_to(request: &TraceRequest, reply: Field<'_>) -> Result<String, LocatedProblem> {
     let is_error = Fields { line: reply.text, at: 0 }.next_or_nothing().text == "error";
     match request {
-        Request::Text(_) => drop(unescaped(&reply)?),
-        Request::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
-        Request::Smockron(_) if !is_error => drop(in_frames(&reply, frames::decode_all)?),
-        Request::Throttr(_) | Request::Smockron(_) | Request::Limit(_) | Request::Rule(_) => {}
+        TraceRequest::Text(_) => drop(unescaped(&reply)?),
+        TraceRequest::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
+        TraceRequest::Smockron(_) if !is_error => drop(in_frames(&reply, frames::decode_all)?),
+        TraceRequest::Throttr(_)
+        | TraceRequest::Smockron(_)
+        | TraceRequest::Limit(_)
+        | TraceRequest::Rule(_) => {}
     }
     Ok(reply.text.to_owned())
 }
@@ -335,7 +341,7 @@ impl<'a> Iterator for Fields<'a> {
 
 #[cfg(test)]
 mod tests {
-    use tollway_core::RuleText;
+    use tollway_core::RuleRef;
 
     use super::*;
 
@@ -343,7 +349,7 @@ mod tests {
         ChargeText { limit: limit.into(), id: id.into(), cost }
     }
 
-    fn parsed(line: &str) -> Event {
+    fn parsed(line: &str) -> TraceEvent {
         parse_line(line.as_bytes(), 1).unwrap().unwrap()
     }
 
@@ -354,7 +360,7 @@ mod tests {
         assert_eq!(event.expected.as_deref(), Some("deny  limit=B"));
         assert_eq!(event.text, "0.5s    limit  spend A:1 cost=2  B:2 cost=3   ");
         let charges = vec![charge("A", b"1", 2), charge("B", b"2", 3)];
-        assert_eq!(event.request, Request::Limit(LimitRequest { verb: Verb::Spend, charges }));
+        assert_eq!(event.request, TraceRequest::Limit(LimitRequest { verb: Verb::Spend, charges }));
         assert_eq!(parsed("0s limit check A:1").expected, None);
     }
 
@@ -386,7 +392,7 @@ mod tests {
             ("spend A:\\x00\\xff\\\\\\n", vec![charge("A", b"\x00\xff\\\n", 1)]),
             ("spend \\x3a:x", vec![charge(":", b"x", 1)]),
         ] {
-            let Request::Limit(request) = parsed(&format!("0s limit {text}")).request else {
+            let TraceRequest::Limit(request) = parsed(&format!("0s limit {text}")).request else {
                 panic!("{text} is asked of the gate `limit`");
             };
             assert_eq!(request.charges, expected, "{text}");
@@ -408,7 +414,7 @@ mod tests {
             ("0s text", b"", None),
         ] {
             let event = parsed(line);
-            assert_eq!(event.request, Request::Text(text.to_vec()), "{line}");
+            assert_eq!(event.request, TraceRequest::Text(text.to_vec()), "{line}");
             assert_eq!(event.expected.as_deref(), expected, "{line}");
             let again = parsed(&format!("0s {}", event.request));
             assert_eq!(again.request, event.request, "{line}");
@@ -425,7 +431,7 @@ mod tests {
             ("2s throttr 02", b"\x02", None),
         ] {
             let event = parsed(line);
-            assert_eq!(event.request, Request::Throttr(bytes.to_vec()), "{line}");
+            assert_eq!(event.request, TraceRequest::Throttr(bytes.to_vec()), "{line}");
             assert_eq!(event.expected.as_deref(), expected, "{line}");
         }
     }
@@ -440,7 +446,7 @@ mod tests {
         ] {
             let event = parsed(line);
             let message: Vec<_> = frames.iter().map(|frame| frame.to_vec()).collect();
-            assert_eq!(event.request, Request::Smockron(message), "{line}");
+            assert_eq!(event.request, TraceRequest::Smockron(message), "{line}");
             assert_eq!(event.expected.as_deref(), expected, "{line}");
             assert_eq!(parsed(&format!("3s {}", event.request)).request, event.request, "{line}");
         }
@@ -448,8 +454,8 @@ mod tests {
 
     #[test]
     fn a_rule_has_a_name_or_is_written_out() {
-        let named = |name: &str| RuleText::Named(name.into());
-        let written = |text: &str| RuleText::Written(text.into());
+        let named = |name: &str| RuleRef::Named(name.into());
+        let written = |text: &str| RuleRef::Written(text.into());
         for (line, rule, key, selectors) in [
             ("upload", named("upload"), None, &[][..]),
             ("upload user=vova apikey=", named("upload"), None, &[("user", &b"vova"[..]), ("apikey", b"")]),
@@ -462,7 +468,7 @@ mod tests {
             (r#""" key=="#, written(""), Some("="), &[]),
             (r#""a =\x3e b""#, written("a => b"), None, &[]),
         ] {
-            let Request::Rule(request) = parsed(&format!("1s  rule  {line}  => allow")).request else {
+            let TraceRequest::Rule(request) = parsed(&format!("1s  rule  {line}  => allow")).request else {
                 panic!("{line} is asked of the gate `rule`");
             };
             let given: Vec<_> = request.selectors.iter().map(|(name, value)| (&**name, &**value)).collect();

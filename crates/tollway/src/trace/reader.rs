@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use thiserror::Error;
 use tollway_core::Timestamp;
 
-use super::{Event, Problem, TraceError, parse_line};
+use super::{TraceError, TraceEvent, TraceProblem, parse_line};
 
 /// The longest line: a bill of the most charges with long ids fits, and a stream without newlines fills no memory.
 pub const LINE_MAX: usize = 65_536;
@@ -29,7 +29,7 @@ pub enum ReadError {
 
 /// Reads events, and refuses a stream whose time runs back. Ends after the first error.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct TraceReader<R> {
     stream: R,
     buffer: Vec<u8>,
     line: u64,
@@ -38,7 +38,7 @@ pub struct Reader<R> {
     done: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> TraceReader<R> {
     /// Reads `stream` from where it stands.
     pub fn new(stream: R) -> Self {
         Self { stream, buffer: Vec::new(), line: 0, bytes: 0, latest: Timestamp::EPOCH, done: false }
@@ -54,7 +54,7 @@ impl<R: BufRead> Reader<R> {
         self.bytes
     }
 
-    fn read_event(&mut self) -> Result<Option<Event>, ReadError> {
+    fn read_event(&mut self) -> Result<Option<TraceEvent>, ReadError> {
         while self.read_line()? {
             if let Some(event) = parse_line(&self.buffer, self.line)? {
                 self.advance(&event)?;
@@ -75,7 +75,7 @@ impl<R: BufRead> Reader<R> {
         if self.buffer.trim_ascii_end().len() > LINE_MAX
             || (read as u64 == bound && !self.buffer.ends_with(b"\n"))
         {
-            return Err(self.problem(LINE_MAX, Problem::TooLong { max: LINE_MAX }).into());
+            return Err(self.problem(LINE_MAX, TraceProblem::TooLong { max: LINE_MAX }).into());
         }
         if read == 0 {
             self.line -= 1;
@@ -83,21 +83,21 @@ impl<R: BufRead> Reader<R> {
         Ok(read > 0)
     }
 
-    fn advance(&mut self, event: &Event) -> Result<(), TraceError> {
+    fn advance(&mut self, event: &TraceEvent) -> Result<(), TraceError> {
         if event.at < self.latest {
-            return Err(self.problem(0, Problem::RunsBack { at: event.at, earlier: self.latest }));
+            return Err(self.problem(0, TraceProblem::RunsBack { at: event.at, earlier: self.latest }));
         }
         self.latest = event.at;
         Ok(())
     }
 
-    fn problem(&self, at: usize, problem: Problem) -> TraceError {
+    fn problem(&self, at: usize, problem: TraceProblem) -> TraceError {
         TraceError { line: self.line, column: at + 1, problem }
     }
 }
 
-impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Event, ReadError>;
+impl<R: BufRead> Iterator for TraceReader<R> {
+    type Item = Result<TraceEvent, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn lines_of(text: &[u8]) -> Vec<Result<u64, String>> {
-        Reader::new(text)
+        TraceReader::new(text)
             .map(|event| event.map(|event| event.line).map_err(|error| error.to_string()))
             .collect()
     }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_counted() {
-        let mut reader = Reader::new(&b"0s limit spend A:1\n# end\n"[..]);
+        let mut reader = TraceReader::new(&b"0s limit spend A:1\n# end\n"[..]);
         assert_eq!(reader.by_ref().count(), 1);
         assert_eq!((reader.lines(), reader.bytes()), (2, 25));
     }

@@ -15,16 +15,16 @@
 
 use std::fmt::{self, Write};
 
-use tollway_core::{Decision, Refund, Ruling, Verdict};
+use tollway_core::{Decision, Refund, RuleDecision, Verdict};
 
-use super::{Message, escape, frames, hex};
+use super::{ZmqMessage, escape, frames, hex};
 
 /// How a trace writes that nothing comes back.
 pub(super) const SILENCE: &str = "(none)";
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum TraceReply {
     /// To a spend or a check.
     Decision {
         /// What was decided.
@@ -33,7 +33,7 @@ pub enum Reply {
         limit: Option<String>,
     },
     /// To what was asked of a rule.
-    Ruling(Ruling),
+    RuleDecision(RuleDecision),
     /// To a refund: what it came to.
     Refund(Refund),
     /// To a refund where no limit applies.
@@ -45,16 +45,16 @@ pub enum Reply {
     /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
     Throttr(Vec<u8>),
     /// The messages that the gate `smockron` published.
-    Smockron(Vec<Message>),
+    Smockron(Vec<ZmqMessage>),
     /// To what cannot be decided: a limit or a rule nobody configured, an id of the wrong format, a cost that never fits.
     Error(String),
 }
 
-impl fmt::Display for Reply {
+impl fmt::Display for TraceReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
-            Self::Ruling(ruling) => write_ruling(f, ruling),
+            Self::RuleDecision(ruling) => write_ruling(f, ruling),
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_after)
@@ -93,7 +93,7 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
 }
 
 /// When it would pass is of interest to those who do not.
-fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &Ruling) -> fmt::Result {
+fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &RuleDecision) -> fmt::Result {
     write_verdict(f, ruling.verdict, ruling.degraded)?;
     if ruling.allowed() || ruling.retry_after.is_forever() {
         return Ok(());
@@ -128,25 +128,29 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
 ///
 /// Bytes agree byte by byte, whichever way they are written. All else agrees field by field, and `error` alone stands
 /// for any error.
-pub fn matches(expected: &str, reply: &Reply) -> bool {
+pub fn matches(expected: &str, reply: &TraceReply) -> bool {
     let expected = expected.trim_ascii();
     if is_exactly(expected, reply) {
         return true;
     }
     match reply {
-        Reply::Text(Some(text)) => {
+        TraceReply::Text(Some(text)) => {
             expected != SILENCE && escape::unescape(expected.as_bytes()).is_ok_and(|bytes| *bytes == **text)
         }
-        Reply::Text(None) => false,
-        Reply::Throttr(bytes) => hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes),
-        Reply::Smockron(messages) => frames::decode_all(expected).is_ok_and(|expected| expected == *messages),
-        Reply::Error(_) if expected == "error" => true,
+        TraceReply::Text(None) => false,
+        TraceReply::Throttr(bytes) => {
+            hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes)
+        }
+        TraceReply::Smockron(messages) => {
+            frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
+        }
+        TraceReply::Error(_) if expected == "error" => true,
         _ => expected.split_ascii_whitespace().eq(reply.to_string().split_ascii_whitespace()),
     }
 }
 
 /// Compares while the reply is being written, so that nothing is kept of the millions that are as expected.
-fn is_exactly(expected: &str, reply: &Reply) -> bool {
+fn is_exactly(expected: &str, reply: &TraceReply) -> bool {
     struct Rest<'a>(&'a str);
     impl fmt::Write for Rest<'_> {
         fn write_str(&mut self, part: &str) -> fmt::Result {
@@ -173,8 +177,8 @@ mod tests {
         degraded: false,
     };
 
-    fn decided(decision: Decision) -> Reply {
-        Reply::Decision { decision, limit: None }
+    fn decided(decision: Decision) -> TraceReply {
+        TraceReply::Decision { decision, limit: None }
     }
 
     #[test]
@@ -186,7 +190,7 @@ mod tests {
             (decided(ALLOW), "allow remaining=299 retry_after=0s reset_after=36s"),
             (decided(deny), "deny remaining=0 retry_after=1.5s reset_after=36s"),
             (
-                Reply::Decision { decision: deny, limit: Some("B".into()) },
+                TraceReply::Decision { decision: deny, limit: Some("B".into()) },
                 "deny remaining=0 retry_after=1.5s reset_after=36s limit=B",
             ),
             (decided(Decision { retry_after: Nanos::FOREVER, ..deny }), "deny remaining=0 reset_after=36s"),
@@ -199,11 +203,11 @@ mod tests {
                 "allow full remaining=299 retry_after=0s reset_after=36s",
             ),
             (decided(Decision::UNLIMITED), "allow unlimited"),
-            (Reply::Refund(refund), "ok remaining=300 reset_after=0s"),
-            (Reply::Refund(Refund { refunded: false, ..refund }), "full remaining=300 reset_after=0s"),
-            (Reply::UnlimitedRefund, "full unlimited"),
-            (Reply::Reset, "ok"),
-            (Reply::Error("no `\n` \\ é".into()), "error no `\\n` \\\\ \\xc3\\xa9"),
+            (TraceReply::Refund(refund), "ok remaining=300 reset_after=0s"),
+            (TraceReply::Refund(Refund { refunded: false, ..refund }), "full remaining=300 reset_after=0s"),
+            (TraceReply::UnlimitedRefund, "full unlimited"),
+            (TraceReply::Reset, "ok"),
+            (TraceReply::Error("no `\n` \\ é".into()), "error no `\\n` \\\\ \\xc3\\xa9"),
         ] {
             assert_eq!(reply.to_string(), text);
             assert!(matches(text, &reply));
@@ -212,37 +216,44 @@ mod tests {
 
     #[test]
     fn rulings_read_as_documented() {
-        let deny = Ruling { verdict: Verdict::Deny, retry_after: Nanos::from_millis(800), degraded: false };
+        let deny =
+            RuleDecision { verdict: Verdict::Deny, retry_after: Nanos::from_millis(800), degraded: false };
         for (ruling, text) in [
-            (Ruling::ALLOW, "allow"),
+            (RuleDecision::ALLOW, "allow"),
             (deny, "deny retry_after=0.8s"),
-            (Ruling { retry_after: Nanos::FOREVER, ..deny }, "deny"),
-            (Ruling { degraded: true, ..Ruling::ALLOW }, "allow degraded"),
-            (Ruling { degraded: true, ..deny }, "deny degraded retry_after=0.8s"),
-            (Ruling { verdict: Verdict::AllowFull, ..Ruling::ALLOW }, "allow full"),
-            (Ruling { verdict: Verdict::DenyFull, ..deny }, "deny full retry_after=0.8s"),
-            (Ruling { verdict: Verdict::AllowAway, degraded: true, ..Ruling::ALLOW }, "allow away"),
-            (Ruling { verdict: Verdict::DenyAway, degraded: true, ..deny }, "deny away retry_after=0.8s"),
+            (RuleDecision { retry_after: Nanos::FOREVER, ..deny }, "deny"),
+            (RuleDecision { degraded: true, ..RuleDecision::ALLOW }, "allow degraded"),
+            (RuleDecision { degraded: true, ..deny }, "deny degraded retry_after=0.8s"),
+            (RuleDecision { verdict: Verdict::AllowFull, ..RuleDecision::ALLOW }, "allow full"),
+            (RuleDecision { verdict: Verdict::DenyFull, ..deny }, "deny full retry_after=0.8s"),
+            (
+                RuleDecision { verdict: Verdict::AllowAway, degraded: true, ..RuleDecision::ALLOW },
+                "allow away",
+            ),
+            (
+                RuleDecision { verdict: Verdict::DenyAway, degraded: true, ..deny },
+                "deny away retry_after=0.8s",
+            ),
         ] {
-            assert_eq!(Reply::Ruling(ruling).to_string(), text);
-            assert!(matches(text, &Reply::Ruling(ruling)));
+            assert_eq!(TraceReply::RuleDecision(ruling).to_string(), text);
+            assert!(matches(text, &TraceReply::RuleDecision(ruling)));
         }
     }
 
     #[test]
     fn bytes_are_compared_exactly_whichever_way_they_are_written() {
-        let text = |text: &str| Reply::Text(Some(text.into()));
+        let text = |text: &str| TraceReply::Text(Some(text.into()));
         for (reply, written, others) in [
             (text("7 ok N"), "7 ok N", &["7\\x20ok N", "\\x37 ok N"][..]),
             (text("key= a => \\\n "), "key= a =\\x3e \\\\\\n\\x20", &["key= a => \\\\\\n\\x20"]),
             (text("(none)"), "\\x28none)", &[]),
             (text("error"), "error", &[]),
-            (Reply::Text(None), "(none)", &[]),
-            (Reply::Throttr(vec![0x02, 0xfa]), "02fa", &["02FA", "02 fa"]),
-            (Reply::Throttr(vec![]), "(none)", &[]),
-            (Reply::Smockron(vec![]), "[]", &["[ ]"]),
+            (TraceReply::Text(None), "(none)", &[]),
+            (TraceReply::Throttr(vec![0x02, 0xfa]), "02fa", &["02FA", "02 fa"]),
+            (TraceReply::Throttr(vec![]), "(none)", &[]),
+            (TraceReply::Smockron(vec![]), "[]", &["[ ]"]),
             (
-                Reply::Smockron(vec![vec![b"d\0".into(), b"\xff".into()]]),
+                TraceReply::Smockron(vec![vec![b"d\0".into(), b"\xff".into()]]),
                 r#"[["d\u0000","\xff"]]"#,
                 &[r#"[ ["\u0064\x00", "\xff"] ]"#],
             ),
@@ -256,12 +267,12 @@ mod tests {
             ("7  ok N", text("7 ok N")),
             ("(none)", text("(none)")),
             ("error", text("7 ok N")),
-            ("7 ok N", Reply::Text(None)),
-            ("02fa00", Reply::Throttr(vec![0x02, 0xfa])),
-            ("error", Reply::Throttr(vec![])),
-            ("(none)", Reply::Smockron(vec![])),
-            ("[[]]", Reply::Smockron(vec![])),
-            ("(none)", Reply::Reset),
+            ("7 ok N", TraceReply::Text(None)),
+            ("02fa00", TraceReply::Throttr(vec![0x02, 0xfa])),
+            ("error", TraceReply::Throttr(vec![])),
+            ("(none)", TraceReply::Smockron(vec![])),
+            ("[[]]", TraceReply::Smockron(vec![])),
+            ("(none)", TraceReply::Reset),
         ] {
             assert!(!matches(expected, &reply), "{expected} is not {reply}");
         }
@@ -284,7 +295,7 @@ mod tests {
 
     #[test]
     fn error_alone_is_any_error() {
-        let reply = Reply::Error("there is no limit `X`".into());
+        let reply = TraceReply::Error("there is no limit `X`".into());
         assert!(matches("error", &reply));
         assert!(matches("error there is no limit `X`", &reply));
         assert!(!matches("error there is no limit `Y`", &reply));

@@ -3,8 +3,8 @@
 
 use std::fmt::Debug;
 
-use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, TokenBucketLimit};
-use tollway::core::{Algorithm, Bill, Charge, Kind, Limit, Nanos, Policy, Timestamp};
+use tollway::core::algorithm::{Quota, SlidingLog, TokenBucket};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Nanos, Policy, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 use tollway_testbed::{Random, compare};
@@ -136,23 +136,23 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
     let slow = |algorithm: usize| {
         let day = Nanos::from_secs(86_400);
         [
-            Algorithm::TokenBucket(TokenBucketLimit::new(1, 1, day).unwrap()),
-            Algorithm::SlidingLog(SlidingLogLimit::new(1, day).unwrap()),
-            Algorithm::Quota(QuotaLimit::new(1, day).unwrap()),
+            Algorithm::TokenBucket(TokenBucket::new(1, 1, day).unwrap()),
+            Algorithm::SlidingLog(SlidingLog::new(1, day).unwrap()),
+            Algorithm::Quota(Quota::new(1, day).unwrap()),
         ][algorithm]
     };
     let quick = |algorithm: usize| {
         let second = Nanos::from_secs(1);
         [
-            Algorithm::TokenBucket(TokenBucketLimit::new(1, 1, second).unwrap()),
-            Algorithm::SlidingLog(SlidingLogLimit::new(1, second).unwrap()),
-            Algorithm::Quota(QuotaLimit::new(1, second).unwrap()),
+            Algorithm::TokenBucket(TokenBucket::new(1, 1, second).unwrap()),
+            Algorithm::SlidingLog(SlidingLog::new(1, second).unwrap()),
+            Algorithm::Quota(Quota::new(1, second).unwrap()),
         ][algorithm]
     };
     let policy = |algorithm| Policy::new(vec![Limit::new("L").unwrap().with_default(algorithm)]).unwrap();
     let noon = Timestamp::from_nanos(1_700_000_000_000_000_000);
     for algorithm in 0..3 {
-        for kind in [Kind::Spend, Kind::CheckOnly] {
+        for kind in [ChargeKind::Spend, ChargeKind::CheckOnly] {
             for (before, step_back) in [(slow(algorithm), 0), (quick(algorithm), 3_600)] {
                 let clock = Clock::manual(noon);
                 let limiter = Limiter::with(policy(before), Memory::new(1_000), clock.clone());

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use tollway::core::algorithm::SmoothedRateLimit;
-use tollway::core::{Algorithm, Bill, Charge, Decision, Expression, Kind, Nanos, Refund, Timestamp};
+use tollway::core::algorithm::SmoothedRate;
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Expression, Nanos, Refund, Timestamp};
 
 use crate::naive;
 
@@ -14,10 +14,10 @@ pub(crate) struct Model {
 
 #[derive(Clone, Debug)]
 enum Bucket {
-    TokenBucket(naive::TokenBucket),
-    SlidingLog(naive::SlidingLog),
-    SmoothedRate(naive::SmoothedRate),
-    Quota(naive::Quota),
+    TokenBucket(naive::NaiveTokenBucket),
+    SlidingLog(naive::NaiveSlidingLog),
+    SmoothedRate(naive::NaiveSmoothedRate),
+    Quota(naive::NaiveQuota),
 }
 
 impl Model {
@@ -34,13 +34,13 @@ impl Model {
             let fits = self.try_alone(charge, now).allowed();
             let bucket = self.bucket(charge, algorithm);
             match charge.kind() {
-                Kind::Spend | Kind::SpendOnly if answer.allowed() => {
+                ChargeKind::Spend | ChargeKind::SpendOnly if answer.allowed() => {
                     bucket.take(algorithm, charge.cost(), now)
                 }
                 // One that refuses takes nothing, but a strict rate counts the refusal, and what is further ahead
                 // than its bucket can hold is pulled back.
-                Kind::Spend if !fits => drop(bucket.spend(algorithm, charge.cost(), now)),
-                Kind::CheckOnly if !fits => drop(bucket.spend(algorithm, 0, now)),
+                ChargeKind::Spend if !fits => drop(bucket.spend(algorithm, charge.cost(), now)),
+                ChargeKind::CheckOnly if !fits => drop(bucket.spend(algorithm, 0, now)),
                 _ => {}
             }
         }
@@ -76,10 +76,10 @@ impl Model {
 
     fn bucket(&mut self, charge: &Charge<'_>, algorithm: &Algorithm) -> &mut Bucket {
         self.buckets.entry(key(charge)).or_insert_with(|| match algorithm {
-            Algorithm::TokenBucket(_) => Bucket::TokenBucket(naive::TokenBucket::default()),
-            Algorithm::SlidingLog(_) => Bucket::SlidingLog(naive::SlidingLog::default()),
-            Algorithm::SmoothedRate(_) => Bucket::SmoothedRate(naive::SmoothedRate::default()),
-            Algorithm::Quota(_) => Bucket::Quota(naive::Quota::default()),
+            Algorithm::TokenBucket(_) => Bucket::TokenBucket(naive::NaiveTokenBucket::default()),
+            Algorithm::SlidingLog(_) => Bucket::SlidingLog(naive::NaiveSlidingLog::default()),
+            Algorithm::SmoothedRate(_) => Bucket::SmoothedRate(naive::NaiveSmoothedRate::default()),
+            Algorithm::Quota(_) => Bucket::Quota(naive::NaiveQuota::default()),
         })
     }
 }
@@ -124,7 +124,7 @@ impl Bucket {
 }
 
 /// The first nanosecond at which the rate has fallen far enough, between none and when it is forgotten.
-fn wait(bucket: &naive::SmoothedRate, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Nanos {
+fn wait(bucket: &naive::NaiveSmoothedRate, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Nanos {
     let (mut low, mut high) = (0, limit.period().get() * 1_000);
     while low < high {
         let middle = (low + high) / 2;

@@ -1,7 +1,7 @@
 //! Bills on paper, of which random histories are made: charges of five limits, under which ids are few enough to meet again.
 
-use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
-use tollway::core::{Algorithm, Bill, Charge, ChargeError, Expression, Kind, Limit, Nanos, Policy};
+use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::{Algorithm, Bill, Charge, ChargeError, ChargeKind, Expression, Limit, Nanos, Policy};
 use tollway_testbed::Random;
 
 /// The last of them has a number, and holds for one id only.
@@ -20,7 +20,7 @@ pub(crate) struct Line {
     pub(crate) limit: &'static str,
     pub(crate) id: &'static str,
     cost: u64,
-    kind: Kind,
+    kind: ChargeKind,
 }
 
 impl Paper {
@@ -46,8 +46,13 @@ pub(crate) fn any_lines(random: &mut Random, ids: &[&'static str]) -> Vec<Line> 
     for _ in 0..random.between(1, 5) {
         let (limit, id) = (random.pick(&LIMITS), random.pick(ids));
         if !lines.iter().any(|line| (line.limit, line.id) == (limit, id)) {
-            let kind =
-                random.pick(&[Kind::Spend, Kind::Spend, Kind::Spend, Kind::SpendOnly, Kind::CheckOnly]);
+            let kind = random.pick(&[
+                ChargeKind::Spend,
+                ChargeKind::Spend,
+                ChargeKind::Spend,
+                ChargeKind::SpendOnly,
+                ChargeKind::CheckOnly,
+            ]);
             lines.push(Line { limit, id, cost: random.pick(&[0, 1, 1, 1, 2, 3, 8]), kind });
         }
     }
@@ -71,11 +76,11 @@ pub(crate) fn any_algorithms(random: &mut Random) -> [Algorithm; LIMITS.len()] {
     let [bucket, log, rate, quota, some] = [(); 5].map(|()| period());
     let [few, count] = [(); 2].map(|()| random.between(1, 8));
     [
-        Algorithm::TokenBucket(TokenBucketLimit::new(few, count, bucket).unwrap()),
-        Algorithm::SlidingLog(SlidingLogLimit::new(count, log).unwrap()),
-        Algorithm::SmoothedRate(SmoothedRateLimit::new(few as f64 + 0.5, rate, random.one_in(2)).unwrap()),
-        Algorithm::Quota(QuotaLimit::new(few, quota).unwrap()),
-        Algorithm::TokenBucket(TokenBucketLimit::new(count, few, some).unwrap()),
+        Algorithm::TokenBucket(TokenBucket::new(few, count, bucket).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(count, log).unwrap()),
+        Algorithm::SmoothedRate(SmoothedRate::new(few as f64 + 0.5, rate, random.one_in(2)).unwrap()),
+        Algorithm::Quota(Quota::new(few, quota).unwrap()),
+        Algorithm::TokenBucket(TokenBucket::new(count, few, some).unwrap()),
     ]
 }
 

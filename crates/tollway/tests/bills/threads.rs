@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use tollway::core::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, TokenBucketLimit};
-use tollway::core::{Bill, Decision, Kind, Limit, Nanos, Policy, Timestamp};
+use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, TokenBucket};
+use tollway::core::{Bill, ChargeKind, Decision, Limit, Nanos, Policy, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 use tollway_testbed::{Random, seed};
@@ -17,9 +17,9 @@ const IDS: [&str; 3] = ["a", "b", "c"];
 fn limiter() -> Limiter {
     let hour = Nanos::from_secs(3_600);
     let algorithms = [
-        Algorithm::TokenBucket(TokenBucketLimit::new(BURST, 1, hour).unwrap()),
-        Algorithm::SlidingLog(SlidingLogLimit::new(BURST, hour).unwrap()),
-        Algorithm::Quota(QuotaLimit::new(BURST, hour).unwrap()),
+        Algorithm::TokenBucket(TokenBucket::new(BURST, 1, hour).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(BURST, hour).unwrap()),
+        Algorithm::Quota(Quota::new(BURST, hour).unwrap()),
     ];
     let limits = LIMITS.iter().zip(algorithms);
     let limits = limits.map(|(name, algorithm)| Limit::new(name).unwrap().with_default(algorithm));
@@ -61,26 +61,31 @@ type Place = (usize, usize);
 
 /// The charges of one bill, and whether it passed.
 struct Settled {
-    charges: Vec<(Place, u64, Kind)>,
+    charges: Vec<(Place, u64, ChargeKind)>,
     allowed: bool,
 }
 
 /// One to five buckets in any order, so that threads take the same ones from both ends.
-fn any_charges(random: &mut Random) -> Vec<(Place, u64, Kind)> {
-    let mut charges: Vec<(Place, u64, Kind)> = Vec::new();
+fn any_charges(random: &mut Random) -> Vec<(Place, u64, ChargeKind)> {
+    let mut charges: Vec<(Place, u64, ChargeKind)> = Vec::new();
     for _ in 0..random.between(1, 5) {
         let place = (random.pick(&[0, 1, 2]), random.pick(&[0, 1, 2]));
         if !charges.iter().any(|charge| charge.0 == place) {
-            let kind = random.pick(&[Kind::Spend, Kind::Spend, Kind::Spend, Kind::CheckOnly]);
+            let kind = random.pick(&[
+                ChargeKind::Spend,
+                ChargeKind::Spend,
+                ChargeKind::Spend,
+                ChargeKind::CheckOnly,
+            ]);
             charges.push((place, random.between(0, 4), kind));
         }
     }
     charges
 }
 
-fn settle(limiter: &Limiter, charges: Vec<(Place, u64, Kind)>) -> Settled {
+fn settle(limiter: &Limiter, charges: Vec<(Place, u64, ChargeKind)>) -> Settled {
     let policy = limiter.policy();
-    let charge = |((limit, id), cost, kind): &(Place, u64, Kind)| {
+    let charge = |((limit, id), cost, kind): &(Place, u64, ChargeKind)| {
         policy.charge(LIMITS[*limit], IDS[*id].as_bytes(), *cost).unwrap().with_kind(*kind)
     };
     let made: Vec<_> = charges.iter().map(charge).collect();
@@ -106,7 +111,7 @@ fn bills_take_all_of_their_charges_or_none() {
             .collect();
     for place in places() {
         let admitted = settled.iter().filter(|bill| bill.allowed).flat_map(|bill| &bill.charges);
-        let spent = admitted.filter(|charge| charge.0 == place && charge.2 == Kind::Spend);
+        let spent = admitted.filter(|charge| charge.0 == place && charge.2 == ChargeKind::Spend);
         let spent: u64 = spent.map(|(_, cost, _)| cost).sum();
         assert!(spent <= BURST, "{place:?} gave out {spent}");
         assert_eq!(remaining(&limiter, place), BURST - spent, "{place:?}");
@@ -124,7 +129,7 @@ fn what_is_given_back_can_be_had_again() {
     together(|random| {
         for _ in 0..2_000 {
             let bill = settle(&limiter, any_charges(random));
-            let spent = bill.charges.iter().filter(|(_, _, kind)| bill.allowed && *kind == Kind::Spend);
+            let spent = bill.charges.iter().filter(|(_, _, kind)| bill.allowed && *kind == ChargeKind::Spend);
             for ((limit, id), cost, _) in spent {
                 limiter.refund(LIMITS[*limit], IDS[*id], *cost).unwrap();
             }

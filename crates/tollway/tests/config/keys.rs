@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tollway::config::{Config, Gates, OnInsert, SmockronGate, describe};
-use tollway::core::algorithm::SmoothedRateLimit;
+use tollway::core::algorithm::SmoothedRate;
 use tollway::core::{KeyLimit, Nanos, OnFull, OnStoreFailure};
 use tollway::patterns::{REWRITES_MAX, RULES_MAX};
 
@@ -21,7 +21,7 @@ fn check(cases: &[(&str, &[&str])]) {
 }
 
 fn rate(limit: f64, seconds: u64, strict: bool, on_full: OnFull) -> KeyLimit {
-    let limit = SmoothedRateLimit::new(limit, Nanos::from_secs(seconds), strict).unwrap();
+    let limit = SmoothedRate::new(limit, Nanos::from_secs(seconds), strict).unwrap();
     KeyLimit::Rate { limit, on_full, on_store_failure: OnStoreFailure::Allow }
 }
 

@@ -1,7 +1,7 @@
 //! What the section `rules` says is what is resolved by name, and what is wrong with it is pointed at.
 
 use tollway::config::{Config, describe};
-use tollway::core::{OnFull, OnStoreFailure, Share};
+use tollway::core::{LocalShare, OnFull, OnStoreFailure};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 
@@ -42,7 +42,7 @@ fn rules_are_found_by_name_in_the_order_of_the_file() {
             (rule.name(), limit.rule().to_string(), limit.on_full(), limit.on_store_failure())
         })
         .collect();
-    let quarter = OnStoreFailure::Local(Share::new(1, 4).unwrap());
+    let quarter = OnStoreFailure::Local(LocalShare::new(1, 4).unwrap());
     let of = |text: &str| text.to_owned();
     assert_eq!(
         rules,

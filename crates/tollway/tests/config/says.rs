@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use tollway::Limiter;
 use tollway::config::{Config, Gates, StoreUrl, describe};
-use tollway::core::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
-use tollway::core::{IdFormat, Nanos, OnFull, OnStoreFailure, Share};
+use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::{IdFormat, LocalShare, Nanos, OnFull, OnStoreFailure};
 use tollway::store::memory::MAX_BUCKETS;
 
 fn read(text: &str) -> Config {
@@ -13,7 +13,7 @@ fn read(text: &str) -> Config {
 }
 
 fn token_bucket(burst: u64, count: u64, period: Nanos) -> Option<Algorithm> {
-    TokenBucketLimit::new(burst, count, period).map(Algorithm::TokenBucket).ok()
+    TokenBucket::new(burst, count, period).map(Algorithm::TokenBucket).ok()
 }
 
 fn algorithm(config: &Config, limit: &str, id: &str) -> Option<Algorithm> {
@@ -69,7 +69,7 @@ fn every_field_of_a_limit_is_taken() {
     assert_eq!((full.number(), full.ids(), full.stats()), (Some(u64::MAX), IdFormat::RegIdDomain, true));
     assert_eq!(
         (full.on_full(), full.on_store_failure()),
-        (OnFull::Allow, OnStoreFailure::Local(Share::WHOLE))
+        (OnFull::Allow, OnStoreFailure::Local(LocalShare::WHOLE))
     );
 }
 
@@ -89,11 +89,10 @@ fn each_algorithm_gets_its_numbers() {
           Strict:other: { algorithm: token_bucket, burst: 1, count: 1, period: 1s }
         ",
     );
-    let rate =
-        |limit, strict| SmoothedRateLimit::new(limit, second, strict).map(Algorithm::SmoothedRate).ok();
+    let rate = |limit, strict| SmoothedRate::new(limit, second, strict).map(Algorithm::SmoothedRate).ok();
     for (limit, id, expected) in [
-        ("Log", "x", SlidingLogLimit::new(10, second).map(Algorithm::SlidingLog).ok()),
-        ("Quota", "x", QuotaLimit::new(u64::MAX, second).map(Algorithm::Quota).ok()),
+        ("Log", "x", SlidingLog::new(10, second).map(Algorithm::SlidingLog).ok()),
+        ("Quota", "x", Quota::new(u64::MAX, second).map(Algorithm::Quota).ok()),
         ("Leaky", "x", rate(22.0, false)),
         ("Strict", "x", rate(22.0, true)),
         ("Strict", "same", rate(23.0, true)),
@@ -165,7 +164,7 @@ fn gates_are_those_that_are_named() {
 fn a_limiter_is_a_line_of_yaml_away() {
     let yaml = "max_buckets: 7\nlimits: { Login: { burst: 1, count: 1, period: 1h } }";
     let limiter = Limiter::from_yaml(yaml).expect("a policy");
-    assert_eq!(limiter.census().max_buckets, 7);
+    assert_eq!(limiter.stats().max_buckets, 7);
     assert!(limiter.spend("Login", "alice", 1).expect("a charge").allowed());
     assert!(!limiter.spend("Login", "alice", 1).expect("a charge").allowed());
     let errors = Limiter::from_yaml("limits: 5").err().expect("no policy").to_string();

@@ -1,7 +1,7 @@
 //! The snippets of the original key-value limits documentation load unchanged, alone and together.
 
 use tollway::config::Config;
-use tollway::core::algorithm::{Algorithm, TokenBucketLimit};
+use tollway::core::algorithm::{Algorithm, TokenBucket};
 
 const LIMITS: &str = "\
 NewRegistrationsPerIPAddress:
@@ -41,7 +41,7 @@ fn check(text: &str, expected: &[Expected]) {
         let charge = config.policy.charge(name, id.as_bytes(), 0).expect("a limit and an id of its format");
         let numbers = numbers.map(|(burst, count, period)| {
             let period = period.parse().expect("a duration");
-            Algorithm::TokenBucket(TokenBucketLimit::new(burst, count, period).expect("numbers that fit"))
+            Algorithm::TokenBucket(TokenBucket::new(burst, count, period).expect("numbers that fit"))
         });
         assert_eq!(charge.algorithm().copied(), numbers, "{name}:{id}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollway::config::{Config, StoreUrl, describe};
-use tollway::core::{KeyLimit, OnStoreFailure, Share};
+use tollway::core::{KeyLimit, LocalShare, OnStoreFailure};
 use tollway::store::redis::{Address, RedisUrl, Secret, Topology};
 
 const PASSWORD: &str = "hunter2";
@@ -350,8 +350,9 @@ fn a_limit_and_a_rule_say_what_happens_without_the_store() {
         "POLICY",
     )
     .unwrap_or_else(|errors| panic!("{errors}"));
-    let share =
-        |numerator, denominator| OnStoreFailure::Local(Share::new(numerator, denominator).expect("a share"));
+    let share = |numerator, denominator| {
+        OnStoreFailure::Local(LocalShare::new(numerator, denominator).expect("a share"))
+    };
     let of_limits: Vec<_> = config.policy.limits().iter().map(|limit| limit.on_store_failure()).collect();
     assert_eq!(of_limits, [share(1, 4), share(1, 2), OnStoreFailure::Deny]);
     let of_rules = config.policy.keys().rules().iter().map(|rule| match rule.limit {

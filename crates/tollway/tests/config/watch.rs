@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
-use tollway::config::Watch;
+use tollway::config::FileWatch;
 
 const ONE: &str = "limits: { A: { burst: 1, count: 1, period: 1s } }\n";
 /// As long as the other: only the content tells them apart.
@@ -16,14 +16,14 @@ const TWO: &str = "limits: { A: { burst: 2, count: 1, period: 1s } }\n";
 /// A file and its watch.
 struct Watched {
     directory: TempDir,
-    watch: Watch,
+    watch: FileWatch,
 }
 
 impl Watched {
     fn new(content: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("policy.yaml"), content).expect("a file");
-        let watch = Watch::new(directory.path().join("policy.yaml"));
+        let watch = FileWatch::new(directory.path().join("policy.yaml"));
         Self { directory, watch }
     }
 
@@ -102,7 +102,7 @@ fn a_file_that_goes_away_changes_when_it_is_back() {
 fn a_file_that_was_not_there_changes_when_it_comes() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("policy.yaml");
-    let mut watch = Watch::new(&path);
+    let mut watch = FileWatch::new(&path);
     assert!(!watch.changed());
     fs::write(&path, ONE).expect("written");
     assert!(watch.changed());
@@ -134,7 +134,7 @@ fn a_config_map_that_swaps_its_link_is_noticed() {
     };
     update("..2026_01_01", ONE);
     symlink("..data/policy.yaml", mount.path().join("policy.yaml")).expect("a link");
-    let mut watch = Watch::new(mount.path().join("policy.yaml"));
+    let mut watch = FileWatch::new(mount.path().join("policy.yaml"));
     assert!(!watch.changed());
 
     update("..2026_01_02", TWO);

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tollway::block_on;
 use tollway::core::domain::Logic;
 use tollway::core::{Domain, Nanos, Policy, Timestamp};
-use tollway::domains::Account;
 use tollway::limiter::Store;
+use tollway::reports::Report;
 use tollway::store::memory::Memory;
 use tollway::store::redis::{Redis, RedisUrl};
-use tollway::waiting::block_on;
 use tollway::{Clock, Config, Limiter};
 use tollway_testbed::{Random, RedisCluster, RedisServer};
 
@@ -88,10 +88,10 @@ fn agrees(store: Store, steps: u64, seed: u64) {
         let accounts: Vec<_> = batch
             .iter()
             .zip(&names)
-            .map(|((domain, _, at), name)| Account { domain, identifier: name.as_bytes(), at: moment(*at) })
+            .map(|((domain, _, at), name)| Report { domain, identifier: name.as_bytes(), at: moment(*at) })
             .collect();
         let mut welcome = Vec::new();
-        limiter.account(&accounts, &mut welcome);
+        limiter.record_reports(&accounts, &mut welcome);
         for ((domain, identifier, at), found) in batch.iter().zip(welcome) {
             let expected = naive.account(domain, *identifier, *at, now).map(moment);
             assert_eq!(found, expected, "step {step}: {} {identifier} of {at} at {now}", domain.name());
@@ -135,8 +135,8 @@ fn who_is_still_to_wait_is_known_to_every_master() {
     for name in ["web", "gcra"] {
         let domain = policy.domain(name.as_bytes()).unwrap();
         for (identifier, times) in [(&b"a/b:%\xff"[..], 4), (b"idle", 1)] {
-            let account = Account { domain, identifier, at: moment(START) };
-            first.account(&vec![account; times], &mut welcome);
+            let account = Report { domain, identifier, at: moment(START) };
+            first.record_reports(&vec![account; times], &mut welcome);
         }
     }
     drop(first);

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tollway::block_on;
 use tollway::core::{OnFull, Rule, Verdict};
-use tollway::rate_limit::{KeyError, RateLimitError, SelectorError};
-use tollway::waiting::block_on;
+use tollway::rate_limit::{RateLimitError, RuleKeyError, SelectorError};
 
 use super::{at, limits, limits_with_room};
 
@@ -41,11 +41,14 @@ fn blocks_without_a_key_are_counted_together() {
 fn a_block_comes_again_with_the_same_rule_and_not_with_another() {
     let (limits, _) = limits();
     let enter = |rule: &str| limits.limit(rule).unwrap().key("login").enter().map(|_| ());
-    assert_eq!(limits.key("login").map(|_| ()).unwrap_err(), KeyError::NotDefined { key: "login".into() });
+    assert_eq!(
+        limits.key("login").map(|_| ()).unwrap_err(),
+        RuleKeyError::NotDefined { key: "login".into() }
+    );
     assert_eq!(enter("2/s"), Ok(()));
     assert_eq!(enter("2/1000ms"), Ok(()));
     assert!(matches!(enter("2/s"), Err(RateLimitError::Exceeded(_))));
-    assert_eq!(enter("3/s"), Err(KeyError::DefinedTwice { key: "login".into() }.into()));
+    assert_eq!(enter("3/s"), Err(RuleKeyError::DefinedTwice { key: "login".into() }.into()));
     assert!(matches!(limits.key("login").unwrap().enter(), Err(RateLimitError::Exceeded(_))));
 }
 
@@ -118,7 +121,7 @@ fn wrapped_functions_take_what_they_took() {
     assert_eq!(block_on(add.call_async((1, 2))), Ok(3));
 
     let again = limits.limit("1/s").unwrap().key("double").wrap(|()| ());
-    assert_eq!(again.map(|_| ()).unwrap_err(), KeyError::DefinedTwice { key: "double".into() });
+    assert_eq!(again.map(|_| ()).unwrap_err(), RuleKeyError::DefinedTwice { key: "double".into() });
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::fmt::{Debug, Display};
 use std::time::Duration;
 
+use tollway::block_on;
 use tollway::core::{OnFull, OnStoreFailure};
-use tollway::rate_limit::{self, KeyError, RateLimitError, RateLimitExceeded, SelectorError};
-use tollway::waiting::block_on;
+use tollway::rate_limit::{self, RateLimitError, RateLimitExceeded, RuleKeyError, SelectorError};
 use tollway::{RateLimit, limit};
 
 use super::{at, limits, limits_with_room};
@@ -270,14 +270,14 @@ fn stray(limits: &RateLimit) -> Result<(), RateLimitError> {
 fn a_key_is_shared_and_has_its_rule_from_the_first() {
     let (limits, _) = limits();
     let key = || "cats".to_owned();
-    let not_yet = RateLimitError::Key(KeyError::NotDefined { key: key() });
+    let not_yet = RateLimitError::Key(RuleKeyError::NotDefined { key: key() });
     assert_eq!(block_on(bad_kitty(&limits, "tom")), Err(not_yet));
     assert_eq!(good_kitty(&limits, "tom"), Ok(()));
     let denied = block_on(bad_kitty(&limits, "tom")).unwrap_err();
     assert_eq!(denied.to_string(), "rate limit exceeded: cats, user:1/s; retry after 1s");
     assert_eq!(block_on(bad_kitty(&limits, "felix")), Ok(()));
     assert!(good_kitty(&limits, "felix").is_err());
-    let twice = KeyError::DefinedTwice { key: key() };
+    let twice = RuleKeyError::DefinedTwice { key: key() };
     assert_eq!(copycat(&limits, "garfield").unwrap_err().to_string(), twice.to_string());
     let unsaid = SelectorError { selector: "user".to_owned(), rule: "user:1/s".to_owned() };
     assert_eq!(stray(&limits), Err(unsaid.into()));
@@ -320,7 +320,7 @@ fn the_global_limits_are_set_once_and_asked_by_who_names_no_other() {
     assert_eq!(global(), Ok(()));
     let denied = global().unwrap_err();
     assert_eq!((denied.key(), denied.retry_after()), ("global", Some(Duration::from_secs(86_400))));
-    assert_eq!(limits.limiter().census().buckets, 1);
+    assert_eq!(limits.limiter().stats().buckets, 1);
 }
 
 #[limit("And()", with = limits)]

@@ -2,10 +2,10 @@
 //!
 //! A batch is one step for each of many ids, so that two hundred thousand of them take seconds.
 
-use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
-use tollway::core::{Algorithm, Bill, Charge, Kind, Limit, Timestamp};
+use tollway::block_on;
+use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Timestamp};
 use tollway::store::redis::Redis;
-use tollway::waiting::block_on;
 use tollway_testbed::{Random, seed};
 
 use crate::model::Model;
@@ -21,7 +21,7 @@ fn token_buckets_decide_as_in_the_core() {
     agree("token_bucket", |random, world| {
         let (period, count) = (world.span(random), world.number(random));
         let burst = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
-        Some(Algorithm::TokenBucket(TokenBucketLimit::new(burst, count, period).ok()?))
+        Some(Algorithm::TokenBucket(TokenBucket::new(burst, count, period).ok()?))
     });
 }
 
@@ -29,7 +29,7 @@ fn token_buckets_decide_as_in_the_core() {
 fn sliding_logs_decide_as_in_the_core() {
     agree("sliding_log", |random, world| {
         let count = if random.one_in(9) { random.magnitude(300) } else { random.between(1, 10) };
-        Some(Algorithm::SlidingLog(SlidingLogLimit::new(count, world.span(random)).ok()?))
+        Some(Algorithm::SlidingLog(SlidingLog::new(count, world.span(random)).ok()?))
     });
 }
 
@@ -41,7 +41,7 @@ fn smoothed_rates_decide_as_in_the_core() {
             1 => random.any() as f64 / u64::MAX as f64 * 3.0,
             _ => random.between(1, 10) as f64 + 0.5,
         };
-        let limit = SmoothedRateLimit::new(limit, world.span(random), random.one_in(2));
+        let limit = SmoothedRate::new(limit, world.span(random), random.one_in(2));
         Some(Algorithm::SmoothedRate(limit.ok()?))
     });
 }
@@ -50,7 +50,7 @@ fn smoothed_rates_decide_as_in_the_core() {
 fn quotas_decide_as_in_the_core() {
     agree("quota", |random, world| {
         let count = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
-        Some(Algorithm::Quota(QuotaLimit::new(count, world.span(random)).ok()?))
+        Some(Algorithm::Quota(Quota::new(count, world.span(random)).ok()?))
     });
 }
 
@@ -117,7 +117,10 @@ fn step(store: &Redis, subjects: &mut [Subject], random: &mut Random, now: Times
         match random.between(0, 9) {
             0 => checked.push((charge, model)),
             1 => refunded.push((charge, model)),
-            2 => settled.push((charge.with_kind(random.pick(&[Kind::SpendOnly, Kind::CheckOnly])), model)),
+            2 => settled.push((
+                charge.with_kind(random.pick(&[ChargeKind::SpendOnly, ChargeKind::CheckOnly])),
+                model,
+            )),
             _ => settled.push((charge, model)),
         }
     }

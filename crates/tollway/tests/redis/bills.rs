@@ -1,9 +1,9 @@
 //! Bills on Redis beside the memory store: several charges, every kind, and expressions over them.
 
+use tollway::block_on;
 use tollway::core::{Bill, Charge, Decision, Nanos, Policy, Refund, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::store::redis::Redis;
-use tollway::waiting::block_on;
 use tollway_testbed::{Random, seed};
 
 use crate::paper::{Line, Paper, any_algorithms, any_lines, charges, policy};

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use tollway::core::algorithm::TokenBucketLimit;
+use tollway::block_on;
+use tollway::core::algorithm::TokenBucket;
 use tollway::core::{Algorithm, Bill, Charge, Limit, Nanos};
 use tollway::store::redis::Redis;
-use tollway::waiting::block_on;
 use tollway_testbed::Random;
 
 use crate::servers;
@@ -27,7 +27,7 @@ const VARIABLE: &str = "TOLLWAY_HAMMER";
 /// Two limits that share their ids: one is spent by itself, and both by bills of two charges.
 fn limits() -> [Limit; 2] {
     [("Narrow", 7, 100), ("Wide", 20, 300)].map(|(name, burst, count)| {
-        let limit = TokenBucketLimit::new(burst, count, Nanos::from_secs(1)).unwrap();
+        let limit = TokenBucket::new(burst, count, Nanos::from_secs(1)).unwrap();
         Limit::new(name).unwrap().with_default(Algorithm::TokenBucket(limit))
     })
 }
@@ -67,9 +67,9 @@ fn hammer(url: &str) {
     }
 }
 
-fn start(orders: &str) -> Child {
+fn start(commands: &str) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "hammer::child", "--ignored", "--nocapture"]).env(VARIABLE, orders);
+    command.args(["--exact", "hammer::child", "--ignored", "--nocapture"]).env(VARIABLE, commands);
     command.stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -88,8 +88,8 @@ fn finish(child: Child) -> Vec<(String, f64)> {
 #[test]
 #[ignore = "one of the processes that the other tests start"]
 fn child() {
-    let orders = env::var(VARIABLE).unwrap();
-    let (url, number) = orders.split_once(' ').unwrap();
+    let commands = env::var(VARIABLE).unwrap();
+    let (url, number) = commands.split_once(' ').unwrap();
     let (store, number) = (servers::open(url, "hammer"), number.parse::<u64>().unwrap());
     let one_redis = !url.contains("cluster");
     let limits = limits();

@@ -1,11 +1,11 @@
 //! What is in Redis: small values, kept for as long as they say something and no longer, and nothing for who only asks.
 
+use tollway::block_on;
 use tollway::core::algorithm::{
-    Lifetime, Operation, Order, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit, Unit,
+    Quota, QuotaCommand, QuotaOperation, QuotaTtl, SlidingLog, SmoothedRate, TokenBucket, TtlUnit,
 };
-use tollway::core::{Algorithm, Bill, Charge, Decision, Kind, Limit, Nanos};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Limit, Nanos};
 use tollway::store::redis::Redis;
-use tollway::waiting::block_on;
 use tollway_testbed::{Random, RedisServer, seed};
 
 use crate::servers;
@@ -24,10 +24,10 @@ impl Bench {
         let period = Nanos::from_secs(1);
         let limit = |name: &str, algorithm| Limit::new(name).unwrap().with_default(algorithm);
         let limits = [
-            limit("Bucket", Algorithm::TokenBucket(TokenBucketLimit::new(1_000, 7, period).unwrap())),
-            limit("Log", Algorithm::SlidingLog(SlidingLogLimit::new(1_000, period).unwrap())),
-            limit("Rate", Algorithm::SmoothedRate(SmoothedRateLimit::new(1_000.0, period, false).unwrap())),
-            limit("Quota", Algorithm::Quota(QuotaLimit::new(1_000, period).unwrap())),
+            limit("Bucket", Algorithm::TokenBucket(TokenBucket::new(1_000, 7, period).unwrap())),
+            limit("Log", Algorithm::SlidingLog(SlidingLog::new(1_000, period).unwrap())),
+            limit("Rate", Algorithm::SmoothedRate(SmoothedRate::new(1_000.0, period, false).unwrap())),
+            limit("Quota", Algorithm::Quota(Quota::new(1_000, period).unwrap())),
         ];
         Self { server, store, limits }
     }
@@ -49,7 +49,7 @@ impl Bench {
     }
 
     /// The moment at which a bucket has nothing more to say, by what is written; `None` if it has gone by now.
-    fn silent_at(&self, limit: &Limit, key: &str) -> Option<i64> {
+    fn expires_at(&self, limit: &Limit, key: &str) -> Option<i64> {
         let text = match limit.name() {
             "Log" => self.server.cli(&["LINDEX", key, "-1"]),
             _ => self.server.cli(&["GET", key]),
@@ -86,27 +86,29 @@ fn a_key_goes_when_its_bucket_has_nothing_more_to_say_and_never_sooner() {
     for round in 0..200 {
         for limit in &bench.limits {
             let id = (round % 3).to_string();
-            let kind = random.pick(&[Kind::Spend, Kind::SpendOnly]);
+            let kind = random.pick(&[ChargeKind::Spend, ChargeKind::SpendOnly]);
             let charge = Charge::new(limit, id.as_bytes(), random.between(1, 60)).unwrap().with_kind(kind);
             bench.settle(&charge);
             if random.one_in(4) {
                 block_on(bench.store.refund(&[charge], None)).remove(0).unwrap();
             }
             let key = format!("kept:{}:{id}", limit.name());
-            let expires_at = bench.number(&["PEXPIRETIME", &key]);
-            let Some(silent_at) = bench.silent_at(limit, &key) else { continue };
+            let dropped_at = bench.number(&["PEXPIRETIME", &key]);
+            let Some(expires_at) = bench.expires_at(limit, &key) else { continue };
             seen += 1;
-            let late = expires_at * 1_000_000 - silent_at;
+            let late = dropped_at * 1_000_000 - expires_at;
             assert!((0..3_000_000).contains(&late), "{key} goes {late} ns after it has nothing more to say");
         }
     }
     assert!(seen > 400, "only {seen} keys were there to be looked at");
     let pair = b"\x01\x01ab";
-    let lifetime = Lifetime { value: 1_500, unit: Unit(1) };
-    let insert = Operation::Insert { left: 3, lifetime, over_live: true };
-    block_on(bench.store.execute(&[Order { pair, operation: insert }], None)).remove(0).unwrap();
+    let lifetime = QuotaTtl { value: 1_500, unit: TtlUnit(1) };
+    let insert = QuotaOperation::Insert { left: 3, lifetime, over_live: true };
+    block_on(bench.store.run_quota_commands(&[QuotaCommand { pair, operation: insert }], None))
+        .remove(0)
+        .unwrap();
     let late = bench.number(&["PEXPIRETIME", "kept:throttr/a/b"]) * 1_000_000
-        - bench.silent_at(&bench.limits[3], "kept:throttr/a/b").unwrap();
+        - bench.expires_at(&bench.limits[3], "kept:throttr/a/b").unwrap();
     assert!((0..3_000_000).contains(&late), "a pair goes {late} ns after its end");
 }
 
@@ -135,7 +137,7 @@ fn who_only_asks_writes_nothing() {
         let before = bench.writes();
         assert!(bench.check(&one).allowed());
         assert!(bench.settle(&nothing).allowed());
-        assert!(bench.settle(&one.clone().with_kind(Kind::CheckOnly)).allowed());
+        assert!(bench.settle(&one.clone().with_kind(ChargeKind::CheckOnly)).allowed());
         assert_eq!((bench.writes() - before, bench.number(&["DBSIZE"])), (0, 0), "{}", limit.name());
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use tollway::core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use tollway::block_on;
+use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway::core::{Algorithm, Bill, Charge, Limit, Nanos, Timestamp};
-use tollway::store::Held;
+use tollway::store::BucketState;
 use tollway::store::redis::Redis;
-use tollway::waiting::block_on;
 use tollway_testbed::RedisServer;
 
 use crate::servers;
@@ -16,7 +16,7 @@ fn limit(name: &str, algorithm: Algorithm) -> Limit {
 }
 
 fn token_bucket(name: &str) -> Limit {
-    limit(name, Algorithm::TokenBucket(TokenBucketLimit::new(5, 1, Nanos::from_secs(60)).unwrap()))
+    limit(name, Algorithm::TokenBucket(TokenBucket::new(5, 1, Nanos::from_secs(60)).unwrap()))
 }
 
 fn spend(store: &Redis, limit: &Limit, id: &[u8], now: Option<Timestamp>) {
@@ -70,9 +70,9 @@ fn a_bucket_is_shown_as_it_is() {
     let (now, period) = (Timestamp::from_nanos(1_700_000_000_123_456_789), Nanos::from_secs(10));
     let limits = [
         token_bucket("Bucket"),
-        limit("Log", Algorithm::SlidingLog(SlidingLogLimit::new(3, period).unwrap())),
-        limit("Rate", Algorithm::SmoothedRate(SmoothedRateLimit::new(3.0, period, false).unwrap())),
-        limit("Quota", Algorithm::Quota(QuotaLimit::new(3, period).unwrap())),
+        limit("Log", Algorithm::SlidingLog(SlidingLog::new(3, period).unwrap())),
+        limit("Rate", Algorithm::SmoothedRate(SmoothedRate::new(3.0, period, false).unwrap())),
+        limit("Quota", Algorithm::Quota(Quota::new(3, period).unwrap())),
     ];
     let later = now + Nanos::from_secs(1);
     let long_after = now + Nanos::from_secs(20_000);
@@ -83,10 +83,14 @@ fn a_bucket_is_shown_as_it_is() {
         spend(&store, limit, b"a", Some(now));
         spend(&store, limit, b"a", Some(later));
         let held = match limit.name() {
-            "Bucket" => matches!(look(later).0, Some(Held::TokenBucket(_))),
-            "Log" => look(later).0 == Some(Held::SlidingLog { entries: 2, oldest: now, newest: later }),
-            "Rate" => matches!(look(later).0, Some(Held::SmoothedRate(rate)) if rate.last().0 == later),
-            _ => matches!(look(later).0, Some(Held::Quota(quota)) if quota.counter() == 2),
+            "Bucket" => matches!(look(later).0, Some(BucketState::TokenBucket(_))),
+            "Log" => {
+                look(later).0 == Some(BucketState::SlidingLog { entries: 2, oldest: now, newest: later })
+            }
+            "Rate" => {
+                matches!(look(later).0, Some(BucketState::SmoothedRate(rate)) if rate.last().0 == later)
+            }
+            _ => matches!(look(later).0, Some(BucketState::Quota(quota)) if quota.counter() == 2),
         };
         assert!(held, "{:?}", look(later));
         assert_eq!(look(long_after), (None, long_after));

@@ -7,9 +7,9 @@ mod hammer;
 mod kept;
 mod looking;
 mod model;
-mod orders;
 #[path = "../bills/paper.rs"]
 mod paper;
+mod quota_commands;
 mod rates;
 mod servers;
 mod world;

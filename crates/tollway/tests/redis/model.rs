@@ -1,16 +1,16 @@
 //! What one bucket must answer: the core's own, kept as a store keeps it.
 
-use tollway::core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollway::core::{Algorithm, Bill, Charge, Decision, Kind, Refund, Timestamp, Verdict};
-use tollway::store::Held;
+use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Refund, Timestamp, Verdict};
+use tollway::store::BucketState;
 
 /// A bucket, or none where nothing is remembered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    token_bucket: Option<TokenBucket>,
-    sliding_log: Option<SlidingLog>,
-    smoothed_rate: Option<SmoothedRate>,
-    quota: Option<Quota>,
+    token_bucket: Option<TokenBucketState>,
+    sliding_log: Option<SlidingLogState>,
+    smoothed_rate: Option<SmoothedRateState>,
+    quota: Option<QuotaState>,
 }
 
 macro_rules! with_bucket {
@@ -50,10 +50,14 @@ impl Model {
         with_bucket!(self, algorithm, |bucket, limit| {
             let decision = check(bucket, limit, cost, now);
             change(bucket, now, |bucket| match (charge.kind(), decision.verdict) {
-                (Kind::Spend, _) | (Kind::SpendOnly, Verdict::Allow) => drop(bucket.charge(limit, cost, now)),
-                (Kind::SpendOnly, _) => bucket.take(limit, cost, now),
-                (Kind::CheckOnly, Verdict::Allow) => {}
-                (Kind::CheckOnly, _) => drop(bucket.charge(limit, 0, now)),
+                (ChargeKind::Spend, _) | (ChargeKind::SpendOnly, Verdict::Allow) => {
+                    let _ = bucket.charge(limit, cost, now);
+                }
+                (ChargeKind::SpendOnly, _) => bucket.take(limit, cost, now),
+                (ChargeKind::CheckOnly, Verdict::Allow) => {}
+                (ChargeKind::CheckOnly, _) => {
+                    let _ = bucket.charge(limit, 0, now);
+                }
             });
             Bill::one(charge).answer(&[decision])
         })
@@ -66,9 +70,9 @@ impl Model {
         .unwrap_or(Refund::UNLIMITED)
     }
 
-    pub(crate) fn held(&mut self, algorithm: &Algorithm, now: Timestamp) -> Option<Held> {
+    pub(crate) fn held(&mut self, algorithm: &Algorithm, now: Timestamp) -> Option<BucketState> {
         with_bucket!(self, algorithm, |bucket, _limit| {
-            bucket.as_ref().filter(|bucket| bucket.silent_at() > now).map(Held::from)
+            bucket.as_ref().filter(|bucket| bucket.expires_at() > now).map(BucketState::from)
         })
     }
 }
@@ -86,6 +90,6 @@ pub(crate) fn change<B: Bucket, T>(
     let mut changed = bucket.take();
     let known = changed.is_some();
     let outcome = change(changed.get_or_insert_default());
-    *bucket = changed.filter(|bucket| known || bucket.silent_at() > now);
+    *bucket = changed.filter(|bucket| known || bucket.expires_at() > now);
     outcome
 }

@@ -1,10 +1,10 @@
 //! Rates of keys in Lua beside the core's.
 
-use tollway::core::algorithm::{SmoothedRate, SmoothedRateLimit};
+use tollway::block_on;
+use tollway::core::algorithm::{SmoothedRate, SmoothedRateState};
 use tollway::core::{Nanos, OnFull, OnStoreFailure};
-use tollway::keys::{Knock, Rated};
+use tollway::keys::{RateSubject, RateUpdate};
 use tollway::store::memory::Memory;
-use tollway::waiting::block_on;
 use tollway_testbed::{Random, seed};
 
 use crate::model::change;
@@ -20,26 +20,26 @@ fn rates_are_measured_as_in_the_core() {
     let mut random = Random::new(seed());
     for (number, world) in WORLDS.into_iter().enumerate() {
         let keys: Vec<_> = (0..KEYS).map(|key| format!("{number} {key}")).collect();
-        let mut rates: Vec<Option<SmoothedRate>> = vec![None; KEYS];
+        let mut rates: Vec<Option<SmoothedRateState>> = vec![None; KEYS];
         let mut now = World::start(&mut random);
         for _ in 0..ROUNDS {
             now = world.next(&mut random, now);
             let limits: Vec<_> = keys.iter().map(|_| any_limit(&mut random, world)).collect();
-            let knocks: Vec<_> = keys
+            let updates: Vec<_> = keys
                 .iter()
                 .zip(&limits)
-                .map(|(key, limit)| Knock {
-                    bucket: Rated::Key(key.as_bytes()),
+                .map(|(key, limit)| RateUpdate {
+                    bucket: RateSubject::Key(key.as_bytes()),
                     hash: memory.hash_key(key.as_bytes()),
                     limit,
                     on_full: OnFull::Deny,
                     on_store_failure: OnStoreFailure::Deny,
                 })
                 .collect();
-            let measures = block_on(store.knock(&knocks, Some(now)));
-            for ((rate, limit), measure) in rates.iter_mut().zip(&limits).zip(measures) {
+            let readings = block_on(store.update_rates(&updates, Some(now)));
+            for ((rate, limit), measure) in rates.iter_mut().zip(&limits).zip(readings) {
                 let before = *rate;
-                let expected = change(rate, now, |rate| rate.knock(limit, 1, now));
+                let expected = change(rate, now, |rate| rate.update(limit, 1, now));
                 let measure = measure.unwrap();
                 assert_eq!(measure, expected, "at {now}: {limit:?} of {before:?}");
             }
@@ -47,8 +47,8 @@ fn rates_are_measured_as_in_the_core() {
     }
 }
 
-fn any_limit(random: &mut Random, world: World) -> SmoothedRateLimit {
+fn any_limit(random: &mut Random, world: World) -> SmoothedRate {
     let longest = Nanos::MAX.get() / 1_000;
     let period = Nanos::new(world.span(random).get().clamp(1, longest));
-    SmoothedRateLimit::new(random.between(1, 8) as f64 + 0.25, period, random.one_in(2)).unwrap()
+    SmoothedRate::new(random.between(1, 8) as f64 + 0.25, period, random.one_in(2)).unwrap()
 }

@@ -6,8 +6,8 @@
 
 use std::thread;
 
-use tollway::core::{KeyedRule, RuleLimit, Ruling, Timestamp};
-use tollway::waiting::block_on;
+use tollway::block_on;
+use tollway::core::{KeyedRule, RuleDecision, RuleLimit, Timestamp};
 use tollway::{Clock, Limiter};
 use tollway_testbed::{Random, seed};
 
@@ -155,8 +155,8 @@ impl World {
         let (naive, keyed) = rule.map_or(&self.keeper, |rule| &self.rules[rule]);
         let bill = keyed.bill(|selector| value(selector, values)).unwrap();
         let expected = match naive.first_allowed(&self.logs, values, now) {
-            Some(at) => Ruling::until(Timestamp::from_nanos(at), Timestamp::from_nanos(now)),
-            None => Ruling::until(Timestamp::from_nanos(u64::MAX), Timestamp::EPOCH),
+            Some(at) => RuleDecision::until(Timestamp::from_nanos(at), Timestamp::from_nanos(now)),
+            None => RuleDecision::until(Timestamp::from_nanos(u64::MAX), Timestamp::EPOCH),
         };
         let ruling = limiter.resolve(&bill);
         assert_eq!(ruling, expected, "{} of {values:?} at {now}, with {:?}", naive.text(), self.logs);

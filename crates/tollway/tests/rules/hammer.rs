@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, thread};
 
-use tollway::core::{KeyedRule, RuleBill, RuleLimit, Ruling, Timestamp};
+use tollway::block_on;
+use tollway::core::{KeyedRule, RuleBill, RuleDecision, RuleLimit, Timestamp};
 use tollway::store::memory::Memory;
-use tollway::waiting::block_on;
 use tollway_testbed::{Random, RedisServer};
 
 use crate::servers;
@@ -92,7 +92,7 @@ fn by_its_own_time(url: &str, nodes: &[&RedisServer]) {
 
 /// Has a rule that never limits fill every log, and wants so many entries kept in each, for an hour. Who looked at a clock of
 /// ours long ago, and comes late, would else find that what was there then is forgotten.
-fn fill_for_an_hour(count: u64, resolve: impl Fn(&RuleBill<'_>) -> Ruling) {
+fn fill_for_an_hour(count: u64, resolve: impl Fn(&RuleBill<'_>) -> RuleDecision) {
     let rule = keyed(&format!("And(Or(), 'user:{count}/h', 'apikey:{count}/h')"));
     for (user, apikey) in USERS.into_iter().flat_map(|user| APIKEYS.map(|apikey| (user, apikey))) {
         assert!(resolve(&bill(&rule, user, apikey)).allowed());
@@ -124,9 +124,9 @@ fn hammer_from_processes(url: &str, time: &str) -> Vec<Admission> {
     children.into_iter().flat_map(finish).collect()
 }
 
-fn start(orders: &str) -> Child {
+fn start(commands: &str) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "hammer::child", "--ignored", "--nocapture"]).env(VARIABLE, orders);
+    command.args(["--exact", "hammer::child", "--ignored", "--nocapture"]).env(VARIABLE, commands);
     command.stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -144,8 +144,8 @@ fn finish(child: Child) -> Vec<Admission> {
 #[test]
 #[ignore = "one of the processes that the other tests start"]
 fn child() {
-    let orders = env::var(VARIABLE).unwrap();
-    let [url, time, number] = orders.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let commands = env::var(VARIABLE).unwrap();
+    let [url, time, number] = commands.split(' ').collect::<Vec<_>>().try_into().unwrap();
     let store = servers::open(url, &format!("hammer-{time}"));
     let admitted = hammer(number.parse().unwrap(), |bill| {
         let now = hasty_now();
@@ -158,7 +158,10 @@ fn child() {
 }
 
 /// All tasks of one process, as often as they can.
-fn hammer(process: u64, resolve: impl Fn(&RuleBill<'_>) -> (Ruling, Timestamp) + Sync) -> Vec<Admission> {
+fn hammer(
+    process: u64,
+    resolve: impl Fn(&RuleBill<'_>) -> (RuleDecision, Timestamp) + Sync,
+) -> Vec<Admission> {
     let (rule, started) = (keyed(RULE), Instant::now());
     let task = |task: u64| {
         let (mut random, mut admitted) = (Random::new(process * TASKS + task), Vec::new());

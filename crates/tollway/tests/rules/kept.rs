@@ -1,8 +1,8 @@
 //! What rules leave in Redis: short lists, kept for as long as they say something and no longer, and nothing of who is denied.
 
-use tollway::core::{KeyedRule, Nanos, RuleBill, RuleLimit, Ruling, Timestamp};
+use tollway::block_on;
+use tollway::core::{KeyedRule, Nanos, RuleBill, RuleDecision, RuleLimit, Timestamp};
 use tollway::store::redis::Redis;
-use tollway::waiting::block_on;
 use tollway_testbed::{Random, RedisCluster, RedisServer, seed};
 
 use crate::servers;
@@ -23,7 +23,7 @@ impl Bench {
         Self { server, store }
     }
 
-    fn resolve(&self, rule: &KeyedRule) -> Ruling {
+    fn resolve(&self, rule: &KeyedRule) -> RuleDecision {
         block_on(self.store.resolve(&bill(rule), None)).unwrap()
     }
 

@@ -4,9 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollway::core::Timestamp;
 use tollway::core::Verb;
-use tollway::core::{Nanos, RuleText, Ruling, Verdict};
+use tollway::core::{Nanos, RuleDecision, RuleRef, Verdict};
 use tollway::trace::{
-    ChargeText, Event, LimitRequest, Reader, Reply, Request, RuleRequest, matches, parse_line,
+    ChargeText, LimitRequest, RuleRequest, TraceEvent, TraceReader, TraceReply, TraceRequest, matches,
+    parse_line,
 };
 
 fn verb() -> impl Strategy<Value = Verb> {
@@ -21,13 +22,13 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => vec(tricky, 0..12), 4 => vec(any::<u8>(), 0..12), 1 => whole]
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = TraceRequest> {
     prop_oneof![
-        limit_request().prop_map(Request::Limit),
-        rule_request().prop_map(Request::Rule),
-        bytes().prop_map(Request::Text),
-        vec(any::<u8>(), 1..40).prop_map(Request::Throttr),
-        vec(frame(), 1..7).prop_map(Request::Smockron),
+        limit_request().prop_map(TraceRequest::Limit),
+        rule_request().prop_map(TraceRequest::Rule),
+        bytes().prop_map(TraceRequest::Text),
+        vec(any::<u8>(), 1..40).prop_map(TraceRequest::Throttr),
+        vec(frame(), 1..7).prop_map(TraceRequest::Smockron),
     ]
 }
 
@@ -37,18 +38,21 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// What may come back at the gate of `request`.
-fn reply(request: &Request) -> BoxedStrategy<Reply> {
-    let error = any::<String>().prop_map(Reply::Error);
+fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
+    let error = any::<String>().prop_map(TraceReply::Error);
     match request {
-        Request::Limit(_) => error.boxed(),
-        Request::Rule(_) => prop_oneof![error, ruling().prop_map(Reply::Ruling)].boxed(),
-        Request::Text(_) => {
-            let text = bytes().prop_map(|bytes| Reply::Text(Some(bytes).filter(|bytes| !bytes.is_empty())));
+        TraceRequest::Limit(_) => error.boxed(),
+        TraceRequest::Rule(_) => prop_oneof![error, ruling().prop_map(TraceReply::RuleDecision)].boxed(),
+        TraceRequest::Text(_) => {
+            let text =
+                bytes().prop_map(|bytes| TraceReply::Text(Some(bytes).filter(|bytes| !bytes.is_empty())));
             prop_oneof![error, text].boxed()
         }
-        Request::Throttr(_) => prop_oneof![error, vec(any::<u8>(), 0..40).prop_map(Reply::Throttr)].boxed(),
-        Request::Smockron(_) => {
-            prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(Reply::Smockron)].boxed()
+        TraceRequest::Throttr(_) => {
+            prop_oneof![error, vec(any::<u8>(), 0..40).prop_map(TraceReply::Throttr)].boxed()
+        }
+        TraceRequest::Smockron(_) => {
+            prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(TraceReply::Smockron)].boxed()
         }
     }
 }
@@ -66,8 +70,8 @@ fn rule_request() -> impl Strategy<Value = RuleRequest> {
     let name = || prop_oneof!["key|user|[a-z]{1,3}", ".{1,6}"];
     let tricky =
         proptest::sample::select(&["\"", " ", "=", ">", " => ", "'", "Or(", "1/s", "\\", "\n", "\u{fc}"][..]);
-    let written = vec(tricky, 0..12).prop_map(|parts| RuleText::Written(parts.concat()));
-    let rule = prop_oneof![name().prop_map(RuleText::Named), written];
+    let written = vec(tricky, 0..12).prop_map(|parts| RuleRef::Written(parts.concat()));
+    let rule = prop_oneof![name().prop_map(RuleRef::Named), written];
     let selectors = proptest::collection::btree_map(name(), bytes(), 0..5);
     (rule, proptest::option::of(".{0,5}"), selectors).prop_map(|(rule, key, selectors)| RuleRequest {
         rule,
@@ -76,17 +80,17 @@ fn rule_request() -> impl Strategy<Value = RuleRequest> {
     })
 }
 
-fn ruling() -> impl Strategy<Value = Ruling> {
+fn ruling() -> impl Strategy<Value = RuleDecision> {
     use Verdict::{Allow, AllowAway, AllowFull, Deny, DenyAway, DenyFull};
     let verdict = proptest::sample::select(&[Allow, Deny, AllowFull, DenyFull, AllowAway, DenyAway][..]);
-    (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| Ruling {
+    (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| RuleDecision {
         verdict,
         retry_after: Nanos::new(nanos),
         degraded,
     })
 }
 
-fn read(line: &[u8]) -> Event {
+fn read(line: &[u8]) -> TraceEvent {
     parse_line(line, 1).unwrap_or_else(|error| panic!("{error}")).expect("an event")
 }
 
@@ -128,7 +132,7 @@ proptest! {
 
     #[test]
     fn a_stream_of_anything_ends(stream in vec(any::<u8>(), 0..400)) {
-        let events = Reader::new(&stream[..]).count();
+        let events = TraceReader::new(&stream[..]).count();
         prop_assert!(events <= stream.len() + 1);
     }
 }

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 
 use tollway::core::Verb;
-use tollway::core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollway::core::{Algorithm, Bill, Charge, Decision, Policy, Refund, RuleAskError, Ruling, Timestamp};
-use tollway::trace::{LimitRequest, Reply, Request, RuleRequest, Target};
+use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway::core::{
+    Algorithm, Bill, Charge, Decision, Policy, Refund, RuleDecision, RuleLookupError, Timestamp,
+};
+use tollway::trace::{LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
 
 pub(crate) struct CoreAlone {
     policy: Policy,
     buckets: Buckets,
-    logs: HashMap<String, SlidingLog>,
+    logs: HashMap<String, SlidingLogState>,
 }
 
 #[derive(Default)]
@@ -18,10 +20,10 @@ struct Buckets(HashMap<(String, Vec<u8>), Held>);
 
 #[derive(Clone)]
 enum Held {
-    TokenBucket(TokenBucket),
-    SlidingLog(SlidingLog),
-    SmoothedRate(SmoothedRate),
-    Quota(Quota),
+    TokenBucket(TokenBucketState),
+    SlidingLog(SlidingLogState),
+    SmoothedRate(SmoothedRateState),
+    Quota(QuotaState),
 }
 
 /// Runs `$body` with the bucket and its numbers, whichever algorithm it is.
@@ -42,7 +44,7 @@ impl CoreAlone {
         Self { policy, buckets: Buckets::default(), logs: HashMap::new() }
     }
 
-    fn limit(&mut self, now: Timestamp, request: &LimitRequest) -> Result<Reply, String> {
+    fn limit(&mut self, now: Timestamp, request: &LimitRequest) -> Result<TraceReply, String> {
         let charges = request.charges.iter().map(|charge| {
             let made = self.policy.charge(&charge.limit, &charge.id, charge.cost);
             made.and_then(
@@ -55,54 +57,54 @@ impl CoreAlone {
             Verb::Spend | Verb::Check => {
                 let decision = self.buckets.settle(&bill, now, request.verb == Verb::Spend);
                 let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
-                Reply::Decision { decision, limit }
+                TraceReply::Decision { decision, limit }
             }
             Verb::Refund => {
                 match charges.iter().filter_map(|charge| self.buckets.refund(charge, now)).reduce(Refund::and)
                 {
-                    Some(refund) => Reply::Refund(refund),
-                    None => Reply::UnlimitedRefund,
+                    Some(refund) => TraceReply::Refund(refund),
+                    None => TraceReply::UnlimitedRefund,
                 }
             }
             Verb::Reset => {
                 charges.iter().for_each(|charge| drop(self.buckets.0.remove(&key(charge))));
-                Reply::Reset
+                TraceReply::Reset
             }
         })
     }
 }
 
 impl CoreAlone {
-    fn rule(&mut self, now: Timestamp, request: &RuleRequest) -> Result<Reply, RuleAskError> {
+    fn rule(&mut self, now: Timestamp, request: &RuleRequest) -> Result<TraceReply, RuleLookupError> {
         let keyed = request.find(&self.policy)?;
         let bill = request.bill(&keyed)?;
-        let (rule, empty) = (bill.limit().rule(), SlidingLog::default());
+        let (rule, empty) = (bill.limit().rule(), SlidingLogState::default());
         let names = bill.identifiers();
         let log = |index: usize| Some(self.logs.get(&**names[index].as_ref()?).unwrap_or(&empty));
-        let ruling = Ruling::until(rule.limits_until(log), now);
+        let ruling = RuleDecision::until(rule.limits_until(log), now);
         let named = names.iter().zip(rule.logs()).filter_map(|(name, log)| Some((name.as_deref()?, log)));
         for (name, log) in named.filter(|_| ruling.allowed()) {
             log.log(self.logs.entry(name.to_owned()).or_default(), now);
         }
-        Ok(Reply::Ruling(ruling))
+        Ok(TraceReply::RuleDecision(ruling))
     }
 }
 
-impl Target for CoreAlone {
-    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+impl TraceTarget for CoreAlone {
+    fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         match request {
-            Request::Limit(request) => self.limit(at, request).unwrap_or_else(Reply::Error),
-            Request::Rule(request) => {
-                self.rule(at, request).unwrap_or_else(|error| Reply::Error(error.to_string()))
+            TraceRequest::Limit(request) => self.limit(at, request).unwrap_or_else(TraceReply::Error),
+            TraceRequest::Rule(request) => {
+                self.rule(at, request).unwrap_or_else(|error| TraceReply::Error(error.to_string()))
             }
-            _ => Reply::Error(format!("the core does not speak `{}`", request.gate())),
+            _ => TraceReply::Error(format!("the core does not speak `{}`", request.gate())),
         }
     }
 }
 
 impl Buckets {
-    /// Asks every bucket, and stores what came of it: all of an allowed bill, and of a denied one only the knocks of
-    /// the charges that were refused themselves, which count where knocks count.
+    /// Asks every bucket, and stores what came of it: all of an allowed bill, and of a denied one only the updates of
+    /// the charges that were refused themselves, which count where updates count.
     fn settle(&mut self, bill: &Bill<'_>, now: Timestamp, store: bool) -> Decision {
         let mut after = Vec::new();
         let mut answers = Vec::new();
@@ -137,10 +139,10 @@ impl Buckets {
     /// The bucket of a charge, or one never used.
     fn held(&self, charge: &Charge<'_>, algorithm: &Algorithm) -> Held {
         self.0.get(&key(charge)).cloned().unwrap_or_else(|| match algorithm {
-            Algorithm::TokenBucket(_) => Held::TokenBucket(TokenBucket::default()),
-            Algorithm::SlidingLog(_) => Held::SlidingLog(SlidingLog::default()),
-            Algorithm::SmoothedRate(_) => Held::SmoothedRate(SmoothedRate::default()),
-            Algorithm::Quota(_) => Held::Quota(Quota::default()),
+            Algorithm::TokenBucket(_) => Held::TokenBucket(TokenBucketState::default()),
+            Algorithm::SlidingLog(_) => Held::SlidingLog(SlidingLogState::default()),
+            Algorithm::SmoothedRate(_) => Held::SmoothedRate(SmoothedRateState::default()),
+            Algorithm::Quota(_) => Held::Quota(QuotaState::default()),
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tollway::core::{RuleAskError, Ruling, Timestamp};
-use tollway::rate_limit::{Limit, RateLimitError};
-use tollway::trace::{Reply, Request, RuleRequest, Target};
-use tollway::waiting::block_on;
+use tollway::block_on;
+use tollway::core::{RuleDecision, RuleLookupError, Timestamp};
+use tollway::rate_limit::{RateLimitError, RuleGuard};
+use tollway::trace::{RuleRequest, TraceReply, TraceRequest, TraceTarget};
 use tollway::{Limiter, RateLimit};
 
 /// A limiter by a manual clock, whose rules are asked by a [`RateLimit`].
@@ -20,7 +20,7 @@ impl Functions {
     }
 
     /// Every other one is awaited.
-    fn ask(&mut self, request: &RuleRequest) -> Result<Ruling, String> {
+    fn ask(&mut self, request: &RuleRequest) -> Result<RuleDecision, String> {
         let limit = self.limit(request).map_err(|error| error.to_string())?;
         self.asked += 1;
         let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
@@ -28,14 +28,14 @@ impl Functions {
             Ok(pass) => Ok(pass.ruling()),
             Err(RateLimitError::Exceeded(denied)) => Ok(denied.ruling()),
             Err(RateLimitError::Selector(missing)) => {
-                Err(RuleAskError::MissingSelector { selector: missing.selector }.to_string())
+                Err(RuleLookupError::MissingSelector { selector: missing.selector }.to_string())
             }
             Err(RateLimitError::Key(error)) => Err(error.to_string()),
         }
     }
 
     /// In a program of its own: a trace may have one key under several rules, and a program may not.
-    fn limit<'a>(&self, request: &'a RuleRequest) -> Result<Limit<'a>, RuleAskError> {
+    fn limit<'a>(&self, request: &'a RuleRequest) -> Result<RuleGuard<'a>, RuleLookupError> {
         let policy = self.limiter.policy();
         let rule = request.find(&policy)?;
         let limit = RateLimit::new(Arc::clone(&self.limiter)).limit(rule.limit().rule().clone())?;
@@ -54,13 +54,15 @@ impl Functions {
     }
 }
 
-impl Target for Functions {
-    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+impl TraceTarget for Functions {
+    fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.limiter.clock().set(at);
         match request {
-            Request::Rule(request) => self.ask(request).map_or_else(Reply::Error, Reply::Ruling),
-            Request::Limit(request) => self.limiter.answer_limit(request),
-            Request::Text(_) | Request::Throttr(_) | Request::Smockron(_) => {
+            TraceRequest::Rule(request) => {
+                self.ask(request).map_or_else(TraceReply::Error, TraceReply::RuleDecision)
+            }
+            TraceRequest::RuleGuard(request) => self.limiter.answer_limit(request),
+            TraceRequest::Text(_) | TraceRequest::Throttr(_) | TraceRequest::Smockron(_) => {
                 unreachable!("such traces are not run here")
             }
         }

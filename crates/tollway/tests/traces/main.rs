@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tollway::config::Config;
 use tollway::core::Timestamp;
 use tollway::store::memory::Memory;
-use tollway::trace::{Reader, Request, Target, matches};
+use tollway::trace::{TraceReader, TraceRequest, TraceTarget, matches};
 use tollway::{Clock, Limiter};
 use tollway_testbed::{RedisCluster, RedisServer};
 
@@ -152,7 +152,7 @@ fn shared(config: Config, url: &str) -> Limiter {
 
 /// Runs every `traces/NAME.trace` that asks for limits and rules alone by `traces/NAME.yaml`, and says how many there were. What
 /// speaks the other gates' languages is above this crate, and so are the tests of their traces.
-fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
+fn each_trace(target: impl Fn(Config) -> Box<dyn TraceTarget>) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let traces: Vec<PathBuf> =
@@ -172,16 +172,17 @@ fn each_trace(target: impl Fn(Config) -> Box<dyn Target>) -> usize {
 }
 
 fn asks_for_limits_and_rules(name: &str, trace: &str) -> bool {
-    let events =
-        Reader::new(trace.as_bytes()).map(|event| event.unwrap_or_else(|error| panic!("{name}:{error}")));
+    let events = TraceReader::new(trace.as_bytes())
+        .map(|event| event.unwrap_or_else(|error| panic!("{name}:{error}")));
     // All are read, so that a bad line is found here too.
-    events.filter(|event| !matches!(event.request, Request::Limit(_) | Request::Rule(_))).count() == 0
+    events.filter(|event| !matches!(event.request, TraceRequest::Limit(_) | TraceRequest::Rule(_))).count()
+        == 0
 }
 
-fn run(name: &str, trace: &str, target: &mut dyn Target) {
+fn run(name: &str, trace: &str, target: &mut dyn TraceTarget) {
     let mut wrong = Vec::new();
     let mut expectations = 0;
-    for event in Reader::new(trace.as_bytes()) {
+    for event in TraceReader::new(trace.as_bytes()) {
         let event = event.unwrap_or_else(|error| panic!("{name}:{error}"));
         let reply = target.answer(event.at, &event.request);
         let Some(expected) = &event.expected else { continue };

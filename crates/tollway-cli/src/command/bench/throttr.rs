@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tollway::core::Nanos;
-use tollway::core::algorithm::{Lifetime, Unit};
+use tollway::core::algorithm::{QuotaTtl, TtlUnit};
 use tollway_wire::throttr::{IdTooLong, ThrottrCommand, ThrottrReply, decode_reply, encode_request};
 
 use super::course::Stop;
@@ -19,7 +19,7 @@ use crate::command::Outcome;
 const RESOURCE: &[u8] = b"r";
 /// More than any run takes, for longer than it lasts.
 const QUOTA: u64 = 1 << 62;
-const LIFETIME: Lifetime = Lifetime { value: 86_400, unit: Unit(2) };
+const LIFETIME: QuotaTtl = QuotaTtl { value: 86_400, unit: TtlUnit(2) };
 /// How many inserts leave at once before a run.
 const INSERTS: u16 = 256;
 

@@ -27,7 +27,7 @@ pub(super) struct Answer {
     words: Words,
     /// How its client takes it, if it may do so at a pace of its own.
     taking: Option<Arc<Taking>>,
-    /// Held until it is over.
+    /// BucketState until it is over.
     busy: Option<Busy>,
 }
 

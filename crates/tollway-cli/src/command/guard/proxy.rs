@@ -55,7 +55,7 @@ pub(super) struct Client {
     settings: Arc<Settings>,
     pool: Arc<Pool>,
     peer: SocketAddr,
-    /// Held as long as the connection is open, whatever it has become.
+    /// BucketState as long as the connection is open, whatever it has become.
     place: Arc<Place>,
     /// How many requests are under way.
     requests: AtomicUsize,

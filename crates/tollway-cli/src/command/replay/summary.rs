@@ -15,7 +15,7 @@ use std::fmt;
 
 use tollway::core::Policy;
 use tollway::core::Verb;
-use tollway::trace::{LimitRequest, Reply, Request, escaped};
+use tollway::trace::{LimitRequest, TraceReply, TraceRequest, escaped};
 
 use super::busiest::{Busiest, Busy};
 
@@ -60,24 +60,32 @@ struct Asked {
 
 impl Summary {
     /// Counts one event. `differs` is `None` where no reply was expected.
-    pub(super) fn count(&mut self, policy: &Policy, request: &Request, reply: &Reply, differs: Option<bool>) {
+    pub(super) fn count(
+        &mut self,
+        policy: &Policy,
+        request: &TraceRequest,
+        reply: &TraceReply,
+        differs: Option<bool>,
+    ) {
         *match differs {
             Some(true) => &mut self.differed,
             Some(false) => &mut self.as_expected,
             None => &mut self.unexpecting,
         } += 1;
         match (request, reply) {
-            (_, Reply::Error(_)) => self.errors += 1,
-            (Request::Limit(request), Reply::Decision { decision, .. }) if request.verb == Verb::Spend => {
+            (_, TraceReply::Error(_)) => self.errors += 1,
+            (TraceRequest::Limit(request), TraceReply::Decision { decision, .. })
+                if request.verb == Verb::Spend =>
+            {
                 self.spend(policy, request, (!decision.allowed()).then_some(decision.charge));
             }
-            (_, Reply::Ruling(ruling)) => {
+            (_, TraceReply::RuleDecision(ruling)) => {
                 self.rules.requests += 1;
                 self.rules.denied += u64::from(!ruling.allowed());
             }
-            (_, Reply::Text(text)) => self.asked(request, text.is_none()),
-            (_, Reply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
-            (_, Reply::Smockron(messages)) => self.asked(request, messages.is_empty()),
+            (_, TraceReply::Text(text)) => self.asked(request, text.is_none()),
+            (_, TraceReply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
+            (_, TraceReply::Smockron(messages)) => self.asked(request, messages.is_empty()),
             _ => {}
         }
     }
@@ -102,7 +110,7 @@ impl Summary {
         }
     }
 
-    fn asked(&mut self, request: &Request, silence: bool) {
+    fn asked(&mut self, request: &TraceRequest, silence: bool) {
         let asked = self.gates.entry(request.gate()).or_default();
         asked.requests += 1;
         asked.silences += u64::from(silence);
@@ -201,11 +209,11 @@ mod tests {
         let mut summary = Summary::default();
         let policy = Policy::default();
         for (request, reply) in [
-            (Request::Throttr(vec![2]), Reply::Throttr(vec![])),
-            (Request::Smockron(vec![vec![]]), Reply::Smockron(vec![])),
-            (Request::Text(b"ping".into()), Reply::Text(Some(b"pong".into()))),
-            (Request::Text(b"PING".into()), Reply::Text(None)),
-            (Request::Text(b"ping".into()), Reply::Error("not spoken here".into())),
+            (TraceRequest::Throttr(vec![2]), TraceReply::Throttr(vec![])),
+            (TraceRequest::Smockron(vec![vec![]]), TraceReply::Smockron(vec![])),
+            (TraceRequest::Text(b"ping".into()), TraceReply::Text(Some(b"pong".into()))),
+            (TraceRequest::Text(b"PING".into()), TraceReply::Text(None)),
+            (TraceRequest::Text(b"ping".into()), TraceReply::Error("not spoken here".into())),
         ] {
             summary.count(&policy, &request, &reply, None);
         }

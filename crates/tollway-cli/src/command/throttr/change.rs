@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use tollway::core::Nanos;
-use tollway_client::throttr::{Change, Unit};
+use tollway_client::throttr::{Change, TtlUnit};
 
 /// A number, and what to do with it.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ fn whole(text: &str) -> Option<u64> {
 }
 
 /// The time as a number of the unit, if it is a whole one.
-pub(super) fn in_unit(span: Nanos, unit: Unit) -> anyhow::Result<u64> {
+pub(super) fn in_unit(span: Nanos, unit: TtlUnit) -> anyhow::Result<u64> {
     let nanos = match suffix(unit) {
         "ns" => 1,
         "ms" => 1_000_000,
@@ -75,7 +75,7 @@ pub(super) fn in_unit(span: Nanos, unit: Unit) -> anyhow::Result<u64> {
 }
 
 /// Whatever is not nanoseconds or milliseconds counts as seconds.
-pub(super) const fn suffix(unit: Unit) -> &'static str {
+pub(super) const fn suffix(unit: TtlUnit) -> &'static str {
     match unit.0 {
         0 => "ns",
         1 => "ms",

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use tollway_core::{Decision, Expression, Kind, Nanos, Verdict};
+use tollway_core::{ChargeKind, Decision, Expression, Nanos, Verdict};
 
 /// The one answer, from what kind each charge is and how it fares by itself.
-pub(crate) fn answer(expression: Option<&Expression>, charges: &[(Kind, Decision)]) -> Decision {
+pub(crate) fn answer(expression: Option<&Expression>, charges: &[(ChargeKind, Decision)]) -> Decision {
     // Without an expression any refused charge refuses.
     let any = Expression::Or((0..charges.len()).map(Expression::Charge).collect());
     let expression = expression.unwrap_or(&any);
@@ -15,20 +15,22 @@ pub(crate) fn answer(expression: Option<&Expression>, charges: &[(Kind, Decision
 }
 
 /// `Or` if any part does, `And` if all do; a charge that only spends refuses nothing.
-fn refuses(expression: &Expression, charges: &[(Kind, Decision)]) -> bool {
+fn refuses(expression: &Expression, charges: &[(ChargeKind, Decision)]) -> bool {
     match expression {
-        Expression::Charge(index) => charges[*index].0 != Kind::SpendOnly && !charges[*index].1.allowed(),
+        Expression::Charge(index) => {
+            charges[*index].0 != ChargeKind::SpendOnly && !charges[*index].1.allowed()
+        }
         Expression::Or(parts) => parts.iter().any(|part| refuses(part, charges)),
         Expression::And(parts) => parts.iter().all(|part| refuses(part, charges)),
     }
 }
 
 /// The strictest part of an `Or` and the least strict of an `And`, unless that has a part that cannot refuse.
-fn decides(expression: &Expression, charges: &[(Kind, Decision)]) -> Option<Decision> {
+fn decides(expression: &Expression, charges: &[(ChargeKind, Decision)]) -> Option<Decision> {
     match expression {
         Expression::Charge(index) => {
             let (kind, decision) = charges[*index];
-            (kind != Kind::SpendOnly).then_some(Decision { charge: *index, ..decision })
+            (kind != ChargeKind::SpendOnly).then_some(Decision { charge: *index, ..decision })
         }
         Expression::Or(parts) => {
             let mut answers: Vec<_> = parts.iter().filter_map(|part| decides(part, charges)).collect();

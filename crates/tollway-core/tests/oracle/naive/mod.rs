@@ -13,10 +13,10 @@ mod token_bucket;
 use tollway_core::{Decision, Nanos, Refund, Timestamp, Verdict};
 
 pub(crate) use bill::answer;
-pub(crate) use quota::Quota;
-pub(crate) use sliding_log::SlidingLog;
-pub(crate) use smoothed_rate::SmoothedRate;
-pub(crate) use token_bucket::TokenBucket;
+pub(crate) use quota::NaiveQuota;
+pub(crate) use sliding_log::NaiveSlidingLog;
+pub(crate) use smoothed_rate::NaiveSmoothedRate;
+pub(crate) use token_bucket::NaiveTokenBucket;
 
 fn decision(verdict: Verdict, remaining: i128, retry_after: i128, reset_after: i128) -> Decision {
     Decision {

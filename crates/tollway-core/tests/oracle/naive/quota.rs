@@ -1,19 +1,19 @@
 //! The quota, a counter and an expiry.
 
-use tollway_core::algorithm::QuotaLimit;
+use tollway_core::algorithm::Quota;
 use tollway_core::{Decision, Refund, Timestamp, Verdict};
 
 use super::{decision, refund, wide};
 
 /// A count that starts over when its window ends.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quota {
+pub(crate) struct NaiveQuota {
     used: i128,
     ends_at: i128,
 }
 
-impl Quota {
-    pub(crate) fn spend(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Decision {
+impl NaiveQuota {
+    pub(crate) fn spend(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Decision {
         self.settle_down(limit, now);
         let (count, period, now) = (i128::from(limit.count()), i128::from(limit.period().get()), wide(now));
         let cost = i128::from(cost);
@@ -32,7 +32,7 @@ impl Quota {
         decision(Verdict::Allow, left, retry_after, until_end)
     }
 
-    pub(crate) fn refund(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) -> Refund {
+    pub(crate) fn refund(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Refund {
         self.settle_down(limit, now);
         let (count, now) = (i128::from(limit.count()), wide(now));
         if now >= self.ends_at {
@@ -43,12 +43,12 @@ impl Quota {
         refund(self.used < before, (count - self.used).max(0), self.ends_at - now)
     }
 
-    pub(crate) fn take(&mut self, limit: &QuotaLimit, cost: u64, now: Timestamp) {
+    pub(crate) fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
         let fits = self.spend(limit, 0, now).remaining;
         self.spend(limit, cost.min(fits), now);
     }
 
-    fn settle_down(&mut self, limit: &QuotaLimit, now: Timestamp) {
+    fn settle_down(&mut self, limit: &Quota, now: Timestamp) {
         self.ends_at = self.ends_at.min(wide(now) + i128::from(limit.period().get()));
     }
 }

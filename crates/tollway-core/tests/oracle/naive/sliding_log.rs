@@ -1,19 +1,19 @@
 //! The sliding log, counted afresh for every question.
 
-use tollway_core::algorithm::SlidingLogLimit;
+use tollway_core::algorithm::SlidingLog;
 use tollway_core::{Decision, Refund, Timestamp, Verdict};
 
 use super::{decision, refund, wide};
 
 /// Every entry that still counts, and a fresh look at all of them for each question.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SlidingLog {
+pub(crate) struct NaiveSlidingLog {
     entries: Vec<i128>,
     forgotten_at: i128,
 }
 
-impl SlidingLog {
-    pub(crate) fn spend(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Decision {
+impl NaiveSlidingLog {
+    pub(crate) fn spend(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Decision {
         self.settle_down(limit, now);
         let (count, period, now) = (i128::from(limit.count()), i128::from(limit.period().get()), wide(now));
         let used = self.used_after(period, now, 0);
@@ -35,7 +35,7 @@ impl SlidingLog {
         decision(Verdict::Allow, remaining, retry_after, self.reset_after(period, now))
     }
 
-    pub(crate) fn refund(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) -> Refund {
+    pub(crate) fn refund(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Refund {
         self.settle_down(limit, now);
         let before = self.entries.len();
         for _ in 0..cost {
@@ -49,13 +49,13 @@ impl SlidingLog {
         refund(self.entries.len() < before, remaining, self.reset_after(period, now))
     }
 
-    pub(crate) fn take(&mut self, limit: &SlidingLogLimit, cost: u64, now: Timestamp) {
+    pub(crate) fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
         let fits = self.spend(limit, 0, now).remaining;
         self.spend(limit, cost.min(fits), now);
     }
 
     /// What is too old is gone, and what a clock since stepped back has left in the future was made now.
-    fn settle_down(&mut self, limit: &SlidingLogLimit, now: Timestamp) {
+    fn settle_down(&mut self, limit: &SlidingLog, now: Timestamp) {
         let (period, now) = (i128::from(limit.period().get()), wide(now));
         if now >= self.forgotten_at {
             self.entries.clear();
@@ -70,7 +70,7 @@ impl SlidingLog {
     }
 
     /// Room comes when an entry goes, so those are the moments to look at.
-    fn room_after(&self, limit: &SlidingLogLimit, cost: u64, now: i128) -> i128 {
+    fn room_after(&self, limit: &SlidingLog, cost: u64, now: i128) -> i128 {
         let (count, period) = (i128::from(limit.count()), i128::from(limit.period().get()));
         let fits = |wait: i128| self.used_after(period, now, wait) + i128::from(cost) <= count;
         let mut goes: Vec<i128> = self.entries.iter().map(|entry| entry + period - now).collect();

@@ -1,20 +1,20 @@
 //! The smoothed rate, in literal doubles.
 
-use tollway_core::algorithm::SmoothedRateLimit;
+use tollway_core::algorithm::SmoothedRate;
 use tollway_core::{Decision, Timestamp, Verdict};
 
 use super::{decision, wide};
 
 /// A rate in literal doubles.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SmoothedRate {
+pub(crate) struct NaiveSmoothedRate {
     state: Option<(Timestamp, f64)>,
     forgotten_at: i128,
 }
 
-impl SmoothedRate {
+impl NaiveSmoothedRate {
     /// The rate with this request in it.
-    pub(crate) fn rate(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> f64 {
+    pub(crate) fn rate(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> f64 {
         let Some((time, rate)) = self.state.filter(|_| wide(now) < self.forgotten_at) else { return 0.0 };
         let i = if now > time { (wide(now) - wide(time)) as f64 / 1e9 } else { 1e-9 };
         let x = i / (limit.period().get() as f64 / 1e9);
@@ -22,12 +22,12 @@ impl SmoothedRate {
         (1.0 - a) / x * cost as f64 + a * rate
     }
 
-    pub(crate) fn over(&self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> bool {
+    pub(crate) fn over(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> bool {
         self.rate(limit, cost, now) >= limit.limit()
     }
 
     /// The decision but for its `retry_after`, which is judged by what happens then.
-    pub(crate) fn spend(&mut self, limit: &SmoothedRateLimit, cost: u64, now: Timestamp) -> Decision {
+    pub(crate) fn spend(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Decision {
         let (rate, over) = (self.rate(limit, cost, now), self.over(limit, cost, now));
         if cost > 0 && (!over || limit.strict()) {
             self.store(limit, rate, now);
@@ -41,7 +41,7 @@ impl SmoothedRate {
         decision(verdict, remaining, 0, (self.forgotten_at - wide(now)).max(0))
     }
 
-    fn store(&mut self, limit: &SmoothedRateLimit, rate: f64, now: Timestamp) {
+    fn store(&mut self, limit: &SmoothedRate, rate: f64, now: Timestamp) {
         self.state = Some((now, rate));
         self.forgotten_at = wide(now) + 1_000 * i128::from(limit.period().get());
     }

@@ -1,18 +1,18 @@
 //! The token bucket, by the formulas.
 
-use tollway_core::algorithm::TokenBucketLimit;
+use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Decision, Refund, Timestamp, Verdict};
 
 use super::{decision, refund, wide};
 
 /// A key-value limit's bucket, by the formulas of its protocol.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TokenBucket {
+pub(crate) struct NaiveTokenBucket {
     tat: i128,
 }
 
-impl TokenBucket {
-    pub(crate) fn spend(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Decision {
+impl NaiveTokenBucket {
+    pub(crate) fn spend(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Decision {
         let (emission_interval, burst_offset) = Self::spans(limit);
         let now = wide(now);
         let inc = emission_interval * i128::from(cost);
@@ -30,7 +30,7 @@ impl TokenBucket {
         decision(Verdict::Allow, d / emission_interval, retry_after, new - now)
     }
 
-    pub(crate) fn refund(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) -> Refund {
+    pub(crate) fn refund(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Refund {
         let (emission_interval, burst_offset) = Self::spans(limit);
         let now = wide(now);
         let tat = self.tat_at(limit, now);
@@ -45,18 +45,18 @@ impl TokenBucket {
         refund(refunded, (now - (tat - burst_offset)) / emission_interval, tat - now)
     }
 
-    pub(crate) fn take(&mut self, limit: &TokenBucketLimit, cost: u64, now: Timestamp) {
+    pub(crate) fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
         let fits = self.spend(limit, 0, now).remaining;
         self.spend(limit, cost.min(fits), now);
     }
 
-    fn tat_at(&mut self, limit: &TokenBucketLimit, now: i128) -> i128 {
+    fn tat_at(&mut self, limit: &TokenBucket, now: i128) -> i128 {
         let (_, burst_offset) = Self::spans(limit);
         self.tat = self.tat.min(now + burst_offset);
         self.tat.max(now)
     }
 
-    fn spans(limit: &TokenBucketLimit) -> (i128, i128) {
+    fn spans(limit: &TokenBucket) -> (i128, i128) {
         let emission_interval = i128::from(limit.period().get()) / i128::from(limit.count());
         (emission_interval, emission_interval * i128::from(limit.burst()))
     }

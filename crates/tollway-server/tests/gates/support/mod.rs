@@ -17,7 +17,7 @@ pub(crate) const POLICY: &str = "
 limits:
   Login: { burst: 5, count: 5, period: 1m }
   Fast: { burst: 20, count: 20, period: 1s }
-  Account: { burst: 3, count: 3, period: 3s, id: regId }
+  Report: { burst: 3, count: 3, period: 3s, id: regId }
 overrides:
   Login:vip: { burst: 100, count: 100, period: 1m }
 rules:

@@ -1,8 +1,8 @@
 //! Limits and rules, asked for over HTTP.
 
 use tollway::core::Verb;
-use tollway::core::{Decision, Kind, Nanos, Refund, Rule, RuleText, Ruling, Timestamp, Verdict};
-use tollway::trace::{ChargeText, LimitRequest, Reply, Request, RuleRequest, Target};
+use tollway::core::{ChargeKind, Decision, Nanos, Refund, Rule, RuleDecision, RuleRef, Timestamp, Verdict};
+use tollway::trace::{ChargeText, LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
 use tollway_client::http::{Answer, AnswerError, Ask, AskError, AskRule, Client, Ruled};
 
 use crate::support::Harness;
@@ -12,12 +12,12 @@ pub(crate) struct OverHttp {
     client: Client,
 }
 
-impl Target for OverHttp {
-    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+impl TraceTarget for OverHttp {
+    fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.gate.clock.set(at);
         let request = match request {
-            Request::Limit(request) => request,
-            Request::Rule(request) => return self.rule(request),
+            TraceRequest::Limit(request) => request,
+            TraceRequest::Rule(request) => return self.rule(request),
             _ => panic!("HTTP does not speak `{}`", request.gate()),
         };
         match &request.charges[..] {
@@ -36,25 +36,25 @@ impl OverHttp {
         Self { gate, client }
     }
 
-    fn by_command(&self, request: &LimitRequest) -> Reply {
+    fn by_command(&self, request: &LimitRequest) -> TraceReply {
         let ask = |charge: &ChargeText| Ask {
             limit: charge.limit.clone().into(),
             id: charge.id.clone().into(),
             cost: charge.cost,
-            kind: Kind::Spend,
+            kind: ChargeKind::Spend,
         };
         let asks: Vec<_> = request.charges.iter().map(ask).collect();
         match self.client.ask(request.verb, &asks) {
             Ok(answer) => reply(answer, asks.len()),
-            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => Reply::Error(detail),
+            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn rule(&self, request: &RuleRequest) -> Reply {
+    fn rule(&self, request: &RuleRequest) -> TraceReply {
         let (name, key) = match &request.rule {
-            RuleText::Named(name) => (name.clone(), request.key.clone()),
-            RuleText::Written(text) => (name_of(text), Some(request.key.clone().unwrap_or_default())),
+            RuleRef::Named(name) => (name.clone(), request.key.clone()),
+            RuleRef::Written(text) => (name_of(text), Some(request.key.clone().unwrap_or_default())),
         };
         let selectors = request.selectors.iter().map(|(name, value)| {
             let value = String::from_utf8(value.clone()).unwrap();
@@ -64,20 +64,20 @@ impl OverHttp {
             AskRule { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
         let ruled = match &request.rule {
             // Only the configuration can name a rule, so what is none cannot be resolved; but it can be explained.
-            RuleText::Written(text) if text.parse::<Rule>().is_err() => {
+            RuleRef::Written(text) if text.parse::<Rule>().is_err() => {
                 asked.rule = text.into();
                 self.client.explain(&asked).map(|explained| panic!("{explained:?}"))
             }
             _ => self.client.resolve(&asked),
         };
         match ruled {
-            Ok(ruled) => Reply::Ruling(ruling(ruled)),
-            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => Reply::Error(detail),
+            Ok(ruled) => TraceReply::RuleDecision(ruling(ruled)),
+            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn through_the_gate(&self, verb: Verb, charge: &ChargeText) -> Reply {
+    fn through_the_gate(&self, verb: Verb, charge: &ChargeText) -> TraceReply {
         assert_eq!(verb, Verb::Spend, "the gate only spends");
         let id: String = charge.id.iter().map(|byte| format!("%{byte:02x}")).collect();
         let reply = self.gate.get(&format!("/v1/gate?limit={}&id={id}&cost={}", charge.limit, charge.cost));
@@ -90,7 +90,7 @@ impl OverHttp {
             charge: 0,
             degraded: false,
         };
-        Reply::Decision { decision, limit: None }
+        TraceReply::Decision { decision, limit: None }
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn name_of(rule: &str) -> String {
     rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
-fn ruling(ruled: Ruled) -> Ruling {
+fn ruling(ruled: Ruled) -> RuleDecision {
     let verdict = match (ruled.allowed, ruled.reason.as_deref()) {
         (true, None) => Verdict::Allow,
         (true, Some("full")) => Verdict::AllowFull,
@@ -108,10 +108,10 @@ fn ruling(ruled: Ruled) -> Ruling {
         (_, Some(reason)) => panic!("{reason}"),
     };
     let never = if ruled.allowed { Nanos::ZERO } else { Nanos::FOREVER };
-    Ruling { verdict, retry_after: ruled.retry_after.unwrap_or(never), degraded: ruled.degraded }
+    RuleDecision { verdict, retry_after: ruled.retry_after.unwrap_or(never), degraded: ruled.degraded }
 }
 
-fn reply(answer: Answer, charges: usize) -> Reply {
+fn reply(answer: Answer, charges: usize) -> TraceReply {
     match answer {
         Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
             let verdict = match (allowed, reason.as_deref(), remaining) {
@@ -130,12 +130,12 @@ fn reply(answer: Answer, charges: usize) -> Reply {
                 charge: 0,
                 degraded,
             };
-            Reply::Decision { decision, limit: (charges > 1).then_some(limit) }
+            TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }
-        Answer::Refund { remaining: None, .. } => Reply::UnlimitedRefund,
+        Answer::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
         Answer::Refund { refunded, remaining: Some(remaining), reset_after } => {
-            Reply::Refund(Refund { refunded, remaining, reset_after: reset_after.unwrap() })
+            TraceReply::Refund(Refund { refunded, remaining, reset_after: reset_after.unwrap() })
         }
-        Answer::Reset => Reply::Reset,
+        Answer::Reset => TraceReply::Reset,
     }
 }

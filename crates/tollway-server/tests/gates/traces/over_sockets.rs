@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 
 use tollway::core::Timestamp;
-use tollway::trace::{Message, Reply, Request, Target};
+use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_testbed::{PATIENCE, ZeroMq};
 use tollway_wire::text;
 use tollway_wire::throttr::{self, ThrottrCommand};
@@ -91,7 +91,7 @@ impl OverSockets {
         }
     }
 
-    fn smockron(&mut self, message: &Message) -> Vec<Message> {
+    fn smockron(&mut self, message: &ZmqMessage) -> Vec<ZmqMessage> {
         self.publisher.send(&message.iter().map(|frame| &**frame).collect::<Vec<_>>());
         self.accounted += 1;
         self.http.gate.accounted(self.accounted);
@@ -115,14 +115,14 @@ fn read_reply(stream: &mut TcpStream, to_query: bool, replies: &mut Vec<u8>) {
     }
 }
 
-impl Target for OverSockets {
-    fn answer(&mut self, at: Timestamp, request: &Request) -> Reply {
+impl TraceTarget for OverSockets {
+    fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.http.gate.clock.set(at);
         match request {
-            Request::Limit(_) | Request::Rule(_) => self.http.answer(at, request),
-            Request::Text(datagram) => Reply::Text(self.text(datagram)),
-            Request::Throttr(bytes) => Reply::Throttr(self.throttr(bytes)),
-            Request::Smockron(message) => Reply::Smockron(self.smockron(message)),
+            TraceRequest::Limit(_) | TraceRequest::Rule(_) => self.http.answer(at, request),
+            TraceRequest::Text(datagram) => TraceReply::Text(self.text(datagram)),
+            TraceRequest::Throttr(bytes) => TraceReply::Throttr(self.throttr(bytes)),
+            TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use tollway_core::bill::CHARGES_MAX;
-use tollway_core::{Kind, Verb};
+use tollway_core::{ChargeKind, Verb};
 
 use super::{Ask, Asks, Malformed, kind_name, missing};
 use crate::http::object::{Form, Object, Trail, short};
@@ -29,7 +29,7 @@ struct Fields<'a, 't> {
     limit: Option<Cow<'a, str>>,
     id: Option<Cow<'a, str>>,
     cost: Option<u64>,
-    kind: Option<Kind>,
+    kind: Option<ChargeKind>,
     charges: Option<Vec<Ask<'a>>>,
 }
 
@@ -114,22 +114,22 @@ impl Visitor<'_> for Cost {
 struct KindName;
 
 impl<'de> DeserializeSeed<'de> for KindName {
-    type Value = Kind;
+    type Value = ChargeKind;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ChargeKind, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
 impl Visitor<'_> for KindName {
-    type Value = Kind;
+    type Value = ChargeKind;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("`spend`, `spend_only` or `check_only`")
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<Kind, E> {
-        let kinds = [Kind::Spend, Kind::SpendOnly, Kind::CheckOnly];
+    fn visit_str<E: Error>(self, name: &str) -> Result<ChargeKind, E> {
+        let kinds = [ChargeKind::Spend, ChargeKind::SpendOnly, ChargeKind::CheckOnly];
         let found = kinds.into_iter().find(|kind| kind_name(*kind) == name);
         found.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(name), &self))
     }

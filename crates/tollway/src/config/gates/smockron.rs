@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::read_address;
 use crate::config::errors::Errors;
 use crate::config::fields::{Fields, literal, refuse};
-use crate::config::yaml::{Entry, Value};
+use crate::config::yaml::{YamlEntry, YamlValue};
 
 /// Where the master listens, and whom it tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ impl SmockronGate {
 }
 
 /// `None` for what is wrong, `Some(None)` for `off`.
-pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Option<SmockronGate>> {
+pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<SmockronGate>> {
     let gate = match &entry.value.value {
-        Value::Map(entries) => read_fields(entries, errors)?,
+        YamlValue::Map(entries) => read_fields(entries, errors)?,
         _ => read_address(entry, SmockronGate::ACCOUNTING, errors)?.map(SmockronGate::at),
     };
     if gate.as_ref().is_some_and(|gate| gate.control().is_none()) {
@@ -52,7 +52,7 @@ pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Option<Smockron
     Some(gate)
 }
 
-fn read_fields(entries: &[Entry], errors: &mut Errors) -> Option<Option<SmockronGate>> {
+fn read_fields(entries: &[YamlEntry], errors: &mut Errors) -> Option<Option<SmockronGate>> {
     let fields = Fields::read(entries, "smockron", &["accounting", "control", "statsd"], errors);
     let mut address = |name, usual| fields.get(name).map(|entry| read_address(entry, usual, errors));
     let accounting = address("accounting", SmockronGate::ACCOUNTING);
@@ -66,7 +66,7 @@ fn read_fields(entries: &[Entry], errors: &mut Errors) -> Option<Option<Smockron
     Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd }))
 }
 
-fn read_statsd(entry: &Entry, errors: &mut Errors) -> Option<Option<String>> {
+fn read_statsd(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<String>> {
     let text = literal(&entry.value).unwrap_or_default();
     if text == "off" {
         return Some(None);

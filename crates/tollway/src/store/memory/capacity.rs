@@ -21,7 +21,7 @@ impl Capacity {
 
     /// Takes a place and says how many are taken now, or `None` if all were.
     pub(super) fn take(&self) -> Option<usize> {
-        // Relaxed: the count orders nothing else, buckets are behind their shard's lock.
+        // Relaxed: the count commands nothing else, buckets are behind their shard's lock.
         let one_more = |taken| (taken < self.max).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok().map(|before| before + 1)
     }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use tollway_core::algorithm::SlidingLog;
-use tollway_core::rule::Name;
+use tollway_core::algorithm::SlidingLogState;
+use tollway_core::rule::LogName;
 use tollway_core::rule::RuleLog;
-use tollway_core::{OnFull, RuleBill, Ruling, Timestamp, Verdict};
+use tollway_core::{OnFull, RuleBill, RuleDecision, Timestamp, Verdict};
 
-use super::guards::Guards;
+use super::shard_guards::ShardGuards;
 use super::{FULL_RETRY_AFTER, Memory, NoRoom, SWEEP_SLOTS};
 use crate::hash::BucketHash;
 
@@ -17,11 +17,11 @@ const LOGS: u64 = u64::from_le_bytes(*b"rule log");
 impl Memory {
     /// Is the rule's limit reached? If not, the request is entered in every log that has a name.
     #[inline]
-    pub fn resolve(&self, bill: &RuleBill<'_>, now: impl FnOnce() -> Timestamp) -> Ruling {
+    pub fn resolve(&self, bill: &RuleBill<'_>, now: impl FnOnce() -> Timestamp) -> RuleDecision {
         match bill.identifiers() {
             [Some(name)] => {
                 let hash = self.key.hash_of(LOGS, name.as_bytes());
-                self.shards.prefetch_bucket::<SlidingLog>(hash);
+                self.shards.prefetch_bucket::<SlidingLogState>(hash);
                 self.resolve_single(bill, hash, now())
             }
             _ => self.resolve_whole(bill, now()),
@@ -31,8 +31,8 @@ impl Memory {
     /// Until when each rate of the rule is reached, remembering nothing.
     pub fn examine(&self, bill: &RuleBill<'_>) -> Vec<Timestamp> {
         let hashes = self.hashes(bill);
-        let guards = Guards::lock(&self.shards, hashes.iter().copied().flatten());
-        let empty = SlidingLog::default();
+        let guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
+        let empty = SlidingLogState::default();
         let rates = bill.limit().rule().rates().iter();
         let until = rates.map(|rate| match hashes[rate.log()] {
             Some(hash) => rate.reached_until(guards.log(hash).unwrap_or(&empty)),
@@ -43,10 +43,10 @@ impl Memory {
 
     /// The short way: one log, one lock.
     #[inline]
-    fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> Ruling {
+    fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
-        let resolve = |log: &mut SlidingLog| {
-            let ruling = Ruling::until(rule.limits_until(|_| Some(log)), now);
+        let resolve = |log: &mut SlidingLogState| {
+            let ruling = RuleDecision::until(rule.limits_until(|_| Some(log)), now);
             if ruling.allowed() {
                 rule.logs()[0].log(log, now);
             }
@@ -56,13 +56,13 @@ impl Memory {
     }
 
     /// The long way: every shard that has one of the logs is locked before the first is looked at.
-    fn resolve_whole(&self, bill: &RuleBill<'_>, now: Timestamp) -> Ruling {
+    fn resolve_whole(&self, bill: &RuleBill<'_>, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
         let hashes = self.hashes(bill);
-        let mut guards = Guards::lock(&self.shards, hashes.iter().copied().flatten());
-        let empty = SlidingLog::default();
+        let mut guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
+        let empty = SlidingLogState::default();
         let log = |index: usize| hashes[index].map(|hash| guards.log(hash).unwrap_or(&empty));
-        let ruling = Ruling::until(rule.limits_until(log), now);
+        let ruling = RuleDecision::until(rule.limits_until(log), now);
         if !ruling.allowed() {
             return ruling;
         }
@@ -96,16 +96,16 @@ impl Memory {
     }
 
     fn hashes(&self, bill: &RuleBill<'_>) -> Vec<Option<BucketHash>> {
-        let hash = |name: &Name<'_>| self.key.hash_of(LOGS, name.as_bytes());
+        let hash = |name: &LogName<'_>| self.key.hash_of(LOGS, name.as_bytes());
         bill.identifiers().iter().map(|name| name.as_ref().map(hash)).collect()
     }
 
-    fn refuse_rule(&self, bill: &RuleBill<'_>) -> Ruling {
+    fn refuse_rule(&self, bill: &RuleBill<'_>) -> RuleDecision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         match bill.limit().on_full() {
-            OnFull::Allow => Ruling { verdict: Verdict::AllowFull, ..Ruling::ALLOW },
+            OnFull::Allow => RuleDecision { verdict: Verdict::AllowFull, ..RuleDecision::ALLOW },
             OnFull::Deny => {
-                Ruling { verdict: Verdict::DenyFull, retry_after: FULL_RETRY_AFTER, degraded: false }
+                RuleDecision { verdict: Verdict::DenyFull, retry_after: FULL_RETRY_AFTER, degraded: false }
             }
         }
     }

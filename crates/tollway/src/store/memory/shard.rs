@@ -7,9 +7,9 @@ use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use tollway_core::Timestamp;
-use tollway_core::algorithm::{Bucket, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 
-use super::table::{Growth, NEAR, Slot, Swept, Table};
+use super::table::{Growth, NEAR, Slot, SweepResult, Table};
 use crate::hash::BucketHash;
 use crate::prefetch::prefetch;
 
@@ -18,27 +18,27 @@ use crate::prefetch::prefetch;
 pub(super) struct Shards {
     shards: Box<[Shard]>,
     /// Where each shard's buckets are, for each algorithm, side by side so that knowing it costs no cache miss of its own.
-    places: [Box<[Place]>; TABLES],
+    places: [Box<[TableLocation]>; TABLES],
 }
 
 /// Aligned so that two shards never share a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Shard(SpinMutex<Tables, Patience>);
+struct Shard(SpinMutex<Tables, SpinThenYield>);
 
 /// For prefetching without the lock. Stale while the buckets move, which costs a cache miss and nothing else.
 #[derive(Debug, Default)]
-struct Place {
+struct TableLocation {
     slots: AtomicPtr<u8>,
     homes: AtomicUsize,
 }
 
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub(super) token_buckets: Table<TokenBucket>,
-    pub(super) sliding_logs: Table<SlidingLog>,
-    pub(super) smoothed_rates: Table<SmoothedRate>,
-    pub(super) quotas: Table<Quota>,
+    pub(super) token_buckets: Table<TokenBucketState>,
+    pub(super) sliding_logs: Table<SlidingLogState>,
+    pub(super) smoothed_rates: Table<SmoothedRateState>,
+    pub(super) quotas: Table<QuotaState>,
     sweep: Cursor,
 }
 
@@ -52,7 +52,7 @@ struct Cursor {
 const TABLES: usize = 4;
 
 /// A bucket that has a table in every shard.
-pub(super) trait Shelved: Bucket {
+pub(super) trait HasTable: Bucket {
     /// The place of its table among them.
     const SHELF: usize;
 
@@ -61,7 +61,7 @@ pub(super) trait Shelved: Bucket {
 
 macro_rules! shelve {
     ($($shelf:literal $bucket:ty: $table:ident;)*) => {$(
-        impl Shelved for $bucket {
+        impl HasTable for $bucket {
             const SHELF: usize = $shelf;
 
             #[inline]
@@ -72,10 +72,10 @@ macro_rules! shelve {
     )*};
 }
 shelve! {
-    0 TokenBucket: token_buckets;
-    1 SlidingLog: sliding_logs;
-    2 SmoothedRate: smoothed_rates;
-    3 Quota: quotas;
+    0 TokenBucketState: token_buckets;
+    1 SlidingLogState: sliding_logs;
+    2 SmoothedRateState: smoothed_rates;
+    3 QuotaState: quotas;
 }
 
 pub(super) type Guard<'a> = SpinMutexGuard<'a, Tables>;
@@ -83,9 +83,9 @@ pub(super) type Guard<'a> = SpinMutexGuard<'a, Tables>;
 /// How to wait for a lock that is held for some tens of nanoseconds: look again, and now and then let others run, in
 /// case it is the holder that has no core.
 #[derive(Debug)]
-struct Patience;
+struct SpinThenYield;
 
-impl RelaxStrategy for Patience {
+impl RelaxStrategy for SpinThenYield {
     fn relax() {
         thread_local! {
             static LOOKS: Cell<u32> = const { Cell::new(0) };
@@ -133,7 +133,7 @@ impl Shards {
         let shard = |_| Shard(SpinMutex::new(Tables::new(reserve)));
         Self {
             shards: (0..shards).map(shard).collect(),
-            places: std::array::from_fn(|_| (0..shards).map(|_| Place::default()).collect()),
+            places: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
         }
     }
 
@@ -154,7 +154,7 @@ impl Shards {
 
     /// Fetches the cache lines where the bucket of `hash` is likely to be.
     #[inline]
-    pub(super) fn prefetch_bucket<B: Shelved>(&self, hash: BucketHash) {
+    pub(super) fn prefetch_bucket<B: HasTable>(&self, hash: BucketHash) {
         let place = &self.places[B::SHELF][self.number(hash)];
         let home = hash.home(place.homes.load(Ordering::Relaxed));
         let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
@@ -175,13 +175,13 @@ impl Shards {
 
     /// Says where the buckets of a shard are now, after some were added or dropped.
     pub(super) fn note_places(&self, number: usize, tables: &mut Tables) {
-        self.note_place::<TokenBucket>(number, tables);
-        self.note_place::<SlidingLog>(number, tables);
-        self.note_place::<SmoothedRate>(number, tables);
-        self.note_place::<Quota>(number, tables);
+        self.note_place::<TokenBucketState>(number, tables);
+        self.note_place::<SlidingLogState>(number, tables);
+        self.note_place::<SmoothedRateState>(number, tables);
+        self.note_place::<QuotaState>(number, tables);
     }
 
-    pub(super) fn note_place<B: Shelved>(&self, number: usize, tables: &mut Tables) {
+    pub(super) fn note_place<B: HasTable>(&self, number: usize, tables: &mut Tables) {
         let (slots, homes) = B::table(tables).place();
         let (slots, place) = (slots.cast::<u8>(), &self.places[B::SHELF][number]);
         // Only if it changed: other shards' places are on the same cache line.
@@ -195,9 +195,9 @@ impl Shards {
 
     /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One with nothing
     /// in it, or in use, is passed over: a sweep can wait, a decision cannot.
-    pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (Swept, bool) {
+    pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (SweepResult, bool) {
         let in_use_or_empty =
-            (Swept { looked_at: 0, dropped: 0, next: None, growth: Growth::default() }, true);
+            (SweepResult { looked_at: 0, dropped: 0, next: None, growth: Growth::default() }, true);
         let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
         if tables.are_empty() {
             tables.sweep = Cursor::default();
@@ -228,7 +228,7 @@ impl Tables {
             && self.quotas.is_empty()
     }
 
-    fn sweep(&mut self, slots: usize, now: Timestamp) -> Swept {
+    fn sweep(&mut self, slots: usize, now: Timestamp) -> SweepResult {
         let start = self.sweep.slot;
         let swept = match self.sweep.table {
             0 => self.token_buckets.sweep(start, slots, now),

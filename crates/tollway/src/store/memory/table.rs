@@ -37,7 +37,7 @@ impl<B: Bucket> Slot<B> {
     }
 
     fn is_silent(&self, now: Timestamp) -> bool {
-        self.bucket.silent_at() <= now
+        self.bucket.expires_at() <= now
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Table<B> {
 
 /// What a sweep came to.
 #[derive(Debug)]
-pub(super) struct Swept {
+pub(super) struct SweepResult {
     /// How many slots it looked at.
     pub(super) looked_at: usize,
     /// How many buckets it dropped.
@@ -155,7 +155,7 @@ impl<B: Bucket> Table<B> {
             Err(at) => {
                 let mut bucket = B::default();
                 let outcome = change(&mut bucket);
-                if bucket.silent_at() > now {
+                if bucket.expires_at() > now {
                     if !room() {
                         return Err(NoRoom);
                     }
@@ -190,13 +190,13 @@ impl<B: Bucket> Table<B> {
     }
 
     /// Drops what is silent among the next `slots` slots from `start`.
-    pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> Swept {
+    pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
         let (mut at, mut dropped) = (start, 0);
         for looked_at in 0..slots {
             match self.slots.get(at) {
                 None => {
                     self.shrink();
-                    return Swept { looked_at, dropped, next: None, growth: self.tell_growth() };
+                    return SweepResult { looked_at, dropped, next: None, growth: self.tell_growth() };
                 }
                 Some(slot) if !slot.is_empty() && slot.is_silent(now) => {
                     // What follows moves up into this slot: look at it again.
@@ -206,7 +206,7 @@ impl<B: Bucket> Table<B> {
                 Some(_) => at += 1,
             }
         }
-        Swept { looked_at: slots, dropped, next: Some(at), growth: self.tell_growth() }
+        SweepResult { looked_at: slots, dropped, next: Some(at), growth: self.tell_growth() }
     }
 
     #[inline]
@@ -336,13 +336,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use tollway_core::Nanos;
-    use tollway_core::algorithm::{TokenBucket, TokenBucketLimit};
+    use tollway_core::algorithm::{TokenBucket, TokenBucketState};
     use tollway_testbed::Random;
 
     use super::*;
 
-    fn limit() -> TokenBucketLimit {
-        TokenBucketLimit::new(10, 1, Nanos::new(100)).unwrap()
+    fn limit() -> TokenBucket {
+        TokenBucket::new(10, 1, Nanos::new(100)).unwrap()
     }
 
     /// Hashes that crowd into few homes, some of them equal in their high half.
@@ -350,7 +350,7 @@ mod tests {
         BucketHash::of(random.below(400) << spread, random.below(3))
     }
 
-    fn assert_sound(table: &Table<TokenBucket>) {
+    fn assert_sound(table: &Table<TokenBucketState>) {
         let taken: Vec<_> = table.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()).collect();
         assert_eq!(taken.len(), table.len);
         assert!(taken.is_sorted_by(|a, b| a.1.hash < b.1.hash), "out of order");
@@ -368,8 +368,8 @@ mod tests {
     fn it_remembers_what_a_sorted_map_remembers() {
         for spread in [0, 40, 55] {
             let mut random = Random::new(u64::from(spread) + 1);
-            let mut table = Table::<TokenBucket>::new(1_000);
-            let mut model: BTreeMap<BucketHash, TokenBucket> = BTreeMap::new();
+            let mut table = Table::<TokenBucketState>::new(1_000);
+            let mut model: BTreeMap<BucketHash, TokenBucketState> = BTreeMap::new();
             for step in 0..20_000_u64 {
                 let now = Timestamp::from_nanos(step);
                 let hash = hash(&mut random, spread);
@@ -378,7 +378,7 @@ mod tests {
                     1 => {
                         let dropped = table.sweep(0, usize::MAX, now).dropped;
                         let before = model.len();
-                        model.retain(|_, bucket| bucket.silent_at() > now);
+                        model.retain(|_, bucket| bucket.expires_at() > now);
                         assert_eq!(dropped, before - model.len());
                     }
                     2 => {
@@ -405,10 +405,10 @@ mod tests {
     #[test]
     fn a_table_swept_empty_gives_its_memory_back() {
         let mut random = Random::new(7);
-        let mut table = Table::<TokenBucket>::new(100_000);
+        let mut table = Table::<TokenBucketState>::new(100_000);
         for _ in 0..50_000 {
             let hash = BucketHash::of(random.any(), random.any());
-            let charge = |bucket: &mut TokenBucket| bucket.charge(&limit(), 1, Timestamp::EPOCH);
+            let charge = |bucket: &mut TokenBucketState| bucket.charge(&limit(), 1, Timestamp::EPOCH);
             assert!(table.change(hash, Timestamp::EPOCH, || true, charge).is_ok());
         }
         assert_sound(&table);

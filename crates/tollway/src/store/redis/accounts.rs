@@ -15,22 +15,22 @@ use super::reply::{Answer, number};
 use super::script::{self, Draft};
 use super::wire::Reply;
 use super::{Redis, StoreError};
-use crate::domains::{Account, Delay, Delays};
+use crate::reports::{Delay, Delays, Report};
 
 impl Redis {
-    /// Enters each request, in order, in one pipeline, and answers from when on the next of its identifier is welcome;
+    /// Enters each request, in order, in one pipeline, and answers from when on the next of its identifier is next_allowed_at;
     /// `None` is now. The time is Redis's own unless it is given.
-    pub async fn account(
+    pub async fn record_reports(
         &self,
-        accounts: &[Account<'_>],
+        reports: &[Report<'_>],
         now: Option<Timestamp>,
     ) -> Vec<Result<Option<Timestamp>, StoreError>> {
-        let call = |account: &Account<'_>| {
+        let call = |account: &Report<'_>| {
             let key = self.namespace.of_identifier(account.domain, account.identifier);
             call(account.domain, &key, Some(account.at), now)
         };
-        let replies = self.wire.send(accounts.iter().map(call).collect()).await;
-        accounts.iter().zip(replies).map(|(account, reply)| welcome(account.domain, reply)).collect()
+        let replies = self.wire.send(reports.iter().map(call).collect()).await;
+        reports.iter().zip(replies).map(|(account, reply)| next_allowed_at(account.domain, reply)).collect()
     }
 
     /// Who of a domain is still to wait: a page begins at 0, or where the page before it ended, and is made of about
@@ -48,7 +48,7 @@ impl Redis {
         let calls = known.iter().map(|(_, key)| call(domain, key, None, now)).collect();
         let replies = self.wire.send(calls).await.into_iter().zip(known);
         let delays = replies.filter_map(|(reply, (identifier, _))| {
-            let until = welcome(domain, reply).transpose()?;
+            let until = next_allowed_at(domain, reply).transpose()?;
             Some(until.map(|until| Delay { identifier, until }))
         });
         Ok(Delays { delays: delays.collect::<Result<_, _>>()?, next })
@@ -72,8 +72,8 @@ fn call(domain: &Domain, key: &[u8], at: Option<Timestamp>, now: Option<Timestam
     }
 }
 
-/// From when on the next request is welcome, by what the call has answered.
-fn welcome(domain: &Domain, reply: Reply) -> Result<Option<Timestamp>, StoreError> {
+/// From when on the next request is next_allowed_at, by what the call has answered.
+fn next_allowed_at(domain: &Domain, reply: Reply) -> Result<Option<Timestamp>, StoreError> {
     let mut answer = Answer::new(reply?)?;
     let now = answer.now()?;
     let newest = match domain.logic() {

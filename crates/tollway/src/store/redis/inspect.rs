@@ -8,7 +8,7 @@ use super::reply::{Answer, nonsense, number};
 use super::script::{self, Draft};
 use super::seen::{quota, smoothed_rate, token_bucket};
 use super::{Redis, StoreError};
-use crate::store::Held;
+use crate::store::BucketState;
 
 /// The most primaries that a scan can tell apart: a Cluster of a thousand is said to be as large as they get.
 const NODES: u64 = 1 << 10;
@@ -29,7 +29,7 @@ impl Redis {
         &self,
         charge: &Charge<'_>,
         now: Option<Timestamp>,
-    ) -> Result<(Option<Held>, Timestamp), StoreError> {
+    ) -> Result<(Option<BucketState>, Timestamp), StoreError> {
         let key = self.namespace.of_id(charge.limit(), charge.id());
         let call = Draft::new(&script::INSPECT, &[&key]).now(now).finish();
         let reply = self.wire.send(vec![call]).await.pop().unwrap_or(Ok(Value::Nil));
@@ -79,7 +79,11 @@ impl Redis {
     }
 }
 
-fn held(algorithm: &Algorithm, mut answer: Answer, now: Timestamp) -> Result<Option<Held>, StoreError> {
+fn held(
+    algorithm: &Algorithm,
+    mut answer: Answer,
+    now: Timestamp,
+) -> Result<Option<BucketState>, StoreError> {
     let text = match answer.value() {
         Value::BulkString(text) => text,
         _ => Vec::new(),
@@ -87,19 +91,21 @@ fn held(algorithm: &Algorithm, mut answer: Answer, now: Timestamp) -> Result<Opt
     let live = |silent_at: Timestamp| silent_at > now;
     Ok(match algorithm {
         Algorithm::TokenBucket(_) => {
-            token_bucket(&text).filter(|bucket| live(bucket.silent_at())).map(Held::TokenBucket)
+            token_bucket(&text).filter(|bucket| live(bucket.expires_at())).map(BucketState::TokenBucket)
         }
         Algorithm::SmoothedRate(_) => {
-            smoothed_rate(&text).filter(|bucket| live(bucket.silent_at())).map(Held::SmoothedRate)
+            smoothed_rate(&text).filter(|bucket| live(bucket.expires_at())).map(BucketState::SmoothedRate)
         }
-        Algorithm::Quota(_) => quota(&text).filter(|bucket| live(bucket.silent_at())).map(Held::Quota),
+        Algorithm::Quota(_) => {
+            quota(&text).filter(|bucket| live(bucket.expires_at())).map(BucketState::Quota)
+        }
         Algorithm::SlidingLog(limit) => {
             let entries = match answer.value() {
                 Value::Nil => return Ok(None),
                 entries => number(&entries)?,
             };
             let [oldest, newest] = [answer.number()?, answer.number()?].map(Timestamp::from_nanos);
-            live(newest + limit.period()).then_some(Held::SlidingLog { entries, oldest, newest })
+            live(newest + limit.period()).then_some(BucketState::SlidingLog { entries, oldest, newest })
         }
     })
 }

@@ -1,7 +1,7 @@
 //! The charges of a bill that are in one slot: one call decides them.
 
 use redis::Value;
-use tollway_core::{Algorithm, Bill, Charge, Expression, Kind, Timestamp};
+use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Expression, Timestamp};
 
 use super::StoreError;
 use super::call::Call;
@@ -102,9 +102,9 @@ impl<'a> Part<'a> {
         let draft = Draft::new(script, &keys).now(now).arg(mode).arg(expression);
         let draft = self.lines.iter().fold(draft, |draft, line| {
             let kind = match line.charge.kind() {
-                Kind::Spend => "s",
-                Kind::SpendOnly => "o",
-                Kind::CheckOnly => "c",
+                ChargeKind::Spend => "s",
+                ChargeKind::SpendOnly => "o",
+                ChargeKind::CheckOnly => "c",
             };
             draft.algorithm(line.algorithm).arg(kind).numbers(line.algorithm, line.charge.cost())
         });
@@ -132,7 +132,7 @@ impl<'a> Part<'a> {
         let (Mode::Whole | Mode::Each, [line], None) = (self.mode, &*self.lines, self.expression) else {
             return None;
         };
-        let (Kind::Spend, cost @ 1..) = (line.charge.kind(), line.charge.cost()) else { return None };
+        let (ChargeKind::Spend, cost @ 1..) = (line.charge.kind(), line.charge.cost()) else { return None };
         match line.algorithm {
             Algorithm::TokenBucket(limit) if limit.fill_time() < script::EXACT => {
                 let increment = limit.emission_interval().saturating_mul(cost).min(script::EXACT);

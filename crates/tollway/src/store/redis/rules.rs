@@ -14,23 +14,27 @@ mod part;
 use std::slice;
 
 use redis::Value;
-use tollway_core::{RuleBill, Ruling, Timestamp};
+use tollway_core::{RuleBill, RuleDecision, Timestamp};
 
 use self::part::{Found, Mode, Part};
 use super::{Redis, StoreError};
-use crate::limiter::Examination;
+use crate::limiter::RuleInspection;
 
 impl Redis {
     /// Is the rule's limit reached? If not, the request is entered in every log that has a name. The time is Redis's own
     /// unless it is given.
-    pub async fn resolve(&self, bill: &RuleBill<'_>, now: Option<Timestamp>) -> Result<Ruling, StoreError> {
+    pub async fn resolve(
+        &self,
+        bill: &RuleBill<'_>,
+        now: Option<Timestamp>,
+    ) -> Result<RuleDecision, StoreError> {
         match &*Part::of(bill, &self.namespace, self.wire.is_cluster()) {
             // Where nothing is remembered there is nothing to ask.
             [] => gather(bill, &[], &[]).map(|nothing| ruling(bill, &nothing)),
             [whole] => {
                 let reply = self.wire.send(vec![whole.call(Mode::Whole, now)]).await.pop();
                 match reply.unwrap_or(Ok(Value::Nil))? {
-                    Value::Nil => Ok(Ruling::ALLOW),
+                    Value::Nil => Ok(RuleDecision::ALLOW),
                     reply => gather(bill, slice::from_ref(whole), &[whole.read(reply)])
                         .map(|found| ruling(bill, &found)),
                 }
@@ -44,7 +48,7 @@ impl Redis {
         &self,
         bill: &RuleBill<'_>,
         now: Option<Timestamp>,
-    ) -> Result<Examination, StoreError> {
+    ) -> Result<RuleInspection, StoreError> {
         let mut parts = Part::of(bill, &self.namespace, self.wire.is_cluster());
         if parts.is_empty() {
             // Somebody has to say what time it is.
@@ -61,12 +65,12 @@ impl Redis {
         parts: &[Part<'_>],
         bill: &RuleBill<'_>,
         now: Option<Timestamp>,
-    ) -> Result<Ruling, StoreError> {
+    ) -> Result<RuleDecision, StoreError> {
         let calls = parts.iter().map(|part| part.call(Mode::Part, now)).collect();
         let replies = self.wire.send(calls).await.into_iter().zip(parts);
         let found: Vec<_> = replies.map(|(reply, part)| part.read(reply?)).collect();
         let ruling = gather(bill, parts, &found).map(|all| ruling(bill, &all));
-        if !ruling.as_ref().is_ok_and(Ruling::allowed) {
+        if !ruling.as_ref().is_ok_and(RuleDecision::allowed) {
             let undo =
                 parts.iter().zip(&found).filter_map(|(part, found)| part.undo(found.as_ref().ok()?, now));
             let undo: Vec<_> = undo.collect();
@@ -79,8 +83,8 @@ impl Redis {
     }
 }
 
-fn ruling(bill: &RuleBill<'_>, found: &Examination) -> Ruling {
-    Ruling::until(bill.limit().rule().limits_until_by(|rate| found.reached_until[rate]), found.at)
+fn ruling(bill: &RuleBill<'_>, found: &RuleInspection) -> RuleDecision {
+    RuleDecision::until(bill.limit().rule().limits_until_by(|rate| found.reached_until[rate]), found.at)
 }
 
 /// What all parts found together, by the clock of the first.
@@ -88,7 +92,7 @@ fn gather(
     bill: &RuleBill<'_>,
     parts: &[Part<'_>],
     found: &[Result<Found, StoreError>],
-) -> Result<Examination, StoreError> {
+) -> Result<RuleInspection, StoreError> {
     let (mut at, mut reached_until) = (None, vec![Timestamp::EPOCH; bill.limit().rule().rates().len()]);
     for (part, found) in parts.iter().zip(found) {
         let found = found.as_ref().map_err(Clone::clone)?;
@@ -97,7 +101,7 @@ fn gather(
             reached_until[*rate] = by_clock(at, *until, found.now);
         }
     }
-    Ok(Examination { at: at.unwrap_or_default(), reached_until })
+    Ok(RuleInspection { at: at.unwrap_or_default(), reached_until })
 }
 
 /// What is reached until a moment at a node where it is `now`, by a clock that says `at`.

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
-use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRateLimit};
+use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRate};
 use tollway_core::{Algorithm, Expression, Nanos, Timestamp};
 
 use super::call::{Call, Script};
@@ -182,7 +182,7 @@ impl Draft {
     }
 
     /// The six numbers that a rate needs for a request.
-    pub(super) fn rate(self, limit: &SmoothedRateLimit, cost: u64) -> Self {
+    pub(super) fn rate(self, limit: &SmoothedRate, cost: u64) -> Self {
         self.arg(cost as f64)
             .arg(limit.limit())
             .arg(limit.period().as_secs_f64())

@@ -2,8 +2,8 @@
 
 use redis::Value;
 use tollway_core::algorithm::{
-    Bucket, Glimpse, Quota, QuotaLimit, SlidingLogLimit, SmoothedRate, SmoothedRateLimit, TokenBucket,
-    TokenBucketLimit, Unit,
+    Bucket, LogSummary, Quota, QuotaState, SlidingLog, SmoothedRate, SmoothedRateState, TokenBucket,
+    TokenBucketState, TtlUnit,
 };
 use tollway_core::{Algorithm, Decision, Refund, Timestamp};
 
@@ -12,10 +12,10 @@ use super::reply::{Answer, digits_of, nonsense, number};
 
 /// A bucket as it was found, and what it is held to. One that was not there, or was something else, is one never used.
 pub(super) enum Seen<'a> {
-    TokenBucket(TokenBucket, &'a TokenBucketLimit),
-    SlidingLog(Glimpse, &'a SlidingLogLimit),
-    SmoothedRate(SmoothedRate, &'a SmoothedRateLimit),
-    Quota(Quota, &'a QuotaLimit),
+    TokenBucket(TokenBucketState, &'a TokenBucket),
+    SlidingLog(LogSummary, &'a SlidingLog),
+    SmoothedRate(SmoothedRateState, &'a SmoothedRate),
+    Quota(QuotaState, &'a Quota),
 }
 
 impl<'a> Seen<'a> {
@@ -46,7 +46,7 @@ impl<'a> Seen<'a> {
             Self::Quota(mut bucket, limit) => bucket.refund(limit, cost, now),
             Self::SlidingLog(found, limit) => {
                 let live = found.live.saturating_sub(cost);
-                let left = limit.decide(&Glimpse { live, ..found }, 0, now);
+                let left = limit.decide(&LogSummary { live, ..found }, 0, now);
                 Some(Refund {
                     refunded: live < found.live,
                     remaining: left.remaining,
@@ -67,24 +67,24 @@ pub(super) fn read<B: Default>(found: &Value, parse: impl Fn(&[u8]) -> Option<B>
 }
 
 /// `1700000000000000000`
-pub(super) fn token_bucket(text: &[u8]) -> Option<TokenBucket> {
-    digits_of(text).map(|full_at| TokenBucket::full_at(Timestamp::from_nanos(full_at)))
+pub(super) fn token_bucket(text: &[u8]) -> Option<TokenBucketState> {
+    digits_of(text).map(|full_at| TokenBucketState::full_at(Timestamp::from_nanos(full_at)))
 }
 
 /// `r1700000000000000000 2.5 1700000000000000000`
-pub(super) fn smoothed_rate(text: &[u8]) -> Option<SmoothedRate> {
+pub(super) fn smoothed_rate(text: &[u8]) -> Option<SmoothedRateState> {
     let [last, rate, silent_at] = words(text.strip_prefix(b"r")?)?;
     let rate = std::str::from_utf8(rate).ok()?.parse().ok()?;
     let (last, silent_at) = (digits_of(last)?, digits_of(silent_at)?);
-    Some(SmoothedRate::measured(Timestamp::from_nanos(last), rate, Timestamp::from_nanos(silent_at)))
+    Some(SmoothedRateState::measured(Timestamp::from_nanos(last), rate, Timestamp::from_nanos(silent_at)))
 }
 
 /// `q3 1700000000000000000 0`
-pub(super) fn quota(text: &[u8]) -> Option<Quota> {
+pub(super) fn quota(text: &[u8]) -> Option<QuotaState> {
     let [counter, expires_at, unit] = words(text.strip_prefix(b"q")?)?;
     let (counter, expires_at) = (digits_of(counter)?, digits_of(expires_at)?);
     let unit = u8::try_from(digits_of(unit)?).ok()?;
-    Some(Quota::until(Timestamp::from_nanos(expires_at), counter, Unit(unit)))
+    Some(QuotaState::until(Timestamp::from_nanos(expires_at), counter, TtlUnit(unit)))
 }
 
 fn words(text: &[u8]) -> Option<[&[u8]; 3]> {
@@ -93,11 +93,15 @@ fn words(text: &[u8]) -> Option<[&[u8]; 3]> {
     words.next().is_none().then_some(three)
 }
 
-fn glimpse(found: Value) -> Result<Glimpse, StoreError> {
+fn glimpse(found: Value) -> Result<LogSummary, StoreError> {
     let moment = |value: Value| match value {
         Value::Nil => Ok(None),
         other => number(&other).map(|nanos| Some(Timestamp::from_nanos(nanos))),
     };
     let mut found = Answer::new(found)?;
-    Ok(Glimpse { live: found.number()?, newest: moment(found.value())?, in_the_way: moment(found.value())? })
+    Ok(LogSummary {
+        live: found.number()?,
+        newest: moment(found.value())?,
+        in_the_way: moment(found.value())?,
+    })
 }

@@ -9,7 +9,7 @@
 //! each by itself. If one refuses, or gives no answer, the others are taken back: nobody ever gets more than the limit,
 //! but for as long as taking back takes, somebody may get less.
 
-use tollway_core::{Algorithm, Bill, Decision, Kind, Timestamp, Verdict};
+use tollway_core::{Algorithm, Bill, ChargeKind, Decision, Timestamp, Verdict};
 
 use super::call::Call;
 use super::part::{Line, Mode, Part, Read};
@@ -101,10 +101,10 @@ fn left_after(allowed: bool, parts: &[Part<'_>], reads: &Reads<'_>, now: Option<
 fn take_rest(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call> {
     let left_out = |line: &Line<'_>, allowed: bool| match line.charge.kind() {
         _ if allowed || part.mode == Mode::Whole => false,
-        Kind::CheckOnly => false,
-        Kind::SpendOnly => true,
+        ChargeKind::CheckOnly => false,
+        ChargeKind::SpendOnly => true,
         // A rate has nothing that could fit in part, and has counted the request already where refusals count.
-        Kind::Spend => !matches!(line.algorithm, Algorithm::SmoothedRate(_)),
+        ChargeKind::Spend => !matches!(line.algorithm, Algorithm::SmoothedRate(_)),
     };
     let lines = part.lines.iter().zip(&read.seen);
     let lines =
@@ -119,7 +119,7 @@ fn undo(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call
     }
     let taken = part.lines.iter().zip(&read.seen).filter_map(|(line, seen)| {
         let fits = seen.decide(line.charge.cost(), read.now).allowed();
-        let took = line.charge.kind() != Kind::CheckOnly && (fits || part.mode == Mode::Whole);
+        let took = line.charge.kind() != ChargeKind::CheckOnly && (fits || part.mode == Mode::Whole);
         let taken = took.then(|| Taken::from(seen, line.charge.cost(), read.now)).flatten()?;
         Some((&*line.key, taken))
     });

@@ -1,6 +1,6 @@
 //! What a charge took, for the script that takes it back.
 
-use tollway_core::algorithm::{Bucket, SmoothedRate};
+use tollway_core::algorithm::{Bucket, SmoothedRateState};
 use tollway_core::{Nanos, Timestamp};
 
 use super::script::Draft;
@@ -14,7 +14,7 @@ pub(super) enum Taken {
     /// So many entries of this moment.
     Entries(u64, Timestamp),
     /// So much of the rate, of this period, at this moment, to this rate; and what there was before.
-    Rate { added: f64, period: Nanos, at: Timestamp, to: f64, before: SmoothedRate },
+    Rate { added: f64, period: Nanos, at: Timestamp, to: f64, before: SmoothedRateState },
     /// So many of the window that ends at this moment.
     Units(u64, Timestamp),
 }
@@ -24,10 +24,10 @@ impl Taken {
     pub(super) fn from(seen: &Seen<'_>, cost: u64, now: Timestamp) -> Option<Self> {
         match seen {
             Seen::TokenBucket(before, limit) => {
-                let full_at = before.silent_at().clamp(now, now + limit.fill_time());
+                let full_at = before.expires_at().clamp(now, now + limit.fill_time());
                 let mut after = *before;
                 after.take(limit, cost, now);
-                let span = after.silent_at().since(full_at);
+                let span = after.expires_at().since(full_at);
                 (span > Nanos::ZERO).then_some(Self::Span(span, full_at))
             }
             Seen::SlidingLog(before, limit) => {
@@ -49,9 +49,9 @@ impl Taken {
             Seen::Quota(before, limit) => {
                 let mut after = *before;
                 after.take(limit, cost, now);
-                let used = if before.silent_at() > now { before.counter() } else { 0 };
+                let used = if before.expires_at() > now { before.counter() } else { 0 };
                 let units = after.counter().saturating_sub(used);
-                let ends_at = after.silent_at();
+                let ends_at = after.expires_at();
                 (units > 0 && ends_at > now).then_some(Self::Units(units, ends_at))
             }
         }
@@ -67,7 +67,7 @@ impl Taken {
             Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),
             Self::Rate { added, period, at, to, before } => {
                 let (last, rate) = before.last();
-                let silent_at = before.silent_at();
+                let silent_at = before.expires_at();
                 let text = || format!("r{} {rate} {}", last.as_nanos(), silent_at.as_nanos());
                 let before = if silent_at > at { text() } else { String::new() };
                 draft.arg("r").arg(added).arg(period.as_secs_f64()).pair(at.as_nanos()).arg(to).arg(before)
@@ -80,14 +80,14 @@ impl Taken {
 mod tests {
     use std::time::Duration;
 
-    use tollway_core::algorithm::{QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+    use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
     use tollway_core::{Algorithm, Bill, Charge, Decision, Limit};
     use tollway_testbed::{Random, RedisServer};
 
     use super::*;
+    use crate::block_on::block_on;
     use crate::store::redis::part::{Mode, Part};
     use crate::store::redis::{Redis, RedisUrl, script};
-    use crate::waiting::block_on;
 
     const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
 
@@ -160,23 +160,23 @@ mod tests {
 
     #[test]
     fn a_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
-        let numbers = TokenBucketLimit::new(8, 1, Nanos::new(1_000)).unwrap();
+        let numbers = TokenBucket::new(8, 1, Nanos::new(1_000)).unwrap();
         nobody_gets_more(&limit(Algorithm::TokenBucket(numbers)));
     }
 
     #[test]
     fn a_log_never_gives_more_for_having_been_charged_and_paid_back() {
-        nobody_gets_more(&limit(Algorithm::SlidingLog(SlidingLogLimit::new(8, Nanos::new(6_000)).unwrap())));
+        nobody_gets_more(&limit(Algorithm::SlidingLog(SlidingLog::new(8, Nanos::new(6_000)).unwrap())));
     }
 
     #[test]
     fn a_rate_never_gives_more_for_having_been_charged_and_paid_back() {
-        let numbers = SmoothedRateLimit::new(8.5, Nanos::new(4_000), false).unwrap();
+        let numbers = SmoothedRate::new(8.5, Nanos::new(4_000), false).unwrap();
         nobody_gets_more(&limit(Algorithm::SmoothedRate(numbers)));
     }
 
     #[test]
     fn a_quota_gives_no_window_more_for_having_been_charged_and_paid_back() {
-        nobody_gets_more(&limit(Algorithm::Quota(QuotaLimit::new(8, Nanos::new(1_000_000)).unwrap())));
+        nobody_gets_more(&limit(Algorithm::Quota(Quota::new(8, Nanos::new(1_000_000)).unwrap())));
     }
 }

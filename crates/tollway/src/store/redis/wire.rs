@@ -27,7 +27,7 @@ use self::people::{ORDER_MAX, Order};
 use self::switchboard::{Ask, Switchboard};
 use super::call::Call;
 use super::{RedisUrl, StoreError, Topology};
-use crate::waiting;
+use crate::block_on;
 
 mod chance;
 mod cluster;
@@ -92,7 +92,7 @@ impl Wire {
     pub(crate) fn send(&self, calls: Vec<Call>) -> Replies {
         let count = calls.len();
         let (reply, replies) = oneshot::channel();
-        if let ([call], Some(in_person), true) = (&*calls, &self.in_person, waiting::may_sleep())
+        if let ([call], Some(in_person), true) = (&*calls, &self.in_person, block_on::may_sleep())
             && let Some(answer) = in_person.ask(call)
         {
             // Nobody can have hung up: the other end is here.

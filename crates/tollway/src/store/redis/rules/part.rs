@@ -152,8 +152,8 @@ mod tests {
     use tollway_testbed::{Random, RedisServer};
 
     use super::*;
+    use crate::block_on::block_on;
     use crate::store::redis::{Redis, RedisUrl};
-    use crate::waiting::block_on;
 
     const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
 

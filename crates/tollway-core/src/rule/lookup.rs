@@ -10,7 +10,7 @@ use crate::policy::Policy;
 
 /// Which rule is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleText {
+pub enum RuleRef {
     /// The one of this name.
     Named(String),
     /// This one.
@@ -18,7 +18,7 @@ pub enum RuleText {
 }
 
 /// What reads like a name is one. No expression does: it has a slash or a parenthesis.
-impl From<&str> for RuleText {
+impl From<&str> for RuleRef {
     fn from(text: &str) -> Self {
         if is_name(text) { Self::Named(text.to_owned()) } else { Self::Written(text.to_owned()) }
     }
@@ -27,7 +27,7 @@ impl From<&str> for RuleText {
 /// Why a rule that was asked for cannot be resolved. None of these is a denial.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum RuleAskError {
+pub enum RuleLookupError {
     /// A name that nobody configured.
     #[error("there is no rule `{name}`")]
     UnknownRule {
@@ -49,15 +49,19 @@ pub enum RuleAskError {
 
 impl Policy {
     /// The rule that is meant, counted under `key`. Without one that is its name, or nothing if it has none.
-    pub fn find_rule(&self, rule: &RuleText, key: Option<&str>) -> Result<Cow<'_, KeyedRule>, RuleAskError> {
+    pub fn find_rule(
+        &self,
+        rule: &RuleRef,
+        key: Option<&str>,
+    ) -> Result<Cow<'_, KeyedRule>, RuleLookupError> {
         let name = match rule {
-            RuleText::Named(name) => name,
-            RuleText::Written(text) => {
+            RuleRef::Named(name) => name,
+            RuleRef::Written(text) => {
                 let limit = RuleLimit::new(text.parse()?);
                 return Ok(Cow::Owned(KeyedRule::new(limit, "", key.unwrap_or_default())));
             }
         };
-        let found = self.rule(name).ok_or_else(|| RuleAskError::UnknownRule { name: name.clone() })?;
+        let found = self.rule(name).ok_or_else(|| RuleLookupError::UnknownRule { name: name.clone() })?;
         Ok(match key {
             Some(key) => Cow::Owned(KeyedRule::new(found.limit().clone(), "", key)),
             None => Cow::Borrowed(found),
@@ -71,9 +75,9 @@ impl KeyedRule {
     pub fn bill_of<'v>(
         &self,
         value: impl Fn(&str) -> Option<Option<&'v [u8]>>,
-    ) -> Result<RuleBill<'_>, RuleAskError> {
+    ) -> Result<RuleBill<'_>, RuleLookupError> {
         self.bill(|selector| {
-            value(selector).ok_or_else(|| RuleAskError::MissingSelector { selector: selector.to_owned() })
+            value(selector).ok_or_else(|| RuleLookupError::MissingSelector { selector: selector.to_owned() })
         })
     }
 }
@@ -88,8 +92,8 @@ mod tests {
         let upload =
             NamedRule::new("upload", RuleLimit::new("Or('10/s', 'user:5/m')".parse().unwrap())).unwrap();
         let policy = Policy::default().with_rules(vec![upload]).unwrap();
-        let named = || RuleText::Named("upload".into());
-        let written = || RuleText::Written("user:5/m".into());
+        let named = || RuleRef::Named("upload".into());
+        let written = || RuleRef::Written("user:5/m".into());
         for (rule, key, names) in [
             (named(), None, &[":upload", ":upload:user:vova"][..]),
             (named(), Some("cats"), &[":cats", ":cats:user:vova"]),
@@ -106,24 +110,24 @@ mod tests {
     #[test]
     fn a_name_is_told_from_an_expression() {
         for name in ["upload", "And", "a.b-c_9"] {
-            assert_eq!(RuleText::from(name), RuleText::Named(name.into()));
+            assert_eq!(RuleRef::from(name), RuleRef::Named(name.into()));
         }
         for text in ["10/s", "user:10/s", "And()", "'1/s'", "", "7", "no rule"] {
-            assert_eq!(RuleText::from(text), RuleText::Written(text.into()));
+            assert_eq!(RuleRef::from(text), RuleRef::Written(text.into()));
         }
     }
 
     #[test]
     fn what_cannot_be_resolved_says_why() {
         let policy = Policy::default();
-        let error = |rule: RuleText| policy.find_rule(&rule, None).unwrap_err().to_string();
-        assert_eq!(error(RuleText::Named("upload".into())), "there is no rule `upload`");
+        let error = |rule: RuleRef| policy.find_rule(&rule, None).unwrap_err().to_string();
+        assert_eq!(error(RuleRef::Named("upload".into())), "there is no rule `upload`");
         assert_eq!(
-            error(RuleText::Written("Or('10/s', 'ü:5/s')".into())),
+            error(RuleRef::Written("Or('10/s', 'ü:5/s')".into())),
             "character 13 of the rule: a selector is a name: letters, digits and `_`, and no digit first"
         );
-        let rule = policy.find_rule(&RuleText::Written("Or('u:1/s', 'v:1/s')".into()), None).unwrap();
+        let rule = policy.find_rule(&RuleRef::Written("Or('u:1/s', 'v:1/s')".into()), None).unwrap();
         let bill = rule.bill_of(|selector| (selector == "u").then_some(None));
-        assert_eq!(bill.err(), Some(RuleAskError::MissingSelector { selector: "v".into() }));
+        assert_eq!(bill.err(), Some(RuleLookupError::MissingSelector { selector: "v".into() }));
     }
 }

@@ -12,10 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollway_core::{KeyedRule, OnFull, OnStoreFailure, RuleBill, RuleLimit};
 
-use super::{KeyError, Pass, RateLimit, RateLimitError, RateLimitExceeded, Registry, SelectorError, Value};
+use super::{
+    Pass, RateLimit, RateLimitError, RateLimitExceeded, RuleKeyError, RuleRegistry, SelectorError,
+    SelectorValue,
+};
 
 /// What the macro leaves in a function. Not for use by hand.
-pub struct Site {
+pub struct CallSite {
     /// The key, or the name of the function.
     name: &'static str,
     rule: Option<&'static str>,
@@ -35,7 +38,7 @@ pub(super) struct Sites {
 /// A rule, where it was remembered or by itself.
 type Found = Cow<'static, Arc<KeyedRule>>;
 
-impl Site {
+impl CallSite {
     /// Counted under this name. Without a rule it is the one given before.
     pub const fn new(name: &'static str, rule: Option<&'static str>) -> Self {
         Self { name, rule, on_full: None, on_store_failure: None, first: OnceLock::new() }
@@ -66,12 +69,12 @@ impl Site {
     /// The rule of a function that has a key.
     #[inline]
     pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<Found, RateLimitError> {
-        Ok(self.find::<KeyError>(rate_limit, |registry| registry.define(self.name, self.limit()))?)
+        Ok(self.find::<RuleKeyError>(rate_limit, |registry| registry.define(self.name, self.limit()))?)
     }
 
     /// What is asked where all selectors of the rule are known to be given.
     #[inline]
-    pub fn own_bill<'r>(rule: &'r KeyedRule, values: &[(&str, Value<'_>)]) -> RuleBill<'r> {
+    pub fn own_bill<'r>(rule: &'r KeyedRule, values: &[(&str, SelectorValue<'_>)]) -> RuleBill<'r> {
         Self::bill(rule, values).expect("the macro compared the selectors with the rule")
     }
 
@@ -79,7 +82,7 @@ impl Site {
     #[inline]
     pub fn shared_bill<'r>(
         rule: &'r KeyedRule,
-        values: &[(&str, Value<'_>)],
+        values: &[(&str, SelectorValue<'_>)],
     ) -> Result<RuleBill<'r>, RateLimitError> {
         Ok(Self::bill(rule, values)?)
     }
@@ -108,7 +111,7 @@ impl Site {
     fn find<E>(
         &'static self,
         rate_limit: &RateLimit,
-        define: impl FnOnce(&Registry) -> Result<Arc<KeyedRule>, E>,
+        define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
     ) -> Result<Found, E> {
         match self.first.get() {
             Some((number, rule)) if *number == rate_limit.rules.sites.number => Ok(Cow::Borrowed(rule)),
@@ -120,10 +123,10 @@ impl Site {
     fn look_up<E>(
         &'static self,
         rate_limit: &RateLimit,
-        define: impl FnOnce(&Registry) -> Result<Arc<KeyedRule>, E>,
+        define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
     ) -> Result<Found, E> {
         let sites = &rate_limit.rules.sites;
-        // Held while it is defined: of two threads that call a function first, neither has given its rule twice.
+        // BucketState while it is defined: of two threads that call a function first, neither has given its rule twice.
         let mut rules = sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let place = ptr::from_ref(self).addr();
         let rule = match rules.get(&place) {
@@ -154,7 +157,10 @@ impl Site {
     }
 
     #[inline]
-    fn bill<'r>(rule: &'r KeyedRule, values: &[(&str, Value<'_>)]) -> Result<RuleBill<'r>, SelectorError> {
+    fn bill<'r>(
+        rule: &'r KeyedRule,
+        values: &[(&str, SelectorValue<'_>)],
+    ) -> Result<RuleBill<'r>, SelectorError> {
         rule.bill(|selector| match values.iter().find(|(name, _)| *name == selector) {
             Some((_, value)) => Ok(Some(value)),
             None => Err(SelectorError::new(selector, rule)),
@@ -174,12 +180,12 @@ mod tests {
     use super::*;
 
     fn name(rule: &KeyedRule) -> String {
-        Site::own_bill(rule, &[]).identifiers()[0].as_deref().unwrap().to_owned()
+        CallSite::own_bill(rule, &[]).identifiers()[0].as_deref().unwrap().to_owned()
     }
 
     #[test]
     fn each_namespace_has_a_rule_of_its_own() {
-        static SITE: Site = Site::new("do_stuff", Some("10/s"));
+        static SITE: CallSite = CallSite::new("do_stuff", Some("10/s"));
         let [one, other] = ["one", "other"].map(|name| RateLimit::in_memory().with_namespace(name));
         for _ in 0..2 {
             assert_eq!(name(&SITE.own_rule(&one)), "one:do_stuff");
@@ -190,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_site_defines_its_key_once_however_many_threads_come_first() {
-        static SITE: Site = Site::new("cats", Some("10/s"));
-        static OTHER: Site = Site::new("cats", Some("10/s"));
-        static WITHOUT: Site = Site::new("cats", None);
+        static SITE: CallSite = CallSite::new("cats", Some("10/s"));
+        static OTHER: CallSite = CallSite::new("cats", Some("10/s"));
+        static WITHOUT: CallSite = CallSite::new("cats", None);
         let limits = RateLimit::in_memory();
-        let not_yet = KeyError::NotDefined { key: "cats".to_owned() };
+        let not_yet = RuleKeyError::NotDefined { key: "cats".to_owned() };
         assert_eq!(WITHOUT.shared_rule(&limits).unwrap_err(), not_yet.into());
         std::thread::scope(|scope| {
             let call = || SITE.shared_rule(&limits).map(|rule| name(&rule));
@@ -202,15 +208,16 @@ mod tests {
             threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(":cats".to_owned())));
         });
         assert_eq!(name(&WITHOUT.shared_rule(&limits).unwrap()), ":cats");
-        let twice = KeyError::DefinedTwice { key: "cats".to_owned() };
+        let twice = RuleKeyError::DefinedTwice { key: "cats".to_owned() };
         assert_eq!(OTHER.shared_rule(&limits).unwrap_err(), twice.into());
     }
 
     #[test]
     fn a_site_answers_in_its_own_way() {
-        static FIRST: Site = Site::new("cats", Some("10/s"));
-        static STRICT: Site =
-            Site::new("cats", None).with_on_full(OnFull::Allow).with_on_store_failure(OnStoreFailure::Deny);
+        static FIRST: CallSite = CallSite::new("cats", Some("10/s"));
+        static STRICT: CallSite = CallSite::new("cats", None)
+            .with_on_full(OnFull::Allow)
+            .with_on_store_failure(OnStoreFailure::Deny);
         let limits = RateLimit::in_memory();
         let answers = |rule: Found| (rule.limit().on_full(), rule.limit().on_store_failure());
         let first = FIRST.shared_rule(&limits).unwrap();

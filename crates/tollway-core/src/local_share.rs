@@ -1,11 +1,11 @@
 //! The part of a limit that one of several processes grants by itself, while they cannot ask each other.
 //!
 //! ```
-//! use tollway_core::Share;
+//! use tollway_core::LocalShare;
 //!
-//! assert_eq!("1/4".parse::<Share>(), "0.25".parse());
-//! assert_eq!(Share::WHOLE.to_string(), "1/1");
-//! # Ok::<(), tollway_core::ShareError>(())
+//! assert_eq!("1/4".parse::<LocalShare>(), "0.25".parse());
+//! assert_eq!(LocalShare::WHOLE.to_string(), "1/1");
+//! # Ok::<(), tollway_core::LocalShareError>(())
 //! ```
 
 use std::fmt;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::algorithm::{Algorithm, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit};
+use crate::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
 use crate::time::Nanos;
 
 /// The finest part there is: one of so many.
@@ -21,7 +21,7 @@ const DENOMINATOR_MAX: u32 = 1_000_000;
 
 /// More than nothing and at most the whole, in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Share {
+pub struct LocalShare {
     numerator: u32,
     denominator: u32,
 }
@@ -29,21 +29,24 @@ pub struct Share {
 /// Why a text is no share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a share is above zero and at most one, such as 1/4 or 0.25, and no finer than a millionth")]
-pub struct ShareError;
+pub struct LocalShareError;
 
-impl Share {
+impl LocalShare {
     /// All of it.
     pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
 
     /// So many parts of so many.
-    pub fn new(numerator: u64, denominator: u64) -> Result<Self, ShareError> {
+    pub fn new(numerator: u64, denominator: u64) -> Result<Self, LocalShareError> {
         if numerator == 0 || numerator > denominator {
-            return Err(ShareError);
+            return Err(LocalShareError);
         }
         let common = greatest_common_divisor(numerator, denominator);
         let part = |number: u64| u32::try_from(number / common).ok().filter(|part| *part <= DENOMINATOR_MAX);
         let (numerator, denominator) = (part(numerator), part(denominator));
-        Ok(Self { numerator: numerator.ok_or(ShareError)?, denominator: denominator.ok_or(ShareError)? })
+        Ok(Self {
+            numerator: numerator.ok_or(LocalShareError)?,
+            denominator: denominator.ok_or(LocalShareError)?,
+        })
     }
 
     /// What is left of an algorithm's numbers: as much at once, and as much in the long run, as this share of it. A count
@@ -60,22 +63,22 @@ impl Share {
                 let interval = (u128::from(limit.emission_interval().get()) * u128::from(self.denominator))
                     .div_ceil(u128::from(self.numerator));
                 let interval = u64::try_from(interval).unwrap_or(u64::MAX).min(Nanos::MAX.get() / burst);
-                Algorithm::TokenBucket(TokenBucketLimit::new(burst, 1, Nanos::new(interval)).ok()?)
+                Algorithm::TokenBucket(TokenBucket::new(burst, 1, Nanos::new(interval)).ok()?)
             }
             Algorithm::SlidingLog(limit) => {
-                Algorithm::SlidingLog(SlidingLogLimit::new(self.units(limit.count()), limit.period()).ok()?)
+                Algorithm::SlidingLog(SlidingLog::new(self.units(limit.count()), limit.period()).ok()?)
             }
             Algorithm::Quota(limit) => {
-                Algorithm::Quota(QuotaLimit::new(self.units(limit.count()), limit.period()).ok()?)
+                Algorithm::Quota(Quota::new(self.units(limit.count()), limit.period()).ok()?)
             }
             Algorithm::SmoothedRate(limit) => Algorithm::SmoothedRate(self.rate(limit)?),
         })
     }
 
     /// What is left of a rate.
-    pub fn rate(self, limit: &SmoothedRateLimit) -> Option<SmoothedRateLimit> {
+    pub fn rate(self, limit: &SmoothedRate) -> Option<SmoothedRate> {
         let part = limit.limit() * f64::from(self.numerator) / f64::from(self.denominator);
-        SmoothedRateLimit::new(part, limit.period(), limit.strict()).ok()
+        SmoothedRate::new(part, limit.period(), limit.strict()).ok()
     }
 
     /// What is left of a count.
@@ -89,30 +92,30 @@ impl Share {
     }
 }
 
-impl Default for Share {
+impl Default for LocalShare {
     fn default() -> Self {
         Self::WHOLE
     }
 }
 
-impl FromStr for Share {
-    type Err = ShareError;
+impl FromStr for LocalShare {
+    type Err = LocalShareError;
 
-    fn from_str(text: &str) -> Result<Self, ShareError> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| ShareError);
+    fn from_str(text: &str) -> Result<Self, LocalShareError> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| LocalShareError);
         if let Some((numerator, denominator)) = text.split_once('/') {
             return Self::new(number(numerator)?, number(denominator)?);
         }
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-        let places = u32::try_from(decimals.len()).map_err(|_| ShareError)?;
-        let scale = 10_u64.checked_pow(places).ok_or(ShareError)?;
+        let places = u32::try_from(decimals.len()).map_err(|_| LocalShareError)?;
+        let scale = 10_u64.checked_pow(places).ok_or(LocalShareError)?;
         let numerator =
             number(whole)?.checked_mul(scale).and_then(|whole| whole.checked_add(number(decimals).ok()?));
-        Self::new(numerator.ok_or(ShareError)?, scale)
+        Self::new(numerator.ok_or(LocalShareError)?, scale)
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for LocalShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.numerator, self.denominator)
     }
@@ -148,33 +151,32 @@ mod tests {
             ("0.00000000000000000000000000001", None),
             ("1/18446744073709551615", None),
         ] {
-            let share = parts.map(|(numerator, denominator)| Share { numerator, denominator });
+            let share = parts.map(|(numerator, denominator)| LocalShare { numerator, denominator });
             assert_eq!(text.parse().ok(), share, "{text}");
         }
     }
 
     #[test]
     fn every_algorithm_keeps_its_part() {
-        let quarter = Share::new(1, 4).unwrap();
+        let quarter = LocalShare::new(1, 4).unwrap();
         let second = Nanos::from_secs(1);
-        let bucket = |burst, count, period| {
-            Algorithm::TokenBucket(TokenBucketLimit::new(burst, count, period).unwrap())
-        };
+        let bucket =
+            |burst, count, period| Algorithm::TokenBucket(TokenBucket::new(burst, count, period).unwrap());
         for (whole, part) in [
             (bucket(300, 100, second), bucket(75, 1, Nanos::from_millis(40))),
             (bucket(1, 1, second), bucket(1, 1, Nanos::from_secs(4))),
             (bucket(1, 1, Nanos::MAX), bucket(1, 1, Nanos::MAX)),
             (
-                Algorithm::SlidingLog(SlidingLogLimit::new(10, second).unwrap()),
-                Algorithm::SlidingLog(SlidingLogLimit::new(2, second).unwrap()),
+                Algorithm::SlidingLog(SlidingLog::new(10, second).unwrap()),
+                Algorithm::SlidingLog(SlidingLog::new(2, second).unwrap()),
             ),
             (
-                Algorithm::Quota(QuotaLimit::new(u64::MAX, second).unwrap()),
-                Algorithm::Quota(QuotaLimit::new(u64::MAX / 4, second).unwrap()),
+                Algorithm::Quota(Quota::new(u64::MAX, second).unwrap()),
+                Algorithm::Quota(Quota::new(u64::MAX / 4, second).unwrap()),
             ),
             (
-                Algorithm::SmoothedRate(SmoothedRateLimit::new(10.0, second, true).unwrap()),
-                Algorithm::SmoothedRate(SmoothedRateLimit::new(2.5, second, true).unwrap()),
+                Algorithm::SmoothedRate(SmoothedRate::new(10.0, second, true).unwrap()),
+                Algorithm::SmoothedRate(SmoothedRate::new(2.5, second, true).unwrap()),
             ),
         ] {
             let same_rate = |a: &Algorithm, b: &Algorithm| match (a, b) {

@@ -1,17 +1,17 @@
 //! What the Throttr protocol does to a quota: set, read and change the two numbers directly.
 
-use super::Quota;
+use super::QuotaState;
 use crate::time::{Nanos, Timestamp};
 
 /// What Throttr does to a quota. One that has expired is no different from one that never was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum QuotaOperation {
     /// Starts a quota.
     Insert {
         /// What it begins with.
         left: u64,
         /// How long it lives.
-        lifetime: Lifetime,
+        lifetime: QuotaTtl,
         /// Does it start over where one is alive? Otherwise it fails there.
         over_live: bool,
     },
@@ -37,16 +37,16 @@ pub enum Operation {
 
 /// An operation, and the quota it is meant for.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub struct QuotaCommand<'a> {
     /// Stands for consumer and resource, and for no other two.
     pub pair: &'a [u8],
     /// What to do.
-    pub operation: Operation,
+    pub operation: QuotaOperation,
 }
 
 /// What an operation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum QuotaOutcome {
     /// It was done.
     Done,
     /// It could not be done: there was none, or there was one already.
@@ -56,15 +56,15 @@ pub enum Outcome {
         /// What is left.
         left: u64,
         /// How long it still lives, in its own unit.
-        lifetime: Lifetime,
+        lifetime: QuotaTtl,
     },
 }
 
 /// The unit a lifetime was given in, kept as the byte that said so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unit(pub u8);
+pub struct TtlUnit(pub u8);
 
-impl Unit {
+impl TtlUnit {
     /// Whatever is not nanoseconds (0) or milliseconds (1) counts as seconds.
     const fn nanos(self) -> u64 {
         match self.0 {
@@ -77,14 +77,14 @@ impl Unit {
 
 /// A span in the unit its owner uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct QuotaTtl {
     /// How many of the unit.
     pub value: u64,
     /// Which unit.
-    pub unit: Unit,
+    pub unit: TtlUnit,
 }
 
-impl Lifetime {
+impl QuotaTtl {
     /// The span itself.
     pub const fn nanos(self) -> Nanos {
         Nanos::new(self.value.saturating_mul(self.unit.nanos()))
@@ -102,42 +102,42 @@ pub enum Change {
     Decrease,
 }
 
-impl Quota {
+impl QuotaState {
     /// Does what Throttr asks for. An expired quota answers as one that never was.
     #[inline]
-    pub fn apply(&mut self, operation: Operation, now: Timestamp) -> Outcome {
+    pub fn apply(&mut self, operation: QuotaOperation, now: Timestamp) -> QuotaOutcome {
         let live = self.is_live(now);
         match operation {
-            Operation::Insert { left, lifetime, over_live } if over_live || !live => {
+            QuotaOperation::Insert { left, lifetime, over_live } if over_live || !live => {
                 *self = Self { counter: left, expires_at: now + lifetime.nanos(), unit: lifetime.unit };
-                Outcome::Done
+                QuotaOutcome::Done
             }
-            Operation::Insert { .. } => Outcome::Failed,
-            _ if !live => Outcome::Failed,
-            Operation::Query => {
+            QuotaOperation::Insert { .. } => QuotaOutcome::Failed,
+            _ if !live => QuotaOutcome::Failed,
+            QuotaOperation::Query => {
                 let value = self.expires_at.since(now).get() / self.unit.nanos();
-                Outcome::Found { left: self.counter, lifetime: Lifetime { value, unit: self.unit } }
+                QuotaOutcome::Found { left: self.counter, lifetime: QuotaTtl { value, unit: self.unit } }
             }
-            Operation::ChangeLeft { change, value } => {
+            QuotaOperation::ChangeLeft { change, value } => {
                 self.counter = match change {
                     Change::Patch => value,
                     Change::Increase => self.counter.saturating_add(value),
                     Change::Decrease => self.counter.saturating_sub(value),
                 };
-                Outcome::Done
+                QuotaOutcome::Done
             }
-            Operation::ChangeLifetime { change, value } => {
-                let span = Lifetime { value, unit: self.unit }.nanos();
+            QuotaOperation::ChangeLifetime { change, value } => {
+                let span = QuotaTtl { value, unit: self.unit }.nanos();
                 self.expires_at = match change {
                     Change::Patch => now + span,
                     Change::Increase => self.expires_at + span,
                     Change::Decrease => self.expires_at - span,
                 };
-                Outcome::Done
+                QuotaOutcome::Done
             }
-            Operation::Purge => {
+            QuotaOperation::Purge => {
                 *self = Self::default();
-                Outcome::Done
+                QuotaOutcome::Done
             }
         }
     }

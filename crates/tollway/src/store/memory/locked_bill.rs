@@ -2,29 +2,29 @@
 
 use tollway_core::algorithm::Bucket;
 use tollway_core::bill::CHARGES_MAX;
-use tollway_core::{Algorithm, Bill, Charge, Decision, Kind, Timestamp, Verdict};
+use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Decision, Timestamp, Verdict};
 
 use super::Memory;
-use super::guards::Guards;
 use super::shard::with_table;
+use super::shard_guards::ShardGuards;
 use crate::hash::BucketHash;
 
 /// The charges of a bill, and the locks of every shard they touch.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedBill<'a> {
     store: &'a Memory,
     charges: &'a [Charge<'a>],
     hashes: [BucketHash; CHARGES_MAX],
-    guards: Guards<'a>,
+    guards: ShardGuards<'a>,
 }
 
-impl<'a> Locked<'a> {
+impl<'a> LockedBill<'a> {
     pub(super) fn new(store: &'a Memory, bill: &Bill<'a>) -> Self {
         let charges = bill.charges();
         let mut hashes = [BucketHash::NONE; CHARGES_MAX];
         for (hash, charge) in hashes.iter_mut().zip(charges) {
             *hash = store.key.hash(charge);
         }
-        let guards = Guards::lock(&store.shards, hashes[..charges.len()].iter().copied());
+        let guards = ShardGuards::lock(&store.shards, hashes[..charges.len()].iter().copied());
         Self { store, charges, hashes, guards }
     }
 
@@ -34,7 +34,7 @@ impl<'a> Locked<'a> {
         let Some(algorithm) = charge.algorithm() else { return false };
         let tables = self.guards.tables(hash);
         charge.cost() > 0
-            && charge.kind() != Kind::CheckOnly
+            && charge.kind() != ChargeKind::CheckOnly
             && !with_table!(tables, algorithm, |table, _limit| table.contains(hash))
     }
 
@@ -43,7 +43,7 @@ impl<'a> Locked<'a> {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return false };
         let tables = self.guards.tables(hash);
-        charge.kind() != Kind::CheckOnly
+        charge.kind() != ChargeKind::CheckOnly
             && with_table!(tables, algorithm, |table, limit| {
                 table.outgrows(hash, |bucket| bucket.take(limit, charge.cost(), now))
             })
@@ -64,7 +64,7 @@ impl<'a> Locked<'a> {
         for (index, (charge, answer)) in self.charges.iter().zip(answers).enumerate() {
             let Some(algorithm) = charge.algorithm() else { continue };
             let (hash, cost) = (self.hashes[index], charge.cost());
-            let takes = charge.kind() != Kind::CheckOnly;
+            let takes = charge.kind() != ChargeKind::CheckOnly;
             let tables = self.guards.tables(hash);
             let room = || {
                 made += 1;
@@ -78,14 +78,14 @@ impl<'a> Locked<'a> {
                 Verdict::Deny if takes && allowed => with_table!(tables, algorithm, |table, limit| {
                     table.change(hash, now, room, |bucket| bucket.take(limit, cost, now))
                 }),
-                // Refused again, it takes nothing; but it counts the knock where knocks count, and mends an instant too far ahead.
-                Verdict::Deny if charge.kind() == Kind::Spend => {
+                // Refused again, it takes nothing; but it counts the update where updates count, and mends an instant too far ahead.
+                Verdict::Deny if charge.kind() == ChargeKind::Spend => {
                     with_table!(tables, algorithm, |table, limit| {
                         table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
                     })
                 }
                 // Who only checks must not wait for an instant too far ahead either; cost 0 mends it and counts nothing.
-                Verdict::Deny if charge.kind() == Kind::CheckOnly => {
+                Verdict::Deny if charge.kind() == ChargeKind::CheckOnly => {
                     with_table!(tables, algorithm, |table, limit| {
                         table.change(hash, now, room, |bucket| bucket.charge(limit, 0, now)).map(|_| ())
                     })

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 /// Printable ASCII, whatever was put into it.
 #[derive(Clone)]
-pub struct Name<'a>(Text<'a>);
+pub struct LogName<'a>(Text<'a>);
 
 #[derive(Clone)]
 enum Text<'a> {
@@ -17,7 +17,7 @@ enum Text<'a> {
 /// A namespace, a key, a selector and an address. With what else a name is made of it takes a cache line and a bit.
 const SHORT_MAX: usize = 78;
 
-impl<'a> Name<'a> {
+impl<'a> LogName<'a> {
     /// This name, as it is.
     pub(super) const fn whole(name: &'a str) -> Self {
         Self(Text::Whole(name))
@@ -64,7 +64,7 @@ impl<'a> Name<'a> {
     }
 }
 
-impl Deref for Name<'_> {
+impl Deref for LogName<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -75,13 +75,13 @@ impl Deref for Name<'_> {
     }
 }
 
-impl PartialEq<str> for Name<'_> {
+impl PartialEq<str> for LogName<'_> {
     fn eq(&self, other: &str) -> bool {
         **self == *other
     }
 }
 
-impl fmt::Debug for Name<'_> {
+impl fmt::Debug for LogName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_name_is_whole_however_long_it_gets() {
         for len in [0, 1, SHORT_MAX - 2, SHORT_MAX - 1, SHORT_MAX, SHORT_MAX + 1, 1_000] {
-            let (mut name, mut expected) = (Name::starting("a:"), "a:".to_owned());
+            let (mut name, mut expected) = (LogName::starting("a:"), "a:".to_owned());
             for byte in "x%".bytes().cycle().take(len) {
                 name.escape(&[byte]);
                 expected += if byte == b'x' { "x" } else { "%25" };
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_could_be_taken_for_something_else_is_escaped() {
-        let mut name = Name::starting("");
+        let mut name = LogName::starting("");
         name.escape("a b:c%{d}\n\0ü".as_bytes());
         assert_eq!(*name, *"a b%3Ac%25%7Bd%7D%0A%00%C3%BC");
     }

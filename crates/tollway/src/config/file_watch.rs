@@ -1,10 +1,10 @@
 //! Has the file changed?
 //!
 //! ```no_run
-//! use tollway::config::{Config, Watch};
+//! use tollway::config::{Config, FileWatch};
 //! # use std::path::Path;
 //! let path = Path::new("policy.yaml");
-//! let mut watch = Watch::new(path); // before the file is read, so that no change falls between
+//! let mut watch = FileWatch::new(path); // before the file is read, so that no change falls between
 //! let mut config = Config::from_file(path)?;
 //! // … and then, once a second:
 //! if watch.changed() {
@@ -32,7 +32,7 @@ const YOUNG: Duration = Duration::from_secs(2);
 
 /// Watches one file by looking at it whenever asked.
 #[derive(Debug)]
-pub struct Watch {
+pub struct FileWatch {
     path: PathBuf,
     hasher: RandomState,
     /// The file when it was last read, if that tells whether it has to be read again.
@@ -51,7 +51,7 @@ struct Stamp {
     changed: SystemTime,
 }
 
-impl Watch {
+impl FileWatch {
     /// Watches from now on. The file need not be there yet.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
@@ -131,7 +131,7 @@ mod tests {
     fn a_settled_file_is_not_read_again() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(&file, "one").expect("written");
-        let mut watch = Watch::new(&file);
+        let mut watch = FileWatch::new(&file);
         // As though it had been read long after it was written.
         watch.seen = fs::metadata(&file).ok().and_then(|metadata| Stamp::of(&metadata));
         watch.content = None;

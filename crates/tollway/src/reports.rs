@@ -4,7 +4,7 @@ use tollway_core::{Domain, Timestamp};
 
 /// One request that a gatekeeper let through, at once or after a wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Account<'a> {
+pub struct Report<'a> {
     /// Of which resource.
     pub domain: &'a Domain,
     /// Whose.

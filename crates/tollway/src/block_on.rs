@@ -1,7 +1,7 @@
 //! Waiting for an answer without a runtime.
 //!
 //! ```
-//! assert_eq!(tollway::waiting::block_on(async { 7 }), 7);
+//! assert_eq!(tollway::block_on(async { 7 }), 7);
 //! ```
 //!
 //! What a store answers comes from a thread of its own, so whoever waits has nothing to drive: it sleeps until it is

@@ -9,7 +9,7 @@ use crate::time::Nanos;
 
 /// So many in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct RateSpec {
     count: u64,
     period: Nanos,
 }
@@ -19,17 +19,17 @@ pub struct Pace {
 pub enum Burst {
     /// So many requests.
     Requests(u64),
-    /// As many as come in this time at the pace, and at least one.
+    /// As many as come in this time at the rate, and at least one.
     Time(Nanos),
 }
 
-/// Why a text is no pace or burst.
+/// Why a text is no rate or burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum PaceError {
-    /// Of a pace.
+pub enum RateSpecError {
+    /// Of a rate.
     #[error("a rate is a count, `/` or `per`, and a span, such as 10/s or 10 per 5 min")]
-    Pace,
+    RateSpec,
     /// A unit that nobody knows.
     #[error("a span has ms, s, m, h or d for its unit, or their long names, such as 5 min")]
     Unit,
@@ -41,17 +41,17 @@ pub enum PaceError {
     Burst,
 }
 
-impl Pace {
+impl RateSpec {
     /// So many in a span.
-    pub fn new(count: u64, period: Nanos) -> Result<Self, PaceError> {
+    pub fn new(count: u64, period: Nanos) -> Result<Self, RateSpecError> {
         if count == 0 || period == Nanos::ZERO || period > Nanos::MAX {
-            return Err(PaceError::Range);
+            return Err(RateSpecError::Range);
         }
         Ok(Self { count, period })
     }
 
     /// One in each of these.
-    pub fn every(interval: Nanos) -> Result<Self, PaceError> {
+    pub fn every(interval: Nanos) -> Result<Self, RateSpecError> {
         Self::new(1, interval)
     }
 
@@ -67,46 +67,46 @@ impl Pace {
 }
 
 impl Burst {
-    /// How many requests it comes to at this pace.
-    pub fn requests(self, pace: Pace) -> u64 {
+    /// How many requests it comes to at this rate.
+    pub fn requests(self, rate: RateSpec) -> u64 {
         match self {
             Self::Requests(requests) => requests,
             Self::Time(time) => {
                 let requests =
-                    u128::from(time.get()) * u128::from(pace.count) / u128::from(pace.period.get());
+                    u128::from(time.get()) * u128::from(rate.count) / u128::from(rate.period.get());
                 u64::try_from(requests).unwrap_or(u64::MAX).max(1)
             }
         }
     }
 }
 
-impl FromStr for Pace {
-    type Err = PaceError;
+impl FromStr for RateSpec {
+    type Err = RateSpecError;
 
-    fn from_str(text: &str) -> Result<Self, PaceError> {
+    fn from_str(text: &str) -> Result<Self, RateSpecError> {
         let (count, span) =
-            text.split_once('/').or_else(|| text.split_once(" per ")).ok_or(PaceError::Pace)?;
-        let count = whole(count.trim()).ok_or(PaceError::Pace)?;
+            text.split_once('/').or_else(|| text.split_once(" per ")).ok_or(RateSpecError::RateSpec)?;
+        let count = whole(count.trim()).ok_or(RateSpecError::RateSpec)?;
         Self::new(count, span_of(span.trim())?)
     }
 }
 
 impl FromStr for Burst {
-    type Err = PaceError;
+    type Err = RateSpecError;
 
-    fn from_str(text: &str) -> Result<Self, PaceError> {
+    fn from_str(text: &str) -> Result<Self, RateSpecError> {
         let text = text.trim();
         if let Some(requests) = whole(text) {
             return Ok(Self::Requests(requests));
         }
         if !text.starts_with(|first: char| first.is_ascii_digit()) {
-            return Err(PaceError::Burst);
+            return Err(RateSpecError::Burst);
         }
         span_of(text).map(Self::Time)
     }
 }
 
-impl fmt::Display for Pace {
+impl fmt::Display for RateSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, unit) = largest_unit(self.period);
         match number {
@@ -138,17 +138,17 @@ const UNITS: [(&str, u64, &[&str]); 6] = [
     ("d", 86_400_000_000_000, &["day"]),
 ];
 
-fn span_of(text: &str) -> Result<Nanos, PaceError> {
+fn span_of(text: &str) -> Result<Nanos, RateSpecError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number = if number.is_empty() { 1 } else { whole(number).ok_or(PaceError::Range)? };
+    let number = if number.is_empty() { 1 } else { whole(number).ok_or(RateSpecError::Range)? };
     let unit = unit.trim().to_ascii_lowercase();
     let named = |(short, _, long): &&(&str, u64, &[&str])| {
         unit == *short || long.iter().any(|name| unit == *name || unit.strip_suffix('s') == Some(name))
     };
-    let (_, nanos, _) = UNITS.iter().find(named).ok_or(PaceError::Unit)?;
+    let (_, nanos, _) = UNITS.iter().find(named).ok_or(RateSpecError::Unit)?;
     let span = Nanos::new(*nanos).saturating_mul(number);
-    if span == Nanos::ZERO || span > Nanos::MAX { Err(PaceError::Range) } else { Ok(span) }
+    if span == Nanos::ZERO || span > Nanos::MAX { Err(RateSpecError::Range) } else { Ok(span) }
 }
 
 fn largest_unit(span: Nanos) -> (u64, &'static str) {
@@ -176,20 +176,20 @@ mod tests {
             ("3/24 Hours", Ok("3/d")),
             ("7 per 1500ms", Ok("7/1500ms")),
             ("7 per 2 days", Ok("7/2d")),
-            ("0/s", Err(PaceError::Range)),
-            ("1/0s", Err(PaceError::Range)),
-            ("1/999999999999999999999d", Err(PaceError::Range)),
-            ("1/9999999d", Err(PaceError::Range)),
-            ("10", Err(PaceError::Pace)),
-            ("/s", Err(PaceError::Pace)),
-            ("ten/s", Err(PaceError::Pace)),
-            ("-1/s", Err(PaceError::Pace)),
-            ("10/", Err(PaceError::Unit)),
-            ("10/fortnight", Err(PaceError::Unit)),
-            ("10/ss", Err(PaceError::Unit)),
+            ("0/s", Err(RateSpecError::Range)),
+            ("1/0s", Err(RateSpecError::Range)),
+            ("1/999999999999999999999d", Err(RateSpecError::Range)),
+            ("1/9999999d", Err(RateSpecError::Range)),
+            ("10", Err(RateSpecError::RateSpec)),
+            ("/s", Err(RateSpecError::RateSpec)),
+            ("ten/s", Err(RateSpecError::RateSpec)),
+            ("-1/s", Err(RateSpecError::RateSpec)),
+            ("10/", Err(RateSpecError::Unit)),
+            ("10/fortnight", Err(RateSpecError::Unit)),
+            ("10/ss", Err(RateSpecError::Unit)),
         ] {
             assert_eq!(
-                text.parse::<Pace>().map(|pace| pace.to_string()),
+                text.parse::<RateSpec>().map(|rate| rate.to_string()),
                 expected.map(str::to_owned),
                 "{text}"
             );
@@ -198,15 +198,15 @@ mod tests {
 
     #[test]
     fn a_burst_in_time_is_what_comes_in_it_and_at_least_one() {
-        let requests = |burst: &str, pace: &str| {
-            burst.parse::<Burst>().map(|burst| burst.requests(pace.parse().unwrap()))
+        let requests = |burst: &str, rate: &str| {
+            burst.parse::<Burst>().map(|burst| burst.requests(rate.parse().unwrap()))
         };
         assert_eq!(requests("10", "1/s"), Ok(10));
         assert_eq!(requests("30s", "1/s"), Ok(30));
         assert_eq!(requests("30 sec", "100/m"), Ok(50));
         assert_eq!(requests("1s", "1/m"), Ok(1));
-        assert_eq!(requests("soon", "1/s"), Err(PaceError::Burst));
-        assert_eq!(requests("", "1/s"), Err(PaceError::Burst));
-        assert_eq!(requests("-5", "1/s"), Err(PaceError::Burst));
+        assert_eq!(requests("soon", "1/s"), Err(RateSpecError::Burst));
+        assert_eq!(requests("", "1/s"), Err(RateSpecError::Burst));
+        assert_eq!(requests("-5", "1/s"), Err(RateSpecError::Burst));
     }
 }

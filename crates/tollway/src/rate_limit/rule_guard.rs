@@ -1,7 +1,7 @@
 //! A rule under a key, and where the values of its selectors come from.
 //!
 //! ```
-//! # tollway::waiting::block_on(async {
+//! # tollway::block_on(async {
 //! use tollway::rate_limit::RateLimit;
 //!
 //! fn user() -> Option<String> {
@@ -24,19 +24,21 @@ use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 use tollway_core::{KeyedRule, OnFull, OnStoreFailure, Rule, RuleBill, RuleLimit};
 
-use super::selector::Source;
-use super::{IntoSelector, KeyError, Limited, Pass, RateLimit, RateLimitExceeded, Selector, Value};
+use super::selector::SelectorSource;
+use super::{
+    IntoSelector, LimitedFunction, Pass, RateLimit, RateLimitExceeded, RuleKeyError, Selector, SelectorValue,
+};
 
 /// A limit for a block or a function. Made once it can be asked often, and from many threads.
-pub struct Limit<'a> {
+pub struct RuleGuard<'a> {
     rate_limit: RateLimit,
     rules: Rules,
-    selectors: Vec<(Box<str>, Source<'a>)>,
+    selectors: Vec<(Box<str>, SelectorSource<'a>)>,
     rest: Option<Box<Supply<'a>>>,
 }
 
 /// Where the values of several selectors come from, by their names.
-type Supply<'a> = dyn Fn(&str) -> Option<Value<'static>> + Send + Sync + 'a;
+type Supply<'a> = dyn Fn(&str) -> Option<SelectorValue<'static>> + Send + Sync + 'a;
 
 enum Rules {
     /// Given here. Whether the key had some already turns out when the first request comes.
@@ -56,7 +58,7 @@ pub enum RateLimitError {
     Exceeded(#[from] RateLimitExceeded),
     /// Its key has no rules, or others.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] RuleKeyError),
     /// Nothing was said of one of its selectors.
     #[error(transparent)]
     Selector(#[from] SelectorError),
@@ -72,7 +74,7 @@ pub struct SelectorError {
     pub rule: String,
 }
 
-impl<'a> Limit<'a> {
+impl<'a> RuleGuard<'a> {
     pub(super) fn by_rule(rate_limit: RateLimit, rule: Rule) -> Self {
         let rules = Rules::new(RuleLimit::new(rule), None);
         Self { rate_limit, rules, selectors: Vec::new(), rest: None }
@@ -121,7 +123,7 @@ impl<'a> Limit<'a> {
 
     /// Gives the rule to the key now, which must have none yet. For keys that are used in several places: whichever is
     /// reached first, the rule is there.
-    pub fn define(mut self) -> Result<Self, KeyError> {
+    pub fn define(mut self) -> Result<Self, RuleKeyError> {
         if let Rules::New { limit, key, entered } = self.rules {
             let registry = self.rate_limit.registry();
             self.rules = Rules::Given(match (entered.into_inner(), key) {
@@ -158,12 +160,12 @@ impl<'a> Limit<'a> {
     }
 
     /// The same function, which runs only when it may. It is counted under the limit's key, which must have no rule yet.
-    pub fn wrap<F>(self, function: F) -> Result<Limited<'a, F>, KeyError> {
-        Ok(Limited::new(self.define()?, function))
+    pub fn wrap<F>(self, function: F) -> Result<LimitedFunction<'a, F>, RuleKeyError> {
+        Ok(LimitedFunction::new(self.define()?, function))
     }
 
     /// The rule, known to the registry from the first request on.
-    fn rule(&self) -> Result<&Arc<KeyedRule>, KeyError> {
+    fn rule(&self) -> Result<&Arc<KeyedRule>, RuleKeyError> {
         let (limit, key, entered) = match &self.rules {
             Rules::New { limit, key, entered } => (limit, key, entered),
             Rules::Given(rule) => return Ok(rule),

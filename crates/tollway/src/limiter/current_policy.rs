@@ -7,12 +7,12 @@ use arc_swap::ArcSwap;
 use tollway_core::Policy;
 
 /// A policy that can be replaced while it is read.
-pub(super) struct InForce {
+pub(super) struct CurrentPolicy {
     policy: ArcSwap<Policy>,
     edition: AtomicU64,
 }
 
-impl InForce {
+impl CurrentPolicy {
     pub(super) fn new(policy: Policy) -> Self {
         Self { policy: ArcSwap::from_pointee(policy), edition: AtomicU64::new(0) }
     }

@@ -5,7 +5,7 @@ use crate::time::{Nanos, Timestamp};
 
 /// Allow or deny, by a rule. A rule has no bucket, so there is nothing of which some could remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct RuleDecision {
     /// Allowed or not, and on what ground.
     pub verdict: Verdict,
     /// How long until it would be allowed, if nobody else came; [`Nanos::FOREVER`] if no passing of time lifts it.
@@ -14,7 +14,7 @@ pub struct Ruling {
     pub degraded: bool,
 }
 
-impl Ruling {
+impl RuleDecision {
     /// It may pass.
     pub const ALLOW: Self = Self { verdict: Verdict::Allow, retry_after: Nanos::ZERO, degraded: false };
 

@@ -1,7 +1,7 @@
-//! Throttr's orders in Lua beside the core's: the same outcomes, in the same order.
+//! Throttr's commands in Lua beside the core's: the same outcomes, in the same order.
 
-use tollway::core::algorithm::{Change, Lifetime, Operation, Order, Quota, Unit};
-use tollway::waiting::block_on;
+use tollway::block_on;
+use tollway::core::algorithm::{Change, QuotaCommand, QuotaOperation, QuotaState, QuotaTtl, TtlUnit};
 use tollway_testbed::{Random, seed};
 
 use crate::agreement::STEPS;
@@ -10,25 +10,27 @@ use crate::servers;
 use crate::world::{WORLDS, World};
 
 const PAIRS: usize = 100;
-/// More than there are pairs: several orders for one pair must keep their order.
+/// More than there are pairs: several commands for one pair must keep their order.
 const BATCH: usize = 300;
 
 #[test]
 fn orders_come_to_the_same_as_in_the_core() {
-    let store = servers::store("orders");
+    let store = servers::store("commands");
     let mut random = Random::new(seed());
     for (number, world) in WORLDS.into_iter().enumerate() {
         let pairs: Vec<_> = (0..PAIRS).map(|index| pair(&format!("{number}/"), &index.to_string())).collect();
-        let mut quotas: Vec<Option<Quota>> = vec![None; PAIRS];
+        let mut quotas: Vec<Option<QuotaState>> = vec![None; PAIRS];
         let mut now = World::start(&mut random);
         for _ in 0..STEPS / WORLDS.len() / BATCH + 1 {
             now = world.next(&mut random, now);
             let any = |_| (index(&mut random), any_operation(&mut random, world));
             let asked: Vec<_> = (0..BATCH).map(any).collect();
-            let order =
-                |(index, operation): &(usize, _)| Order { pair: &pairs[*index], operation: *operation };
-            let orders: Vec<_> = asked.iter().map(order).collect();
-            let outcomes = block_on(store.execute(&orders, Some(now)));
+            let order = |(index, operation): &(usize, _)| QuotaCommand {
+                pair: &pairs[*index],
+                operation: *operation,
+            };
+            let commands: Vec<_> = asked.iter().map(order).collect();
+            let outcomes = block_on(store.run_quota_commands(&commands, Some(now)));
             for ((index, operation), outcome) in asked.into_iter().zip(outcomes) {
                 let before = quotas[index];
                 let expected = change(&mut quotas[index], now, |quota| quota.apply(operation, now));
@@ -47,22 +49,22 @@ fn index(random: &mut Random) -> usize {
     usize::try_from(random.below(PAIRS as u64)).unwrap()
 }
 
-fn any_operation(random: &mut Random, world: World) -> Operation {
+fn any_operation(random: &mut Random, world: World) -> QuotaOperation {
     let change = random.pick(&[Change::Patch, Change::Increase, Change::Decrease]);
-    let unit = Unit(random.pick(&[0, 0, 0, 1, 2, 255]));
+    let unit = TtlUnit(random.pick(&[0, 0, 0, 1, 2, 255]));
     let value = match unit.0 {
         0 => world.span(random).get(),
         _ => world.number(random),
     };
     match random.between(0, 9) {
-        0 => Operation::Purge,
-        1..=3 => Operation::Insert {
+        0 => QuotaOperation::Purge,
+        1..=3 => QuotaOperation::Insert {
             left: world.number(random),
-            lifetime: Lifetime { value, unit },
+            lifetime: QuotaTtl { value, unit },
             over_live: random.one_in(3),
         },
-        4 | 5 => Operation::ChangeLeft { change, value: world.number(random) },
-        6 => Operation::ChangeLifetime { change, value },
-        _ => Operation::Query,
+        4 | 5 => QuotaOperation::ChangeLeft { change, value: world.number(random) },
+        6 => QuotaOperation::ChangeLifetime { change, value },
+        _ => QuotaOperation::Query,
     }
 }

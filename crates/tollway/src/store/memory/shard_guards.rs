@@ -1,18 +1,18 @@
 //! Several shards, locked at once.
 
-use tollway_core::algorithm::SlidingLog;
+use tollway_core::algorithm::SlidingLogState;
 
 use super::shard::{Guard, Shards, Tables};
 use crate::hash::BucketHash;
 
 /// The locks of all shards that some buckets are in, taken in the order of the shards: two who want the same ones never
 /// wait for each other.
-pub(super) struct Guards<'a> {
+pub(super) struct ShardGuards<'a> {
     shards: &'a Shards,
     guards: Vec<(usize, Guard<'a>)>,
 }
 
-impl<'a> Guards<'a> {
+impl<'a> ShardGuards<'a> {
     pub(super) fn lock(shards: &'a Shards, hashes: impl Iterator<Item = BucketHash>) -> Self {
         let mut numbers: Vec<usize> = hashes.map(|hash| shards.number(hash)).collect();
         numbers.sort_unstable();
@@ -27,12 +27,12 @@ impl<'a> Guards<'a> {
     }
 
     /// The log of `hash`, if there is one.
-    pub(super) fn log(&self, hash: BucketHash) -> Option<&SlidingLog> {
+    pub(super) fn log(&self, hash: BucketHash) -> Option<&SlidingLogState> {
         self.guards[self.place(hash)].1.sliding_logs.get(hash)
     }
 
     /// Would this change make the log of `hash` outgrow the memory it has taken?
-    pub(super) fn outgrows(&self, hash: BucketHash, change: impl FnOnce(&mut SlidingLog)) -> bool {
+    pub(super) fn outgrows(&self, hash: BucketHash, change: impl FnOnce(&mut SlidingLogState)) -> bool {
         self.guards[self.place(hash)].1.sliding_logs.outgrows(hash, change)
     }
 

@@ -1,20 +1,20 @@
 //! An algorithm and the numbers it takes.
 
 use tollway_core::algorithm::{
-    FORGET_AFTER_PERIODS, NumbersError, QuotaLimit, SlidingLogLimit, SmoothedRateLimit, TokenBucketLimit,
+    FORGET_AFTER_PERIODS, NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket,
 };
 use tollway_core::{Algorithm, Nanos};
 
 use super::errors::Errors;
 use super::fields::{Fields, choice, duration, flag, listed, whole_number};
-use super::yaml::{Entry, Key};
+use super::yaml::{YamlEntry, YamlKey};
 
 /// Whole numbers above this are not all doubles, and a smoothed rate is a double.
 pub(super) const RATE_MAX: u64 = 1 << 53;
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AlgorithmKind {
     #[default]
     TokenBucket,
     SlidingLog,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Quota,
 }
 
-impl Kind {
+impl AlgorithmKind {
     const ALL: [(&'static str, Self); 4] = [
         ("token_bucket", Self::TokenBucket),
         ("sliding_log", Self::SlidingLog),
@@ -30,7 +30,7 @@ impl Kind {
         ("quota", Self::Quota),
     ];
 
-    pub(super) fn read(entry: &Entry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
         choice(entry, &Self::ALL, errors)
     }
 
@@ -57,14 +57,14 @@ impl Kind {
 
 /// The fields of a limit or an override that are its algorithm's.
 #[derive(Clone, Copy)]
-pub(super) struct Numbers<'a> {
-    burst: Option<&'a Entry>,
-    count: Option<&'a Entry>,
-    period: Option<&'a Entry>,
-    pub(super) strict: Option<&'a Entry>,
+pub(super) struct AlgorithmFields<'a> {
+    burst: Option<&'a YamlEntry>,
+    count: Option<&'a YamlEntry>,
+    period: Option<&'a YamlEntry>,
+    pub(super) strict: Option<&'a YamlEntry>,
 }
 
-impl<'a> Numbers<'a> {
+impl<'a> AlgorithmFields<'a> {
     pub(super) fn of(fields: &Fields<'a>) -> Self {
         let [burst, count, period, strict] =
             ["burst", "count", "period", "strict"].map(|name| fields.get(name));
@@ -76,12 +76,12 @@ impl<'a> Numbers<'a> {
         self.burst.is_some() || self.count.is_some() || self.period.is_some()
     }
 
-    fn all(&self) -> [(&'static str, Option<&'a Entry>); 4] {
+    fn all(&self) -> [(&'static str, Option<&'a YamlEntry>); 4] {
         [("burst", self.burst), ("count", self.count), ("period", self.period), ("strict", self.strict)]
     }
 
     /// Reports what `kind` does not take.
-    pub(super) fn refuse_others(&self, kind: Kind, errors: &mut Errors) {
+    pub(super) fn refuse_others(&self, kind: AlgorithmKind, errors: &mut Errors) {
         for (name, entry) in self.all() {
             if let Some(entry) = entry
                 && !kind.takes().contains(&name)
@@ -95,32 +95,34 @@ impl<'a> Numbers<'a> {
     /// The algorithm, if all that `kind` needs is there and right. `owner` is whose numbers these are.
     pub(super) fn algorithm(
         &self,
-        owner: &Key,
-        kind: Kind,
+        owner: &YamlKey,
+        kind: AlgorithmKind,
         strict: bool,
         errors: &mut Errors,
     ) -> Option<Algorithm> {
         self.refuse_others(kind, errors);
         self.report_missing(owner, kind, errors);
-        let burst = self.burst.filter(|_| kind == Kind::TokenBucket);
+        let burst = self.burst.filter(|_| kind == AlgorithmKind::TokenBucket);
         // Each is read before any is missed, so that one bad number hides no other.
         let burst = burst.and_then(|entry| whole_number(entry, 1..=u64::MAX, errors));
-        let count_max = if kind == Kind::SmoothedRate { RATE_MAX } else { u64::MAX };
+        let count_max = if kind == AlgorithmKind::SmoothedRate { RATE_MAX } else { u64::MAX };
         let count = self.count.and_then(|entry| whole_number(entry, 1..=count_max, errors));
         let period = self.period.and_then(|entry| duration(entry, errors));
         let strict = self.strict.map_or(Some(strict), |entry| flag(entry, errors));
         let made = match kind {
-            Kind::TokenBucket => TokenBucketLimit::new(burst?, count?, period?).map(Algorithm::TokenBucket),
-            Kind::SlidingLog => SlidingLogLimit::new(count?, period?).map(Algorithm::SlidingLog),
-            Kind::SmoothedRate => {
-                SmoothedRateLimit::new(count? as f64, period?, strict?).map(Algorithm::SmoothedRate)
+            AlgorithmKind::TokenBucket => {
+                TokenBucket::new(burst?, count?, period?).map(Algorithm::TokenBucket)
             }
-            Kind::Quota => QuotaLimit::new(count?, period?).map(Algorithm::Quota),
+            AlgorithmKind::SlidingLog => SlidingLog::new(count?, period?).map(Algorithm::SlidingLog),
+            AlgorithmKind::SmoothedRate => {
+                SmoothedRate::new(count? as f64, period?, strict?).map(Algorithm::SmoothedRate)
+            }
+            AlgorithmKind::Quota => Quota::new(count?, period?).map(Algorithm::Quota),
         };
         made.map_err(|error| self.blame(&error, owner, kind, errors)).ok()
     }
 
-    fn report_missing(&self, owner: &Key, kind: Kind, errors: &mut Errors) {
+    fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut Errors) {
         let absent = |name: &&str| self.all().iter().any(|(field, entry)| field == name && entry.is_none());
         let missing: Vec<_> = kind.needs().iter().copied().filter(absent).collect();
         if !missing.is_empty() {
@@ -132,13 +134,13 @@ impl<'a> Numbers<'a> {
     }
 
     /// Reports numbers that do not go together at the one to change.
-    fn blame(&self, error: &NumbersError, owner: &Key, kind: Kind, errors: &mut Errors) {
+    fn blame(&self, error: &NumbersError, owner: &YamlKey, kind: AlgorithmKind, errors: &mut Errors) {
         let (field, message) = match error {
             NumbersError::Zero { field: "burst" } | NumbersError::TooSlow { .. } => {
                 (self.burst, error.to_string())
             }
             NumbersError::Zero { field: "period" } => (self.period, error.to_string()),
-            NumbersError::PeriodTooLong if kind == Kind::SmoothedRate => {
+            NumbersError::PeriodTooLong if kind == AlgorithmKind::SmoothedRate => {
                 (self.period, smoothed_period_too_long())
             }
             NumbersError::PeriodTooLong => (self.period, error.to_string()),
@@ -151,5 +153,5 @@ impl<'a> Numbers<'a> {
 /// What is wrong with a period that a smoothed rate cannot have.
 pub(super) fn smoothed_period_too_long() -> String {
     let longest = Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000;
-    format!("period must be at most {longest}d for {}", Kind::SmoothedRate.name())
+    format!("period must be at most {longest}d for {}", AlgorithmKind::SmoothedRate.name())
 }
