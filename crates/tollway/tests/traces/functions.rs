@@ -61,7 +61,7 @@ impl TraceTarget for Functions {
             TraceRequest::Rule(request) => {
                 self.ask(request).map_or_else(TraceReply::Error, TraceReply::RuleDecision)
             }
-            TraceRequest::RuleGuard(request) => self.limiter.answer_limit(request),
+            TraceRequest::Limit(request) => self.limiter.answer_limit(request),
             TraceRequest::Text(_) | TraceRequest::Throttr(_) | TraceRequest::Smockron(_) => {
                 unreachable!("such traces are not run here")
             }
