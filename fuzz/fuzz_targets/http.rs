@@ -4,7 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use tollway_core::Verb;
 use tollway_wire::http::{
-    Answer, AskRule, Command, Explained, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Ruled, Step,
+    Answer, AskRule, Command, Explained, Framer, FramerEvent, Gate, Inspect, Inspected, KeysPage, ListKeys,
+    Ruled,
 };
 
 const HEAD_MAX: usize = 1024;
@@ -55,12 +56,12 @@ fn frame(bytes: &[u8], piece: usize) -> Vec<(String, String, Vec<u8>)> {
     for end in (0..bytes.len()).step_by(piece.max(1)).skip(1).chain([bytes.len()]) {
         loop {
             match framer.next(&bytes[start..end.max(start)]) {
-                Ok(Step::Request(request)) => {
+                Ok(FramerEvent::Request(request)) => {
                     found.push((request.path.to_owned(), request.query.to_owned(), request.body.to_vec()));
                     start += request.len;
                 }
-                Ok(Step::Continue) => {}
-                Ok(Step::Await(_)) => break,
+                Ok(FramerEvent::Continue) => {}
+                Ok(FramerEvent::Incomplete(_)) => break,
                 Err(_) => return found,
             }
         }

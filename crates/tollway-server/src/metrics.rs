@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tollway_core::{Decision, RuleDecision, Verdict};
-use tollway_wire::http::Status;
+use tollway_wire::http::HttpStatus;
 
 pub(crate) use histogram::{Latencies, Waits};
 pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
@@ -138,7 +138,7 @@ impl WorkerMetrics {
         Arc::clone(rules.entry(name.into()).or_default())
     }
 
-    pub(crate) fn responded(&self, status: Status) {
+    pub(crate) fn responded(&self, status: HttpStatus) {
         self.responses[usize::from(status.code() / 100).min(self.responses.len() - 1)].one();
     }
 }

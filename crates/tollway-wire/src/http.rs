@@ -27,12 +27,12 @@ mod rule;
 pub use answer::{Answer, AnswerError};
 pub use command::{Ask, Asks, Command, Malformed};
 pub use explain::{Explained, Part, PartKind};
-pub use framing::{Awaiting, Framer, FramingError, HEADERS_MAX, Method, Request, Step};
+pub use framing::{Framer, FramerEvent, FramingError, HEADERS_MAX, HttpRequest, Method, MissingPart};
 pub use inspect::{Inspect, Inspected, State};
 pub use keys::{KeysPage, ListKeys};
 pub use problem::Problem;
 pub use query::{DenyStatus, Gate};
-pub use response::{Response, Status};
+pub use response::{HttpStatus, Response};
 pub use rule::{AskRule, Ruled};
 
 pub use crate::moment::Moment;

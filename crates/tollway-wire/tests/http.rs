@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use tollway_core::Verb;
 use tollway_wire::http::{
-    Answer, AskRule, Command, Explained, Framer, Gate, Inspect, Inspected, KeysPage, ListKeys, Ruled, Step,
+    Answer, AskRule, Command, Explained, Framer, FramerEvent, Gate, Inspect, Inspected, KeysPage, ListKeys,
+    Ruled,
 };
 
 const HEAD_MAX: usize = 512;
@@ -16,13 +17,13 @@ fn frame(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     for end in cuts.iter().copied().chain([bytes.len()]) {
         loop {
             match framer.next(&bytes[start..end.clamp(start, bytes.len())]) {
-                Ok(Step::Request(request)) => {
+                Ok(FramerEvent::Request(request)) => {
                     assert!(request.len > 0 && request.body.len() <= BODY_MAX);
                     seen.push(format!("{request:?}"));
                     start += request.len;
                 }
-                Ok(Step::Continue) => {}
-                Ok(Step::Await(_)) => break,
+                Ok(FramerEvent::Continue) => {}
+                Ok(FramerEvent::Incomplete(_)) => break,
                 // Which of several faults is found first may depend on the pieces; that there is one may not.
                 Err(_) => {
                     seen.push("refused".to_owned());

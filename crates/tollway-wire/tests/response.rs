@@ -3,7 +3,7 @@
 
 use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Algorithm, Charge, Decision, Limit, Nanos, OnStoreFailure, Policy, Verdict};
-use tollway_wire::http::{Answer, Response, Status};
+use tollway_wire::http::{Answer, HttpStatus, Response};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// What every answer has that is held to a limit.
@@ -21,7 +21,7 @@ fn degraded(verdict: Verdict, remaining: u64, seconds: u64) -> Decision {
 }
 
 /// The status, head and body of what `write` writes.
-fn written(write: impl FnOnce(Response<'_>, &[Charge<'_>]) -> Status) -> (u16, String, String) {
+fn written(write: impl FnOnce(Response<'_>, &[Charge<'_>]) -> HttpStatus) -> (u16, String, String) {
     let (mut outbox, mut scratch) = (Vec::new(), Vec::new());
     let response =
         Response { outbox: &mut outbox, scratch: &mut scratch, date: DATE, close: false, head_only: false };
@@ -84,11 +84,11 @@ fn a_decision_without_the_store_says_so() {
 #[test]
 fn a_proxy_is_not_told_that_its_client_is_to_blame() {
     for (decision, asked_for, status) in [
-        (degraded(Verdict::AllowAway, 0, 0), Status::Forbidden, 204),
-        (degraded(Verdict::DenyAway, 0, 1), Status::TooManyRequests, 503),
+        (degraded(Verdict::AllowAway, 0, 0), HttpStatus::Forbidden, 204),
+        (degraded(Verdict::DenyAway, 0, 1), HttpStatus::TooManyRequests, 503),
         // It understands nothing else, and must not let the request through for that.
-        (degraded(Verdict::DenyAway, 0, 1), Status::Forbidden, 403),
-        (degraded(Verdict::Deny, 0, 60), Status::Forbidden, 403),
+        (degraded(Verdict::DenyAway, 0, 1), HttpStatus::Forbidden, 403),
+        (degraded(Verdict::Deny, 0, 60), HttpStatus::Forbidden, 403),
     ] {
         let (code, head, body) = written(|response, charges| response.gate(charges, &decision, asked_for));
         assert_eq!((code, &*body), (status, ""), "{decision:?}");

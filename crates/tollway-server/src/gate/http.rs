@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tollway_wire::http::{Awaiting, Framer, FramingError, Method, Problem, Response, Step};
+use tollway_wire::http::{Framer, FramerEvent, FramingError, Method, MissingPart, Problem, Response};
 
 use super::patience::{OutOfPatience, Patience};
 use super::{Worker, linger};
@@ -24,9 +24,9 @@ pub(super) async fn converse(mut stream: TcpStream, worker: &Worker) {
     match ended {
         End::Closed => return,
         End::Refused => {}
-        End::TooSlow(Awaiting::Request) => return metrics.cut_idle.one(),
-        End::TooSlow(Awaiting::Head) => metrics.cut_head.one(),
-        End::TooSlow(Awaiting::Body) => metrics.cut_body.one(),
+        End::TooSlow(MissingPart::Start) => return metrics.cut_idle.one(),
+        End::TooSlow(MissingPart::Head) => metrics.cut_head.one(),
+        End::TooSlow(MissingPart::Body) => metrics.cut_body.one(),
         End::Stalled => return metrics.cut_write.one(),
     }
     linger(&mut stream, worker.shared.bounds.linger).await;
@@ -48,7 +48,7 @@ enum End {
     /// The client has been told why, and may still be sending.
     Refused,
     /// The client did not send the rest of a request, and has been told so.
-    TooSlow(Awaiting),
+    TooSlow(MissingPart),
     /// The client does not read.
     Stalled,
 }
@@ -65,7 +65,7 @@ impl From<OutOfPatience> for End {
 
 /// What to do after answering what had arrived.
 enum Next {
-    Read(Awaiting),
+    Read(MissingPart),
     /// There was no room for more answers; the rest is still to be looked at.
     AnswerOn,
     Close,
@@ -102,13 +102,13 @@ impl<'w> Conversation<'w> {
     async fn run(&mut self, stream: &mut TcpStream) -> End {
         let mut drain = pin!(self.worker.drain.clone().started());
         let mut draining = false;
-        let mut awaited = Awaiting::Request;
-        let mut until = self.deadline(Awaiting::Request);
+        let mut awaited = MissingPart::Start;
+        let mut until = self.deadline(MissingPart::Start);
         loop {
             self.make_room();
             let read = stream.read_buf(&mut self.inbox);
             // Half a request may take its time; a connection without one has no reason to stay.
-            let idle = awaited == Awaiting::Request && !draining;
+            let idle = awaited == MissingPart::Start && !draining;
             let heard = self.patience.read(until, read, idle.then_some(drain.as_mut())).await;
             match heard {
                 Ok(Some(0)) | Err(OutOfPatience::Failed) => return End::Closed,
@@ -118,7 +118,7 @@ impl<'w> Conversation<'w> {
                     until = Instant::now() + self.worker.shared.bounds.drain_idle;
                     continue;
                 }
-                Err(OutOfPatience::TooSlow) if draining && awaited == Awaiting::Request => {
+                Err(OutOfPatience::TooSlow) if draining && awaited == MissingPart::Start => {
                     return End::Closed;
                 }
                 Err(OutOfPatience::TooSlow) => return self.too_slow(stream, awaited).await,
@@ -136,7 +136,7 @@ impl<'w> Conversation<'w> {
             match next {
                 Next::Read(awaiting) => {
                     // A part that is still awaited has the deadline it had: every byte would else earn another.
-                    if awaiting != awaited || awaiting == Awaiting::Request {
+                    if awaiting != awaited || awaiting == MissingPart::Start {
                         until = self.deadline(awaiting);
                         awaited = awaiting;
                     }
@@ -165,7 +165,7 @@ impl<'w> Conversation<'w> {
                 break Next::AnswerOn;
             }
             match framer.next(&inbox[start..]) {
-                Ok(Step::Request(request)) => {
+                Ok(FramerEvent::Request(request)) => {
                     let close = request.close || worker.drain.has_started();
                     let head_only = request.method == Method::Head;
                     let response = Response { outbox, scratch, date: date.text(), close, head_only };
@@ -180,8 +180,8 @@ impl<'w> Conversation<'w> {
                         break Next::Close;
                     }
                 }
-                Ok(Step::Continue) => outbox.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
-                Ok(Step::Await(awaiting)) => break Next::Read(awaiting),
+                Ok(FramerEvent::Continue) => outbox.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
+                Ok(FramerEvent::Incomplete(awaiting)) => break Next::Read(awaiting),
                 Err(error) => break Next::Refuse(error),
             }
         };
@@ -209,23 +209,23 @@ impl<'w> Conversation<'w> {
         worker.metrics.responded(response.problem(problem));
     }
 
-    async fn too_slow(&mut self, stream: &mut TcpStream, awaited: Awaiting) -> End {
+    async fn too_slow(&mut self, stream: &mut TcpStream, awaited: MissingPart) -> End {
         let part = match awaited {
-            Awaiting::Request => return End::TooSlow(awaited),
-            Awaiting::Head => "rest of the headers",
-            Awaiting::Body => "rest of the body",
+            MissingPart::Start => return End::TooSlow(awaited),
+            MissingPart::Head => "rest of the headers",
+            MissingPart::Body => "rest of the body",
         };
         self.refuse(&Problem::too_slow(part));
         self.flush(stream).await.map_or_else(End::from, |()| End::TooSlow(awaited))
     }
 
-    fn deadline(&self, awaiting: Awaiting) -> Instant {
+    fn deadline(&self, awaiting: MissingPart) -> Instant {
         let bounds = &self.worker.shared.bounds;
         self.answered_at
             + match awaiting {
-                Awaiting::Request => bounds.idle,
-                Awaiting::Head => bounds.head_time,
-                Awaiting::Body => bounds.body_time,
+                MissingPart::Start => bounds.idle,
+                MissingPart::Head => bounds.head_time,
+                MissingPart::Body => bounds.body_time,
             }
     }
 

@@ -1,14 +1,14 @@
 //! Where one request ends and the next begins.
 //!
 //! ```
-//! use tollway_wire::http::{Awaiting, Framer, Step};
+//! use tollway_wire::http::{MissingPart, Framer, FramerEvent};
 //!
 //! let mut framer = Framer::new(16 << 10, 64 << 10);
 //! let inbox = b"POST /v1/spend HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcdGET /he";
-//! let Step::Request(request) = framer.next(inbox)? else { panic!() };
+//! let FramerEvent::Request(request) = framer.next(inbox)? else { panic!() };
 //! assert_eq!((request.path, request.body), ("/v1/spend", &b"abcd"[..]));
 //! let rest = &inbox[request.len..];
-//! assert!(matches!(framer.next(rest)?, Step::Await(Awaiting::Head)));
+//! assert!(matches!(framer.next(rest)?, FramerEvent::Incomplete(MissingPart::Head)));
 //! # Ok::<(), tollway_wire::http::FramingError>(())
 //! ```
 //!
@@ -20,8 +20,8 @@ mod head;
 
 use thiserror::Error;
 
-use self::head::{Body, Head};
-use super::response::Status;
+use self::head::{BodyFraming, RequestHead};
+use super::response::HttpStatus;
 
 /// The most header lines of one request. Proxies add a dozen to what a browser sends.
 pub const HEADERS_MAX: usize = 64;
@@ -33,37 +33,37 @@ const CHUNK_LINE_MAX: usize = 256;
 pub struct Framer {
     head_max: usize,
     body_max: usize,
-    progress: Progress,
-    unchunked: Vec<u8>,
+    progress: FramerProgress,
+    decoded_body: Vec<u8>,
 }
 
 /// How far the request at the front has come.
 #[derive(Clone, Copy, Debug)]
-enum Progress {
+enum FramerProgress {
     /// Its head is not whole, and no line ends in the bytes looked at but those seen.
-    Head { looked_at: usize },
+    Head { scanned: usize },
     /// Its head is whole, and all of it will be when there are so many bytes.
-    Body { whole_at: usize },
+    Body { end: usize },
     /// Its head is whole, its body comes in chunks, and the next one starts here.
     Chunks { head: usize, at: usize },
 }
 
 /// What to do next.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum FramerEvent<'a> {
     /// Answer this, and drop its `len` bytes.
-    Request(Request<'a>),
+    Request(HttpRequest<'a>),
     /// Tell the client to go on and send its body, then ask again.
     Continue,
     /// Read more.
-    Await(Awaiting),
+    Incomplete(MissingPart),
 }
 
 /// What part of a request is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaiting {
+pub enum MissingPart {
     /// Its first byte.
-    Request,
+    Start,
     /// The rest of its head.
     Head,
     /// The rest of its body.
@@ -72,7 +72,7 @@ pub enum Awaiting {
 
 /// One whole request.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct HttpRequest<'a> {
     /// What is to be done.
     pub method: Method,
     /// To what, without the query.
@@ -138,13 +138,13 @@ pub enum FramingError {
 
 impl FramingError {
     /// The status that says so.
-    pub const fn status(&self) -> Status {
+    pub const fn status(&self) -> HttpStatus {
         match self {
-            Self::Syntax(httparse::Error::Version) => Status::VersionNotSupported,
-            Self::HeadTooLong { .. } | Self::TooManyHeaders => Status::HeadersTooLarge,
-            Self::BodyTooLong { .. } => Status::BodyTooLarge,
-            Self::TransferCoding => Status::NotImplemented,
-            Self::Syntax(_) | Self::Length | Self::Chunk | Self::Host => Status::BadRequest,
+            Self::Syntax(httparse::Error::Version) => HttpStatus::VersionNotSupported,
+            Self::HeadTooLong { .. } | Self::TooManyHeaders => HttpStatus::HeadersTooLarge,
+            Self::BodyTooLong { .. } => HttpStatus::BodyTooLarge,
+            Self::TransferCoding => HttpStatus::NotImplemented,
+            Self::Syntax(_) | Self::Length | Self::Chunk | Self::Host => HttpStatus::BadRequest,
         }
     }
 }
@@ -152,36 +152,38 @@ impl FramingError {
 impl Framer {
     /// A framer that takes heads and bodies of at most so many bytes.
     pub const fn new(head_max: usize, body_max: usize) -> Self {
-        Self { head_max, body_max, progress: Progress::Head { looked_at: 0 }, unchunked: Vec::new() }
+        Self { head_max, body_max, progress: FramerProgress::Head { scanned: 0 }, decoded_body: Vec::new() }
     }
 
     /// The request at the front of `inbox`, or what is missing of it.
     ///
     /// The first byte of `inbox` stays the same from call to call until a request was found and dropped.
-    pub fn next<'a>(&'a mut self, inbox: &'a [u8]) -> Result<Step<'a>, FramingError> {
-        if let Some(awaiting) = self.still_awaiting(inbox) {
-            return self.wait(awaiting, inbox.len());
+    pub fn next<'a>(&'a mut self, inbox: &'a [u8]) -> Result<FramerEvent<'a>, FramingError> {
+        if let Some(missing) = self.still_missing(inbox) {
+            return self.incomplete(missing, inbox.len());
         }
-        if let Progress::Chunks { head, at } = self.progress
+        if let FramerProgress::Chunks { head, at } = self.progress
             && !self.take_chunks(inbox, head, at)?
         {
-            return Ok(Step::Await(Awaiting::Body));
+            return Ok(FramerEvent::Incomplete(MissingPart::Body));
         }
-        let Some(head) = Head::parse(inbox)? else { return self.wait(Awaiting::Head, inbox.len()) };
+        let Some(head) = RequestHead::parse(inbox)? else {
+            return self.incomplete(MissingPart::Head, inbox.len());
+        };
         if head.len > self.head_max {
             return Err(FramingError::HeadTooLong { max: self.head_max });
         }
         match (head.body, self.progress) {
-            (Body::Length(length), progress) => self.whole(inbox, head, length, progress),
-            (Body::Chunks, Progress::Chunks { at, .. }) => {
-                self.progress = Progress::Head { looked_at: 0 };
-                Ok(Step::Request(head.request(&self.unchunked, at)))
+            (BodyFraming::Length(length), progress) => self.with_length(inbox, head, length, progress),
+            (BodyFraming::Chunks, FramerProgress::Chunks { at, .. }) => {
+                self.progress = FramerProgress::Head { scanned: 0 };
+                Ok(FramerEvent::Request(head.request(&self.decoded_body, at)))
             }
-            (Body::Chunks, _) => {
-                self.unchunked.clear();
-                self.progress = Progress::Chunks { head: head.len, at: head.len };
+            (BodyFraming::Chunks, _) => {
+                self.decoded_body.clear();
+                self.progress = FramerProgress::Chunks { head: head.len, at: head.len };
                 if head.expects_continue && inbox.len() == head.len {
-                    return Ok(Step::Continue);
+                    return Ok(FramerEvent::Continue);
                 }
                 self.next(inbox)
             }
@@ -189,49 +191,49 @@ impl Framer {
     }
 
     /// Spares looking again at what cannot have become whole.
-    fn still_awaiting(&self, inbox: &[u8]) -> Option<Awaiting> {
+    fn still_missing(&self, inbox: &[u8]) -> Option<MissingPart> {
         match self.progress {
-            _ if inbox.is_empty() => Some(Awaiting::Request),
-            Progress::Head { looked_at } => {
-                let fresh = inbox.get(looked_at..).unwrap_or_default();
-                (looked_at > 0 && !fresh.contains(&b'\n')).then_some(Awaiting::Head)
+            _ if inbox.is_empty() => Some(MissingPart::Start),
+            FramerProgress::Head { scanned } => {
+                let fresh = inbox.get(scanned..).unwrap_or_default();
+                (scanned > 0 && !fresh.contains(&b'\n')).then_some(MissingPart::Head)
             }
-            Progress::Body { whole_at } => (inbox.len() < whole_at).then_some(Awaiting::Body),
-            Progress::Chunks { .. } => None,
+            FramerProgress::Body { end } => (inbox.len() < end).then_some(MissingPart::Body),
+            FramerProgress::Chunks { .. } => None,
         }
     }
 
-    fn wait(&mut self, awaiting: Awaiting, arrived: usize) -> Result<Step<'_>, FramingError> {
-        if awaiting == Awaiting::Head {
+    fn incomplete(&mut self, missing: MissingPart, arrived: usize) -> Result<FramerEvent<'_>, FramingError> {
+        if missing == MissingPart::Head {
             if arrived > self.head_max {
                 return Err(FramingError::HeadTooLong { max: self.head_max });
             }
-            self.progress = Progress::Head { looked_at: arrived };
+            self.progress = FramerProgress::Head { scanned: arrived };
         }
-        Ok(Step::Await(awaiting))
+        Ok(FramerEvent::Incomplete(missing))
     }
 
     /// The request, if all of its body of a known length is there.
-    fn whole<'a>(
+    fn with_length<'a>(
         &'a mut self,
         inbox: &'a [u8],
-        head: Head<'a>,
+        head: RequestHead<'a>,
         length: u64,
-        progress: Progress,
-    ) -> Result<Step<'a>, FramingError> {
+        progress: FramerProgress,
+    ) -> Result<FramerEvent<'a>, FramingError> {
         let length = usize::try_from(length).ok().filter(|length| *length <= self.body_max);
         let length = length.ok_or(FramingError::BodyTooLong { max: self.body_max })?;
-        let whole_at = head.len + length;
-        if let Some(body) = inbox.get(head.len..whole_at) {
-            self.progress = Progress::Head { looked_at: 0 };
-            return Ok(Step::Request(head.request(body, whole_at)));
+        let end = head.len + length;
+        if let Some(body) = inbox.get(head.len..end) {
+            self.progress = FramerProgress::Head { scanned: 0 };
+            return Ok(FramerEvent::Request(head.request(body, end)));
         }
-        self.progress = Progress::Body { whole_at };
-        let first_wait = matches!(progress, Progress::Head { .. });
+        self.progress = FramerProgress::Body { end };
+        let first_wait = matches!(progress, FramerProgress::Head { .. });
         Ok(if head.expects_continue && first_wait && inbox.len() == head.len {
-            Step::Continue
+            FramerEvent::Continue
         } else {
-            Step::Await(Awaiting::Body)
+            FramerEvent::Incomplete(MissingPart::Body)
         })
     }
 
@@ -245,9 +247,9 @@ impl Framer {
             let Some(chunk) = inbox.get(data..end) else { break };
             // Trailers after the last chunk fail here as well: nothing of ours would read them.
             let chunk = chunk.strip_suffix(b"\r\n").ok_or(FramingError::Chunk)?;
-            self.unchunked.extend_from_slice(chunk);
+            self.decoded_body.extend_from_slice(chunk);
             at = end;
-            self.progress = Progress::Chunks { head, at };
+            self.progress = FramerProgress::Chunks { head, at };
             if size == 0 {
                 return Ok(true);
             }
@@ -289,13 +291,13 @@ mod tests {
         let (mut framer, mut rest, mut requests) = (framer(), bytes.as_bytes(), Vec::new());
         loop {
             match framer.next(rest) {
-                Ok(Step::Request(request)) => {
+                Ok(FramerEvent::Request(request)) => {
                     let body = String::from_utf8_lossy(request.body);
                     requests.push(format!("{} {} {body}", request.path, request.query));
                     rest = &rest[request.len..];
                 }
-                Ok(Step::Continue) => requests.push("continue".into()),
-                Ok(Step::Await(awaiting)) => return (requests, format!("{awaiting:?}")),
+                Ok(FramerEvent::Continue) => requests.push("continue".into()),
+                Ok(FramerEvent::Incomplete(missing)) => return (requests, format!("{missing:?}")),
                 Err(error) => return (requests, error.status().code().to_string()),
             }
         }
@@ -304,11 +306,11 @@ mod tests {
     #[test]
     fn requests_follow_each_other_and_the_last_may_be_partial() {
         for (bytes, requests, end) in [
-            ("", &[][..], "Request"),
+            ("", &[][..], "Start"),
             ("GET / HT", &[], "Head"),
-            ("GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n", &["/a b=c "], "Request"),
-            ("\r\nGET http://x:1/a HTTP/1.1\r\nHost: x\r\n\r\n", &["/a  "], "Request"),
-            ("GET http://x?q HTTP/1.1\r\nHost: x\r\n\r\n", &[" q "], "Request"),
+            ("GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n", &["/a b=c "], "Start"),
+            ("\r\nGET http://x:1/a HTTP/1.1\r\nHost: x\r\n\r\n", &["/a  "], "Start"),
+            ("GET http://x?q HTTP/1.1\r\nHost: x\r\n\r\n", &[" q "], "Start"),
             ("POST /a HTTP/1.1\r\nhost:x\r\ncontent-length: 2\r\n\r\nhiGET", &["/a  hi"], "Head"),
             ("POST /a HTTP/1.1\r\nhost:x\r\ncontent-length: 2\r\n\r\nh", &[], "Body"),
             (
@@ -322,7 +324,7 @@ mod tests {
                 &["continue"],
                 "Body",
             ),
-            ("POST /a HTTP/1.0\r\nContent-Length: 0\r\n\r\n", &["/a  "], "Request"),
+            ("POST /a HTTP/1.0\r\nContent-Length: 0\r\n\r\n", &["/a  "], "Start"),
         ] {
             assert_eq!(
                 read(bytes),

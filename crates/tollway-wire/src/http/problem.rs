@@ -11,7 +11,7 @@ use tollway_core::{BillError, ChargeError, RuleLookupError};
 
 use super::command::Malformed;
 use super::framing::FramingError;
-use super::response::Status;
+use super::response::HttpStatus;
 use crate::decimal::put_u64;
 use crate::json::put_string;
 
@@ -19,7 +19,7 @@ use crate::json::put_string;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The status it is sent with.
-    pub status: Status,
+    pub status: HttpStatus,
     /// The last part of its type.
     pub name: &'static str,
     /// What went wrong, in general.
@@ -36,7 +36,7 @@ impl Problem {
     /// What every type starts with.
     pub const TYPE_PREFIX: &'static str = "urn:problem-type:tollway:";
 
-    fn new(status: Status, name: &'static str, title: &'static str, detail: String) -> Self {
+    fn new(status: HttpStatus, name: &'static str, title: &'static str, detail: String) -> Self {
         Self { status, name, title, detail, field: None, allow: None }
     }
 
@@ -49,7 +49,7 @@ impl Problem {
     pub fn not_found(path: &str) -> Self {
         let path: String = path.chars().take(128).collect();
         let detail = format!("nothing is at `{path}`; /openapi.json lists what there is");
-        Self::new(Status::NotFound, "not-found", "There is nothing here", detail)
+        Self::new(HttpStatus::NotFound, "not-found", "There is nothing here", detail)
     }
 
     /// Something is at this path, for other methods.
@@ -58,38 +58,38 @@ impl Problem {
         let title = "This path takes another method";
         Self {
             allow: Some(allow),
-            ..Self::new(Status::MethodNotAllowed, "method-not-allowed", title, detail)
+            ..Self::new(HttpStatus::MethodNotAllowed, "method-not-allowed", title, detail)
         }
     }
 
     /// The rest of a request did not come in time.
     pub fn too_slow(part: &str) -> Self {
         let detail = format!("the {part} did not arrive in time");
-        Self::new(Status::RequestTimeout, "too-slow", "The request took too long to arrive", detail)
+        Self::new(HttpStatus::RequestTimeout, "too-slow", "The request took too long to arrive", detail)
     }
 
     /// One connection too many.
     pub fn too_many_connections(max: usize) -> Self {
         let detail = format!("there are {max} connections already; come back, or keep one open");
-        Self::new(Status::ServiceUnavailable, "too-many-connections", "Too many connections", detail)
+        Self::new(HttpStatus::ServiceUnavailable, "too-many-connections", "Too many connections", detail)
     }
 
     /// Not ready, and why.
     pub fn not_ready(detail: &str) -> Self {
-        Self::new(Status::ServiceUnavailable, "not-ready", "Not ready", detail.to_owned())
+        Self::new(HttpStatus::ServiceUnavailable, "not-ready", "Not ready", detail.to_owned())
     }
 
     /// The store gave no answer, and nothing can be answered in its place.
     pub fn store_away(detail: &str) -> Self {
         let title = "The store gave no answer";
-        Self::new(Status::ServiceUnavailable, "store-away", title, detail.to_owned())
+        Self::new(HttpStatus::ServiceUnavailable, "store-away", title, detail.to_owned())
     }
 
     /// The store has forgotten what it was asked for.
     pub fn no_ids() -> Self {
         let detail = "in memory a bucket is found by a hash of its id, and the id is not kept: ask about one with /v1/inspect, \
                       or keep the buckets in Redis";
-        Self::new(Status::NotImplemented, "no-ids", "This store keeps no ids", detail.to_owned())
+        Self::new(HttpStatus::NotImplemented, "no-ids", "This store keeps no ids", detail.to_owned())
     }
 
     /// Appends the document.
@@ -120,7 +120,7 @@ impl From<FramingError> for Problem {
 impl From<Malformed> for Problem {
     fn from(Malformed { field, detail }: Malformed) -> Self {
         let title = "The request could not be understood";
-        Self { field, ..Self::new(Status::BadRequest, "malformed", title, detail) }
+        Self { field, ..Self::new(HttpStatus::BadRequest, "malformed", title, detail) }
     }
 }
 
@@ -128,16 +128,18 @@ impl From<ChargeError> for Problem {
     fn from(error: ChargeError) -> Self {
         let (status, name, title, field) = match &error {
             ChargeError::UnknownLimit { .. } => {
-                (Status::NotFound, "unknown-limit", "There is no such limit", "limit")
+                (HttpStatus::NotFound, "unknown-limit", "There is no such limit", "limit")
             }
-            ChargeError::Id { .. } => (Status::Unprocessable, "bad-id", "The limit takes no such id", "id"),
+            ChargeError::Id { .. } => {
+                (HttpStatus::Unprocessable, "bad-id", "The limit takes no such id", "id")
+            }
             ChargeError::CostTooHigh { .. } => {
-                (Status::Unprocessable, "cost-too-high", "No bucket ever holds that much", "cost")
+                (HttpStatus::Unprocessable, "cost-too-high", "No bucket ever holds that much", "cost")
             }
             ChargeError::NoRefund { .. } => {
-                (Status::Unprocessable, "no-refund", "The limit has nothing to give back", "limit")
+                (HttpStatus::Unprocessable, "no-refund", "The limit has nothing to give back", "limit")
             }
-            _ => (Status::Unprocessable, "bad-charge", "The charge makes no sense", "limit"),
+            _ => (HttpStatus::Unprocessable, "bad-charge", "The charge makes no sense", "limit"),
         };
         Self::new(status, name, title, error.to_string()).about(field)
     }
@@ -146,7 +148,7 @@ impl From<ChargeError> for Problem {
 impl From<BillError> for Problem {
     fn from(error: BillError) -> Self {
         let title = "The charges make no bill";
-        Self::new(Status::Unprocessable, "bad-bill", title, error.to_string()).about("charges")
+        Self::new(HttpStatus::Unprocessable, "bad-bill", title, error.to_string()).about("charges")
     }
 }
 
@@ -156,13 +158,12 @@ impl From<RuleLookupError> for Problem {
         match error {
             RuleLookupError::UnknownRule { name } => {
                 // Whatever stood in the path, of any length.
-                let detail =
-                    RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
-                Self::new(Status::NotFound, "unknown-rule", "There is no such rule", detail).about("rule")
+                let detail = RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
+                Self::new(HttpStatus::NotFound, "unknown-rule", "There is no such rule", detail).about("rule")
             }
             RuleLookupError::MissingSelector { selector } => {
                 let title = "The rule names a selector that is not given";
-                Self::new(Status::BadRequest, "missing-selector", title, detail)
+                Self::new(HttpStatus::BadRequest, "missing-selector", title, detail)
                     .about(&format!("selectors.{selector}"))
             }
             _ => Malformed { field: Some("rule".to_owned()), detail }.into(),

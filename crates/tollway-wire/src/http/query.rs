@@ -9,7 +9,7 @@ use tollway_core::ChargeKind;
 use tollway_core::Verb;
 
 use super::command::{Ask, Asks, Command, Malformed, missing};
-use super::response::Status;
+use super::response::HttpStatus;
 
 /// A spend on behalf of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub enum DenyStatus {
 
 impl DenyStatus {
     /// As a status.
-    pub const fn status(self) -> Status {
+    pub const fn status(self) -> HttpStatus {
         match self {
-            Self::Unauthorized => Status::Unauthorized,
-            Self::Forbidden => Status::Forbidden,
-            Self::TooManyRequests => Status::TooManyRequests,
-            Self::ServiceUnavailable => Status::ServiceUnavailable,
+            Self::Unauthorized => HttpStatus::Unauthorized,
+            Self::Forbidden => HttpStatus::Forbidden,
+            Self::TooManyRequests => HttpStatus::TooManyRequests,
+            Self::ServiceUnavailable => HttpStatus::ServiceUnavailable,
         }
     }
 

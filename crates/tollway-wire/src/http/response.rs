@@ -38,9 +38,9 @@ macro_rules! statuses {
         /// The statuses that are sent.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)] // Their names are the documentation.
-        pub enum Status { $($name,)* }
+        pub enum HttpStatus { $($name,)* }
 
-        impl Status {
+        impl HttpStatus {
             /// The number.
             pub const fn code(self) -> u16 {
                 match self { $(Self::$name => $code,)* }
@@ -95,7 +95,7 @@ pub struct Response<'o> {
 
 impl Response<'_> {
     /// The answer to a spend or a check: 200 or 429, and all that is known about it.
-    pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> Status {
+    pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> HttpStatus {
         let status = status_of(decision.verdict);
         put_decision(self.scratch, charges[decision.charge].limit().name(), decision);
         self.start(status);
@@ -105,11 +105,11 @@ impl Response<'_> {
     }
 
     /// The answer to a proxy: 204 or what it takes for a refusal. The headers say the rest.
-    pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: Status) -> Status {
+    pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: HttpStatus) -> HttpStatus {
         let status = match decision.verdict {
             // A proxy that asked for another status may take a 503 for no answer, and let the request through.
-            Verdict::DenyAway if denied == Status::TooManyRequests => Status::ServiceUnavailable,
-            verdict if verdict.allowed() => Status::NoContent,
+            Verdict::DenyAway if denied == HttpStatus::TooManyRequests => HttpStatus::ServiceUnavailable,
+            verdict if verdict.allowed() => HttpStatus::NoContent,
             _ => denied,
         };
         self.start(status);
@@ -121,22 +121,22 @@ impl Response<'_> {
     }
 
     /// The answer to a refund.
-    pub fn refund(mut self, charges: &[Charge<'_>], refund: &Refund) -> Status {
+    pub fn refund(mut self, charges: &[Charge<'_>], refund: &Refund) -> HttpStatus {
         put_refund(self.scratch, charges, refund);
-        self.start(Status::Ok);
+        self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
-        Status::Ok
+        HttpStatus::Ok
     }
 
     /// The answer to a reset.
-    pub fn reset(mut self) -> Status {
-        self.start(Status::Ok);
+    pub fn reset(mut self) -> HttpStatus {
+        self.start(HttpStatus::Ok);
         self.finish(JSON, br#"{"reset":true}"#);
-        Status::Ok
+        HttpStatus::Ok
     }
 
     /// The answer to what is asked of a rule: 200 or 429.
-    pub fn ruling(mut self, ruling: &RuleDecision) -> Status {
+    pub fn ruling(mut self, ruling: &RuleDecision) -> HttpStatus {
         let status = status_of(ruling.verdict);
         put_ruling(self.scratch, ruling);
         self.start(status);
@@ -148,37 +148,37 @@ impl Response<'_> {
     }
 
     /// The answer to who wants to know why a rule would limit.
-    pub fn explained(mut self, explained: &Explained) -> Status {
+    pub fn explained(mut self, explained: &Explained) -> HttpStatus {
         explained.put_json(self.scratch);
-        self.start(Status::Ok);
+        self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
-        Status::Ok
+        HttpStatus::Ok
     }
 
     /// The answer to who wants to look at a bucket.
-    pub fn inspected(mut self, inspected: &Inspected) -> Status {
+    pub fn inspected(mut self, inspected: &Inspected) -> HttpStatus {
         inspected.put_json(self.scratch);
-        self.start(Status::Ok);
+        self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
-        Status::Ok
+        HttpStatus::Ok
     }
 
     /// The answer to who wants to know which buckets there are.
-    pub fn keys(mut self, page: &KeysPage) -> Status {
+    pub fn keys(mut self, page: &KeysPage) -> HttpStatus {
         page.put_json(self.scratch);
-        self.start(Status::Ok);
+        self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
-        Status::Ok
+        HttpStatus::Ok
     }
 
     /// An answer that says what is wrong.
-    pub fn problem(mut self, problem: &Problem) -> Status {
+    pub fn problem(mut self, problem: &Problem) -> HttpStatus {
         problem.put_json(self.scratch);
         self.start(problem.status);
         if let Some(methods) = problem.allow {
             self.header("Allow", methods);
         }
-        if problem.status == Status::ServiceUnavailable {
+        if problem.status == HttpStatus::ServiceUnavailable {
             self.header("Retry-After", "1");
         }
         self.finish_with_scratch("application/problem+json");
@@ -186,13 +186,13 @@ impl Response<'_> {
     }
 
     /// Any other answer.
-    pub fn document(mut self, status: Status, content_type: &str, body: &[u8]) -> Status {
+    pub fn document(mut self, status: HttpStatus, content_type: &str, body: &[u8]) -> HttpStatus {
         self.start(status);
         self.finish(content_type, body);
         status
     }
 
-    fn start(&mut self, status: Status) {
+    fn start(&mut self, status: HttpStatus) {
         self.outbox.reserve(HEAD_SIZE);
         self.outbox.extend_from_slice(status.line());
         self.header("Date", self.date);
@@ -254,9 +254,9 @@ impl Response<'_> {
         self.length_and_body(content_type, body);
     }
 
-    fn finish_empty(mut self, status: Status) {
+    fn finish_empty(mut self, status: HttpStatus) {
         // A 204 has no body by definition, and says nothing about its length.
-        if status != Status::NoContent {
+        if status != HttpStatus::NoContent {
             self.number(b"Content-Length: ", 0);
         }
         self.outbox.extend_from_slice(b"\r\n");
@@ -272,12 +272,12 @@ impl Response<'_> {
     }
 }
 
-fn status_of(verdict: Verdict) -> Status {
+fn status_of(verdict: Verdict) -> HttpStatus {
     match verdict {
         // Nobody is over a limit: a client that is told so would blame itself, and its dashboards would agree.
-        Verdict::DenyAway => Status::ServiceUnavailable,
-        verdict if verdict.allowed() => Status::Ok,
-        _ => Status::TooManyRequests,
+        Verdict::DenyAway => HttpStatus::ServiceUnavailable,
+        verdict if verdict.allowed() => HttpStatus::Ok,
+        _ => HttpStatus::TooManyRequests,
     }
 }
 

@@ -4,7 +4,7 @@ use tollway::Limiter;
 use tollway::store::redis::NodeState;
 use tollway_core::Verb;
 use tollway_wire::http::{
-    AskRule, Command, Gate, Inspect, ListKeys, Method, Problem, Request, Response, Status,
+    AskRule, Command, Gate, HttpRequest, HttpStatus, Inspect, ListKeys, Method, Problem, Response,
 };
 
 use crate::gate::Worker;
@@ -77,7 +77,7 @@ fn rule_name(path: &str) -> Option<&str> {
 
 /// Answers one request, and says whether something was decided, given back or reset.
 pub(super) async fn answer(
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
     response: Response<'_>,
@@ -95,14 +95,14 @@ pub(super) async fn answer(
         Some(Route::Keys) => (keys(request, worker, response).await, false),
         Some(Route::Metrics) => (metrics(worker, response), false),
         Some(Route::OpenApi) => {
-            (response.document(Status::Ok, "application/json", OPENAPI.as_bytes()), false)
+            (response.document(HttpStatus::Ok, "application/json", OPENAPI.as_bytes()), false)
         }
         Some(Route::Ready) if worker.drain.has_started() => {
             (response.problem(&Problem::not_ready("draining: no new connections are accepted")), false)
         }
-        Some(Route::Health) => (response.document(Status::Ok, TEXT, b"ok\n"), false),
+        Some(Route::Health) => (response.document(HttpStatus::Ok, TEXT, b"ok\n"), false),
         Some(Route::Ready) => {
-            (response.document(Status::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes()), false)
+            (response.document(HttpStatus::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes()), false)
         }
     };
     worker.metrics.responded(status);
@@ -111,11 +111,11 @@ pub(super) async fn answer(
 
 async fn command(
     verb: Verb,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
     response: Response<'_>,
-) -> (Status, bool) {
+) -> (HttpStatus, bool) {
     let command = match Command::from_json(verb, request.body) {
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
@@ -130,11 +130,11 @@ async fn command(
 }
 
 async fn gate(
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
     response: Response<'_>,
-) -> (Status, bool) {
+) -> (HttpStatus, bool) {
     let gate = match Gate::from_query(request.query) {
         Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
@@ -146,11 +146,11 @@ async fn gate(
 }
 
 async fn rule(
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
     response: Response<'_>,
-) -> (Status, bool) {
+) -> (HttpStatus, bool) {
     let name = rule_name(request.path).unwrap_or_default();
     let asked = match AskRule::of_rule(name, request.body) {
         Ok(asked) => asked,
@@ -163,11 +163,11 @@ async fn rule(
 }
 
 async fn explain(
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
     response: Response<'_>,
-) -> Status {
+) -> HttpStatus {
     let asked = match AskRule::from_json(request.body) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
@@ -178,7 +178,7 @@ async fn explain(
     }
 }
 
-async fn inspect(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
+async fn inspect(request: &HttpRequest<'_>, worker: &Worker, response: Response<'_>) -> HttpStatus {
     let asked = match Inspect::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
@@ -189,7 +189,7 @@ async fn inspect(request: &Request<'_>, worker: &Worker, response: Response<'_>)
     }
 }
 
-async fn keys(request: &Request<'_>, worker: &Worker, response: Response<'_>) -> Status {
+async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: Response<'_>) -> HttpStatus {
     let asked = match ListKeys::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
@@ -201,9 +201,9 @@ async fn keys(request: &Request<'_>, worker: &Worker, response: Response<'_>) ->
     }
 }
 
-fn metrics(worker: &Worker, response: Response<'_>) -> Status {
+fn metrics(worker: &Worker, response: Response<'_>) -> HttpStatus {
     let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
-    response.document(Status::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
+    response.document(HttpStatus::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
 }
 
 /// Ready, and how the store is. Away or not, every question is answered: a proxy that took all servers out because they

@@ -2,25 +2,25 @@
 
 use std::mem::MaybeUninit;
 
-use super::{FramingError, HEADERS_MAX, Method, Request};
+use super::{FramingError, HEADERS_MAX, HttpRequest, Method};
 
 /// What a head says about its request, and nothing else of it.
-pub(super) struct Head<'a> {
+pub(super) struct RequestHead<'a> {
     method: Method,
     target: &'a str,
-    pub(super) body: Body,
+    pub(super) body: BodyFraming,
     close: bool,
     pub(super) expects_continue: bool,
     pub(super) len: usize,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Body {
+pub(super) enum BodyFraming {
     Length(u64),
     Chunks,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestHead<'a> {
     pub(super) fn parse(inbox: &'a [u8]) -> Result<Option<Self>, FramingError> {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut []);
@@ -33,64 +33,64 @@ impl<'a> Head<'a> {
             Err(error) => return Err(FramingError::Syntax(error)),
         };
         let http_1_0 = request.version == Some(0);
-        let fields = Fields::read(request.headers, http_1_0)?;
+        let framing = FramingHeaders::read(request.headers, http_1_0)?;
         Ok(Some(Self {
-            method: method(request.method.unwrap_or_default()),
+            method: parse_method(request.method.unwrap_or_default()),
             target: request.path.unwrap_or_default(),
-            body: fields.body()?,
+            body: framing.body()?,
             // HTTP/1.0 keeps a connection on request only, and nobody who requests that still speaks it.
-            close: fields.close || http_1_0,
-            expects_continue: fields.expects_continue && !http_1_0,
+            close: framing.close || http_1_0,
+            expects_continue: framing.expects_continue && !http_1_0,
             len,
         }))
     }
 
-    pub(super) fn request(&self, body: &'a [u8], len: usize) -> Request<'a> {
+    pub(super) fn request(&self, body: &'a [u8], len: usize) -> HttpRequest<'a> {
         let (path, query) =
             origin_form(self.target).split_once('?').unwrap_or((origin_form(self.target), ""));
-        Request { method: self.method, path, query, body, close: self.close, len }
+        HttpRequest { method: self.method, path, query, body, close: self.close, len }
     }
 }
 
 /// The headers that frame a request.
 #[derive(Default)]
-struct Fields {
+struct FramingHeaders {
     length: Option<u64>,
     chunked: bool,
     close: bool,
     expects_continue: bool,
 }
 
-impl Fields {
+impl FramingHeaders {
     fn read(headers: &[httparse::Header<'_>], http_1_0: bool) -> Result<Self, FramingError> {
-        let mut fields = Self::default();
+        let mut framing = Self::default();
         let mut hosts = 0;
         for header in headers {
             // The length first: most headers are none of these, and that is the quickest way to know.
             match header.name.len() {
                 4 if header.name.eq_ignore_ascii_case("host") => hosts += 1,
                 6 if header.name.eq_ignore_ascii_case("expect") => {
-                    fields.expects_continue = header.value.eq_ignore_ascii_case(b"100-continue");
+                    framing.expects_continue = header.value.eq_ignore_ascii_case(b"100-continue");
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
-                    fields.close |= tokens(header.value).any(|token| token.eq_ignore_ascii_case(b"close"));
+                    framing.close |= tokens(header.value).any(|token| token.eq_ignore_ascii_case(b"close"));
                 }
                 14 if header.name.eq_ignore_ascii_case("content-length") => {
-                    fields.take_length(header.value)?;
+                    framing.set_length(header.value)?;
                 }
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if fields.chunked || http_1_0 || !header.value.eq_ignore_ascii_case(b"chunked") {
+                    if framing.chunked || http_1_0 || !header.value.eq_ignore_ascii_case(b"chunked") {
                         return Err(FramingError::TransferCoding);
                     }
-                    fields.chunked = true;
+                    framing.chunked = true;
                 }
                 _ => {}
             }
         }
-        if hosts > 1 || (hosts == 0 && !http_1_0) { Err(FramingError::Host) } else { Ok(fields) }
+        if hosts > 1 || (hosts == 0 && !http_1_0) { Err(FramingError::Host) } else { Ok(framing) }
     }
 
-    fn take_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
+    fn set_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let length = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(FramingError::Length)?;
         // Longer than 64 bits is longer than anything we take.
@@ -101,11 +101,11 @@ impl Fields {
         }
     }
 
-    fn body(&self) -> Result<Body, FramingError> {
+    fn body(&self) -> Result<BodyFraming, FramingError> {
         match (self.length, self.chunked) {
             (Some(_), true) => Err(FramingError::Length),
-            (None, true) => Ok(Body::Chunks),
-            (length, false) => Ok(Body::Length(length.unwrap_or(0))),
+            (None, true) => Ok(BodyFraming::Chunks),
+            (length, false) => Ok(BodyFraming::Length(length.unwrap_or(0))),
         }
     }
 }
@@ -114,7 +114,7 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-fn method(name: &str) -> Method {
+fn parse_method(name: &str) -> Method {
     match name {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
