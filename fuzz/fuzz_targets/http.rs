@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use tollway_core::Verb;
 use tollway_wire::http::{
-    Answer, AskRule, Command, Explained, Framer, FramerEvent, Gate, Inspect, Inspected, KeysPage, ListKeys,
-    Ruled,
+    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, InspectQuery, KeysPage,
+    KeysQuery, RuleExplanation, RuleResponse, ServerResponse,
 };
 
 const HEAD_MAX: usize = 1024;
@@ -14,35 +14,35 @@ const BODY_MAX: usize = 1024;
 fuzz_target!(|input: (u8, &[u8])| {
     let (cut, bytes) = input;
     for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
-        if let Ok(command) = Command::from_json(verb, bytes) {
+        if let Ok(command) = HttpCommand::from_json(verb, bytes) {
             let mut again = Vec::new();
             command.put_json(&mut again);
-            assert_eq!(Command::from_json(verb, &again).as_ref(), Ok(&command));
+            assert_eq!(HttpCommand::from_json(verb, &again).as_ref(), Ok(&command));
         }
     }
-    let _ = Answer::from_json(200, bytes);
+    let _ = ServerResponse::from_json(200, bytes);
     let _ = KeysPage::from_json(200, bytes);
-    let _ = Ruled::from_json(200, bytes);
-    let _ = AskRule::of_rule("upload", bytes);
-    if let Ok(asked) = AskRule::from_json(bytes) {
+    let _ = RuleResponse::from_json(200, bytes);
+    let _ = HttpRuleRequest::for_rule("upload", bytes);
+    if let Ok(asked) = HttpRuleRequest::from_json(bytes) {
         let mut again = Vec::new();
         asked.put_json(&mut again);
-        assert_eq!(AskRule::from_json(&again), Ok(asked));
+        assert_eq!(HttpRuleRequest::from_json(&again), Ok(asked));
     }
-    if let Ok(explained) = Explained::from_json(200, bytes) {
+    if let Ok(explained) = RuleExplanation::from_json(200, bytes) {
         let mut again = Vec::new();
         explained.put_json(&mut again);
-        assert_eq!(Explained::from_json(200, &again).ok(), Some(explained));
+        assert_eq!(RuleExplanation::from_json(200, &again).ok(), Some(explained));
     }
-    if let Ok(inspected) = Inspected::from_json(200, bytes) {
+    if let Ok(inspected) = BucketReport::from_json(200, bytes) {
         let mut again = Vec::new();
         inspected.put_json(&mut again);
-        assert_eq!(Inspected::from_json(200, &again).ok(), Some(inspected));
+        assert_eq!(BucketReport::from_json(200, &again).ok(), Some(inspected));
     }
     if let Ok(query) = std::str::from_utf8(bytes) {
-        let _ = Gate::from_query(query);
-        let _ = Inspect::from_query(query);
-        let _ = ListKeys::from_query(query);
+        let _ = GateQuery::from_query(query);
+        let _ = InspectQuery::from_query(query);
+        let _ = KeysQuery::from_query(query);
     }
     let at_once = frame(bytes, bytes.len());
     let in_pieces = frame(bytes, usize::from(cut).max(1));

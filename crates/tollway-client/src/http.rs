@@ -7,10 +7,10 @@ use std::time::Duration;
 use thiserror::Error;
 use tollway_core::Verb;
 pub use tollway_wire::http::{
-    Answer, AnswerError, Ask, AskRule, Explained, Inspect, Inspected, KeysPage, ListKeys, Moment, Part,
-    PartKind, Ruled, State,
+    BucketReport, ChargeRequest, HttpRuleRequest, InspectQuery, KeysPage, KeysQuery, ResponseError, Rfc3339,
+    RuleExplanation, RulePart, RulePartKind, RuleResponse, ServerResponse, StateSummary,
 };
-use tollway_wire::http::{Asks, Command};
+use tollway_wire::http::{ChargeRequests, HttpCommand};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
@@ -42,7 +42,7 @@ pub enum AskError {
     },
     /// The server answered that it has no answer, or something else answered.
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] ResponseError),
 }
 
 impl Client {
@@ -60,56 +60,56 @@ impl Client {
     }
 
     /// Asks for all of `charges` together.
-    pub fn ask(&self, verb: Verb, charges: &[Ask<'_>]) -> Result<Answer, AskError> {
+    pub fn ask(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<ServerResponse, AskError> {
         let (status, body) = self.ask_raw(verb, charges)?;
-        Ok(Answer::from_json(status, &body)?)
+        Ok(ServerResponse::from_json(status, &body)?)
     }
 
     /// Asks, and returns the status and the body as they came.
-    pub fn ask_raw(&self, verb: Verb, charges: &[Ask<'_>]) -> Result<(u16, Vec<u8>), AskError> {
+    pub fn ask_raw(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<(u16, Vec<u8>), AskError> {
         self.post(&format!("/v1/{}", verb.name()), &body(verb, charges), ANSWER_MAX)
     }
 
     /// Asks whether the limit of a configured rule is reached, and if not, is counted.
-    pub fn resolve(&self, asked: &AskRule<'_>) -> Result<Ruled, AskError> {
+    pub fn resolve(&self, asked: &HttpRuleRequest<'_>) -> Result<RuleResponse, AskError> {
         let mut body = Vec::new();
-        asked.put_json_of_rule(&mut body);
+        asked.put_json_without_rule(&mut body);
         let (status, body) = self.post(&asked.path(), &body, ANSWER_MAX)?;
-        Ok(Ruled::from_json(status, &body)?)
+        Ok(RuleResponse::from_json(status, &body)?)
     }
 
     /// Asks which parts of a rule are reached.
-    pub fn explain(&self, asked: &AskRule<'_>) -> Result<Explained, AskError> {
+    pub fn explain(&self, asked: &HttpRuleRequest<'_>) -> Result<RuleExplanation, AskError> {
         let (status, body) = self.explain_raw(asked)?;
-        Ok(Explained::from_json(status, &body)?)
+        Ok(RuleExplanation::from_json(status, &body)?)
     }
 
     /// Asks which parts of a rule are reached, and returns the status and the body as they came.
-    pub fn explain_raw(&self, asked: &AskRule<'_>) -> Result<(u16, Vec<u8>), AskError> {
+    pub fn explain_raw(&self, asked: &HttpRuleRequest<'_>) -> Result<(u16, Vec<u8>), AskError> {
         let mut body = Vec::new();
         asked.put_json(&mut body);
         self.post("/v1/explain", &body, PAGE_MAX)
     }
 
     /// Looks at one bucket.
-    pub fn inspect(&self, bucket: &Inspect<'_>) -> Result<Inspected, AskError> {
+    pub fn inspect(&self, bucket: &InspectQuery<'_>) -> Result<BucketReport, AskError> {
         let (status, body) = self.inspect_raw(bucket)?;
-        Ok(Inspected::from_json(status, &body)?)
+        Ok(BucketReport::from_json(status, &body)?)
     }
 
     /// Looks at one bucket, and returns the status and the body as they came.
-    pub fn inspect_raw(&self, bucket: &Inspect<'_>) -> Result<(u16, Vec<u8>), AskError> {
+    pub fn inspect_raw(&self, bucket: &InspectQuery<'_>) -> Result<(u16, Vec<u8>), AskError> {
         self.get(&format!("/v1/inspect?{}", bucket.to_query()), ANSWER_MAX)
     }
 
     /// Some of the buckets there are.
-    pub fn keys(&self, page: &ListKeys<'_>) -> Result<KeysPage, AskError> {
+    pub fn keys(&self, page: &KeysQuery<'_>) -> Result<KeysPage, AskError> {
         let (status, body) = self.keys_raw(page)?;
         Ok(KeysPage::from_json(status, &body)?)
     }
 
     /// Some of the buckets there are, as the status and the body came.
-    pub fn keys_raw(&self, page: &ListKeys<'_>) -> Result<(u16, Vec<u8>), AskError> {
+    pub fn keys_raw(&self, page: &KeysQuery<'_>) -> Result<(u16, Vec<u8>), AskError> {
         self.get(&format!("/v1/keys?{}", page.to_query()), PAGE_MAX)
     }
 
@@ -136,12 +136,12 @@ impl Client {
 }
 
 /// What is sent to ask for all of `charges` together.
-fn body(verb: Verb, charges: &[Ask<'_>]) -> Vec<u8> {
+fn body(verb: Verb, charges: &[ChargeRequest<'_>]) -> Vec<u8> {
     let asks = match charges {
-        [ask] => Asks::One(ask.clone()),
-        charges => Asks::Many(charges.to_vec()),
+        [ask] => ChargeRequests::One(ask.clone()),
+        charges => ChargeRequests::Many(charges.to_vec()),
     };
     let mut body = Vec::new();
-    Command::new(verb, asks).put_json(&mut body);
+    HttpCommand::new(verb, asks).put_json(&mut body);
     body
 }

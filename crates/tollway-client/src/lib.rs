@@ -9,11 +9,11 @@
 //!
 //! ```no_run
 //! use tollway_client::core::Verb;
-//! use tollway_client::http::{Answer, Ask, Client};
+//! use tollway_client::http::{ServerResponse, ChargeRequest, Client};
 //!
 //! let client = Client::new("127.0.0.1:8080");
-//! let answer = client.ask(Verb::Spend, &[Ask::new("Login", "alice", 1)])?;
-//! let may_log_in = matches!(answer, Answer::Decision { allowed: true, .. });
+//! let answer = client.ask(Verb::Spend, &[ChargeRequest::new("Login", "alice", 1)])?;
+//! let may_log_in = matches!(answer, ServerResponse::Decision { allowed: true, .. });
 //! # Ok::<(), tollway_client::http::AskError>(())
 //! ```
 //!

@@ -8,14 +8,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tollway_client::core::Verb;
 use tollway_client::http::awaiting::{AskError, CONNECTIONS_MAX, Client};
-use tollway_client::http::{Answer, Ask};
+use tollway_client::http::{ChargeRequest, ServerResponse};
 use tollway_testbed::PATIENCE;
 
 const ALLOWED: &str = r#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":12,"limit":"Login"}"#;
 
 async fn ask(client: &Client) -> Result<bool, AskError> {
-    match client.ask(Verb::Spend, &[Ask::new("Login", "alice", 1)]).await? {
-        Answer::Decision { allowed, .. } => Ok(allowed),
+    match client.ask(Verb::Spend, &[ChargeRequest::new("Login", "alice", 1)]).await? {
+        ServerResponse::Decision { allowed, .. } => Ok(allowed),
         other => panic!("{other:?}"),
     }
 }

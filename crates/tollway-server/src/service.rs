@@ -19,7 +19,7 @@ use tollway::store::redis::StoreError;
 use tollway_core::{
     Bill, BillError, Charge, ChargeError, Decision, Domain, Policy, Refund, RuleLookupError, Verb,
 };
-use tollway_wire::http::{Ask, Command};
+use tollway_wire::http::{ChargeRequest, HttpCommand};
 
 pub(crate) use self::smockron::{Hub, SmockronService, Statsd, Subscription, control};
 pub(crate) use self::text::TextService;
@@ -96,7 +96,7 @@ impl Service {
     pub(crate) async fn call<'a>(
         &self,
         in_force: &'a InForce,
-        command: &'a Command<'_>,
+        command: &'a HttpCommand<'_>,
     ) -> Result<Reply<'a>, CallError> {
         match command.verb {
             Verb::Spend => {
@@ -113,7 +113,7 @@ impl Service {
     pub(crate) async fn spend<'a>(
         &self,
         in_force: &'a InForce,
-        command: &'a Command<'_>,
+        command: &'a HttpCommand<'_>,
     ) -> Result<(Charges<'a>, Decision), CallError> {
         let charges = in_force.charges(command)?;
         let decision = match &charges {
@@ -127,7 +127,7 @@ impl Service {
     async fn check<'a>(
         &self,
         in_force: &'a InForce,
-        command: &'a Command<'_>,
+        command: &'a HttpCommand<'_>,
     ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         let decision = self.limiter.check_bills_async(&[Bill::new(&charges)?]).await[0];
@@ -138,7 +138,7 @@ impl Service {
     async fn refund<'a>(
         &self,
         in_force: &'a InForce,
-        command: &'a Command<'_>,
+        command: &'a HttpCommand<'_>,
     ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         Bill::new(&charges)?; // The same bucket twice would be given back twice.
@@ -150,7 +150,7 @@ impl Service {
     async fn reset<'a>(
         &self,
         in_force: &'a InForce,
-        command: &'a Command<'_>,
+        command: &'a HttpCommand<'_>,
     ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         Bill::new(&charges)?;
@@ -174,8 +174,8 @@ impl InForce {
         Self { policy, counters, rules, domains }
     }
 
-    fn charges<'a>(&'a self, command: &'a Command<'_>) -> Result<Charges<'a>, ChargeError> {
-        match command.asks() {
+    fn charges<'a>(&'a self, command: &'a HttpCommand<'_>) -> Result<Charges<'a>, ChargeError> {
+        match command.charges() {
             [ask] => self.charge(command.verb, ask).map(Charges::One),
             asks => asks
                 .iter()
@@ -185,7 +185,7 @@ impl InForce {
         }
     }
 
-    fn charge<'a>(&'a self, verb: Verb, ask: &'a Ask<'_>) -> Result<Charge<'a>, ChargeError> {
+    fn charge<'a>(&'a self, verb: Verb, ask: &'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError> {
         let charge = self.policy.charge(&ask.limit, &ask.id, ask.cost)?.with_kind(ask.kind);
         if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
     }

@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollway_core::{Charge, Decision};
-use tollway_wire::http::fields::{self, Quota};
+use tollway_wire::http::rate_limit_headers::{self, RateLimitPolicy};
 
 use crate::admit::Admission;
 
@@ -94,10 +94,14 @@ fn whole_seconds(wait: Duration) -> u64 {
 
 /// Adds all that is known of how a request stands with its limit.
 pub(crate) fn describe(charge: &Charge<'_>, decision: &Decision, headers: &mut HeaderMap) {
-    let Some(quota) = charge.algorithm().map(Quota::of).filter(|_| fields::is_known(decision)) else {
+    let Some(quota) =
+        charge.algorithm().map(RateLimitPolicy::of).filter(|_| rate_limit_headers::store_answered(decision))
+    else {
         return;
     };
-    put(headers, RATELIMIT_POLICY, |out| fields::put_policies(out, std::slice::from_ref(charge)));
+    put(headers, RATELIMIT_POLICY, |out| {
+        rate_limit_headers::put_rate_limit_policy(out, std::slice::from_ref(charge))
+    });
     headers.insert(LIMIT, quota.units.into());
     describe_standing(charge.limit().name(), decision, headers);
 }
@@ -105,10 +109,10 @@ pub(crate) fn describe(charge: &Charge<'_>, decision: &Decision, headers: &mut H
 /// The same, for who does not know the numbers of the limit.
 pub(crate) fn describe_standing(limit: &str, decision: &Decision, headers: &mut HeaderMap) {
     use tollway_core::Verdict;
-    if !fields::is_known(decision) || decision.verdict == Verdict::Unlimited {
+    if !rate_limit_headers::store_answered(decision) || decision.verdict == Verdict::Unlimited {
         return;
     }
-    put(headers, RATELIMIT, |out| fields::put_service_limit(out, limit, decision));
+    put(headers, RATELIMIT, |out| rate_limit_headers::put_rate_limit(out, limit, decision));
     headers.insert(REMAINING, decision.remaining.into());
     headers.insert(RESET, decision.reset_after.as_secs_rounded_up().into());
 }

@@ -6,33 +6,33 @@
 //!    {"allowed":true,"remaining":4,"retry_after":0,"reset_after":12,"limit":"Login"}
 //! ```
 //!
-//! Three layers, each usable alone: [`Framer`] finds whole requests in what has arrived, [`Command`] reads a body or
-//! a query string, [`Response`] writes the answer. The framing is our own, over `httparse`, because a rate limiter's
+//! Three layers, each usable alone: [`Framer`] finds whole requests in what has arrived, [`HttpCommand`] reads a body or
+//! a query string, [`ResponseWriter`] writes the answer. The framing is our own, over `httparse`, because a rate limiter's
 //! answer is smaller than the bookkeeping of a general server, and because every byte a peer can make us keep must be
 //! bounded here.
 
-mod answer;
 mod command;
 mod explain;
-pub mod fields;
 mod framing;
+mod gate_query;
 mod inspect;
-mod keys;
-mod object;
-mod problem;
-mod query;
-mod response;
+mod json_object;
+mod keys_page;
+mod problem_details;
+pub mod rate_limit_headers;
+mod response_writer;
 mod rule;
+mod server_response;
 
-pub use answer::{Answer, AnswerError};
-pub use command::{Ask, Asks, Command, Malformed};
-pub use explain::{Explained, Part, PartKind};
+pub use command::{ChargeRequest, ChargeRequests, HttpCommand, MalformedRequest};
+pub use explain::{RuleExplanation, RulePart, RulePartKind};
 pub use framing::{Framer, FramerEvent, FramingError, HEADERS_MAX, HttpRequest, Method, MissingPart};
-pub use inspect::{Inspect, Inspected, State};
-pub use keys::{KeysPage, ListKeys};
-pub use problem::Problem;
-pub use query::{DenyStatus, Gate};
-pub use response::{HttpStatus, Response};
-pub use rule::{AskRule, Ruled};
+pub use gate_query::{DenyStatus, GateQuery};
+pub use inspect::{BucketReport, InspectQuery, StateSummary};
+pub use keys_page::{KeysPage, KeysQuery};
+pub use problem_details::ProblemDetails;
+pub use response_writer::{HttpStatus, ResponseWriter};
+pub use rule::{HttpRuleRequest, RuleResponse};
+pub use server_response::{ResponseError, ServerResponse};
 
-pub use crate::moment::Moment;
+pub use crate::rfc3339::Rfc3339;

@@ -2,7 +2,7 @@
 //!
 //! | module | protocol | decodes | encodes |
 //! |---|---|---|---|
-//! | [`http`] | JSON over HTTP/1.1 | [`Framer`](http::Framer), [`Command`](http::Command) | [`Response`](http::Response) |
+//! | [`http`] | JSON over HTTP/1.1 | [`Framer`](http::Framer), [`HttpCommand`](http::HttpCommand) | [`ResponseWriter`](http::ResponseWriter) |
 //! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
 //! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
 //! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`ZmtpSession`](zmtp::ZmtpSession) | [`zmtp::encode`] |
@@ -13,8 +13,8 @@
 //! use tollway_wire::http;
 //! use tollway_wire::{text, throttr};
 //!
-//! let command = http::Command::from_json(Verb::Spend, br#"{"limit":"Login","id":"alice"}"#)?;
-//! assert_eq!(command.asks()[0].cost, 1);
+//! let command = http::HttpCommand::from_json(Verb::Spend, br#"{"limit":"Login","id":"alice"}"#)?;
+//! assert_eq!(command.charges()[0].cost, 1);
 //!
 //! let request = text::decode(b"7 over_limit ws global").ok_or("silence")?;
 //! assert_eq!(request.command, text::TextCommand::OverLimit { key: b"ws global" });
@@ -37,4 +37,4 @@ pub mod zmtp;
 
 mod decimal;
 mod json;
-mod moment;
+mod rfc3339;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use tollway_core::Verb;
 use tollway_wire::http::{
-    Answer, AskRule, Command, Explained, Framer, FramerEvent, Gate, Inspect, Inspected, KeysPage, ListKeys,
-    Ruled,
+    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, InspectQuery, KeysPage,
+    KeysQuery, RuleExplanation, RuleResponse, ServerResponse,
 };
 
 const HEAD_MAX: usize = 512;
@@ -73,18 +73,18 @@ proptest! {
     #[test]
     fn any_body_is_a_command_or_an_explanation(body in prop::collection::vec(any::<u8>(), 0..200)) {
         for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
-            if let Err(malformed) = Command::from_json(verb, &body) {
+            if let Err(malformed) = HttpCommand::from_json(verb, &body) {
                 prop_assert!(!malformed.detail.is_empty());
             }
         }
         for status in [200, 404] {
-            let _ = Answer::from_json(status, &body);
-            let _ = Inspected::from_json(status, &body);
+            let _ = ServerResponse::from_json(status, &body);
+            let _ = BucketReport::from_json(status, &body);
             let _ = KeysPage::from_json(status, &body);
-            let _ = Ruled::from_json(status, &body);
-            let _ = Explained::from_json(status, &body);
+            let _ = RuleResponse::from_json(status, &body);
+            let _ = RuleExplanation::from_json(status, &body);
         }
-        for asked in [AskRule::from_json(&body), AskRule::of_rule("r", &body)] {
+        for asked in [HttpRuleRequest::from_json(&body), HttpRuleRequest::for_rule("r", &body)] {
             prop_assert!(asked.is_ok() || !asked.unwrap_err().detail.is_empty());
         }
     }
@@ -93,15 +93,15 @@ proptest! {
     fn any_json_asks_for_a_rule_or_is_explained(
         body in r#"\{"(rule|selectors|key|x)":("[a-z\\"]{0,4}"|-?[0-9.eE+-]{1,24}|\{"[a-z]{0,2}":("\\u00[0-9a-f]{2}"|null|true|-?[0-9]{1,3}|\[\]),?\}?|null)(,"(rule|key)":"a"|,"selectors":\{\}){0,2}\}?"#,
     ) {
-        if let Ok(asked) = AskRule::from_json(body.as_bytes()) {
+        if let Ok(asked) = HttpRuleRequest::from_json(body.as_bytes()) {
             let mut again = Vec::new();
             asked.put_json(&mut again);
-            prop_assert_eq!(AskRule::from_json(&again), Ok(asked));
+            prop_assert_eq!(HttpRuleRequest::from_json(&again), Ok(asked));
         }
-        if let Ok(asked) = AskRule::of_rule("r", body.as_bytes()) {
+        if let Ok(asked) = HttpRuleRequest::for_rule("r", body.as_bytes()) {
             let mut again = Vec::new();
-            asked.put_json_of_rule(&mut again);
-            prop_assert_eq!(AskRule::of_rule("r", &again), Ok(asked));
+            asked.put_json_without_rule(&mut again);
+            prop_assert_eq!(HttpRuleRequest::for_rule("r", &again), Ok(asked));
         }
     }
 
@@ -110,28 +110,28 @@ proptest! {
         body in r#"\{"(limit|id|cost|charges|kind|x)":("[a-z\\"]{0,4}"|-?[0-9.eE+-]{1,24}|\[\{"(id|cost)":1?\}?\]|null|NaN)(,"id":"a")?\}?"#,
     ) {
         for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
-            if let Ok(command) = Command::from_json(verb, body.as_bytes()) {
-                prop_assert!(!command.asks().is_empty());
+            if let Ok(command) = HttpCommand::from_json(verb, body.as_bytes()) {
+                prop_assert!(!command.charges().is_empty());
             }
         }
     }
 
     #[test]
     fn any_query_is_a_question_or_an_explanation(query in "(limit|id|cursor|count|x)=[%a-f0-9&=+é]{0,30}(&id=a)?(&limit=L)?") {
-        if let Ok(asked) = Inspect::from_query(&query) {
+        if let Ok(asked) = InspectQuery::from_query(&query) {
             let again = asked.to_query();
-            prop_assert_eq!(Inspect::from_query(&again), Ok(asked));
+            prop_assert_eq!(InspectQuery::from_query(&again), Ok(asked));
         }
-        if let Ok(asked) = ListKeys::from_query(&query) {
+        if let Ok(asked) = KeysQuery::from_query(&query) {
             let again = asked.to_query();
-            prop_assert_eq!(ListKeys::from_query(&again), Ok(asked));
+            prop_assert_eq!(KeysQuery::from_query(&again), Ok(asked));
         }
     }
 
     #[test]
     fn any_query_is_a_gate_or_an_explanation(query in "(limit|id|cost|deny_status|x)=[%a-f0-9&=+é]{0,30}(&id=a)?(&limit=L)?") {
-        if let Ok(gate) = Gate::from_query(&query) {
-            prop_assert_eq!(gate.command.asks().len(), 1);
+        if let Ok(gate) = GateQuery::from_query(&query) {
+            prop_assert_eq!(gate.command.charges().len(), 1);
         }
     }
 }

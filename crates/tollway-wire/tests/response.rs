@@ -3,7 +3,7 @@
 
 use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Algorithm, Charge, Decision, Limit, Nanos, OnStoreFailure, Policy, Verdict};
-use tollway_wire::http::{Answer, HttpStatus, Response};
+use tollway_wire::http::{HttpStatus, ResponseWriter, ServerResponse};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// What every answer has that is held to a limit.
@@ -21,10 +21,15 @@ fn degraded(verdict: Verdict, remaining: u64, seconds: u64) -> Decision {
 }
 
 /// The status, head and body of what `write` writes.
-fn written(write: impl FnOnce(Response<'_>, &[Charge<'_>]) -> HttpStatus) -> (u16, String, String) {
+fn written(write: impl FnOnce(ResponseWriter<'_>, &[Charge<'_>]) -> HttpStatus) -> (u16, String, String) {
     let (mut outbox, mut scratch) = (Vec::new(), Vec::new());
-    let response =
-        Response { outbox: &mut outbox, scratch: &mut scratch, date: DATE, close: false, head_only: false };
+    let response = ResponseWriter {
+        outbox: &mut outbox,
+        scratch: &mut scratch,
+        date: DATE,
+        close: false,
+        head_only: false,
+    };
     let policy = policy();
     let status = write(response, &[policy.charge("Login", b"a", 1).unwrap()]);
     let text = String::from_utf8(outbox).unwrap();
@@ -71,8 +76,8 @@ fn a_decision_without_the_store_says_so() {
         // What is left is in the store: nothing is said about it, rather than something wrong.
         let away = matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway);
         assert_eq!(head.contains("RateLimit"), !away, "{head}");
-        let Answer::Decision { allowed, degraded, reason, .. } =
-            Answer::from_json(code, found.as_bytes()).unwrap()
+        let ServerResponse::Decision { allowed, degraded, reason, .. } =
+            ServerResponse::from_json(code, found.as_bytes()).unwrap()
         else {
             panic!("{found}")
         };

@@ -6,7 +6,7 @@ use clap::Args;
 use tollway::core::{Decision, Nanos, Verdict};
 use tollway::trace::TraceReply;
 use tollway_client::core::Verb;
-use tollway_client::http::{Answer, Ask, Client};
+use tollway_client::http::{ChargeRequest, Client, ServerResponse};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -127,9 +127,9 @@ impl FromStr for Bucket {
 impl Question {
     fn ask(&self, verb: Verb, cost: u64) -> anyhow::Result<Outcome> {
         let charges: Vec<_> =
-            self.buckets.iter().map(|bucket| Ask::new(&bucket.limit, &bucket.id, cost)).collect();
+            self.buckets.iter().map(|bucket| ChargeRequest::new(&bucket.limit, &bucket.id, cost)).collect();
         let (status, body) = Client::new(&self.addr).ask_raw(verb, &charges)?;
-        let answer = Answer::from_json(status, &body);
+        let answer = ServerResponse::from_json(status, &body);
         if self.json {
             print_line(&body)?;
         }
@@ -142,18 +142,26 @@ impl Question {
     }
 }
 
-const fn is_yes(answer: &Answer) -> bool {
+const fn is_yes(answer: &ServerResponse) -> bool {
     match answer {
-        Answer::Decision { allowed, .. } => *allowed,
-        Answer::Refund { refunded, .. } => *refunded,
-        Answer::Reset => true,
+        ServerResponse::Decision { allowed, .. } => *allowed,
+        ServerResponse::Refund { refunded, .. } => *refunded,
+        ServerResponse::Reset => true,
     }
 }
 
 /// The answer in the words of a trace.
-fn in_words(answer: Answer, charges: usize) -> TraceReply {
+fn in_words(answer: ServerResponse, charges: usize) -> TraceReply {
     match answer {
-        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
+        ServerResponse::Decision {
+            allowed,
+            remaining,
+            retry_after,
+            reset_after,
+            limit,
+            reason,
+            degraded,
+        } => {
             let verdict = match (allowed, reason.as_deref(), remaining) {
                 (true, None, None) => Verdict::Unlimited,
                 (true, None, Some(_)) => Verdict::Allow,
@@ -173,11 +181,11 @@ fn in_words(answer: Answer, charges: usize) -> TraceReply {
             };
             TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }
-        Answer::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
-        Answer::Refund { refunded, remaining: Some(remaining), reset_after } => {
+        ServerResponse::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
+        ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
             let reset_after = reset_after.unwrap_or(Nanos::FOREVER);
             TraceReply::Refund(tollway::core::Refund { refunded, remaining, reset_after })
         }
-        Answer::Reset => TraceReply::Reset,
+        ServerResponse::Reset => TraceReply::Reset,
     }
 }

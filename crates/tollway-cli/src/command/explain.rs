@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use clap::Args;
 use tollway::core::{KeyedRule, Nanos, Policy, RuleRef};
-use tollway_client::http::{AskError, AskRule, Client, Explained, Moment, Part};
+use tollway_client::http::{AskError, Client, HttpRuleRequest, Rfc3339, RuleExplanation, RulePart};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -80,7 +80,7 @@ impl Explain {
             RuleRef::Named(_) => None,
         };
         let selectors = self.selectors.iter();
-        let asked = AskRule {
+        let asked = HttpRuleRequest {
             rule: self.rule.as_str().into(),
             key: self.key.as_deref().map(Into::into),
             selectors: selectors.map(|s| (s.name.as_str().into(), Some(s.value.as_str().into()))).collect(),
@@ -89,7 +89,7 @@ impl Explain {
             Ok(answer) => answer,
             Err(error) => return Err(unanswered(error, written.as_ref(), &asked)?),
         };
-        let explained = Explained::from_json(status, &body);
+        let explained = RuleExplanation::from_json(status, &body);
         if self.json {
             print_line(&body)?;
         }
@@ -105,25 +105,25 @@ impl Explain {
 fn unanswered(
     error: AskError,
     written: Option<&KeyedRule>,
-    asked: &AskRule<'_>,
+    asked: &HttpRuleRequest<'_>,
 ) -> anyhow::Result<anyhow::Error> {
     let Some(rule) = written else { return Ok(error.into()) };
-    let tree = Part::whole(&asked.bill(rule)?, |_| None);
+    let tree = RulePart::from_bill(&asked.bill(rule)?, |_| None);
     print_line(format!("rule   {}\n\n{}", rule.limit().rule(), tree::draw(&tree)).as_bytes())?;
     Ok(anyhow!(error).context("what is reached is not known"))
 }
 
-fn in_words(explained: &Explained) -> String {
-    let Explained { rule, tree, at } = explained;
+fn in_words(explained: &RuleExplanation) -> String {
+    let RuleExplanation { rule, tree, at } = explained;
     let whole = match tree.frees_after {
         Some(Nanos::ZERO) => "the request would pass".to_owned(),
         Some(Nanos::FOREVER) => "the request would be limited, and no waiting helps".to_owned(),
         Some(span) => format!("the request would be limited, and pass in {span}"),
         None => "not known".to_owned(),
     };
-    format!("rule   {rule}\nnow    {whole}\nas of  {}\n\n{}", Moment(*at), tree::draw(tree))
+    format!("rule   {rule}\nnow    {whole}\nas of  {}\n\n{}", Rfc3339(*at), tree::draw(tree))
 }
 
-fn limits(tree: &Part) -> bool {
+fn limits(tree: &RulePart) -> bool {
     tree.frees_after.is_none_or(|span| span > Nanos::ZERO)
 }

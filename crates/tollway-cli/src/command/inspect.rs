@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use clap::Args;
 use tollway::config::describe_algorithm;
 use tollway::core::Nanos;
-use tollway_client::http::{self, Client, Inspected, Moment};
+use tollway_client::http::{self, BucketReport, Client, Rfc3339};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -38,9 +38,9 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let bucket = http::Inspect { limit: self.limit.as_str().into(), id: self.id.as_bytes().into() };
+        let bucket = http::InspectQuery { limit: self.limit.as_str().into(), id: self.id.as_bytes().into() };
         let (status, body) = Client::new(&self.addr).inspect_raw(&bucket)?;
-        let inspected = Inspected::from_json(status, &body);
+        let inspected = BucketReport::from_json(status, &body);
         if self.json {
             print_line(&body)?;
         }
@@ -53,7 +53,7 @@ impl Inspect {
 }
 
 /// One fact a line.
-fn in_words(inspected: &Inspected) -> impl Display {
+fn in_words(inspected: &BucketReport) -> impl Display {
     fmt::from_fn(move |f| {
         writeln!(f, "bucket     {}", inspected.bucket)?;
         let Some(algorithm) = &inspected.algorithm else {
@@ -67,7 +67,7 @@ fn in_words(inspected: &Inspected) -> impl Display {
             Some(state) => writeln!(f, "state      {state}")?,
             None => writeln!(f, "state      none: it is as though this id had never come")?,
         }
-        write!(f, "as of      {}", Moment(inspected.at))
+        write!(f, "as of      {}", Rfc3339(inspected.at))
     })
 }
 

@@ -1,7 +1,7 @@
 //! `tollway keys`: which buckets there are.
 
 use clap::Args;
-use tollway_client::http::{Client, KeysPage, ListKeys};
+use tollway_client::http::{Client, KeysPage, KeysQuery};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -46,8 +46,8 @@ impl Keys {
 
     /// Prints one page, as far as there are any `left` to print.
     fn page(&self, client: &Client, cursor: u64, left: &mut u64) -> anyhow::Result<KeysPage> {
-        let count = usize::try_from(*left).unwrap_or(usize::MAX).min(ListKeys::COUNT_MAX);
-        let asked = ListKeys { limit: self.limit.as_deref().map(Into::into), cursor, count };
+        let count = usize::try_from(*left).unwrap_or(usize::MAX).min(KeysQuery::COUNT_MAX);
+        let asked = KeysQuery { limit: self.limit.as_deref().map(Into::into), cursor, count };
         let (status, body) = client.keys_raw(&asked)?;
         let page = KeysPage::from_json(status, &body);
         if self.json {

@@ -1,6 +1,6 @@
 //! `tollway explain`, of a running server and of none.
 
-use tollway_client::http::{AskRule, Client};
+use tollway_client::http::{Client, HttpRuleRequest};
 
 use crate::run::{file, run};
 use crate::serving::Serving;
@@ -49,7 +49,7 @@ Or                                      not reached
     assert_eq!(explain(&asked), (0, free.clone()));
     assert_eq!(explain(&asked), (0, free), "nothing was changed");
 
-    let ask = AskRule {
+    let ask = HttpRuleRequest {
         rule: "upload".into(),
         key: None,
         selectors: vec![("user".into(), Some("vova".into())), ("apikey".into(), None)],

@@ -4,11 +4,11 @@
 //! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
 //! use tollway_client::core::Verb;
 //! use tollway_client::http::awaiting::Client;
-//! use tollway_client::http::{Answer, Ask};
+//! use tollway_client::http::{ServerResponse, ChargeRequest};
 //!
 //! let client = Client::new("127.0.0.1:8080");
-//! let answer = client.ask(Verb::Spend, &[Ask::new("Login", "alice", 1)]).await?;
-//! let may_log_in = matches!(answer, Answer::Decision { allowed: true, .. });
+//! let answer = client.ask(Verb::Spend, &[ChargeRequest::new("Login", "alice", 1)]).await?;
+//! let may_log_in = matches!(answer, ServerResponse::Decision { allowed: true, .. });
 //! # Ok(())
 //! # }
 //! ```
@@ -28,7 +28,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tollway_core::Verb;
-use tollway_wire::http::{Answer, AnswerError, Ask};
+use tollway_wire::http::{ChargeRequest, ResponseError, ServerResponse};
 
 use self::response::Response;
 pub use self::response::Unreadable;
@@ -84,7 +84,7 @@ pub enum AskError {
     },
     /// The server answered that it has no answer.
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] ResponseError),
 }
 
 impl Client {
@@ -106,17 +106,17 @@ impl Client {
     }
 
     /// Asks for all of `charges` together.
-    pub async fn ask(&self, verb: Verb, charges: &[Ask<'_>]) -> Result<Answer, AskError> {
+    pub async fn ask(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<ServerResponse, AskError> {
         let request = self.shared.request(verb, charges);
         let answered = timeout(self.timeout, self.shared.exchange(&request)).await;
         let timed_out = |_| AskError::TimedOut { address: self.address().to_owned(), waited: self.timeout };
         let Response { status, body, .. } = answered.map_err(timed_out)??;
-        Ok(Answer::from_json(status, &body)?)
+        Ok(ServerResponse::from_json(status, &body)?)
     }
 }
 
 impl Shared {
-    fn request(&self, verb: Verb, charges: &[Ask<'_>]) -> Vec<u8> {
+    fn request(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Vec<u8> {
         let body = super::body(verb, charges);
         let mut request = format!(
             "POST /v1/{} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",

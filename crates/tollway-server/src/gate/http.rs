@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tollway_wire::http::{Framer, FramerEvent, FramingError, Method, MissingPart, Problem, Response};
+use tollway_wire::http::{
+    Framer, FramerEvent, FramingError, Method, MissingPart, ProblemDetails, ResponseWriter,
+};
 
 use super::patience::{OutOfPatience, Patience};
 use super::{Worker, linger};
@@ -35,7 +37,7 @@ pub(super) async fn converse(mut stream: TcpStream, worker: &Worker) {
 /// Tells a client that there are too many.
 pub(super) async fn turn_away(mut stream: TcpStream, worker: &Worker) {
     let mut conversation = Conversation::new(worker);
-    conversation.refuse(&Problem::too_many_connections(worker.shared.slots.max()));
+    conversation.refuse(&ProblemDetails::too_many_connections(worker.shared.slots.max()));
     if conversation.flush(&mut stream).await.is_ok() {
         linger(&mut stream, worker.shared.bounds.linger).await;
     }
@@ -142,7 +144,7 @@ impl<'w> Conversation<'w> {
                     }
                 }
                 Next::Refuse(error) => {
-                    self.refuse(&Problem::from(error));
+                    self.refuse(&ProblemDetails::from(error));
                     return self.flush(stream).await.map_or_else(End::from, |()| End::Refused);
                 }
                 Next::Close | Next::AnswerOn => {
@@ -168,7 +170,7 @@ impl<'w> Conversation<'w> {
                 Ok(FramerEvent::Request(request)) => {
                     let close = request.close || worker.drain.has_started();
                     let head_only = request.method == Method::Head;
-                    let response = Response { outbox, scratch, date: date.text(), close, head_only };
+                    let response = ResponseWriter { outbox, scratch, date: date.text(), close, head_only };
                     let decided = route::answer(&request, worker, &in_force, response).await;
                     start += request.len;
                     let ended = Instant::now();
@@ -202,10 +204,10 @@ impl<'w> Conversation<'w> {
         Ok(())
     }
 
-    fn refuse(&mut self, problem: &Problem) {
+    fn refuse(&mut self, problem: &ProblemDetails) {
         let Self { worker, outbox, scratch, date, .. } = self;
         date.refresh(Instant::now());
-        let response = Response { outbox, scratch, date: date.text(), close: true, head_only: false };
+        let response = ResponseWriter { outbox, scratch, date: date.text(), close: true, head_only: false };
         worker.metrics.responded(response.problem(problem));
     }
 
@@ -215,7 +217,7 @@ impl<'w> Conversation<'w> {
             MissingPart::Head => "rest of the headers",
             MissingPart::Body => "rest of the body",
         };
-        self.refuse(&Problem::too_slow(part));
+        self.refuse(&ProblemDetails::request_timeout(part));
         self.flush(stream).await.map_or_else(End::from, |()| End::TooSlow(awaited))
     }
 

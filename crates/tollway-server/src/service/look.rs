@@ -4,13 +4,13 @@ use tollway::limiter::AskError;
 use tollway::store::BucketState;
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Nanos, Verdict};
-use tollway_wire::http::{Inspect, Inspected, KeysPage, ListKeys, State};
+use tollway_wire::http::{BucketReport, InspectQuery, KeysPage, KeysQuery, StateSummary};
 
 use super::{CallError, Service};
 
 impl Service {
     /// What is remembered of one id, and what follows from it.
-    pub(crate) async fn inspect(&self, asked: &Inspect<'_>) -> Result<Inspected, CallError> {
+    pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, CallError> {
         let inspection = self.limiter.inspect_async(&asked.limit, &asked.id).await?;
         let next = self.limiter.check_async(&asked.limit, &asked.id, 1).await?;
         let now = &inspection.decision;
@@ -18,7 +18,7 @@ impl Service {
         let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
         let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_after };
         let span = |span: Nanos| (limited && !span.is_forever()).then_some(span);
-        Ok(Inspected {
+        Ok(BucketReport {
             remaining: limited.then_some(now.remaining),
             retry_after: span(retry_after),
             reset_after: span(now.reset_after),
@@ -30,23 +30,25 @@ impl Service {
     }
 
     /// Some of the buckets there are; `None` if the store keeps no ids.
-    pub(crate) async fn keys(&self, asked: &ListKeys<'_>) -> Result<Option<KeysPage>, CallError> {
+    pub(crate) async fn keys(&self, asked: &KeysQuery<'_>) -> Result<Option<KeysPage>, CallError> {
         let page = self.limiter.keys_async(asked.limit.as_deref(), asked.cursor, asked.count).await?;
         Ok(page.map(|page| KeysPage { keys: page.buckets, cursor: page.next }))
     }
 }
 
-fn state(held: &BucketState) -> State {
+fn state(held: &BucketState) -> StateSummary {
     match held {
-        BucketState::TokenBucket(bucket) => State::TokenBucket { full_at: bucket.expires_at() },
+        BucketState::TokenBucket(bucket) => StateSummary::TokenBucket { full_at: bucket.expires_at() },
         BucketState::SlidingLog { entries, oldest, newest } => {
-            State::SlidingLog { entries: *entries, oldest: *oldest, newest: *newest }
+            StateSummary::SlidingLog { entries: *entries, oldest: *oldest, newest: *newest }
         }
         BucketState::SmoothedRate(bucket) => {
             let (measured_at, rate) = bucket.last();
-            State::SmoothedRate { rate, measured_at }
+            StateSummary::SmoothedRate { rate, measured_at }
         }
-        BucketState::Quota(quota) => State::Quota { used: quota.counter(), expires_at: quota.expires_at() },
+        BucketState::Quota(quota) => {
+            StateSummary::Quota { used: quota.counter(), expires_at: quota.expires_at() }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tollway_core::rule::RuleDecision;
 use tollway_core::{Nanos, RuleLookupError, RuleRef, Timestamp};
-use tollway_wire::http::{AskRule, Explained, Part};
+use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
 use super::{CallError, InForce, Service};
 
@@ -11,7 +11,7 @@ impl Service {
     pub(crate) async fn resolve(
         &self,
         in_force: &InForce,
-        asked: &AskRule<'_>,
+        asked: &HttpRuleRequest<'_>,
     ) -> Result<RuleDecision, RuleLookupError> {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
         let rule = in_force.policy.find_rule(&name, asked.key.as_deref())?;
@@ -24,13 +24,13 @@ impl Service {
     pub(crate) async fn explain(
         &self,
         in_force: &InForce,
-        asked: &AskRule<'_>,
-    ) -> Result<Explained, CallError> {
+        asked: &HttpRuleRequest<'_>,
+    ) -> Result<RuleExplanation, CallError> {
         let rule = in_force.policy.find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
         let bill = asked.bill(&rule)?;
         let found = self.limiter.examine_async(&bill).await?;
-        let tree = Part::whole(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
-        Ok(Explained { rule: bill.limit().rule().to_string(), tree, at: found.at })
+        let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
+        Ok(RuleExplanation { rule: bill.limit().rule().to_string(), tree, at: found.at })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tollway_client::http::awaiting::{AskError, Client};
-use tollway_client::http::{Answer as Said, Ask};
+use tollway_client::http::{ChargeRequest, ServerResponse as Said};
 use tollway_core::{Decision, Nanos, Verb, Verdict};
 
 use super::patience::Patience;
@@ -54,7 +54,7 @@ impl RemoteLimit {
     }
 
     async fn spend(&self, identifier: &str) -> Result<Said, AskError> {
-        self.client.ask(Verb::Spend, &[Ask::new(&self.limit, identifier, self.cost)]).await
+        self.client.ask(Verb::Spend, &[ChargeRequest::new(&self.limit, identifier, self.cost)]).await
     }
 
     fn read(&self, said: Result<Said, AskError>) -> Answer {

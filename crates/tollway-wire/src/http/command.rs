@@ -19,15 +19,15 @@ use crate::json::put_string;
 
 /// One request, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command<'a> {
+pub struct HttpCommand<'a> {
     /// What to do.
     pub verb: Verb,
-    asks: Asks<'a>,
+    charges: ChargeRequests<'a>,
 }
 
 /// What is asked of one bucket: a charge that no policy has seen yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask<'a> {
+pub struct ChargeRequest<'a> {
     /// The name of the limit.
     pub limit: Cow<'a, str>,
     /// The id, spelled as the caller does.
@@ -38,47 +38,47 @@ pub struct Ask<'a> {
     pub kind: ChargeKind,
 }
 
-/// One ask, as nearly always, or several. One needs no allocation.
+/// One charge, as nearly always, or several. One needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asks<'a> {
+pub enum ChargeRequests<'a> {
     /// One.
-    One(Ask<'a>),
+    One(ChargeRequest<'a>),
     /// At least one.
-    Many(Vec<Ask<'a>>),
+    Many(Vec<ChargeRequest<'a>>),
 }
 
 /// Why a body or a query string is no command.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{detail}")]
-pub struct Malformed {
+pub struct MalformedRequest {
     /// The field it is about, if it is about one: `cost`, or `charges[1].cost`.
     pub field: Option<String>,
     /// What is wrong, and what would be right.
     pub detail: String,
 }
 
-impl<'a> Command<'a> {
+impl<'a> HttpCommand<'a> {
     /// A command about these charges.
-    pub const fn new(verb: Verb, asks: Asks<'a>) -> Self {
-        Self { verb, asks }
+    pub const fn new(verb: Verb, charges: ChargeRequests<'a>) -> Self {
+        Self { verb, charges }
     }
 
     /// Reads the body of a `POST`.
-    pub fn from_json(verb: Verb, body: &'a [u8]) -> Result<Self, Malformed> {
-        Ok(Self { verb, asks: json::read(verb, body)? })
+    pub fn from_json(verb: Verb, body: &'a [u8]) -> Result<Self, MalformedRequest> {
+        Ok(Self { verb, charges: json::read(verb, body)? })
     }
 
     /// Appends the body that [`from_json`](Self::from_json) reads. Ids that are not UTF-8 have no JSON.
     pub fn put_json(&self, out: &mut Vec<u8>) {
-        match &self.asks {
-            Asks::One(ask) => ask.put_json(self.verb, out),
-            Asks::Many(asks) => {
+        match &self.charges {
+            ChargeRequests::One(charge) => charge.put_json(self.verb, out),
+            ChargeRequests::Many(charges) => {
                 out.extend_from_slice(br#"{"charges":["#);
-                for (index, ask) in asks.iter().enumerate() {
+                for (index, charge) in charges.iter().enumerate() {
                     if index > 0 {
                         out.push(b',');
                     }
-                    ask.put_json(self.verb, out);
+                    charge.put_json(self.verb, out);
                 }
                 out.extend_from_slice(b"]}");
             }
@@ -86,16 +86,16 @@ impl<'a> Command<'a> {
     }
 
     /// What is asked, at least one and at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX).
-    pub fn asks(&self) -> &[Ask<'a>] {
-        match &self.asks {
-            Asks::One(ask) => std::slice::from_ref(ask),
-            Asks::Many(asks) => asks,
+    pub fn charges(&self) -> &[ChargeRequest<'a>] {
+        match &self.charges {
+            ChargeRequests::One(charge) => std::slice::from_ref(charge),
+            ChargeRequests::Many(charges) => charges,
         }
     }
 }
 
-impl<'a> Ask<'a> {
-    /// An ask with a vote that takes its cost.
+impl<'a> ChargeRequest<'a> {
+    /// An charge with a vote that takes its cost.
     pub fn new(limit: &'a str, id: &'a str, cost: u64) -> Self {
         Self { limit: limit.into(), id: id.as_bytes().into(), cost, kind: ChargeKind::Spend }
     }
@@ -125,8 +125,8 @@ const fn kind_name(kind: ChargeKind) -> &'static str {
     }
 }
 
-pub(super) fn missing(field: &str, what: &str) -> Malformed {
-    Malformed { field: Some(field.to_owned()), detail: format!("`{field}` is missing: {what}") }
+pub(super) fn missing(field: &str, what: &str) -> MalformedRequest {
+    MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}` is missing: {what}") }
 }
 
 #[cfg(test)]
@@ -136,15 +136,17 @@ mod tests {
     use super::*;
 
     fn show(verb: Verb, body: &str) -> String {
-        match Command::from_json(verb, body.as_bytes()) {
+        match HttpCommand::from_json(verb, body.as_bytes()) {
             Ok(command) => {
-                let shown = command.asks().iter().map(|ask| {
-                    let id = String::from_utf8_lossy(&ask.id);
-                    format!("{}:{id} {} {:?}", ask.limit, ask.cost, ask.kind)
+                let shown = command.charges().iter().map(|charge| {
+                    let id = String::from_utf8_lossy(&charge.id);
+                    format!("{}:{id} {} {:?}", charge.limit, charge.cost, charge.kind)
                 });
                 shown.collect::<Vec<_>>().join(", ")
             }
-            Err(Malformed { field, detail }) => format!("{} | {detail}", field.as_deref().unwrap_or("-")),
+            Err(MalformedRequest { field, detail }) => {
+                format!("{} | {detail}", field.as_deref().unwrap_or("-"))
+            }
         }
     }
 
@@ -167,10 +169,10 @@ mod tests {
             ),
         ] {
             assert_eq!(show(verb, body), shown, "{body}");
-            let command = Command::from_json(verb, body.as_bytes()).unwrap();
+            let command = HttpCommand::from_json(verb, body.as_bytes()).unwrap();
             let mut again = Vec::new();
             command.put_json(&mut again);
-            assert_eq!(Command::from_json(verb, &again).as_ref(), Ok(&command), "{body}");
+            assert_eq!(HttpCommand::from_json(verb, &again).as_ref(), Ok(&command), "{body}");
         }
     }
 

@@ -14,27 +14,27 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tollway_core::{Expression, Nanos, RuleBill, Timestamp};
 
-use super::answer::{AnswerError, foreign, read, span};
+use super::server_response::{ResponseError, foreign, read, span};
 use crate::decimal::put_seconds;
 use crate::json::put_string;
-use crate::moment::{Moment, parse_moment};
+use crate::rfc3339::{Rfc3339, parse_rfc3339};
 
 /// A rule explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
+pub struct RuleExplanation {
     /// The rule in its canonical form.
     pub rule: String,
     /// All of it.
-    pub tree: Part,
+    pub tree: RulePart,
     /// When this was so, by the clock of the store.
     pub at: Timestamp,
 }
 
 /// A part of a rule, or the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RulePart {
     /// What it is.
-    pub kind: PartKind,
+    pub kind: RulePartKind,
     /// For how long it is reached from now on: [`Nanos::ZERO`] if it is not, [`Nanos::FOREVER`] if no waiting helps, and `None`
     /// if that is not known.
     pub frees_after: Option<Nanos>,
@@ -42,7 +42,7 @@ pub struct Part {
 
 /// What a part is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PartKind {
+pub enum RulePartKind {
     /// A rate in canonical form, and the name of the log that it reads, if its selector has a value.
     Rate {
         /// The rate.
@@ -51,24 +51,24 @@ pub enum PartKind {
         log: Option<String>,
     },
     /// Limits if any part is reached.
-    Or(Vec<Part>),
+    Or(Vec<RulePart>),
     /// Limits if all parts are reached.
-    And(Vec<Part>),
+    And(Vec<RulePart>),
 }
 
-impl Part {
+impl RulePart {
     /// The whole of what a bill asks, given for how long each of its rates is reached.
-    pub fn whole(bill: &RuleBill<'_>, reached_for: impl Fn(usize) -> Option<Nanos>) -> Self {
-        Self::of(bill, bill.limit().rule().expression(), &reached_for)
+    pub fn from_bill(bill: &RuleBill<'_>, reached_for: impl Fn(usize) -> Option<Nanos>) -> Self {
+        Self::from_expression(bill, bill.limit().rule().expression(), &reached_for)
     }
 
-    fn of(
+    fn from_expression(
         bill: &RuleBill<'_>,
         expression: &Expression,
         reached_for: &impl Fn(usize) -> Option<Nanos>,
     ) -> Self {
         let all = |parts: &[Expression]| -> Vec<Self> {
-            parts.iter().map(|part| Self::of(bill, part, reached_for)).collect()
+            parts.iter().map(|part| Self::from_expression(bill, part, reached_for)).collect()
         };
         let spans = |parts: &[Self]| parts.iter().map(|part| part.frees_after).collect::<Option<Vec<_>>>();
         match expression {
@@ -76,24 +76,24 @@ impl Part {
                 let rule = bill.limit().rule();
                 let log = bill.identifiers()[rule.rates()[*index].log()].as_deref().map(str::to_owned);
                 let rate = rule.display_rate(*index).to_string();
-                Self { kind: PartKind::Rate { rate, log }, frees_after: reached_for(*index) }
+                Self { kind: RulePartKind::Rate { rate, log }, frees_after: reached_for(*index) }
             }
             Expression::Or(parts) => {
                 let parts = all(parts);
                 let last = spans(&parts).map(|spans| spans.into_iter().max().unwrap_or(Nanos::ZERO));
-                Self { kind: PartKind::Or(parts), frees_after: last }
+                Self { kind: RulePartKind::Or(parts), frees_after: last }
             }
             Expression::And(parts) => {
                 let parts = all(parts);
                 let first = spans(&parts).map(|spans| spans.into_iter().min().unwrap_or(Nanos::FOREVER));
-                Self { kind: PartKind::And(parts), frees_after: first }
+                Self { kind: RulePartKind::And(parts), frees_after: first }
             }
         }
     }
 
     fn put_json(&self, out: &mut Vec<u8>) {
         match &self.kind {
-            PartKind::Rate { rate, log } => {
+            RulePartKind::Rate { rate, log } => {
                 out.extend_from_slice(br#"{"rate":"#);
                 put_string(out, rate);
                 out.extend_from_slice(br#","log":"#);
@@ -102,8 +102,8 @@ impl Part {
                     None => out.extend_from_slice(b"null"),
                 }
             }
-            PartKind::Or(parts) => put_parts(out, br#"{"or":["#, parts),
-            PartKind::And(parts) => put_parts(out, br#"{"and":["#, parts),
+            RulePartKind::Or(parts) => put_parts(out, br#"{"or":["#, parts),
+            RulePartKind::And(parts) => put_parts(out, br#"{"and":["#, parts),
         }
         let reached = self.frees_after.map(|span| span > Nanos::ZERO);
         out.extend_from_slice(br#","reached":"#);
@@ -121,7 +121,7 @@ impl Part {
     }
 }
 
-fn put_parts(out: &mut Vec<u8>, before: &[u8], parts: &[Part]) {
+fn put_parts(out: &mut Vec<u8>, before: &[u8], parts: &[RulePart]) {
     out.extend_from_slice(before);
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
@@ -132,21 +132,21 @@ fn put_parts(out: &mut Vec<u8>, before: &[u8], parts: &[Part]) {
     out.push(b']');
 }
 
-impl Explained {
+impl RuleExplanation {
     /// Appends the answer.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rule":"#);
         put_string(out, &self.rule);
         out.extend_from_slice(br#","tree":"#);
         self.tree.put_json(out);
-        out.extend_from_slice(format!(r#","at":"{}"}}"#, Moment(self.at)).as_bytes());
+        out.extend_from_slice(format!(r#","at":"{}"}}"#, Rfc3339(self.at)).as_bytes());
     }
 
     /// Reads the body of a response with this status.
-    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let Fields { rule, tree, at } = read(status, body)?;
-        let tree = tree.part().ok_or_else(|| foreign(status, "its tree makes no sense"))?;
-        let at = parse_moment(at).ok_or_else(|| foreign(status, "its time makes no sense"))?;
+        let tree = tree.into_part().ok_or_else(|| foreign(status, "its tree makes no sense"))?;
+        let at = parse_rfc3339(at).ok_or_else(|| foreign(status, "its time makes no sense"))?;
         Ok(Self { rule, tree, at })
     }
 }
@@ -175,12 +175,12 @@ struct PartFields<'a> {
 
 impl PartFields<'_> {
     /// `None` if it makes no sense.
-    fn part(self) -> Option<Part> {
-        let all = |parts: Vec<Self>| parts.into_iter().map(Self::part).collect::<Option<Vec<_>>>();
+    fn into_part(self) -> Option<RulePart> {
+        let all = |parts: Vec<Self>| parts.into_iter().map(Self::into_part).collect::<Option<Vec<_>>>();
         let kind = match (self.rate, self.or, self.and) {
-            (Some(rate), None, None) => PartKind::Rate { rate, log: self.log },
-            (None, Some(parts), None) => PartKind::Or(all(parts)?),
-            (None, None, Some(parts)) => PartKind::And(all(parts)?),
+            (Some(rate), None, None) => RulePartKind::Rate { rate, log: self.log },
+            (None, Some(parts), None) => RulePartKind::Or(all(parts)?),
+            (None, None, Some(parts)) => RulePartKind::And(all(parts)?),
             _ => return None,
         };
         let frees_after = match (self.reached, self.frees_after) {
@@ -189,7 +189,7 @@ impl PartFields<'_> {
             (Some(true), after) => Some(span(after).filter(|span| *span > Nanos::ZERO)?),
             (None, _) => None,
         };
-        Some(Part { kind, frees_after })
+        Some(RulePart { kind, frees_after })
     }
 }
 
@@ -199,11 +199,11 @@ mod tests {
 
     use super::*;
 
-    fn explained(rule: &str, reached_for: &[Option<u64>]) -> Explained {
+    fn explained(rule: &str, reached_for: &[Option<u64>]) -> RuleExplanation {
         let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "key");
         let bill = rule.bill(|name| Ok::<_, ()>((name != "nobody").then_some("v"))).unwrap();
-        let tree = Part::whole(&bill, |rate| reached_for[rate].map(Nanos::new));
-        Explained { rule: bill.limit().rule().to_string(), tree, at: Timestamp::EPOCH }
+        let tree = RulePart::from_bill(&bill, |rate| reached_for[rate].map(Nanos::new));
+        RuleExplanation { rule: bill.limit().rule().to_string(), tree, at: Timestamp::EPOCH }
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(explained.tree.frees_after, whole.map(Nanos::new), "{rule}");
             let mut json = Vec::new();
             explained.put_json(&mut json);
-            let again = Explained::from_json(200, &json);
+            let again = RuleExplanation::from_json(200, &json);
             assert_eq!(again.unwrap(), explained, "{}", String::from_utf8_lossy(&json));
         }
     }
@@ -257,7 +257,7 @@ mod tests {
             r#"{"rate":"1/s","reached":true,"frees_after":0}"#,
         ] {
             let body = format!(r#"{{"rule":"1/s","tree":{tree},"at":"1970-01-01T00:00:00Z"}}"#);
-            assert!(Explained::from_json(200, body.as_bytes()).is_err(), "{tree}");
+            assert!(RuleExplanation::from_json(200, body.as_bytes()).is_err(), "{tree}");
         }
     }
 }

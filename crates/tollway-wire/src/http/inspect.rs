@@ -16,16 +16,16 @@ use serde_json::value::RawValue;
 use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Nanos, Timestamp};
 
-use super::answer::{AnswerError, foreign, read, span};
-use super::command::{Malformed, missing};
-use super::query::{encode, name, parameters};
+use super::command::{MalformedRequest, missing};
+use super::gate_query::{encode, name, parameters};
+use super::server_response::{ResponseError, foreign, read, span};
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
-use crate::moment::{Moment, parse_moment};
+use crate::rfc3339::{Rfc3339, parse_rfc3339};
 
 /// Which bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inspect<'a> {
+pub struct InspectQuery<'a> {
     /// The name of the limit.
     pub limit: Cow<'a, str>,
     /// The id, spelled as the caller does.
@@ -34,7 +34,7 @@ pub struct Inspect<'a> {
 
 /// What a bucket is like.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inspected {
+pub struct BucketReport {
     /// Its readable key, `Login:alice`.
     pub bucket: String,
     /// What the id is held to; `None` is no limit at all.
@@ -46,14 +46,14 @@ pub struct Inspected {
     /// When it is as though nobody had ever come; `None` if never.
     pub reset_after: Option<Nanos>,
     /// What is remembered; `None` if nothing.
-    pub state: Option<State>,
+    pub state: Option<StateSummary>,
     /// When all this was so, by the clock of the store.
     pub at: Timestamp,
 }
 
 /// What is remembered of an id.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum State {
+pub enum StateSummary {
     /// Of a token bucket: when it is full again.
     TokenBucket {
         /// When.
@@ -84,9 +84,9 @@ pub enum State {
     },
 }
 
-impl<'a> Inspect<'a> {
+impl<'a> InspectQuery<'a> {
     /// Reads a query string.
-    pub fn from_query(query: &'a str) -> Result<Self, Malformed> {
+    pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, id] = parameters(query, ["limit", "id"])?;
         Ok(Self {
             limit: name(limit.ok_or_else(|| missing("limit", "the name of a limit"))?)?,
@@ -100,7 +100,7 @@ impl<'a> Inspect<'a> {
     }
 }
 
-impl Inspected {
+impl BucketReport {
     /// Appends the answer.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"bucket":"#);
@@ -123,7 +123,7 @@ impl Inspected {
     }
 
     /// Reads the body of a response with this status.
-    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let fields: Fields<'_> = read(status, body)?;
         let numbers = |numbers: &Numbers<'_>| {
             numbers.algorithm().ok_or_else(|| foreign(status, "its algorithm makes no sense"))
@@ -138,12 +138,12 @@ impl Inspected {
             retry_after: span(fields.retry_after),
             reset_after: span(fields.reset_after),
             state: fields.state.as_ref().map(state).transpose()?,
-            at: parse_moment(fields.at).ok_or_else(|| foreign(status, "its time makes no sense"))?,
+            at: parse_rfc3339(fields.at).ok_or_else(|| foreign(status, "its time makes no sense"))?,
         })
     }
 }
 
-impl State {
+impl StateSummary {
     fn put_json(self, out: &mut Vec<u8>) {
         match self {
             Self::TokenBucket { full_at } => put_at(out, r#"{"full_at":"#, full_at),
@@ -168,17 +168,17 @@ impl State {
 }
 
 /// As a person would say it: `full_at 2026-11-16T01:41:43Z`.
-impl Display for State {
+impl Display for StateSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::TokenBucket { full_at } => write!(f, "full_at {}", Moment(full_at)),
+            Self::TokenBucket { full_at } => write!(f, "full_at {}", Rfc3339(full_at)),
             Self::SlidingLog { entries, oldest, newest } => {
-                write!(f, "entries {entries}, oldest {}, newest {}", Moment(oldest), Moment(newest))
+                write!(f, "entries {entries}, oldest {}, newest {}", Rfc3339(oldest), Rfc3339(newest))
             }
             Self::SmoothedRate { rate, measured_at } => {
-                write!(f, "rate {rate}, measured_at {}", Moment(measured_at))
+                write!(f, "rate {rate}, measured_at {}", Rfc3339(measured_at))
             }
-            Self::Quota { used, expires_at } => write!(f, "used {used}, expires_at {}", Moment(expires_at)),
+            Self::Quota { used, expires_at } => write!(f, "used {used}, expires_at {}", Rfc3339(expires_at)),
         }
     }
 }
@@ -214,7 +214,7 @@ fn put_or_null<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec
 }
 
 fn put_at(out: &mut Vec<u8>, key: &str, moment: Timestamp) {
-    out.extend_from_slice(format!("{key}\"{}\"", Moment(moment)).as_bytes());
+    out.extend_from_slice(format!("{key}\"{}\"", Rfc3339(moment)).as_bytes());
 }
 
 /// A later server may say more than we know, so what is unknown is passed over here.
@@ -276,17 +276,23 @@ struct StateFields<'a> {
 }
 
 impl StateFields<'_> {
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<StateSummary> {
         Some(match *self {
-            Self { full_at: Some(full_at), .. } => State::TokenBucket { full_at: parse_moment(full_at)? },
+            Self { full_at: Some(full_at), .. } => {
+                StateSummary::TokenBucket { full_at: parse_rfc3339(full_at)? }
+            }
             Self { entries: Some(entries), oldest: Some(oldest), newest: Some(newest), .. } => {
-                State::SlidingLog { entries, oldest: parse_moment(oldest)?, newest: parse_moment(newest)? }
+                StateSummary::SlidingLog {
+                    entries,
+                    oldest: parse_rfc3339(oldest)?,
+                    newest: parse_rfc3339(newest)?,
+                }
             }
             Self { rate: Some(rate), measured_at: Some(measured_at), .. } => {
-                State::SmoothedRate { rate, measured_at: parse_moment(measured_at)? }
+                StateSummary::SmoothedRate { rate, measured_at: parse_rfc3339(measured_at)? }
             }
             Self { used: Some(used), expires_at: Some(expires_at), .. } => {
-                State::Quota { used, expires_at: parse_moment(expires_at)? }
+                StateSummary::Quota { used, expires_at: parse_rfc3339(expires_at)? }
             }
             _ => return None,
         })
@@ -305,12 +311,12 @@ mod tests {
             ("limit=L&id=a%26b+c:/~", "L", b"a&b+c:/~"),
             ("limit=L&id=", "L", b""),
         ] {
-            let asked = Inspect::from_query(query).unwrap();
+            let asked = InspectQuery::from_query(query).unwrap();
             assert_eq!((&*asked.limit, &*asked.id), (limit, id), "{query}");
-            assert_eq!(Inspect::from_query(&asked.to_query()), Ok(asked.clone()), "{query}");
+            assert_eq!(InspectQuery::from_query(&asked.to_query()), Ok(asked.clone()), "{query}");
         }
         for (query, field) in [("", "limit"), ("limit=L", "id"), ("id=a", "limit"), ("limit=L&id=%", "id")] {
-            assert_eq!(Inspect::from_query(query).unwrap_err().field.as_deref(), Some(field), "{query}");
+            assert_eq!(InspectQuery::from_query(query).unwrap_err().field.as_deref(), Some(field), "{query}");
         }
     }
 
@@ -325,12 +331,12 @@ mod tests {
             Algorithm::Quota(Quota::new(u64::MAX, Nanos::new(1)).unwrap()),
         ];
         let states = [
-            State::TokenBucket { full_at: at },
-            State::SlidingLog { entries: 2, oldest: Timestamp::EPOCH, newest: at },
-            State::SmoothedRate { rate: 0.1, measured_at: at },
-            State::Quota { used: 7, expires_at: at },
+            StateSummary::TokenBucket { full_at: at },
+            StateSummary::SlidingLog { entries: 2, oldest: Timestamp::EPOCH, newest: at },
+            StateSummary::SmoothedRate { rate: 0.1, measured_at: at },
+            StateSummary::Quota { used: 7, expires_at: at },
         ];
-        let whole = Inspected {
+        let whole = BucketReport {
             bucket: "L:\"a".to_owned(),
             algorithm: None,
             remaining: Some(u64::MAX),
@@ -340,27 +346,28 @@ mod tests {
             at,
         };
         let limited = numbers.into_iter().zip(states).flat_map(|(numbers, state)| {
-            let limited = Inspected { algorithm: Some(numbers), ..whole.clone() };
-            [Inspected { state: Some(state), ..limited.clone() }, limited]
+            let limited = BucketReport { algorithm: Some(numbers), ..whole.clone() };
+            [BucketReport { state: Some(state), ..limited.clone() }, limited]
         });
-        let unlimited = Inspected { remaining: None, retry_after: None, reset_after: None, ..whole.clone() };
+        let unlimited =
+            BucketReport { remaining: None, retry_after: None, reset_after: None, ..whole.clone() };
         for inspected in limited.chain([unlimited]) {
             let mut json = Vec::new();
             inspected.put_json(&mut json);
             let text = String::from_utf8_lossy(&json);
-            assert_eq!(Inspected::from_json(200, &json).unwrap(), inspected, "{text}");
+            assert_eq!(BucketReport::from_json(200, &json).unwrap(), inspected, "{text}");
         }
     }
 
     #[test]
     fn a_bucket_reads_well() {
-        let inspected = Inspected {
+        let inspected = BucketReport {
             bucket: "Login:alice".to_owned(),
             algorithm: Some(Algorithm::TokenBucket(TokenBucket::new(5, 5, Nanos::from_secs(60)).unwrap())),
             remaining: Some(4),
             retry_after: Some(Nanos::ZERO),
             reset_after: Some(Nanos::from_secs(12)),
-            state: Some(State::TokenBucket { full_at: Timestamp::from_nanos(12_000_000_000) }),
+            state: Some(StateSummary::TokenBucket { full_at: Timestamp::from_nanos(12_000_000_000) }),
             at: Timestamp::EPOCH,
         };
         let mut json = Vec::new();
@@ -380,7 +387,7 @@ mod tests {
             body.replace("ALGORITHM", algorithm).replace("STATE", state).replace("AT", at)
         };
         let at = "1970-01-01T00:00:00Z";
-        assert!(Inspected::from_json(200, body("null", "null", at).as_bytes()).is_ok());
+        assert!(BucketReport::from_json(200, body("null", "null", at).as_bytes()).is_ok());
         for body in [
             body(r#"{"name":"quota","count":0,"period":1}"#, "null", at),
             body(r#"{"name":"quota","count":1,"period":-1}"#, "null", at),
@@ -390,8 +397,8 @@ mod tests {
             body("null", r#"{"full_at":"soon"}"#, at),
             body("null", "null", "now"),
         ] {
-            let error = Inspected::from_json(200, body.as_bytes()).unwrap_err();
-            assert!(matches!(error, AnswerError::Foreign { .. }), "{body}: {error}");
+            let error = BucketReport::from_json(200, body.as_bytes()).unwrap_err();
+            assert!(matches!(error, ResponseError::UnexpectedBody { .. }), "{body}: {error}");
         }
     }
 }

@@ -17,10 +17,10 @@ use serde_json::value::RawValue;
 use tollway_core::rule::RATES_MAX;
 use tollway_core::{KeyedRule, Nanos, RuleBill, RuleLookupError};
 
-use super::answer::{AnswerError, read, span};
-use super::command::{Malformed, missing};
-use super::object::{Form, Object, Trail, given_twice, short};
-use super::query::encode;
+use super::command::{MalformedRequest, missing};
+use super::gate_query::encode;
+use super::json_object::{Form, Object, Trail, given_twice, short};
+use super::server_response::{ResponseError, read, span};
 use crate::json::{Text, put_string};
 
 /// The most selectors of a request: as many as a rule could have.
@@ -28,7 +28,7 @@ const SELECTORS_MAX: usize = RATES_MAX;
 
 /// A rule, the key it is counted under, and values for its selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskRule<'a> {
+pub struct HttpRuleRequest<'a> {
     /// A name, or an expression where one is taken.
     pub rule: Cow<'a, str>,
     /// The key, if another than the rule's own.
@@ -39,7 +39,7 @@ pub struct AskRule<'a> {
 
 /// May it pass?
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruled {
+pub struct RuleResponse {
     /// May it?
     pub allowed: bool,
     /// If not, when it would; `None` if never.
@@ -50,21 +50,21 @@ pub struct Ruled {
     pub degraded: bool,
 }
 
-impl<'a> AskRule<'a> {
+impl<'a> HttpRuleRequest<'a> {
     /// Reads what is asked of the rule of this name. An empty body asks for nothing more.
-    pub fn of_rule(name: &'a str, body: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn for_rule(name: &'a str, body: &'a [u8]) -> Result<Self, MalformedRequest> {
         let (trail, empty) = (Trail::default(), body.trim_ascii().is_empty());
         let form = Fields::new(false, &trail);
         let fields = if empty { form } else { Form(form).fill_in(body, &trail)? };
-        Ok(fields.into_ask(name.into()))
+        Ok(fields.into_request(name.into()))
     }
 
     /// Reads what is asked of a rule that the body names.
-    pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn from_json(body: &'a [u8]) -> Result<Self, MalformedRequest> {
         let trail = Trail::default();
         let mut fields = Form(Fields::new(true, &trail)).fill_in(body, &trail)?;
         let rule = fields.rule.take();
-        Ok(fields.into_ask(rule.ok_or_else(|| missing("rule", "a name or an expression, a string"))?))
+        Ok(fields.into_request(rule.ok_or_else(|| missing("rule", "a name or an expression, a string"))?))
     }
 
     /// Where a rule of the configuration is asked.
@@ -79,8 +79,8 @@ impl<'a> AskRule<'a> {
         self.put_rest(b",", out);
     }
 
-    /// Appends the body that [`of_rule`](Self::of_rule) reads.
-    pub fn put_json_of_rule(&self, out: &mut Vec<u8>) {
+    /// Appends the body that [`for_rule`](Self::for_rule) reads.
+    pub fn put_json_without_rule(&self, out: &mut Vec<u8>) {
         self.put_rest(b"{", out);
     }
 
@@ -115,19 +115,19 @@ impl<'a> AskRule<'a> {
     }
 }
 
-impl Ruled {
+impl RuleResponse {
     /// Reads the body of a response with this status.
-    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         /// A later server may say more than we know, so what is unknown is passed over here.
         #[derive(Deserialize)]
-        struct Answer<'a> {
+        struct RuleResponseFields<'a> {
             allowed: bool,
             #[serde(borrow)]
             retry_after: Option<&'a RawValue>,
             reason: Option<String>,
             degraded: Option<bool>,
         }
-        let Answer { allowed, retry_after, reason, degraded } = read(status, body)?;
+        let RuleResponseFields { allowed, retry_after, reason, degraded } = read(status, body)?;
         Ok(Self { allowed, retry_after: span(retry_after), reason, degraded: degraded.unwrap_or(false) })
     }
 }
@@ -146,9 +146,9 @@ impl<'a, 't> Fields<'a, 't> {
         Self { names_rule, trail, rule: None, key: None, selectors: None }
     }
 
-    fn into_ask(self, rule: Cow<'a, str>) -> AskRule<'a> {
+    fn into_request(self, rule: Cow<'a, str>) -> HttpRuleRequest<'a> {
         let selectors = self.selectors.map(|selectors| selectors.values).unwrap_or_default();
-        AskRule { rule, key: self.key.flatten(), selectors }
+        HttpRuleRequest { rule, key: self.key.flatten(), selectors }
     }
 }
 
@@ -254,10 +254,12 @@ impl<'de> Visitor<'de> for Value {
 mod tests {
     use super::*;
 
-    fn show(asked: Result<AskRule<'_>, Malformed>) -> String {
+    fn show(asked: Result<HttpRuleRequest<'_>, MalformedRequest>) -> String {
         match asked {
-            Ok(AskRule { rule, key, selectors }) => format!("{rule} {key:?} {selectors:?}"),
-            Err(Malformed { field, detail }) => format!("{} | {detail}", field.as_deref().unwrap_or("-")),
+            Ok(HttpRuleRequest { rule, key, selectors }) => format!("{rule} {key:?} {selectors:?}"),
+            Err(MalformedRequest { field, detail }) => {
+                format!("{} | {detail}", field.as_deref().unwrap_or("-"))
+            }
         }
     }
 
@@ -279,16 +281,16 @@ mod tests {
             ),
             (r#"{"rule":"r","key":null,"selectors":{}}"#, "r None []"),
         ] {
-            let asked = AskRule::from_json(body.as_bytes());
+            let asked = HttpRuleRequest::from_json(body.as_bytes());
             assert_eq!(show(asked.clone()), shown);
-            let (mut again, mut of_rule) = (Vec::new(), Vec::new());
+            let (mut again, mut for_rule) = (Vec::new(), Vec::new());
             asked.as_ref().unwrap().put_json(&mut again);
-            asked.as_ref().unwrap().put_json_of_rule(&mut of_rule);
-            assert_eq!(AskRule::from_json(&again), asked, "{body}");
-            assert_eq!(AskRule::of_rule(&asked.as_ref().unwrap().rule, &of_rule), asked, "{body}");
+            asked.as_ref().unwrap().put_json_without_rule(&mut for_rule);
+            assert_eq!(HttpRuleRequest::from_json(&again), asked, "{body}");
+            assert_eq!(HttpRuleRequest::for_rule(&asked.as_ref().unwrap().rule, &for_rule), asked, "{body}");
         }
         for body in ["", " \n", "{}"] {
-            assert_eq!(show(AskRule::of_rule("upload", body.as_bytes())), "upload None []");
+            assert_eq!(show(HttpRuleRequest::for_rule("upload", body.as_bytes())), "upload None []");
         }
     }
 
@@ -330,22 +332,22 @@ mod tests {
                 "- | unknown field `user`: there are `rule`, `selectors` and `key`",
             ),
         ] {
-            let found = show(AskRule::from_json(body.as_bytes()));
+            let found = show(HttpRuleRequest::from_json(body.as_bytes()));
             assert!(found.starts_with(shown), "{body}: {found}");
         }
-        let named = show(AskRule::of_rule("upload", br#"{"rule":"r"}"#));
+        let named = show(HttpRuleRequest::for_rule("upload", br#"{"rule":"r"}"#));
         assert!(named.starts_with("- | unknown field `rule`: there are `selectors` and `key`"), "{named}");
         let many: Vec<_> = (0..=SELECTORS_MAX).map(|index| format!(r#""s{index}":1"#)).collect();
         let body = format!(r#"{{"selectors":{{{}}}}}"#, many.join(","));
-        let found = show(AskRule::of_rule("r", body.as_bytes()));
+        let found = show(HttpRuleRequest::for_rule("r", body.as_bytes()));
         assert!(found.contains("there are at most 32 selectors"), "{found}");
         let deep = format!(r#"{{"selectors":{{"a":{}"#, "[".repeat(10_000));
-        assert!(AskRule::of_rule("r", deep.as_bytes()).is_err());
+        assert!(HttpRuleRequest::for_rule("r", deep.as_bytes()).is_err());
     }
 
     #[test]
     fn rulings_are_read() {
-        let ruled = |allowed, retry_after: Option<&str>, reason: Option<&str>, degraded| Ruled {
+        let ruled = |allowed, retry_after: Option<&str>, reason: Option<&str>, degraded| RuleResponse {
             allowed,
             retry_after: retry_after.map(|span| span.parse().unwrap()),
             reason: reason.map(str::to_owned),
@@ -360,8 +362,8 @@ mod tests {
                 ruled(false, Some("1s"), Some("store"), true),
             ),
         ] {
-            assert_eq!(Ruled::from_json(200, body.as_bytes()).unwrap(), expected, "{body}");
+            assert_eq!(RuleResponse::from_json(200, body.as_bytes()).unwrap(), expected, "{body}");
         }
-        assert!(Ruled::from_json(200, b"{}").is_err());
+        assert!(RuleResponse::from_json(200, b"{}").is_err());
     }
 }

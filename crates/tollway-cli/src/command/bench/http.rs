@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use tollway::core::Verb;
-use tollway_wire::http::{Ask, Asks, Command};
+use tollway_wire::http::{ChargeRequest, ChargeRequests, HttpCommand};
 
 use super::keys::KeyFormat;
 use super::load::Load;
@@ -53,8 +53,11 @@ impl Spend {
     fn new(limit: &str, key_format: &KeyFormat, keys: u64) -> Self {
         let encode = |digits: &str| {
             let mut body = Vec::new();
-            Command::new(Verb::Spend, Asks::One(Ask::new(limit, &key_format.with(digits), 1)))
-                .put_json(&mut body);
+            HttpCommand::new(
+                Verb::Spend,
+                ChargeRequests::One(ChargeRequest::new(limit, &key_format.with(digits), 1)),
+            )
+            .put_json(&mut body);
             let head = format!(
                 "POST /v1/spend HTTP/1.1\r\nHost: tollway\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
                 body.len()

@@ -9,13 +9,13 @@
 //! ```
 
 use tollway::core::Nanos;
-use tollway_client::http::{Part, PartKind};
+use tollway_client::http::{RulePart, RulePartKind};
 
 /// Longer names stand out rather than push everything to the right.
 const COLUMN_MAX: usize = 60;
 
 /// One part a line: what it is, the log that it reads, and whether it is reached.
-pub(super) fn draw(tree: &Part) -> String {
+pub(super) fn draw(tree: &RulePart) -> String {
     let mut rows = Vec::new();
     grow(tree, "", "", &mut rows);
     let width = |column: usize| {
@@ -28,11 +28,11 @@ pub(super) fn draw(tree: &Part) -> String {
 }
 
 /// A row for the part, and below it one for each of its parts. `first` stands before its own, `rest` before theirs.
-fn grow(part: &Part, first: &str, rest: &str, rows: &mut Vec<[String; 3]>) {
-    let (label, log, parts): (&str, &str, &[Part]) = match &part.kind {
-        PartKind::Rate { rate, log } => (rate, log.as_deref().unwrap_or("no value"), &[]),
-        PartKind::Or(parts) => (if parts.is_empty() { "Or()" } else { "Or" }, "", parts),
-        PartKind::And(parts) => (if parts.is_empty() { "And()" } else { "And" }, "", parts),
+fn grow(part: &RulePart, first: &str, rest: &str, rows: &mut Vec<[String; 3]>) {
+    let (label, log, parts): (&str, &str, &[RulePart]) = match &part.kind {
+        RulePartKind::Rate { rate, log } => (rate, log.as_deref().unwrap_or("no value"), &[]),
+        RulePartKind::Or(parts) => (if parts.is_empty() { "Or()" } else { "Or" }, "", parts),
+        RulePartKind::And(parts) => (if parts.is_empty() { "And()" } else { "And" }, "", parts),
     };
     rows.push([format!("{first}{label}"), log.to_owned(), reached(part.frees_after)]);
     for (index, part) in parts.iter().enumerate() {
@@ -59,7 +59,7 @@ mod tests {
     fn drawn(rule: &str, reached_for: &[Option<u64>]) -> String {
         let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "upload");
         let bill = rule.bill(|name| Ok::<_, ()>((name != "nobody").then_some("vova"))).unwrap();
-        draw(&Part::whole(&bill, |rate| reached_for[rate].map(Nanos::new)))
+        draw(&RulePart::from_bill(&bill, |rate| reached_for[rate].map(Nanos::new)))
     }
 
     #[test]

@@ -4,7 +4,8 @@ use tollway::Limiter;
 use tollway::store::redis::NodeState;
 use tollway_core::Verb;
 use tollway_wire::http::{
-    AskRule, Command, Gate, HttpRequest, HttpStatus, Inspect, ListKeys, Method, Problem, Response,
+    GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
+    ProblemDetails, ResponseWriter,
 };
 
 use crate::gate::Worker;
@@ -80,12 +81,12 @@ pub(super) async fn answer(
     request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
-    response: Response<'_>,
+    response: ResponseWriter<'_>,
 ) -> bool {
     let (status, decided) = match Route::at(request.path) {
-        None => (response.problem(&Problem::not_found(request.path)), false),
+        None => (response.problem(&ProblemDetails::not_found(request.path)), false),
         Some(route) if !route.takes(request.method) => {
-            (response.problem(&Problem::method_not_allowed(route.methods())), false)
+            (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
         Some(Route::Command(verb)) => command(verb, request, worker, in_force, response).await,
         Some(Route::Gate) => gate(request, worker, in_force, response).await,
@@ -98,7 +99,7 @@ pub(super) async fn answer(
             (response.document(HttpStatus::Ok, "application/json", OPENAPI.as_bytes()), false)
         }
         Some(Route::Ready) if worker.drain.has_started() => {
-            (response.problem(&Problem::not_ready("draining: no new connections are accepted")), false)
+            (response.problem(&ProblemDetails::not_ready("draining: no new connections are accepted")), false)
         }
         Some(Route::Health) => (response.document(HttpStatus::Ok, TEXT, b"ok\n"), false),
         Some(Route::Ready) => {
@@ -114,9 +115,9 @@ async fn command(
     request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
-    response: Response<'_>,
+    response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
-    let command = match Command::from_json(verb, request.body) {
+    let command = match HttpCommand::from_json(verb, request.body) {
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
@@ -133,9 +134,9 @@ async fn gate(
     request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
-    response: Response<'_>,
+    response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
-    let gate = match Gate::from_query(request.query) {
+    let gate = match GateQuery::from_query(request.query) {
         Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
@@ -149,15 +150,15 @@ async fn rule(
     request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
-    response: Response<'_>,
+    response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
     let name = rule_name(request.path).unwrap_or_default();
-    let asked = match AskRule::of_rule(name, request.body) {
+    let asked = match HttpRuleRequest::for_rule(name, request.body) {
         Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
     match worker.service.resolve(in_force, &asked).await {
-        Ok(ruling) => (response.ruling(&ruling), true),
+        Ok(ruling) => (response.rule_decision(&ruling), true),
         Err(error) => (response.problem(&error.into()), false),
     }
 }
@@ -166,42 +167,42 @@ async fn explain(
     request: &HttpRequest<'_>,
     worker: &Worker,
     in_force: &InForce,
-    response: Response<'_>,
+    response: ResponseWriter<'_>,
 ) -> HttpStatus {
-    let asked = match AskRule::from_json(request.body) {
+    let asked = match HttpRuleRequest::from_json(request.body) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
     match worker.service.explain(in_force, &asked).await {
-        Ok(explained) => response.explained(&explained),
+        Ok(explained) => response.rule_explanation(&explained),
         Err(error) => response.problem(&problem(error)),
     }
 }
 
-async fn inspect(request: &HttpRequest<'_>, worker: &Worker, response: Response<'_>) -> HttpStatus {
-    let asked = match Inspect::from_query(request.query) {
+async fn inspect(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
+    let asked = match InspectQuery::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
     match worker.service.inspect(&asked).await {
-        Ok(inspected) => response.inspected(&inspected),
+        Ok(inspected) => response.bucket_report(&inspected),
         Err(error) => response.problem(&problem(error)),
     }
 }
 
-async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: Response<'_>) -> HttpStatus {
-    let asked = match ListKeys::from_query(request.query) {
+async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
+    let asked = match KeysQuery::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
     match worker.service.keys(&asked).await {
-        Ok(Some(page)) => response.keys(&page),
-        Ok(None) => response.problem(&Problem::no_ids()),
+        Ok(Some(page)) => response.keys_page(&page),
+        Ok(None) => response.problem(&ProblemDetails::no_ids()),
         Err(error) => response.problem(&problem(error)),
     }
 }
 
-fn metrics(worker: &Worker, response: Response<'_>) -> HttpStatus {
+fn metrics(worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
     let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
     response.document(HttpStatus::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
 }
@@ -221,12 +222,12 @@ fn readiness(limiter: &Limiter) -> String {
     text
 }
 
-fn problem(error: CallError) -> Problem {
+fn problem(error: CallError) -> ProblemDetails {
     match error {
         CallError::Charge(error) => error.into(),
         CallError::Bill(error) => error.into(),
         CallError::Rule(error) => error.into(),
-        CallError::Store(error) => Problem::store_away(&error.to_string()),
+        CallError::Store(error) => ProblemDetails::store_unreachable(&error.to_string()),
     }
 }
 

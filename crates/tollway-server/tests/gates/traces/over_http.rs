@@ -3,7 +3,9 @@
 use tollway::core::Verb;
 use tollway::core::{ChargeKind, Decision, Nanos, Refund, Rule, RuleDecision, RuleRef, Timestamp, Verdict};
 use tollway::trace::{ChargeText, LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
-use tollway_client::http::{Answer, AnswerError, Ask, AskError, AskRule, Client, Ruled};
+use tollway_client::http::{
+    AskError, ChargeRequest, Client, HttpRuleRequest, ResponseError, RuleResponse, ServerResponse,
+};
 
 use crate::support::Harness;
 
@@ -37,7 +39,7 @@ impl OverHttp {
     }
 
     fn by_command(&self, request: &LimitRequest) -> TraceReply {
-        let ask = |charge: &ChargeText| Ask {
+        let ask = |charge: &ChargeText| ChargeRequest {
             limit: charge.limit.clone().into(),
             id: charge.id.clone().into(),
             cost: charge.cost,
@@ -46,7 +48,7 @@ impl OverHttp {
         let asks: Vec<_> = request.charges.iter().map(ask).collect();
         match self.client.ask(request.verb, &asks) {
             Ok(answer) => reply(answer, asks.len()),
-            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => TraceReply::Error(detail),
+            Err(AskError::Answer(ResponseError::Problem { detail, .. })) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
     }
@@ -61,7 +63,7 @@ impl OverHttp {
             (name.into(), Some(value.into()))
         });
         let mut asked =
-            AskRule { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
+            HttpRuleRequest { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
         let ruled = match &request.rule {
             // Only the configuration can name a rule, so what is none cannot be resolved; but it can be explained.
             RuleRef::Written(text) if text.parse::<Rule>().is_err() => {
@@ -72,7 +74,7 @@ impl OverHttp {
         };
         match ruled {
             Ok(ruled) => TraceReply::RuleDecision(ruling(ruled)),
-            Err(AskError::Answer(AnswerError::Problem { detail, .. })) => TraceReply::Error(detail),
+            Err(AskError::Answer(ResponseError::Problem { detail, .. })) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
     }
@@ -99,7 +101,7 @@ pub(crate) fn name_of(rule: &str) -> String {
     rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
-fn ruling(ruled: Ruled) -> RuleDecision {
+fn ruling(ruled: RuleResponse) -> RuleDecision {
     let verdict = match (ruled.allowed, ruled.reason.as_deref()) {
         (true, None) => Verdict::Allow,
         (true, Some("full")) => Verdict::AllowFull,
@@ -111,9 +113,17 @@ fn ruling(ruled: Ruled) -> RuleDecision {
     RuleDecision { verdict, retry_after: ruled.retry_after.unwrap_or(never), degraded: ruled.degraded }
 }
 
-fn reply(answer: Answer, charges: usize) -> TraceReply {
+fn reply(answer: ServerResponse, charges: usize) -> TraceReply {
     match answer {
-        Answer::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded } => {
+        ServerResponse::Decision {
+            allowed,
+            remaining,
+            retry_after,
+            reset_after,
+            limit,
+            reason,
+            degraded,
+        } => {
             let verdict = match (allowed, reason.as_deref(), remaining) {
                 (true, None, None) => Verdict::Unlimited,
                 (true, None, Some(_)) => Verdict::Allow,
@@ -132,10 +142,10 @@ fn reply(answer: Answer, charges: usize) -> TraceReply {
             };
             TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }
-        Answer::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
-        Answer::Refund { refunded, remaining: Some(remaining), reset_after } => {
+        ServerResponse::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
+        ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
             TraceReply::Refund(Refund { refunded, remaining, reset_after: reset_after.unwrap() })
         }
-        Answer::Reset => TraceReply::Reset,
+        ServerResponse::Reset => TraceReply::Reset,
     }
 }

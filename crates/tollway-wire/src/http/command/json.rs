@@ -7,18 +7,18 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{ChargeKind, Verb};
 
-use super::{Ask, Asks, Malformed, kind_name, missing};
-use crate::http::object::{Form, Object, Trail, short};
+use super::{ChargeRequest, ChargeRequests, MalformedRequest, kind_name, missing};
+use crate::http::json_object::{Form, Object, Trail, short};
 use crate::json::Text;
 
 /// Reads a whole body.
-pub(super) fn read(verb: Verb, body: &[u8]) -> Result<Asks<'_>, Malformed> {
+pub(super) fn read(verb: Verb, body: &[u8]) -> Result<ChargeRequests<'_>, MalformedRequest> {
     if body.trim_ascii().is_empty() {
         let detail = r#"the body is empty: send {"limit":"NAME","id":"ID"}"#.to_owned();
-        return Err(Malformed { field: None, detail });
+        return Err(MalformedRequest { field: None, detail });
     }
     let trail = Trail::default();
-    Form(Fields::new(verb, false, &trail)).fill_in(body, &trail)?.into_asks()
+    Form(Fields::new(verb, false, &trail)).fill_in(body, &trail)?.into_charges()
 }
 
 /// What an object said: a charge, or the charges of a bill.
@@ -30,7 +30,7 @@ struct Fields<'a, 't> {
     id: Option<Cow<'a, str>>,
     cost: Option<u64>,
     kind: Option<ChargeKind>,
-    charges: Option<Vec<Ask<'a>>>,
+    charges: Option<Vec<ChargeRequest<'a>>>,
 }
 
 impl<'a, 't> Fields<'a, 't> {
@@ -38,22 +38,22 @@ impl<'a, 't> Fields<'a, 't> {
         Self { verb, nested, trail, limit: None, id: None, cost: None, kind: None, charges: None }
     }
 
-    fn into_asks(mut self) -> Result<Asks<'a>, Malformed> {
-        let Some(charges) = self.charges.take() else { return self.into_ask().map(Asks::One) };
+    fn into_charges(mut self) -> Result<ChargeRequests<'a>, MalformedRequest> {
+        let Some(charges) = self.charges.take() else { return self.into_charge().map(ChargeRequests::One) };
         let alone = self.limit.is_none() && self.id.is_none() && self.cost.is_none();
         if alone {
-            return Ok(Asks::Many(charges));
+            return Ok(ChargeRequests::Many(charges));
         }
         let detail = "`charges` stands alone: put `limit`, `id` and `cost` into each charge".to_owned();
-        Err(Malformed { field: Some("charges".to_owned()), detail })
+        Err(MalformedRequest { field: Some("charges".to_owned()), detail })
     }
 
-    fn into_ask(self) -> Result<Ask<'a>, Malformed> {
+    fn into_charge(self) -> Result<ChargeRequest<'a>, MalformedRequest> {
         let id = match self.id.ok_or_else(|| missing("id", "who or what is limited, a string"))? {
             Cow::Borrowed(id) => Cow::Borrowed(id.as_bytes()),
             Cow::Owned(id) => Cow::Owned(id.into_bytes()),
         };
-        Ok(Ask {
+        Ok(ChargeRequest {
             limit: self.limit.ok_or_else(|| missing("limit", "the name of a limit, a string"))?,
             id,
             cost: self.cost.unwrap_or(self.verb.default_cost()),
@@ -142,7 +142,7 @@ struct Charges<'t> {
 }
 
 impl<'de> DeserializeSeed<'de> for Charges<'_> {
-    type Value = Vec<Ask<'de>>;
+    type Value = Vec<ChargeRequest<'de>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_seq(self)
@@ -150,29 +150,33 @@ impl<'de> DeserializeSeed<'de> for Charges<'_> {
 }
 
 impl<'de> Visitor<'de> for Charges<'_> {
-    type Value = Vec<Ask<'de>>;
+    type Value = Vec<ChargeRequest<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an array of 1 to {CHARGES_MAX} charges")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut asks = Vec::new();
-        while let Some(ask) = self.trail.item(asks.len(), self.next(&mut seq, asks.len()))? {
-            asks.push(ask);
+        let mut charges = Vec::new();
+        while let Some(charge) = self.trail.item(charges.len(), self.next(&mut seq, charges.len()))? {
+            charges.push(charge);
         }
-        if asks.is_empty() { Err(A::Error::custom("a bill has at least one charge")) } else { Ok(asks) }
+        if charges.is_empty() { Err(A::Error::custom("a bill has at least one charge")) } else { Ok(charges) }
     }
 }
 
 impl Charges<'_> {
     /// The next charge, after so many.
-    fn next<'de, A: SeqAccess<'de>>(&self, seq: &mut A, before: usize) -> Result<Option<Ask<'de>>, A::Error> {
+    fn next<'de, A: SeqAccess<'de>>(
+        &self,
+        seq: &mut A,
+        before: usize,
+    ) -> Result<Option<ChargeRequest<'de>>, A::Error> {
         let form = Form(Fields::new(self.verb, true, self.trail));
         let Some(fields) = seq.next_element_seed(form)? else { return Ok(None) };
         if before == CHARGES_MAX {
             return Err(A::Error::custom(format_args!("a bill has at most {CHARGES_MAX} charges")));
         }
-        fields.into_ask().map(Some).map_err(|malformed| A::Error::custom(malformed.detail))
+        fields.into_charge().map(Some).map_err(|malformed| A::Error::custom(malformed.detail))
     }
 }

@@ -11,14 +11,14 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::answer::{AnswerError, foreign, read};
-use super::command::Malformed;
-use super::query::{encode, malformed, name, parameters, whole};
+use super::command::MalformedRequest;
+use super::gate_query::{encode, malformed, name, parameters, whole};
+use super::server_response::{ResponseError, foreign, read};
 use crate::json::put_string;
 
 /// Which page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListKeys<'a> {
+pub struct KeysQuery<'a> {
     /// Of this limit alone; `None` is of all.
     pub limit: Option<Cow<'a, str>>,
     /// Where an earlier page ended; 0 is the start.
@@ -36,14 +36,14 @@ pub struct KeysPage {
     pub cursor: Option<u64>,
 }
 
-impl<'a> ListKeys<'a> {
+impl<'a> KeysQuery<'a> {
     /// How many are asked for unless told otherwise.
     pub const COUNT: usize = 100;
     /// The most that can be asked for at once: what a store walks past for it keeps others waiting.
     pub const COUNT_MAX: usize = 1_000;
 
     /// Reads a query string.
-    pub fn from_query(query: &'a str) -> Result<Self, Malformed> {
+    pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, cursor, count] = parameters(query, ["limit", "cursor", "count"])?;
         let cursor = cursor.map_or(Ok(0), |digits| {
             whole(&digits).ok_or_else(|| malformed("cursor", "a cursor comes with the page before"))
@@ -87,7 +87,7 @@ impl KeysPage {
     }
 
     /// Reads the body of a response with this status.
-    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let Fields { keys, cursor } = read(status, body)?;
         let number = |text: String| text.parse().map_err(|_| foreign(status, "its cursor is no number"));
         Ok(Self { keys, cursor: cursor.map(number).transpose()? })
@@ -111,13 +111,13 @@ mod tests {
             ("limit=L", Some("L"), 0, 100),
             ("count=1000&cursor=18446744073709551615&limit=%4c", Some("L"), u64::MAX, 1000),
         ] {
-            let asked = ListKeys::from_query(query).unwrap();
+            let asked = KeysQuery::from_query(query).unwrap();
             assert_eq!(
                 (asked.limit.as_deref(), asked.cursor, asked.count),
                 (limit, cursor, count),
                 "{query}"
             );
-            assert_eq!(ListKeys::from_query(&asked.to_query()), Ok(asked.clone()), "{query}");
+            assert_eq!(KeysQuery::from_query(&asked.to_query()), Ok(asked.clone()), "{query}");
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             ("limit=L&limit=L", Some("limit")),
             ("id=a", None),
         ] {
-            assert_eq!(ListKeys::from_query(query).unwrap_err().field.as_deref(), field, "{query}");
+            assert_eq!(KeysQuery::from_query(query).unwrap_err().field.as_deref(), field, "{query}");
         }
     }
 

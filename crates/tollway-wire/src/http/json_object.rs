@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
-use super::command::Malformed;
+use super::command::MalformedRequest;
 use crate::json::Text;
 
 /// How much of a name that somebody else made up is repeated.
@@ -26,7 +26,7 @@ pub(super) struct Form<T>(pub(super) T);
 
 impl<'de, T: Object<'de>> Form<T> {
     /// Reads a whole body. Whatever is wrong happened where `trail` says.
-    pub(super) fn fill_in(self, body: &'de [u8], trail: &Trail) -> Result<T, Malformed> {
+    pub(super) fn fill_in(self, body: &'de [u8], trail: &Trail) -> Result<T, MalformedRequest> {
         let mut json = serde_json::Deserializer::from_slice(body);
         let read = self.deserialize(&mut json).and_then(|object| json.end().map(|()| object));
         read.map_err(|error| trail.malformed(&error))
@@ -89,11 +89,13 @@ impl Trail {
         Ok(())
     }
 
-    fn malformed(&self, error: &serde_json::Error) -> Malformed {
+    fn malformed(&self, error: &serde_json::Error) -> MalformedRequest {
         let path = self.0.take();
         match path.strip_prefix('.').unwrap_or(&path) {
-            "" => Malformed { field: None, detail: error.to_string() },
-            field => Malformed { field: Some(field.to_owned()), detail: format!("`{field}`: {error}") },
+            "" => MalformedRequest { field: None, detail: error.to_string() },
+            field => {
+                MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}`: {error}") }
+            }
         }
     }
 }

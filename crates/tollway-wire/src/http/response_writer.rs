@@ -19,11 +19,11 @@
 
 use tollway_core::{Charge, Decision, Nanos, Refund, RuleDecision, Verdict};
 
-use super::explain::Explained;
-use super::fields::{self, Quota, whole_wait};
-use super::inspect::Inspected;
-use super::keys::KeysPage;
-use super::problem::Problem;
+use super::explain::RuleExplanation;
+use super::inspect::BucketReport;
+use super::keys_page::KeysPage;
+use super::problem_details::ProblemDetails;
+use super::rate_limit_headers::{self, RateLimitPolicy, retry_after_secs};
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 
@@ -80,7 +80,7 @@ statuses! {
 
 /// An answer about to be written.
 #[derive(Debug)]
-pub struct Response<'o> {
+pub struct ResponseWriter<'o> {
     /// Where it is appended to.
     pub outbox: &'o mut Vec<u8>,
     /// Where a body is put together before its length is known. Kept between answers to spare an allocation each.
@@ -93,7 +93,7 @@ pub struct Response<'o> {
     pub head_only: bool,
 }
 
-impl Response<'_> {
+impl ResponseWriter<'_> {
     /// The answer to a spend or a check: 200 or 429, and all that is known about it.
     pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> HttpStatus {
         let status = status_of(decision.verdict);
@@ -136,35 +136,35 @@ impl Response<'_> {
     }
 
     /// The answer to what is asked of a rule: 200 or 429.
-    pub fn ruling(mut self, ruling: &RuleDecision) -> HttpStatus {
+    pub fn rule_decision(mut self, ruling: &RuleDecision) -> HttpStatus {
         let status = status_of(ruling.verdict);
-        put_ruling(self.scratch, ruling);
+        put_rule_decision(self.scratch, ruling);
         self.start(status);
         if !ruling.allowed() && !ruling.retry_after.is_forever() {
-            self.number(b"Retry-After: ", whole_wait(ruling.retry_after));
+            self.number(b"Retry-After: ", retry_after_secs(ruling.retry_after));
         }
         self.finish_with_scratch(JSON);
         status
     }
 
     /// The answer to who wants to know why a rule would limit.
-    pub fn explained(mut self, explained: &Explained) -> HttpStatus {
-        explained.put_json(self.scratch);
+    pub fn rule_explanation(mut self, explanation: &RuleExplanation) -> HttpStatus {
+        explanation.put_json(self.scratch);
         self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
         HttpStatus::Ok
     }
 
     /// The answer to who wants to look at a bucket.
-    pub fn inspected(mut self, inspected: &Inspected) -> HttpStatus {
-        inspected.put_json(self.scratch);
+    pub fn bucket_report(mut self, report: &BucketReport) -> HttpStatus {
+        report.put_json(self.scratch);
         self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
         HttpStatus::Ok
     }
 
     /// The answer to who wants to know which buckets there are.
-    pub fn keys(mut self, page: &KeysPage) -> HttpStatus {
+    pub fn keys_page(mut self, page: &KeysPage) -> HttpStatus {
         page.put_json(self.scratch);
         self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
@@ -172,7 +172,7 @@ impl Response<'_> {
     }
 
     /// An answer that says what is wrong.
-    pub fn problem(mut self, problem: &Problem) -> HttpStatus {
+    pub fn problem(mut self, problem: &ProblemDetails) -> HttpStatus {
         problem.put_json(self.scratch);
         self.start(problem.status);
         if let Some(methods) = problem.allow {
@@ -204,26 +204,30 @@ impl Response<'_> {
     fn rate_limit(&mut self, charges: &[Charge<'_>], decision: &Decision) {
         let decided = &charges[decision.charge];
         // What is left is in the store, and the store may be away.
-        if let Some(quota) = decided.algorithm().map(Quota::of).filter(|_| fields::is_known(decision)) {
+        if let Some(quota) = decided
+            .algorithm()
+            .map(RateLimitPolicy::of)
+            .filter(|_| rate_limit_headers::store_answered(decision))
+        {
             self.policies(charges);
             self.service_limit(decided.limit().name(), &quota, decision);
         }
         if !decision.allowed() && !decision.retry_after.is_forever() {
-            self.number(b"Retry-After: ", whole_wait(decision.retry_after));
+            self.number(b"Retry-After: ", retry_after_secs(decision.retry_after));
         }
     }
 
     /// `RateLimit-Policy`: each limit that had a say.
     fn policies(&mut self, charges: &[Charge<'_>]) {
         self.outbox.extend_from_slice(b"RateLimit-Policy: ");
-        fields::put_policies(self.outbox, charges);
+        rate_limit_headers::put_rate_limit_policy(self.outbox, charges);
         self.outbox.extend_from_slice(b"\r\n");
     }
 
     /// `RateLimit` and its predecessors: the limit that decided.
-    fn service_limit(&mut self, name: &str, quota: &Quota, decision: &Decision) {
+    fn service_limit(&mut self, name: &str, quota: &RateLimitPolicy, decision: &Decision) {
         self.outbox.extend_from_slice(b"RateLimit: ");
-        fields::put_service_limit(self.outbox, name, decision);
+        rate_limit_headers::put_rate_limit(self.outbox, name, decision);
         self.outbox.extend_from_slice(b"\r\n");
         self.number(b"X-RateLimit-Limit: ", quota.units);
         self.number(b"X-RateLimit-Remaining: ", decision.remaining);
@@ -295,21 +299,21 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     put_span(out, br#","retry_after":"#, decision.retry_after);
     put_span(out, br#","reset_after":"#, decision.reset_after);
     put_limit(out, limit);
-    put_ground(out, decision.verdict, decision.degraded);
+    put_reason(out, decision.verdict, decision.degraded);
 }
 
 /// When it would pass is of interest to those who do not.
-fn put_ruling(out: &mut Vec<u8>, ruling: &RuleDecision) {
+fn put_rule_decision(out: &mut Vec<u8>, ruling: &RuleDecision) {
     if ruling.allowed() {
         out.extend_from_slice(br#"{"allowed":true"#);
     } else {
         put_span(out, br#"{"allowed":false,"retry_after":"#, ruling.retry_after);
     }
-    put_ground(out, ruling.verdict, ruling.degraded);
+    put_reason(out, ruling.verdict, ruling.degraded);
 }
 
 /// On what ground it was decided, if on another than what is counted; and the end.
-fn put_ground(out: &mut Vec<u8>, verdict: Verdict, degraded: bool) {
+fn put_reason(out: &mut Vec<u8>, verdict: Verdict, degraded: bool) {
     match verdict {
         Verdict::Unlimited => out.extend_from_slice(br#","unlimited":true"#),
         Verdict::AllowFull | Verdict::DenyFull => out.extend_from_slice(br#","reason":"full""#),

@@ -1,12 +1,12 @@
 //! What a server answered, read by a client.
 //!
 //! ```
-//! use tollway_wire::http::Answer;
+//! use tollway_wire::http::ServerResponse;
 //!
 //! let body = br#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":0.05,"limit":"Login"}"#;
-//! let Answer::Decision { reset_after, .. } = Answer::from_json(200, body)? else { panic!() };
+//! let ServerResponse::Decision { reset_after, .. } = ServerResponse::from_json(200, body)? else { panic!() };
 //! assert_eq!(reset_after, "50ms".parse().ok());
-//! # Ok::<(), tollway_wire::http::AnswerError>(())
+//! # Ok::<(), tollway_wire::http::ResponseError>(())
 //! ```
 
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use tollway_core::Nanos;
 
 /// An answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerResponse {
     /// To a spend or a check.
     Decision {
         /// May the request pass?
@@ -51,7 +51,7 @@ pub enum Answer {
 /// Why an answer is none.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum AnswerError {
+pub enum ResponseError {
     /// The server explained why it has no answer.
     #[error("{title}: {detail}")]
     Problem {
@@ -64,7 +64,7 @@ pub enum AnswerError {
     },
     /// Something that is no Tollway, or a proxy in front of it, answered.
     #[error("status {status} with a body that is no answer: {source}")]
-    Foreign {
+    UnexpectedBody {
         /// The status it came with.
         status: u16,
         /// Why the body is no answer.
@@ -72,9 +72,9 @@ pub enum AnswerError {
     },
 }
 
-impl Answer {
+impl ServerResponse {
     /// Reads the body of a response with this status.
-    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, AnswerError> {
+    pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         match read::<Fields<'_>>(status, body)? {
             Fields {
                 allowed: Some(allowed),
@@ -124,17 +124,17 @@ struct ProblemFields {
 }
 
 /// Reads a body, unless it says what went wrong.
-pub(super) fn read<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Result<T, AnswerError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Result<T, ResponseError> {
     if status >= 400
         && let Ok(ProblemFields { title, detail }) = serde_json::from_slice(body)
     {
-        return Err(AnswerError::Problem { status, title, detail });
+        return Err(ResponseError::Problem { status, title, detail });
     }
-    serde_json::from_slice(body).map_err(|source| AnswerError::Foreign { status, source })
+    serde_json::from_slice(body).map_err(|source| ResponseError::UnexpectedBody { status, source })
 }
 
-pub(super) fn foreign(status: u16, why: &str) -> AnswerError {
-    AnswerError::Foreign { status, source: serde::de::Error::custom(why) }
+pub(super) fn foreign(status: u16, why: &str) -> ResponseError {
+    ResponseError::UnexpectedBody { status, source: serde::de::Error::custom(why) }
 }
 
 /// Decimal seconds, read as text: through a double the last nanoseconds would be lost.

@@ -18,14 +18,14 @@ const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// So many units in so many seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
+pub struct RateLimitPolicy {
     /// How many.
     pub units: u64,
     /// In how long, at least a second.
     pub window_secs: u64,
 }
 
-impl Quota {
+impl RateLimitPolicy {
     /// What an algorithm and its numbers come to.
     pub fn of(algorithm: &Algorithm) -> Self {
         let (units, window) = match algorithm {
@@ -41,15 +41,15 @@ impl Quota {
 }
 
 /// Is it known how the request stands? Not if the store gave no answer.
-pub const fn is_known(decision: &Decision) -> bool {
+pub const fn store_answered(decision: &Decision) -> bool {
     !matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway)
 }
 
 /// Appends the value of `RateLimit-Policy`: each limit that had a say.
-pub fn put_policies(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
+pub fn put_rate_limit_policy(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
     let mut comma: &[u8] = b"";
     for charge in charges {
-        let Some(quota) = charge.algorithm().map(Quota::of) else { continue };
+        let Some(quota) = charge.algorithm().map(RateLimitPolicy::of) else { continue };
         out.extend_from_slice(comma);
         put_name(out, charge.limit().name());
         put_parameter(out, b";q=", quota.units);
@@ -59,12 +59,12 @@ pub fn put_policies(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
 }
 
 /// Appends the value of `RateLimit`: how it stands with the limit that decided.
-pub fn put_service_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
+pub fn put_rate_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
     // On a refusal, the time to wait: Retry-After must not end before the window does.
     let window = if decision.allowed() {
         decision.reset_after.as_secs_rounded_up()
     } else {
-        whole_wait(decision.retry_after)
+        retry_after_secs(decision.retry_after)
     };
     put_name(out, name);
     put_parameter(out, b";r=", decision.remaining);
@@ -72,7 +72,7 @@ pub fn put_service_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
 }
 
 /// Seconds to wait after a refusal. Never 0: whoever obeys it must not come back at once.
-pub fn whole_wait(retry_after: Nanos) -> u64 {
+pub fn retry_after_secs(retry_after: Nanos) -> u64 {
     retry_after.as_secs_rounded_up().max(1)
 }
 

@@ -13,9 +13,9 @@ const EPOCH_DAY: u64 = 719_468;
 
 /// A moment that reads well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment(pub Timestamp);
+pub struct Rfc3339(pub Timestamp);
 
-impl Display for Moment {
+impl Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
         let (seconds, nanos) = (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND);
@@ -30,8 +30,8 @@ impl Display for Moment {
     }
 }
 
-/// Reads what [`Moment`] writes, and nothing else.
-pub(crate) fn parse_moment(text: &str) -> Option<Timestamp> {
+/// Reads what [`Rfc3339`] writes, and nothing else.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let [year, month, day] = three(date, '-')?;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn written(nanos: u64) -> String {
-        Moment(Timestamp::from_nanos(nanos)).to_string()
+        Rfc3339(Timestamp::from_nanos(nanos)).to_string()
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
             (i64::MAX as u64, "2262-04-11T23:47:16.854775807Z"),
         ] {
             assert_eq!(written(nanos), text);
-            assert_eq!(parse_moment(text), Some(Timestamp::from_nanos(nanos)), "{text}");
+            assert_eq!(parse_rfc3339(text), Some(Timestamp::from_nanos(nanos)), "{text}");
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
             "999999999-04-11T23:47:17Z",
             "+026-11-16T01:41:31Z",
         ] {
-            assert_eq!(parse_moment(text), None, "{text}");
+            assert_eq!(parse_rfc3339(text), None, "{text}");
         }
     }
 
@@ -133,12 +133,12 @@ mod tests {
 
         #[test]
         fn every_moment_is_read_back(nanos in 0..=i64::MAX as u64) {
-            prop_assert_eq!(parse_moment(&written(nanos)), Some(Timestamp::from_nanos(nanos)));
+            prop_assert_eq!(parse_rfc3339(&written(nanos)), Some(Timestamp::from_nanos(nanos)));
         }
 
         #[test]
         fn any_text_is_a_moment_or_is_none(text in "[0-9]{0,10}-[0-9]{0,3}-[0-9]{0,3}T[0-9:.]{0,20}Z?|\\PC{0,30}") {
-            let _ = parse_moment(&text);
+            let _ = parse_rfc3339(&text);
         }
     }
 }

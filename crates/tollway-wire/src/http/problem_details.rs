@@ -9,15 +9,15 @@
 
 use tollway_core::{BillError, ChargeError, RuleLookupError};
 
-use super::command::Malformed;
+use super::command::MalformedRequest;
 use super::framing::FramingError;
-use super::response::HttpStatus;
+use super::response_writer::HttpStatus;
 use crate::decimal::put_u64;
 use crate::json::put_string;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ProblemDetails {
     /// The status it is sent with.
     pub status: HttpStatus,
     /// The last part of its type.
@@ -32,7 +32,7 @@ pub struct Problem {
     pub allow: Option<&'static str>,
 }
 
-impl Problem {
+impl ProblemDetails {
     /// What every type starts with.
     pub const TYPE_PREFIX: &'static str = "urn:problem-type:tollway:";
 
@@ -40,7 +40,7 @@ impl Problem {
         Self { status, name, title, detail, field: None, allow: None }
     }
 
-    fn about(mut self, field: &str) -> Self {
+    fn with_field(mut self, field: &str) -> Self {
         self.field = Some(field.to_owned());
         self
     }
@@ -63,7 +63,7 @@ impl Problem {
     }
 
     /// The rest of a request did not come in time.
-    pub fn too_slow(part: &str) -> Self {
+    pub fn request_timeout(part: &str) -> Self {
         let detail = format!("the {part} did not arrive in time");
         Self::new(HttpStatus::RequestTimeout, "too-slow", "The request took too long to arrive", detail)
     }
@@ -80,7 +80,7 @@ impl Problem {
     }
 
     /// The store gave no answer, and nothing can be answered in its place.
-    pub fn store_away(detail: &str) -> Self {
+    pub fn store_unreachable(detail: &str) -> Self {
         let title = "The store gave no answer";
         Self::new(HttpStatus::ServiceUnavailable, "store-away", title, detail.to_owned())
     }
@@ -110,21 +110,21 @@ impl Problem {
     }
 }
 
-impl From<FramingError> for Problem {
+impl From<FramingError> for ProblemDetails {
     fn from(error: FramingError) -> Self {
         let title = "The connection carried something else than requests we take";
         Self::new(error.status(), "bad-http", title, error.to_string())
     }
 }
 
-impl From<Malformed> for Problem {
-    fn from(Malformed { field, detail }: Malformed) -> Self {
+impl From<MalformedRequest> for ProblemDetails {
+    fn from(MalformedRequest { field, detail }: MalformedRequest) -> Self {
         let title = "The request could not be understood";
         Self { field, ..Self::new(HttpStatus::BadRequest, "malformed", title, detail) }
     }
 }
 
-impl From<ChargeError> for Problem {
+impl From<ChargeError> for ProblemDetails {
     fn from(error: ChargeError) -> Self {
         let (status, name, title, field) = match &error {
             ChargeError::UnknownLimit { .. } => {
@@ -141,32 +141,34 @@ impl From<ChargeError> for Problem {
             }
             _ => (HttpStatus::Unprocessable, "bad-charge", "The charge makes no sense", "limit"),
         };
-        Self::new(status, name, title, error.to_string()).about(field)
+        Self::new(status, name, title, error.to_string()).with_field(field)
     }
 }
 
-impl From<BillError> for Problem {
+impl From<BillError> for ProblemDetails {
     fn from(error: BillError) -> Self {
         let title = "The charges make no bill";
-        Self::new(HttpStatus::Unprocessable, "bad-bill", title, error.to_string()).about("charges")
+        Self::new(HttpStatus::Unprocessable, "bad-bill", title, error.to_string()).with_field("charges")
     }
 }
 
-impl From<RuleLookupError> for Problem {
+impl From<RuleLookupError> for ProblemDetails {
     fn from(error: RuleLookupError) -> Self {
         let detail = error.to_string();
         match error {
             RuleLookupError::UnknownRule { name } => {
                 // Whatever stood in the path, of any length.
-                let detail = RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
-                Self::new(HttpStatus::NotFound, "unknown-rule", "There is no such rule", detail).about("rule")
+                let detail =
+                    RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
+                Self::new(HttpStatus::NotFound, "unknown-rule", "There is no such rule", detail)
+                    .with_field("rule")
             }
             RuleLookupError::MissingSelector { selector } => {
                 let title = "The rule names a selector that is not given";
                 Self::new(HttpStatus::BadRequest, "missing-selector", title, detail)
-                    .about(&format!("selectors.{selector}"))
+                    .with_field(&format!("selectors.{selector}"))
             }
-            _ => Malformed { field: Some("rule".to_owned()), detail }.into(),
+            _ => MalformedRequest { field: Some("rule".to_owned()), detail }.into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a proxy asks before it lets a request through: `GET /v1/gate?limit=Login&id=10.0.0.1`.
+//! What a proxy charges before it lets a request through: `GET /v1/gate?limit=Login&id=10.0.0.1`.
 //!
 //! Values are percent-decoded, and a `+` is a plus: proxies paste addresses, tokens and paths, not forms.
 
@@ -8,14 +8,14 @@ use tollway_core::ChargeKind;
 
 use tollway_core::Verb;
 
-use super::command::{Ask, Asks, Command, Malformed, missing};
-use super::response::HttpStatus;
+use super::command::{ChargeRequest, ChargeRequests, HttpCommand, MalformedRequest, missing};
+use super::response_writer::HttpStatus;
 
 /// A spend on behalf of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gate<'a> {
+pub struct GateQuery<'a> {
     /// What to spend.
-    pub command: Command<'a>,
+    pub command: HttpCommand<'a>,
     /// The status that refuses.
     pub deny_status: DenyStatus,
 }
@@ -56,12 +56,12 @@ impl DenyStatus {
     }
 }
 
-impl<'a> Gate<'a> {
+impl<'a> GateQuery<'a> {
     /// Reads a query string.
-    pub fn from_query(query: &'a str) -> Result<Self, Malformed> {
+    pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, id, cost, deny_status] = parameters(query, ["limit", "id", "cost", "deny_status"])?;
         let limit = limit.ok_or_else(|| missing("limit", "the name of a limit"))?;
-        let ask = Ask {
+        let charge = ChargeRequest {
             limit: name(limit)?,
             id: id.ok_or_else(|| missing("id", "who or what is limited"))?,
             cost: cost.map_or(Ok(Verb::Spend.default_cost()), |cost| {
@@ -74,7 +74,7 @@ impl<'a> Gate<'a> {
             let accepted = "a proxy takes 401, 403, 429 or 503 for a refusal; send one of them";
             DenyStatus::from_code(&code).ok_or_else(|| malformed("deny_status", accepted))
         })?;
-        Ok(Self { command: Command::new(Verb::Spend, Asks::One(ask)), deny_status })
+        Ok(Self { command: HttpCommand::new(Verb::Spend, ChargeRequests::One(charge)), deny_status })
     }
 }
 
@@ -82,7 +82,7 @@ impl<'a> Gate<'a> {
 pub(super) fn parameters<'a, const N: usize>(
     query: &'a str,
     names: [&str; N],
-) -> Result<[Option<Cow<'a, [u8]>>; N], Malformed> {
+) -> Result<[Option<Cow<'a, [u8]>>; N], MalformedRequest> {
     let mut values = [const { None }; N];
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -96,19 +96,19 @@ pub(super) fn parameters<'a, const N: usize>(
     Ok(values)
 }
 
-pub(super) fn malformed(field: &str, detail: &str) -> Malformed {
-    Malformed { field: Some(field.to_owned()), detail: format!("`{field}`: {detail}") }
+pub(super) fn malformed(field: &str, detail: &str) -> MalformedRequest {
+    MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}`: {detail}") }
 }
 
-fn unknown_parameter(name: &str, names: &[&str]) -> Malformed {
+fn unknown_parameter(name: &str, names: &[&str]) -> MalformedRequest {
     let name: String = name.chars().take(64).collect();
     let (last, others) = names.split_last().unwrap_or((&"none", &[]));
     let detail = format!("unknown parameter `{name}`: there are `{}` and `{last}`", others.join("`, `"));
-    Malformed { field: None, detail }
+    MalformedRequest { field: None, detail }
 }
 
 /// The name of a limit.
-pub(super) fn name(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Malformed> {
+pub(super) fn name(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, MalformedRequest> {
     let text = match bytes {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
         Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
@@ -133,7 +133,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Takes `%41` for `A`. Borrows where nothing is escaped.
-fn decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, Malformed> {
+fn decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, MalformedRequest> {
     if !value.contains('%') {
         return Ok(Cow::Borrowed(value.as_bytes()));
     }
@@ -168,9 +168,9 @@ mod tests {
             ("limit=L&&id=%41%2b+%ff", "L", b"A++\xff", 1, 429),
             ("limit=%4c&id=", "L", b"", 1, 429),
         ] {
-            let gate = Gate::from_query(query).unwrap();
-            let ask = &gate.command.asks()[0];
-            assert_eq!((&*ask.limit, &*ask.id, ask.cost), (limit, id, cost), "{query}");
+            let gate = GateQuery::from_query(query).unwrap();
+            let charge = &gate.command.charges()[0];
+            assert_eq!((&*charge.limit, &*charge.id, charge.cost), (limit, id, cost), "{query}");
             assert_eq!(gate.deny_status.status().code(), status, "{query}");
         }
     }
@@ -191,7 +191,7 @@ mod tests {
             ("limit=L&id=a&deny_status=200", Some("deny_status")),
             ("limit=L&id=a&deny=403", None),
         ] {
-            assert_eq!(Gate::from_query(query).unwrap_err().field.as_deref(), field, "{query}");
+            assert_eq!(GateQuery::from_query(query).unwrap_err().field.as_deref(), field, "{query}");
         }
     }
 }
