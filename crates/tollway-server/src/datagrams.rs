@@ -20,13 +20,12 @@
 //! (`sendmmsg`). Datagrams have no order to keep, so those to one peer are sorted by size, which is what GSO needs.
 
 mod outbox;
+mod system;
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket as StdSocket};
-use std::os::fd::AsFd;
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
-use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -34,8 +33,6 @@ pub use outbox::Outbox;
 
 /// Room for whatever one receive buffer may bring: the kernel keeps at most 64 KiB together.
 const BUFFER_SIZE: usize = 1 << 16;
-/// What the kernel is asked to hold for us while we are busy: some thousands of small datagrams.
-const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A socket that receives and sends batches.
 #[derive(Debug)]
@@ -66,7 +63,7 @@ impl Datagrams {
     /// Takes a bound socket, inside a runtime.
     pub fn new(socket: StdSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
-        enlarge_buffers(&socket);
+        system::enlarge_buffers(&socket);
         let any_address = socket.local_addr()?.ip().is_unspecified();
         Ok(Self { socket: UdpSocket::from_std(socket)?, state, any_address, offload: true })
     }
@@ -136,15 +133,6 @@ impl Datagrams {
     fn segments_max(&self) -> usize {
         if self.offload { self.state.max_gso_segments() } else { 1 }
     }
-}
-
-/// As large as the system lets us: a burst that does not fit is lost.
-fn enlarge_buffers(socket: &StdSocket) {
-    let fd = socket.as_fd();
-    if sockopt::set_socket_recv_buffer_size_force(fd, SOCKET_BUFFER).is_err() {
-        let _ = sockopt::set_socket_recv_buffer_size(fd, SOCKET_BUFFER);
-    }
-    let _ = sockopt::set_socket_send_buffer_size(fd, SOCKET_BUFFER);
 }
 
 /// What arrived together.

@@ -16,6 +16,7 @@ const HELLO_MAX: Duration = Duration::from_secs(5);
 /// A machine that vanishes says no goodbye. It is asked after this silence, and again, and given up after some more.
 const SILENCE: Duration = Duration::from_secs(5);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(2);
+#[cfg(target_os = "linux")]
 const UNANSWERED_MAX: Duration = Duration::from_secs(10);
 
 /// How much is read at a time. An inbox is never longer than this and the longest message.

@@ -1,18 +1,14 @@
 //! What is to be sent, put into as few calls as it takes.
 
 use std::cmp::Reverse;
-use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::io;
 use std::ops::Range;
 
-use arrayvec::ArrayVec;
 use quinn_udp::Transmit;
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 
+use super::system::{self, TOGETHER_MAX};
 use super::{Datagrams, Peer};
 
-/// How many datagrams to different peers go out in one call.
-const TOGETHER_MAX: usize = 64;
 const BYTES_AT_ONCE: usize = 4 << 10;
 /// The most bytes that one datagram of any kind can have, and so the most that are handed over for GSO.
 const BYTES_MAX: usize = 65_000;
@@ -184,23 +180,9 @@ impl Outbox {
 
     /// Sends datagrams to different peers in one call, and says how many went out. An error is that of the first.
     fn send_together(&self, datagrams: &Datagrams, range: Range<usize>) -> (usize, io::Result<()>) {
-        let parcels = &self.parcels[range];
-        let addresses: ArrayVec<SocketAddrAny, TOGETHER_MAX> =
-            parcels.iter().map(|parcel| any(parcel.peer.address)).collect();
-        let contents: ArrayVec<[IoSlice<'_>; 1], TOGETHER_MAX> =
-            parcels.iter().map(|parcel| [IoSlice::new(self.contents(parcel))]).collect();
-        let mut controls: [SendAncillaryBuffer<'_, '_, '_>; TOGETHER_MAX] =
-            std::array::from_fn(|_| SendAncillaryBuffer::default());
-        let mut messages: ArrayVec<MMsgHdr<'_>, TOGETHER_MAX> = addresses
-            .iter()
-            .zip(&contents)
-            .zip(&mut controls)
-            .map(|((address, contents), control)| MMsgHdr::new_with_addr(address, contents, control))
-            .collect();
-        match sendmmsg(&datagrams.socket, &mut messages, SendFlags::empty()) {
-            Ok(count) => (count, Ok(())),
-            Err(error) => (0, Err(error.into())),
-        }
+        let parcels = self.parcels[range].iter();
+        let contents = parcels.map(|parcel| (parcel.peer.address, self.contents(parcel)));
+        system::send_together(&datagrams.socket, contents)
     }
 
     /// The parcel in hand as single datagrams: where GSO is refused, each may still go by itself.
@@ -254,12 +236,10 @@ fn split(peer: Peer, run: &[Item], place: Place, segments_max: usize, parcels: &
     }
 }
 
-fn any(address: SocketAddr) -> SocketAddrAny {
-    address.into()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn peer(port: u16) -> Peer {
