@@ -13,6 +13,7 @@
 
 mod bench;
 mod ci;
+mod macos;
 mod python;
 mod report;
 mod setup;
@@ -52,6 +53,8 @@ enum Chore {
     },
     /// Check everything that must hold before a change lands
     Ci,
+    /// Check that everything but the benchmarks compiles for macOS
+    Macos,
     /// List doc summaries that are questions or have no verb, lines wider than 120 columns, and names used twice
     Words {
         /// Folders or files to look at, of any project (default: the whole workspace)
@@ -95,6 +98,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             python::test(&mut steps, &arguments)?;
         }
         Chore::Ci => ci::run(&mut steps)?,
+        Chore::Macos => macos::run(&mut steps)?,
         Chore::Words { paths } => return report::run(&paths),
         Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
         Chore::Soak { seconds } => soak::run(&mut steps, seconds)?,
