@@ -19,10 +19,12 @@ mod inspect;
 mod json_object;
 mod keys_page;
 mod problem_details;
+mod query_string;
 pub mod rate_limit_headers;
 mod response_writer;
 mod rule;
 mod server_response;
+mod status;
 
 pub use command::{ChargeRequest, ChargeRequests, HttpCommand, MalformedRequest};
 pub use explain::{RuleExplanation, RulePart, RulePartKind};
@@ -31,8 +33,9 @@ pub use gate_query::{DenyStatus, GateQuery};
 pub use inspect::{BucketReport, InspectQuery, StateSummary};
 pub use keys_page::{KeysPage, KeysQuery};
 pub use problem_details::ProblemDetails;
-pub use response_writer::{HttpStatus, ResponseWriter};
+pub use response_writer::ResponseWriter;
 pub use rule::{HttpRuleRequest, RuleResponse};
 pub use server_response::{ResponseError, ServerResponse};
+pub use status::HttpStatus;
 
 pub use crate::rfc3339::Rfc3339;

@@ -18,9 +18,9 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// A string, borrowed unless it has escapes.
-pub(crate) struct Text;
+pub(crate) struct StrSeed;
 
-impl<'de> DeserializeSeed<'de> for Text {
+impl<'de> DeserializeSeed<'de> for StrSeed {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -28,7 +28,7 @@ impl<'de> DeserializeSeed<'de> for Text {
     }
 }
 
-impl<'de> Visitor<'de> for Text {
+impl<'de> Visitor<'de> for StrSeed {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -125,7 +125,7 @@ const fn kind_name(kind: ChargeKind) -> &'static str {
     }
 }
 
-pub(super) fn missing(field: &str, what: &str) -> MalformedRequest {
+pub(super) fn missing_field(field: &str, what: &str) -> MalformedRequest {
     MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}` is missing: {what}") }
 }
 

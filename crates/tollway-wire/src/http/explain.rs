@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tollway_core::{Expression, Nanos, RuleBill, Timestamp};
 
-use super::server_response::{ResponseError, foreign, read, span};
+use super::server_response::{ResponseError, parse_seconds, read_body, unexpected_body};
 use crate::decimal::put_seconds;
 use crate::json::put_string;
 use crate::rfc3339::{Rfc3339, parse_rfc3339};
@@ -144,36 +144,36 @@ impl RuleExplanation {
 
     /// Reads the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
-        let Fields { rule, tree, at } = read(status, body)?;
-        let tree = tree.into_part().ok_or_else(|| foreign(status, "its tree makes no sense"))?;
-        let at = parse_rfc3339(at).ok_or_else(|| foreign(status, "its time makes no sense"))?;
+        let RuleExplanationFields { rule, tree, at } = read_body(status, body)?;
+        let tree = tree.into_part().ok_or_else(|| unexpected_body(status, "its tree makes no sense"))?;
+        let at = parse_rfc3339(at).ok_or_else(|| unexpected_body(status, "its time makes no sense"))?;
         Ok(Self { rule, tree, at })
     }
 }
 
 /// A later server may say more than we know, so what is unknown is passed over here.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct RuleExplanationFields<'a> {
     rule: String,
     #[serde(borrow)]
-    tree: PartFields<'a>,
+    tree: RulePartFields<'a>,
     at: &'a str,
 }
 
 #[derive(Deserialize)]
-struct PartFields<'a> {
+struct RulePartFields<'a> {
     rate: Option<String>,
     log: Option<String>,
     #[serde(borrow)]
-    or: Option<Vec<PartFields<'a>>>,
+    or: Option<Vec<RulePartFields<'a>>>,
     #[serde(borrow)]
-    and: Option<Vec<PartFields<'a>>>,
+    and: Option<Vec<RulePartFields<'a>>>,
     reached: Option<bool>,
     #[serde(borrow)]
     frees_after: Option<&'a RawValue>,
 }
 
-impl PartFields<'_> {
+impl RulePartFields<'_> {
     /// `None` if it makes no sense.
     fn into_part(self) -> Option<RulePart> {
         let all = |parts: Vec<Self>| parts.into_iter().map(Self::into_part).collect::<Option<Vec<_>>>();
@@ -186,7 +186,7 @@ impl PartFields<'_> {
         let frees_after = match (self.reached, self.frees_after) {
             (Some(false), _) => Some(Nanos::ZERO),
             (Some(true), None) => Some(Nanos::FOREVER),
-            (Some(true), after) => Some(span(after).filter(|span| *span > Nanos::ZERO)?),
+            (Some(true), after) => Some(parse_seconds(after).filter(|span| *span > Nanos::ZERO)?),
             (None, _) => None,
         };
         Some(RulePart { kind, frees_after })

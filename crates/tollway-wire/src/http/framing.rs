@@ -21,7 +21,7 @@ mod head;
 use thiserror::Error;
 
 use self::head::{BodyFraming, RequestHead};
-use super::response_writer::HttpStatus;
+use super::status::HttpStatus;
 
 /// The most header lines of one request. Proxies add a dozen to what a browser sends.
 pub const HEADERS_MAX: usize = 64;

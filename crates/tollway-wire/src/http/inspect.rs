@@ -16,9 +16,9 @@ use serde_json::value::RawValue;
 use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Nanos, Timestamp};
 
-use super::command::{MalformedRequest, missing};
-use super::gate_query::{encode, name, parameters};
-use super::server_response::{ResponseError, foreign, read, span};
+use super::command::{MalformedRequest, missing_field};
+use super::query_string::{limit_name, parse_parameters, percent_encode};
+use super::server_response::{ResponseError, parse_seconds, read_body, unexpected_body};
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 use crate::rfc3339::{Rfc3339, parse_rfc3339};
@@ -87,16 +87,16 @@ pub enum StateSummary {
 impl<'a> InspectQuery<'a> {
     /// Reads a query string.
     pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
-        let [limit, id] = parameters(query, ["limit", "id"])?;
+        let [limit, id] = parse_parameters(query, ["limit", "id"])?;
         Ok(Self {
-            limit: name(limit.ok_or_else(|| missing("limit", "the name of a limit"))?)?,
-            id: id.ok_or_else(|| missing("id", "who or what is limited"))?,
+            limit: limit_name(limit.ok_or_else(|| missing_field("limit", "the name of a limit"))?)?,
+            id: id.ok_or_else(|| missing_field("id", "who or what is limited"))?,
         })
     }
 
     /// The query string that asks for it.
     pub fn to_query(&self) -> String {
-        format!("limit={}&id={}", encode(self.limit.as_bytes()), encode(&self.id))
+        format!("limit={}&id={}", percent_encode(self.limit.as_bytes()), percent_encode(&self.id))
     }
 }
 
@@ -124,21 +124,21 @@ impl BucketReport {
 
     /// Reads the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
-        let fields: Fields<'_> = read(status, body)?;
-        let numbers = |numbers: &Numbers<'_>| {
-            numbers.algorithm().ok_or_else(|| foreign(status, "its algorithm makes no sense"))
+        let fields: BucketReportFields<'_> = read_body(status, body)?;
+        let numbers = |numbers: &AlgorithmFields<'_>| {
+            numbers.algorithm().ok_or_else(|| unexpected_body(status, "its algorithm makes no sense"))
         };
-        let state = |state: &StateFields<'_>| {
-            state.state().ok_or_else(|| foreign(status, "its state makes no sense"))
+        let state = |state: &StateSummaryFields<'_>| {
+            state.state().ok_or_else(|| unexpected_body(status, "its state makes no sense"))
         };
         Ok(Self {
             bucket: fields.bucket,
             algorithm: fields.algorithm.as_ref().map(numbers).transpose()?,
             remaining: fields.remaining,
-            retry_after: span(fields.retry_after),
-            reset_after: span(fields.reset_after),
+            retry_after: parse_seconds(fields.retry_after),
+            reset_after: parse_seconds(fields.reset_after),
             state: fields.state.as_ref().map(state).transpose()?,
-            at: parse_rfc3339(fields.at).ok_or_else(|| foreign(status, "its time makes no sense"))?,
+            at: parse_rfc3339(fields.at).ok_or_else(|| unexpected_body(status, "its time makes no sense"))?,
         })
     }
 }
@@ -219,22 +219,22 @@ fn put_at(out: &mut Vec<u8>, key: &str, moment: Timestamp) {
 
 /// A later server may say more than we know, so what is unknown is passed over here.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct BucketReportFields<'a> {
     bucket: String,
     #[serde(borrow)]
-    algorithm: Option<Numbers<'a>>,
+    algorithm: Option<AlgorithmFields<'a>>,
     remaining: Option<u64>,
     #[serde(borrow)]
     retry_after: Option<&'a RawValue>,
     #[serde(borrow)]
     reset_after: Option<&'a RawValue>,
     #[serde(borrow)]
-    state: Option<StateFields<'a>>,
+    state: Option<StateSummaryFields<'a>>,
     at: &'a str,
 }
 
 #[derive(Deserialize)]
-struct Numbers<'a> {
+struct AlgorithmFields<'a> {
     name: &'a str,
     burst: Option<u64>,
     #[serde(borrow)]
@@ -244,9 +244,9 @@ struct Numbers<'a> {
     strict: Option<bool>,
 }
 
-impl Numbers<'_> {
+impl AlgorithmFields<'_> {
     fn algorithm(&self) -> Option<Algorithm> {
-        let period = span(Some(self.period))?;
+        let period = parse_seconds(Some(self.period))?;
         let count = self.count.get();
         Some(match self.name {
             "token_bucket" => {
@@ -264,7 +264,7 @@ impl Numbers<'_> {
 }
 
 #[derive(Deserialize)]
-struct StateFields<'a> {
+struct StateSummaryFields<'a> {
     full_at: Option<&'a str>,
     entries: Option<u64>,
     oldest: Option<&'a str>,
@@ -275,7 +275,7 @@ struct StateFields<'a> {
     expires_at: Option<&'a str>,
 }
 
-impl StateFields<'_> {
+impl StateSummaryFields<'_> {
     fn state(&self) -> Option<StateSummary> {
         Some(match *self {
             Self { full_at: Some(full_at), .. } => {

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::command::MalformedRequest;
-use super::gate_query::{encode, malformed, name, parameters, whole};
-use super::server_response::{ResponseError, foreign, read};
+use super::query_string::{limit_name, malformed_parameter, parse_parameters, parse_u64, percent_encode};
+use super::server_response::{ResponseError, read_body, unexpected_body};
 use crate::json::put_string;
 
 /// Which page.
@@ -44,25 +44,26 @@ impl<'a> KeysQuery<'a> {
 
     /// Reads a query string.
     pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
-        let [limit, cursor, count] = parameters(query, ["limit", "cursor", "count"])?;
+        let [limit, cursor, count] = parse_parameters(query, ["limit", "cursor", "count"])?;
         let cursor = cursor.map_or(Ok(0), |digits| {
-            whole(&digits).ok_or_else(|| malformed("cursor", "a cursor comes with the page before"))
+            parse_u64(&digits)
+                .ok_or_else(|| malformed_parameter("cursor", "a cursor comes with the page before"))
         })?;
         let count = count.map_or(Some(Self::COUNT), |digits| {
-            let count = whole(&digits).and_then(|count| usize::try_from(count).ok());
+            let count = parse_u64(&digits).and_then(|count| usize::try_from(count).ok());
             count.filter(|count| (1..=Self::COUNT_MAX).contains(count))
         });
         let range = format!("a count is a whole number from 1 to {}", Self::COUNT_MAX);
         Ok(Self {
-            limit: limit.map(name).transpose()?,
+            limit: limit.map(limit_name).transpose()?,
             cursor,
-            count: count.ok_or_else(|| malformed("count", &range))?,
+            count: count.ok_or_else(|| malformed_parameter("count", &range))?,
         })
     }
 
     /// The query string that asks for it.
     pub fn to_query(&self) -> String {
-        let limit = self.limit.as_ref().map(|limit| format!("limit={}&", encode(limit.as_bytes())));
+        let limit = self.limit.as_ref().map(|limit| format!("limit={}&", percent_encode(limit.as_bytes())));
         format!("{}cursor={}&count={}", limit.unwrap_or_default(), self.cursor, self.count)
     }
 }
@@ -88,14 +89,15 @@ impl KeysPage {
 
     /// Reads the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
-        let Fields { keys, cursor } = read(status, body)?;
-        let number = |text: String| text.parse().map_err(|_| foreign(status, "its cursor is no number"));
+        let KeysPageFields { keys, cursor } = read_body(status, body)?;
+        let number =
+            |text: String| text.parse().map_err(|_| unexpected_body(status, "its cursor is no number"));
         Ok(Self { keys, cursor: cursor.map(number).transpose()? })
     }
 }
 
 #[derive(Deserialize)]
-struct Fields {
+struct KeysPageFields {
     keys: Vec<String>,
     cursor: Option<String>,
 }

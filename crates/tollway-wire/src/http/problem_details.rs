@@ -11,7 +11,7 @@ use tollway_core::{BillError, ChargeError, RuleLookupError};
 
 use super::command::MalformedRequest;
 use super::framing::FramingError;
-use super::response_writer::HttpStatus;
+use super::status::HttpStatus;
 use crate::decimal::put_u64;
 use crate::json::put_string;
 

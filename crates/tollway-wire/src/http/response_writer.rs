@@ -24,6 +24,7 @@ use super::inspect::BucketReport;
 use super::keys_page::KeysPage;
 use super::problem_details::ProblemDetails;
 use super::rate_limit_headers::{self, RateLimitPolicy, retry_after_secs};
+use super::status::HttpStatus;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 
@@ -32,51 +33,6 @@ const HEAD_SIZE: usize = 512;
 
 /// The type of every answer that is not a problem.
 const JSON: &str = "application/json";
-
-macro_rules! statuses {
-    ($($name:ident $code:literal $text:literal,)*) => {
-        /// The statuses that are sent.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs)] // Their names are the documentation.
-        pub enum HttpStatus { $($name,)* }
-
-        impl HttpStatus {
-            /// The number.
-            pub const fn code(self) -> u16 {
-                match self { $(Self::$name => $code,)* }
-            }
-
-            /// The words that go with it.
-            pub const fn reason(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            const fn line(self) -> &'static [u8] {
-                match self {
-                    $(Self::$name => concat!("HTTP/1.1 ", $code, " ", $text, "\r\n").as_bytes(),)*
-                }
-            }
-        }
-    };
-}
-
-statuses! {
-    Ok 200 "OK",
-    NoContent 204 "No Content",
-    BadRequest 400 "Bad Request",
-    Unauthorized 401 "Unauthorized",
-    Forbidden 403 "Forbidden",
-    NotFound 404 "Not Found",
-    MethodNotAllowed 405 "Method Not Allowed",
-    RequestTimeout 408 "Request Timeout",
-    BodyTooLarge 413 "Content Too Large",
-    Unprocessable 422 "Unprocessable Content",
-    TooManyRequests 429 "Too Many Requests",
-    HeadersTooLarge 431 "Request Header Fields Too Large",
-    NotImplemented 501 "Not Implemented",
-    ServiceUnavailable 503 "Service Unavailable",
-    VersionNotSupported 505 "HTTP Version Not Supported",
-}
 
 /// An answer about to be written.
 #[derive(Debug)]

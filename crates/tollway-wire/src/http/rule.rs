@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 use tollway_core::rule::RATES_MAX;
 use tollway_core::{KeyedRule, Nanos, RuleBill, RuleLookupError};
 
-use super::command::{MalformedRequest, missing};
-use super::gate_query::encode;
-use super::json_object::{Form, Object, Trail, given_twice, short};
-use super::server_response::{ResponseError, read, span};
-use crate::json::{Text, put_string};
+use super::command::{MalformedRequest, missing_field};
+use super::json_object::{FieldPath, JsonObject, ObjectReader, duplicate_field, truncate_name};
+use super::query_string::percent_encode;
+use super::server_response::{ResponseError, parse_seconds, read_body};
+use crate::json::{StrSeed, put_string};
 
 /// The most selectors of a request: as many as a rule could have.
 const SELECTORS_MAX: usize = RATES_MAX;
@@ -53,23 +53,24 @@ pub struct RuleResponse {
 impl<'a> HttpRuleRequest<'a> {
     /// Reads what is asked of the rule of this name. An empty body asks for nothing more.
     pub fn for_rule(name: &'a str, body: &'a [u8]) -> Result<Self, MalformedRequest> {
-        let (trail, empty) = (Trail::default(), body.trim_ascii().is_empty());
-        let form = Fields::new(false, &trail);
-        let fields = if empty { form } else { Form(form).fill_in(body, &trail)? };
+        let (path, empty) = (FieldPath::default(), body.trim_ascii().is_empty());
+        let empty_fields = RuleRequestFields::new(false, &path);
+        let fields = if empty { empty_fields } else { ObjectReader(empty_fields).read_body(body, &path)? };
         Ok(fields.into_request(name.into()))
     }
 
     /// Reads what is asked of a rule that the body names.
     pub fn from_json(body: &'a [u8]) -> Result<Self, MalformedRequest> {
-        let trail = Trail::default();
-        let mut fields = Form(Fields::new(true, &trail)).fill_in(body, &trail)?;
+        let path = FieldPath::default();
+        let mut fields = ObjectReader(RuleRequestFields::new(true, &path)).read_body(body, &path)?;
         let rule = fields.rule.take();
-        Ok(fields.into_request(rule.ok_or_else(|| missing("rule", "a name or an expression, a string"))?))
+        Ok(fields
+            .into_request(rule.ok_or_else(|| missing_field("rule", "a name or an expression, a string"))?))
     }
 
     /// Where a rule of the configuration is asked.
     pub fn path(&self) -> String {
-        format!("/v1/rules/{}", encode(self.rule.as_bytes()))
+        format!("/v1/rules/{}", percent_encode(self.rule.as_bytes()))
     }
 
     /// Appends the body that [`from_json`](Self::from_json) reads.
@@ -127,23 +128,28 @@ impl RuleResponse {
             reason: Option<String>,
             degraded: Option<bool>,
         }
-        let RuleResponseFields { allowed, retry_after, reason, degraded } = read(status, body)?;
-        Ok(Self { allowed, retry_after: span(retry_after), reason, degraded: degraded.unwrap_or(false) })
+        let RuleResponseFields { allowed, retry_after, reason, degraded } = read_body(status, body)?;
+        Ok(Self {
+            allowed,
+            retry_after: parse_seconds(retry_after),
+            reason,
+            degraded: degraded.unwrap_or(false),
+        })
     }
 }
 
 /// What an object said.
-struct Fields<'a, 't> {
+struct RuleRequestFields<'a, 't> {
     names_rule: bool,
-    trail: &'t Trail,
+    path: &'t FieldPath,
     rule: Option<Cow<'a, str>>,
     key: Option<Option<Cow<'a, str>>>,
-    selectors: Option<Selectors<'a, 't>>,
+    selectors: Option<SelectorFields<'a, 't>>,
 }
 
-impl<'a, 't> Fields<'a, 't> {
-    fn new(names_rule: bool, trail: &'t Trail) -> Self {
-        Self { names_rule, trail, rule: None, key: None, selectors: None }
+impl<'a, 't> RuleRequestFields<'a, 't> {
+    fn new(names_rule: bool, path: &'t FieldPath) -> Self {
+        Self { names_rule, path, rule: None, key: None, selectors: None }
     }
 
     fn into_request(self, rule: Cow<'a, str>) -> HttpRuleRequest<'a> {
@@ -152,20 +158,20 @@ impl<'a, 't> Fields<'a, 't> {
     }
 }
 
-impl<'de> Object<'de> for Fields<'de, '_> {
+impl<'de> JsonObject<'de> for RuleRequestFields<'de, '_> {
     const EXAMPLE: &'static str = r#"{"selectors":{"user":"vova"}}"#;
 
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
-        let Self { names_rule, trail, .. } = *self;
+        let Self { names_rule, path, .. } = *self;
         match &*name {
-            "rule" if names_rule => trail.once(map, &name, &mut self.rule, Text),
-            "key" => trail.once(map, &name, &mut self.key, Value::TEXT),
+            "rule" if names_rule => path.read_once(map, &name, &mut self.rule, StrSeed),
+            "key" => path.read_once(map, &name, &mut self.key, ScalarSeed::TEXT),
             "selectors" => {
-                let selectors = Selectors { trail, values: Vec::new() };
-                trail.once(map, &name, &mut self.selectors, Form(selectors))
+                let selectors = SelectorFields { path, values: Vec::new() };
+                path.read_once(map, &name, &mut self.selectors, ObjectReader(selectors))
             }
             unknown => {
-                let (name, rule) = (short(unknown), if names_rule { "`rule`, " } else { "" });
+                let (name, rule) = (truncate_name(unknown), if names_rule { "`rule`, " } else { "" });
                 Err(A::Error::custom(format_args!(
                     "unknown field `{name}`: there are {rule}`selectors` and `key`"
                 )))
@@ -175,12 +181,12 @@ impl<'de> Object<'de> for Fields<'de, '_> {
 }
 
 /// The values of selectors, by name.
-struct Selectors<'a, 't> {
-    trail: &'t Trail,
+struct SelectorFields<'a, 't> {
+    path: &'t FieldPath,
     values: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
 }
 
-impl<'de> Object<'de> for Selectors<'de, '_> {
+impl<'de> JsonObject<'de> for SelectorFields<'de, '_> {
     const EXAMPLE: &'static str = r#"{"user":"vova"}"#;
 
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
@@ -188,8 +194,9 @@ impl<'de> Object<'de> for Selectors<'de, '_> {
             return Err(A::Error::custom(format_args!("there are at most {SELECTORS_MAX} selectors")));
         }
         let given = self.values.iter().any(|(earlier, _)| *earlier == name);
-        let read = if given { Err(given_twice()) } else { map.next_value_seed(Value::TEXT_OR_NUMBER) };
-        let value = self.trail.field(&name, read)?;
+        let read =
+            if given { Err(duplicate_field()) } else { map.next_value_seed(ScalarSeed::TEXT_OR_NUMBER) };
+        let value = self.path.in_field(&name, read)?;
         self.values.push((name, value));
         Ok(())
     }
@@ -197,11 +204,11 @@ impl<'de> Object<'de> for Selectors<'de, '_> {
 
 /// A text, or nothing; perhaps a whole number.
 #[derive(Clone, Copy)]
-struct Value {
+struct ScalarSeed {
     number: bool,
 }
 
-impl Value {
+impl ScalarSeed {
     const TEXT: Self = Self { number: false };
     const TEXT_OR_NUMBER: Self = Self { number: true };
 
@@ -214,7 +221,7 @@ impl Value {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Value {
+impl<'de> DeserializeSeed<'de> for ScalarSeed {
     type Value = Option<Cow<'de, str>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -222,7 +229,7 @@ impl<'de> DeserializeSeed<'de> for Value {
     }
 }
 
-impl<'de> Visitor<'de> for Value {
+impl<'de> Visitor<'de> for ScalarSeed {
     type Value = Option<Cow<'de, str>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,8 +75,8 @@ pub enum ResponseError {
 impl ServerResponse {
     /// Reads the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
-        match read::<Fields<'_>>(status, body)? {
-            Fields {
+        match read_body::<ServerResponseFields<'_>>(status, body)? {
+            ServerResponseFields {
                 allowed: Some(allowed),
                 limit: Some(limit),
                 remaining,
@@ -86,22 +86,22 @@ impl ServerResponse {
                 degraded,
                 ..
             } => {
-                let (retry_after, reset_after) = (span(retry_after), span(reset_after));
+                let (retry_after, reset_after) = (parse_seconds(retry_after), parse_seconds(reset_after));
                 let degraded = degraded.unwrap_or(false);
                 Ok(Self::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded })
             }
-            Fields { refunded: Some(refunded), remaining, reset_after, .. } => {
-                Ok(Self::Refund { refunded, remaining, reset_after: span(reset_after) })
+            ServerResponseFields { refunded: Some(refunded), remaining, reset_after, .. } => {
+                Ok(Self::Refund { refunded, remaining, reset_after: parse_seconds(reset_after) })
             }
-            Fields { reset: Some(_), .. } => Ok(Self::Reset),
-            _ => Err(foreign(status, "none of the fields of an answer is there")),
+            ServerResponseFields { reset: Some(_), .. } => Ok(Self::Reset),
+            _ => Err(unexpected_body(status, "none of the fields of an answer is there")),
         }
     }
 }
 
 /// A later server may say more than we know, so what is unknown is passed over here.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct ServerResponseFields<'a> {
     allowed: Option<bool>,
     refunded: Option<bool>,
     reset: Option<bool>,
@@ -124,7 +124,7 @@ struct ProblemFields {
 }
 
 /// Reads a body, unless it says what went wrong.
-pub(super) fn read<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Result<T, ResponseError> {
+pub(super) fn read_body<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Result<T, ResponseError> {
     if status >= 400
         && let Ok(ProblemFields { title, detail }) = serde_json::from_slice(body)
     {
@@ -133,11 +133,11 @@ pub(super) fn read<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Resul
     serde_json::from_slice(body).map_err(|source| ResponseError::UnexpectedBody { status, source })
 }
 
-pub(super) fn foreign(status: u16, why: &str) -> ResponseError {
+pub(super) fn unexpected_body(status: u16, why: &str) -> ResponseError {
     ResponseError::UnexpectedBody { status, source: serde::de::Error::custom(why) }
 }
 
 /// Decimal seconds, read as text: through a double the last nanoseconds would be lost.
-pub(super) fn span(seconds: Option<&RawValue>) -> Option<Nanos> {
+pub(super) fn parse_seconds(seconds: Option<&RawValue>) -> Option<Nanos> {
     format!("{}s", seconds?.get()).parse().ok()
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::json::{Text, put_string};
+use crate::json::{StrSeed, put_string};
 
 /// Whose keys are tried, one after the other until one is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl<'de> Visitor<'de> for CheckLimitVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CheckLimit<'de>, A::Error> {
         let (mut origin, mut ua, mut ip) = (None, None, None);
-        while let Some(name) = map.next_key_seed(Text)? {
+        while let Some(name) = map.next_key_seed(StrSeed)? {
             match &*name {
                 "origin" => origin = map.next_value::<OptionalText<'de>>()?.0,
                 "ua" => ua = map.next_value::<OptionalText<'de>>()?.0,
@@ -121,7 +121,7 @@ impl<'de> Visitor<'de> for OptionalTextVisitor {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(Text).map(Some)
+        deserializer.deserialize_str(StrSeed).map(Some)
     }
 }
 

@@ -7,9 +7,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{ChargeKind, Verb};
 
-use super::{ChargeRequest, ChargeRequests, MalformedRequest, kind_name, missing};
-use crate::http::json_object::{Form, Object, Trail, short};
-use crate::json::Text;
+use super::{ChargeRequest, ChargeRequests, MalformedRequest, kind_name, missing_field};
+use crate::http::json_object::{FieldPath, JsonObject, ObjectReader, truncate_name};
+use crate::json::StrSeed;
 
 /// Reads a whole body.
 pub(super) fn read(verb: Verb, body: &[u8]) -> Result<ChargeRequests<'_>, MalformedRequest> {
@@ -17,15 +17,15 @@ pub(super) fn read(verb: Verb, body: &[u8]) -> Result<ChargeRequests<'_>, Malfor
         let detail = r#"the body is empty: send {"limit":"NAME","id":"ID"}"#.to_owned();
         return Err(MalformedRequest { field: None, detail });
     }
-    let trail = Trail::default();
-    Form(Fields::new(verb, false, &trail)).fill_in(body, &trail)?.into_charges()
+    let path = FieldPath::default();
+    ObjectReader(CommandFields::new(verb, false, &path)).read_body(body, &path)?.into_charges()
 }
 
 /// What an object said: a charge, or the charges of a bill.
-struct Fields<'a, 't> {
+struct CommandFields<'a, 't> {
     verb: Verb,
     nested: bool,
-    trail: &'t Trail,
+    path: &'t FieldPath,
     limit: Option<Cow<'a, str>>,
     id: Option<Cow<'a, str>>,
     cost: Option<u64>,
@@ -33,9 +33,9 @@ struct Fields<'a, 't> {
     charges: Option<Vec<ChargeRequest<'a>>>,
 }
 
-impl<'a, 't> Fields<'a, 't> {
-    fn new(verb: Verb, nested: bool, trail: &'t Trail) -> Self {
-        Self { verb, nested, trail, limit: None, id: None, cost: None, kind: None, charges: None }
+impl<'a, 't> CommandFields<'a, 't> {
+    fn new(verb: Verb, nested: bool, path: &'t FieldPath) -> Self {
+        Self { verb, nested, path, limit: None, id: None, cost: None, kind: None, charges: None }
     }
 
     fn into_charges(mut self) -> Result<ChargeRequests<'a>, MalformedRequest> {
@@ -49,12 +49,12 @@ impl<'a, 't> Fields<'a, 't> {
     }
 
     fn into_charge(self) -> Result<ChargeRequest<'a>, MalformedRequest> {
-        let id = match self.id.ok_or_else(|| missing("id", "who or what is limited, a string"))? {
+        let id = match self.id.ok_or_else(|| missing_field("id", "who or what is limited, a string"))? {
             Cow::Borrowed(id) => Cow::Borrowed(id.as_bytes()),
             Cow::Owned(id) => Cow::Owned(id.into_bytes()),
         };
         Ok(ChargeRequest {
-            limit: self.limit.ok_or_else(|| missing("limit", "the name of a limit, a string"))?,
+            limit: self.limit.ok_or_else(|| missing_field("limit", "the name of a limit, a string"))?,
             id,
             cost: self.cost.unwrap_or(self.verb.default_cost()),
             kind: self.kind.unwrap_or_default(),
@@ -69,29 +69,29 @@ impl<'a, 't> Fields<'a, 't> {
             (true, Verb::Refund) => "`limit`, `id` and `cost`",
             (true, Verb::Spend | Verb::Check) => "`limit`, `id`, `cost` and `kind`",
         };
-        E::custom(format_args!("unknown field `{}`: a {} has {known}", short(name), self.verb.name()))
+        E::custom(format_args!("unknown field `{}`: a {} has {known}", truncate_name(name), self.verb.name()))
     }
 }
 
-impl<'de> Object<'de> for Fields<'de, '_> {
+impl<'de> JsonObject<'de> for CommandFields<'de, '_> {
     const EXAMPLE: &'static str = r#"{"limit":"NAME","id":"ID"}"#;
 
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
-        let Self { verb, nested, trail, .. } = *self;
+        let Self { verb, nested, path, .. } = *self;
         match &*name {
-            "limit" => trail.once(map, &name, &mut self.limit, Text),
-            "id" => trail.once(map, &name, &mut self.id, Text),
-            "cost" if verb.has_cost() => trail.once(map, &name, &mut self.cost, Cost),
-            "kind" if nested && verb.has_kind() => trail.once(map, &name, &mut self.kind, KindName),
-            "charges" if !nested => trail.once(map, &name, &mut self.charges, Charges { verb, trail }),
+            "limit" => path.read_once(map, &name, &mut self.limit, StrSeed),
+            "id" => path.read_once(map, &name, &mut self.id, StrSeed),
+            "cost" if verb.has_cost() => path.read_once(map, &name, &mut self.cost, CostSeed),
+            "kind" if nested && verb.has_kind() => path.read_once(map, &name, &mut self.kind, KindSeed),
+            "charges" if !nested => path.read_once(map, &name, &mut self.charges, ChargesSeed { verb, path }),
             unknown => Err(self.unknown(unknown)),
         }
     }
 }
 
-struct Cost;
+struct CostSeed;
 
-impl<'de> DeserializeSeed<'de> for Cost {
+impl<'de> DeserializeSeed<'de> for CostSeed {
     type Value = u64;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
@@ -99,7 +99,7 @@ impl<'de> DeserializeSeed<'de> for Cost {
     }
 }
 
-impl Visitor<'_> for Cost {
+impl Visitor<'_> for CostSeed {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,9 +111,9 @@ impl Visitor<'_> for Cost {
     }
 }
 
-struct KindName;
+struct KindSeed;
 
-impl<'de> DeserializeSeed<'de> for KindName {
+impl<'de> DeserializeSeed<'de> for KindSeed {
     type Value = ChargeKind;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ChargeKind, D::Error> {
@@ -121,7 +121,7 @@ impl<'de> DeserializeSeed<'de> for KindName {
     }
 }
 
-impl Visitor<'_> for KindName {
+impl Visitor<'_> for KindSeed {
     type Value = ChargeKind;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,12 +136,12 @@ impl Visitor<'_> for KindName {
 }
 
 /// The charges of a bill.
-struct Charges<'t> {
+struct ChargesSeed<'t> {
     verb: Verb,
-    trail: &'t Trail,
+    path: &'t FieldPath,
 }
 
-impl<'de> DeserializeSeed<'de> for Charges<'_> {
+impl<'de> DeserializeSeed<'de> for ChargesSeed<'_> {
     type Value = Vec<ChargeRequest<'de>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -149,7 +149,7 @@ impl<'de> DeserializeSeed<'de> for Charges<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Charges<'_> {
+impl<'de> Visitor<'de> for ChargesSeed<'_> {
     type Value = Vec<ChargeRequest<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -158,22 +158,22 @@ impl<'de> Visitor<'de> for Charges<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut charges = Vec::new();
-        while let Some(charge) = self.trail.item(charges.len(), self.next(&mut seq, charges.len()))? {
+        while let Some(charge) = self.path.in_item(charges.len(), self.next(&mut seq, charges.len()))? {
             charges.push(charge);
         }
         if charges.is_empty() { Err(A::Error::custom("a bill has at least one charge")) } else { Ok(charges) }
     }
 }
 
-impl Charges<'_> {
+impl ChargesSeed<'_> {
     /// The next charge, after so many.
     fn next<'de, A: SeqAccess<'de>>(
         &self,
         seq: &mut A,
         before: usize,
     ) -> Result<Option<ChargeRequest<'de>>, A::Error> {
-        let form = Form(Fields::new(self.verb, true, self.trail));
-        let Some(fields) = seq.next_element_seed(form)? else { return Ok(None) };
+        let reader = ObjectReader(CommandFields::new(self.verb, true, self.path));
+        let Some(fields) = seq.next_element_seed(reader)? else { return Ok(None) };
         if before == CHARGES_MAX {
             return Err(A::Error::custom(format_args!("a bill has at most {CHARGES_MAX} charges")));
         }

@@ -1,0 +1,46 @@
+//! The HTTP statuses that are sent.
+
+macro_rules! statuses {
+    ($($name:ident $code:literal $text:literal,)*) => {
+        /// The statuses that are sent.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)] // Their names are the documentation.
+        pub enum HttpStatus { $($name,)* }
+
+        impl HttpStatus {
+            /// The number.
+            pub const fn code(self) -> u16 {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// The words that go with it.
+            pub const fn reason(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            pub(super) const fn line(self) -> &'static [u8] {
+                match self {
+                    $(Self::$name => concat!("HTTP/1.1 ", $code, " ", $text, "\r\n").as_bytes(),)*
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    Ok 200 "OK",
+    NoContent 204 "No Content",
+    BadRequest 400 "Bad Request",
+    Unauthorized 401 "Unauthorized",
+    Forbidden 403 "Forbidden",
+    NotFound 404 "Not Found",
+    MethodNotAllowed 405 "Method Not Allowed",
+    RequestTimeout 408 "Request Timeout",
+    BodyTooLarge 413 "Content Too Large",
+    Unprocessable 422 "Unprocessable Content",
+    TooManyRequests 429 "Too Many Requests",
+    HeadersTooLarge 431 "Request Header Fields Too Large",
+    NotImplemented 501 "Not Implemented",
+    ServiceUnavailable 503 "Service Unavailable",
+    VersionNotSupported 505 "HTTP Version Not Supported",
+}
