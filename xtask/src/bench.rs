@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::build_cost;
 use crate::python;
 use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// Every benchmark there is.
-pub(crate) const NAMES: [&str; 8] =
-    ["core", "http", "gates", "smockron", "guard", "redis", "tower", "python"];
+pub(crate) const NAMES: [&str; 9] =
+    ["core", "http", "gates", "smockron", "guard", "redis", "tower", "python", "build"];
 
 /// What the HTTP benchmark runs beside Tollway, asks with, and needs to build a peer.
 const HTTP_PROGRAMS: &[Program] =
@@ -38,6 +39,9 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     if name == "python" {
         setup::install(steps, PYTHON_PROGRAMS)?;
         return python::bench(steps, arguments);
+    }
+    if name == "build" {
+        return build_cost::run(steps, arguments);
     }
     let mut bench = cargo(&format!("bench --locked --package tollway-bench --bench {name} --"));
     match name {

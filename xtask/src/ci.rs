@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::step::{Steps, cargo, target};
-use crate::{macos, test};
+use crate::{features, macos, test};
 
 /// The cheapest steps first: what is wrong is said as early as it can be.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
@@ -15,6 +15,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("lint", &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"))?;
     let mut fuzz = cargo("clippy --manifest-path fuzz/Cargo.toml --locked --target-dir");
     steps.run("lint fuzz", fuzz.arg(target()?.join("fuzz")).args(["--", "-D", "warnings"]))?;
+    features::run(steps)?;
     macos::run(steps)?;
     test::run(steps, &[])?;
     // Whatever is lock-free, in every order there is. Apart, because the flag would rebuild everything else.

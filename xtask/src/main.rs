@@ -12,7 +12,9 @@
 //! the one that failed can be repeated alone.
 
 mod bench;
+mod build_cost;
 mod ci;
+mod features;
 mod macos;
 mod python;
 mod report;
@@ -53,6 +55,8 @@ enum Chore {
     },
     /// Check everything that must hold before a change lands
     Ci,
+    /// Check every feature of the crates that have any, one at a time
+    Features,
     /// Check that everything but the benchmarks compiles for macOS
     Macos,
     /// List doc summaries that are questions or have no verb, lines wider than 120 columns, and names used twice
@@ -98,6 +102,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
             python::test(&mut steps, &arguments)?;
         }
         Chore::Ci => ci::run(&mut steps)?,
+        Chore::Features => features::run(&mut steps)?,
         Chore::Macos => macos::run(&mut steps)?,
         Chore::Words { paths } => return report::run(&paths),
         Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,

@@ -72,7 +72,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// Where a program is. Servers live in `/usr/sbin`, which is not on everybody's path.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path).chain(iter::once("/usr/sbin".into()));
     places.find_map(|place| Some(place.join(program)).filter(|file| file.is_file()))

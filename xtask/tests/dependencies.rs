@@ -76,6 +76,15 @@ fn every_dependency_is_explained_on_the_map() {
 }
 
 #[test]
+fn every_crate_with_features_is_checked_with_each_of_them() {
+    for package in workspace() {
+        let has_features = package["features"].as_object().is_some_and(|features| !features.is_empty());
+        let is_checked = xtask::CRATES_WITH_FEATURES.contains(&name(&package));
+        assert!(!has_features || is_checked, "{} has features: add it to xtask/src/lib.rs", name(&package));
+    }
+}
+
+#[test]
 fn every_licence_is_one_that_deny_toml_allows() {
     let policy: toml::Table = std::fs::read_to_string("../deny.toml").unwrap().parse().unwrap();
     let allowed: Vec<_> = policy["licenses"]["allow"].as_array().unwrap().iter().map(licensee).collect();
