@@ -1,5 +1,7 @@
-//! Benchmarks: each is a bench target of the crate in `bench/`, which puts Tollway beside its peers; or, of the Python
-//! package, a program in Python.
+//! Runs one benchmark: Tollway beside its peers, alternately in one run.
+//!
+//! Most are bench targets of the crate in `bench/`. That of the Python package is a program in Python, and `build` is
+//! in [`build_cost`].
 
 use std::path::PathBuf;
 
@@ -10,28 +12,28 @@ use crate::python;
 use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
-/// Every benchmark there is.
+/// The names of all benchmarks, as the command line takes them.
 pub(crate) const NAMES: [&str; 9] =
     ["core", "http", "gates", "smockron", "guard", "redis", "tower", "python", "build"];
 
-/// What the HTTP benchmark runs beside Tollway, asks with, and needs to build a peer.
+/// The programs that the HTTP benchmark needs: a peer, a load generator, and what another peer is built with.
 const HTTP_PROGRAMS: &[Program] =
     &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux"), ("protoc", "protobuf-compiler")];
 
-/// What the gates are measured beside.
+/// The programs that the benchmarks of the gates and of Redis need.
 const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset", "util-linux")];
 
-/// What a crowd of libzmq's is built with, and where the library comes from.
+/// The programs that build a crowd of libzmq clients; the library comes with a Python package.
 const SMOCKRON_PROGRAMS: &[Program] =
     &[("cc", "gcc"), ("taskset", "util-linux"), (setup::PYTHON, "python3-venv")];
 
-/// What the proxy is measured beside, and asked with.
+/// The programs that the proxy is compared with, and the load generator.
 const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux")];
 
-/// What measures the Python package, and what it is measured over.
+/// The programs that the benchmark of the Python package needs.
 const PYTHON_PROGRAMS: &[Program] = &[(setup::PYTHON, "python3-venv"), ("redis-server", "redis-server")];
 
-/// The peer of the HTTP gate: a crate with a binary.
+/// The peer that the HTTP gate is compared with, installed from its crate.
 const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
 
 /// Builds one benchmark for release and runs it.
@@ -64,7 +66,7 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     steps.run("bench", bench.args(arguments))
 }
 
-/// Builds Tollway and its peer, and says where they are.
+/// Builds Tollway and its peer, and returns their paths.
 fn http_servers(steps: &mut Steps) -> Result<[PathBuf; 2]> {
     setup::install(steps, HTTP_PROGRAMS)?;
     let tollway = tollway(steps)?;
@@ -74,7 +76,7 @@ fn http_servers(steps: &mut Steps) -> Result<[PathBuf; 2]> {
     Ok([tollway, peers.join("bin/throttlecrab-server")])
 }
 
-/// Installs the peer of the gates, builds Tollway, and says where it is.
+/// Installs the peer of the gates, builds Tollway, and returns its path.
 fn gates_server(steps: &mut Steps) -> Result<PathBuf> {
     setup::install(steps, GATES_PROGRAMS)?;
     tollway(steps)

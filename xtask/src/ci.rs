@@ -1,4 +1,4 @@
-//! Everything that must hold before a change lands.
+//! Checks everything that must hold before a change lands.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::step::{Steps, cargo, target};
 use crate::{features, macos, test};
 
-/// The cheapest steps first: what is wrong is said as early as it can be.
+/// Runs all checks, the cheapest first, so that a mistake is found early.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     let before = changes()?;
     steps.run("format", &mut cargo("fmt --all --check"))?;
@@ -18,7 +18,8 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     features::run(steps)?;
     macos::run(steps)?;
     test::run(steps, &[])?;
-    // Whatever is lock-free, in every order there is. Apart, because the flag would rebuild everything else.
+    // Loom runs the lock-free code in every order of its steps. It has its own target folder, because the flag would
+    // rebuild everything else.
     let mut interleave = cargo("test --package tollway --lib --locked interleaving --target-dir");
     steps.run("interleave", interleave.arg(target()?.join("loom")).env("RUSTFLAGS", "--cfg interleaving"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
@@ -29,7 +30,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     })
 }
 
-/// What differs from the last commit, and how.
+/// Returns the state of the working tree: the names of changed files, and their differences.
 fn changes() -> Result<String> {
     Ok(git(&["status", "--porcelain"])? + &git(&["diff", "HEAD"])?)
 }

@@ -1,12 +1,12 @@
 //! Checks that everything compiles for macOS, without Apple's SDK and without a Mac.
 //!
-//! `cargo check` links nothing, so Rust needs only the target's standard library. The one C part is in *ring*, which the
-//! feature `redis` brings in for TLS: its build script wants a C compiler for macOS. Nothing of what that compiler
-//! writes is read by a check, so the program `true` takes its place, and the Rust code above *ring* is checked as well.
-//! Whether *ring* itself compiles on a Mac is left to *ring*.
+//! `cargo check` links nothing, so Rust needs only the target's standard library. The one C part is in *ring*, which
+//! the feature `redis` brings in for TLS: its build script wants a C compiler for macOS. A check reads nothing of what
+//! that compiler writes, so the program `true` takes its place, and all Rust code is checked. What is not checked is
+//! the C and assembly of *ring* itself.
 //!
-//! `tollway-bench` is left out: it pins its peers to cores with `taskset` and reads `/proc`, which only Linux has. Tests
-//! are left out as well, because what they start is installed for Linux.
+//! `tollway-bench` is left out: it pins its peers to cores with `taskset` and reads `/proc`, which only Linux has.
+//! Tests are left out as well, because the programs that they start are installed on Debian only.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The project's own chores.
+//! Runs the project's own tasks: tests, checks and benchmarks.
 //!
 //! ```text
 //! cargo xtask test          install what the tests need, then run all of them
@@ -8,8 +8,8 @@
 //! cargo xtask soak          a fleet of real processes under load, for a minute
 //! ```
 //!
-//! A chore is a list of steps, and a step is a command that anybody could type: each is printed before it runs, so
-//! the one that failed can be repeated alone.
+//! A task is a list of steps, and a step is a command that anybody could type: each is printed before it runs, so the
+//! one that failed can be repeated alone.
 
 mod bench;
 mod build_cost;
@@ -30,30 +30,42 @@ use clap::{Parser, Subcommand};
 
 use crate::step::Steps;
 
+const ABOUT: &str = "Runs the project's own tasks: tests, checks and benchmarks";
+
+const AFTER_HELP: &str = "\
+Examples:
+  cargo xtask test                    run all tests
+  cargo xtask test burst              run the tests with `burst` in their names
+  cargo xtask words crates/tollway    list what breaks the rules of plain words in one crate
+  cargo xtask bench core              compare the decisions of the library with governor's
+  cargo xtask bench build 5           compare the build cost with governor's, in five rounds
+
+Every step is printed as the command that it is. If one fails, copy it and run it alone.";
+
 #[derive(Parser)]
-#[command(bin_name = "cargo xtask", about = "The project's own chores")]
+#[command(bin_name = "cargo xtask", about = ABOUT, after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
-    /// Install the programs that the tests talk to, if they are missing
+enum Task {
+    /// Install the programs that the tests start: curl, nginx, Python, Redis
     Setup,
-    /// Set up, then run every test of the workspace, documentation and examples included
+    /// Install what is missing, then run all tests, documentation and examples included
     Test {
-        /// Handed to `cargo test` as they are
+        /// Arguments for `cargo test`, such as part of a test's name
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Set up, then run the tests of the Python package alone
+    /// Install what is missing, then run the tests of the Python package
     Python {
-        /// Handed to pytest as they are
+        /// Arguments for pytest
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Check everything that must hold before a change lands
+    /// Run every check that must pass before a change lands (about 20 minutes from a fresh clone)
     Ci,
     /// Check every feature of the crates that have any, one at a time
     Features,
@@ -64,26 +76,26 @@ enum Chore {
         /// Folders or files to look at, of any project (default: the whole workspace)
         paths: Vec<PathBuf>,
     },
-    /// Run one benchmark
+    /// Run one benchmark, beside its peers
     Bench {
-        /// Which one
+        /// The name of the benchmark
         #[arg(value_parser = bench::NAMES)]
         name: String,
-        /// Handed to the benchmark as they are
+        /// Arguments for the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run a master and four gatekeepers under load, and print what came of it
+    /// Run a master and four gatekeepers under load, and print the results
     Soak {
-        /// How long each run is
+        /// The length of each run in seconds
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(4..))]
         seconds: u16,
     },
 }
 
 fn main() -> ExitCode {
-    let chore = Arguments::parse().chore;
-    match run(chore) {
+    let task = Arguments::parse().task;
+    match run(task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -92,21 +104,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Chore) -> anyhow::Result<()> {
-    let mut steps = Steps::at_the_root()?;
-    match chore {
-        Chore::Setup => setup::run(&mut steps)?,
-        Chore::Test { arguments } => test::run(&mut steps, &arguments)?,
-        Chore::Python { arguments } => {
+fn run(task: Task) -> anyhow::Result<()> {
+    let mut steps = Steps::at_root()?;
+    match task {
+        Task::Setup => setup::run(&mut steps)?,
+        Task::Test { arguments } => test::run(&mut steps, &arguments)?,
+        Task::Python { arguments } => {
             setup::run(&mut steps)?;
             python::test(&mut steps, &arguments)?;
         }
-        Chore::Ci => ci::run(&mut steps)?,
-        Chore::Features => features::run(&mut steps)?,
-        Chore::Macos => macos::run(&mut steps)?,
-        Chore::Words { paths } => return report::run(&paths),
-        Chore::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
-        Chore::Soak { seconds } => soak::run(&mut steps, seconds)?,
+        Task::Ci => ci::run(&mut steps)?,
+        Task::Features => features::run(&mut steps)?,
+        Task::Macos => macos::run(&mut steps)?,
+        Task::Words { paths } => return report::run(&paths),
+        Task::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
+        Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();
     Ok(())

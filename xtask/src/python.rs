@@ -1,7 +1,7 @@
-//! The Python package, in a virtual environment of its own under `target/`.
+//! Tests and measures the Python package, in a virtual environment under `target/`.
 //!
-//! What is tested is what would be installed: a wheel. It is built here and nowhere else, so that no file of a build ends
-//! up beside the sources.
+//! The tests run against a wheel, as users install it. The wheel is built under `target/` as well, so that no file of a
+//! build ends up beside the sources.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,14 +13,14 @@ use crate::step::{Steps, target};
 
 const CRATE: &str = "crates/tollway-python";
 
-/// Tests the package, as the debug build has it.
+/// Tests a debug build of the package.
 pub(crate) fn test(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     let environment = Environment::with(steps, "python", &Path::new(CRATE).join("tests/requirements.txt"))?;
     environment.install_package(steps, &["--profile", "dev", "--strip"])?;
     steps.run("test python", environment.python("-m pytest --quiet").arg(CRATE).args(arguments))
 }
 
-/// Measures it, as the release build has it, beside a peer.
+/// Measures a release build of the package beside a peer.
 pub(crate) fn bench(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     let requirements = Path::new(CRATE).join("bench/requirements.txt");
     let environment = Environment::with(steps, "python-bench", &requirements)?;
@@ -29,16 +29,17 @@ pub(crate) fn bench(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     steps.run("bench python", environment.python(&bench).args(arguments))
 }
 
-/// A Python with libzmq and WebSockets, which Rust tests talk to; they find it by `TOLLWAY_PYZMQ`.
+/// Installs libzmq and WebSockets for Python, and returns the path of that Python. Rust tests find it by
+/// `TOLLWAY_PYZMQ`.
 pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "zmq", Path::new("testbed/zmq.txt"))?.0.join("bin/python"))
 }
 
-/// A virtual environment.
+/// A virtual environment, named by its folder.
 struct Environment(PathBuf);
 
 impl Environment {
-    /// The one of this name, made if it is not there, with these packages in it.
+    /// Returns the environment of this name with these packages installed, and creates it if it is missing.
     fn with(steps: &mut Steps, name: &str, requirements: &Path) -> Result<Self> {
         let environment = Self(target()?.join(name));
         if !environment.0.join("bin/pip").is_file() {

@@ -1,4 +1,4 @@
-//! Prints what breaks the rules of plain words: the work list for whoever mends it.
+//! Prints what breaks the rules of plain words.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
-//! The programs that the tests talk to.
+//! Installs the programs that the tests start.
 //!
-//! What is there is left alone. What is missing is installed where that needs nobody's consent: on Debian, as root,
-//! which is what a fresh CI machine is. Everywhere else the missing names are printed, and what would install them.
+//! A program that is found is left alone. A missing one is installed on Debian as root, which is how a fresh CI machine
+//! runs. Everywhere else the missing packages are printed, with the command that would install them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -14,13 +14,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::step::Steps;
 
-/// A program's name, and the Debian package it comes in.
+/// A program's name, and the Debian package that contains it.
 pub(crate) type Program = (&'static str, &'static str);
 
-/// What makes the environment in which the Python package is tested; 3.9 or later.
+/// The Python that creates virtual environments; it must be 3.9 or later.
 pub(crate) const PYTHON: &str = "python3";
 
-/// Every program that a test starts.
+/// Every program that a test starts, with its package.
 const TEST_PROGRAMS: &[Program] = &[
     ("curl", "curl"),
     ("nginx", "nginx"),
@@ -59,7 +59,7 @@ pub(crate) fn install(steps: &mut Steps, programs: &[Program]) -> Result<()> {
     Ok(())
 }
 
-/// The packages of the programs that are not found.
+/// Returns the packages of the programs that are not found.
 fn missing(programs: &[Program]) -> Vec<&'static str> {
     programs.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect()
 }
@@ -71,7 +71,7 @@ fn is_there(program: &str) -> bool {
         && (program != PYTHON || makes_environments().is_ok_and(|status| status.success()))
 }
 
-/// Where a program is. Servers live in `/usr/sbin`, which is not on everybody's path.
+/// Returns the path of a program. Servers live in `/usr/sbin`, which is not on everybody's path.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path).chain(iter::once("/usr/sbin".into()));
@@ -88,13 +88,13 @@ fn apt_get(arguments: &str) -> Command {
     command
 }
 
-/// While this lives, a package that brings a service does not start it: tests start their own, on ports of their own.
+/// Keeps packages from starting their services while this value lives: tests start their own, on ports of their own.
 struct QuietServices {
     ours: Option<PathBuf>,
 }
 
 impl QuietServices {
-    /// Debian asks this script before it starts anything. One that is there already stays in charge.
+    /// Writes the script that Debian consults before it starts a service. A script that exists already is kept.
     fn begin() -> io::Result<Self> {
         let script = Path::new("/usr/sbin/policy-rc.d");
         match OpenOptions::new().write(true).create_new(true).mode(0o755).open(script) {

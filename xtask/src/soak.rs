@@ -1,11 +1,11 @@
-//! The tests of a fleet, which have a few seconds in the ordinary run, for as long as they take to be believed.
+//! Runs the tests of a fleet for a minute or longer; `cargo xtask test` gives them a few seconds.
 
 use anyhow::Result;
 
 use crate::setup;
 use crate::step::{Steps, cargo};
 
-/// Builds everything for release, and runs one test after the other: they have the machine for themselves.
+/// Builds everything for release, and runs one test after the other, so that each has the machine for itself.
 pub(crate) fn run(steps: &mut Steps, seconds: u16) -> Result<()> {
     setup::run(steps)?;
     let mut test = cargo("test --locked --release --package tollway-cli --test binary");

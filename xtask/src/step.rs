@@ -1,4 +1,4 @@
-//! Steps: shown, timed, and the first that fails ends the chore.
+//! Runs the steps of a task: each is printed and timed, and the first that fails ends the task.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The steps of one chore, and how long each took.
+/// The steps that one task has taken, with their times.
 pub(crate) struct Steps {
     taken: Vec<(String, Duration)>,
 }
 
 impl Steps {
-    /// No steps yet; from here on every path counts from the root of the workspace, wherever cargo was called.
-    pub(crate) fn at_the_root() -> Result<Self> {
+    /// Enters the root of the workspace, from where every path counts, wherever cargo was called.
+    pub(crate) fn at_root() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lives in the workspace")?;
         env::set_current_dir(root).with_context(|| format!("cannot enter {}", root.display()))?;
         Ok(Self { taken: Vec::new() })
@@ -32,7 +32,7 @@ impl Steps {
         })
     }
 
-    /// Does work that must succeed; `shown` says what.
+    /// Runs a function that must succeed; `shown` describes it.
     pub(crate) fn take(&mut self, name: &str, shown: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         eprintln!("==> {name}: {shown}");
         let began = Instant::now();
@@ -41,7 +41,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Prints what every step took.
+    /// Prints the time of every step.
     pub(crate) fn summarize(&self) {
         for (name, took) in &self.taken {
             eprintln!("{:>8.1}s  {name}", took.as_secs_f64());
@@ -51,20 +51,20 @@ impl Steps {
     }
 }
 
-/// The cargo that runs this chore, with arguments as they would be typed.
+/// Returns a command for the cargo that runs this task, with arguments as they would be typed.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments.split_whitespace());
     command
 }
 
-/// Where cargo builds.
+/// Returns the folder where cargo builds.
 pub(crate) fn target() -> Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     Ok(env::current_dir().context("the root is there")?.join(target))
 }
 
-/// A command as it would be typed, with the variables that were set for it.
+/// Formats a command as it would be typed, with the variables that were set for it.
 fn shown(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}='{}'", name.to_string_lossy(), value?.to_string_lossy()))

@@ -1,4 +1,4 @@
-//! Every test there is.
+//! Runs all tests.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::python;
 use crate::setup;
 use crate::step::{Steps, cargo};
 
-/// Sets up, then runs the tests. Without a selection of its own, `cargo test` builds the examples and runs the
+/// Installs what is missing, then runs the tests. Without arguments `cargo test` builds the examples and tests the
 /// documentation as well, and the tests of the Python package follow.
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     setup::run(steps)?;

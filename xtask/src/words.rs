@@ -1,4 +1,4 @@
-//! Checks of the project's own English: doc summaries, line widths and names.
+//! Checks the project's own English: doc summaries, the width of lines, and names.
 //!
 //! ```text
 //! cargo xtask words                     every crate

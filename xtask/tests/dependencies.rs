@@ -1,4 +1,4 @@
-//! The map of the crates as a test: who may use whom, and what may come from outside.
+//! Holds the crates to the map: which may use which, and what may come from outside.
 //!
 //! ```text
 //! core <- wire <- client        core <- macros <- tollway <- tower, python
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Every crate of the workspace, and the others that it may use.
+/// Every crate of the workspace, with the others that it may use.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tollway-core", &[]),
     ("tollway-wire", &["tollway-core"]),
@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What would put a runtime or a socket into a crate that only turns bytes into values.
+/// Crates that would bring a runtime or a socket into a crate that only turns bytes into values.
 const RUNTIMES: &[&str] = &["async-std", "futures", "hyper", "mio", "rustix", "smol", "socket2", "tokio"];
 
 #[test]
@@ -112,7 +112,7 @@ fn licensee(name: &toml::Value) -> spdx::Licensee {
     spdx::Licensee::parse(name.as_str().unwrap()).unwrap()
 }
 
-/// What is linked or run to build and test the workspace on this platform, and is not ours.
+/// Returns the packages from outside that are linked or run to build and test the workspace on this platform.
 fn from_outside() -> Vec<Value> {
     let host = output(Command::new("rustc").args(["--print", "host-tuple"]));
     let packages = metadata(&["--filter-platform", host.trim()]);
@@ -131,7 +131,7 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
 }
 
-/// The names of what a crate is built with, its tests aside.
+/// Returns the names of a crate's dependencies, without those of its tests.
 fn built_with(package: &Value) -> BTreeSet<&str> {
     let dependencies = package["dependencies"].as_array().unwrap();
     dependencies.iter().filter(|dependency| dependency["kind"] != "dev").map(name).collect()

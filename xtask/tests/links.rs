@@ -1,4 +1,4 @@
-//! The pages lead somewhere: every link to a file of this repository finds one.
+//! Tests that every link to a file of this repository leads to one.
 #![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;

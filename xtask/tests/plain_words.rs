@@ -22,7 +22,6 @@ const NOT_YET_PLAIN: &[(&str, f64)] = &[
     ("client", 47.0),
     ("tower", 48.0),
     ("python", 47.0),
-    ("xtask", 16.0),
     ("testbed", 38.0),
     ("bench", 38.0),
     ("examples", 43.0),

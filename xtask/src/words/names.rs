@@ -1,4 +1,4 @@
-//! Public type names that stand for more than one thing.
+//! Finds public type names that stand for more than one thing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

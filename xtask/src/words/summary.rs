@@ -1,8 +1,8 @@
-//! Doc summaries: the first sentence of every `///` and `//!` comment.
+//! Finds doc summaries, the first sentences of `///` and `//!` comments, and judges them.
 
 use super::verb;
 
-/// The first sentence of a doc comment.
+/// The first sentence of a doc comment, and what it documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The line where it begins, counted from 1.

@@ -7,8 +7,8 @@
 //!    that describes a noun counts: "A parsed request" says what happened to the request.
 //! 3. It contains a relative or subordinate clause: "that", "which", "who", "if", "when" and their like after its first
 //!    word. No such clause is without a verb.
-//! 4. It contains the third person of a verb of [`VERBS`] that is not a plural noun as well: "holds". Where it is one, as
-//!    "limits", an article, a determiner or code must follow: "limits the requests".
+//! 4. It contains the third person of a verb of [`VERBS`] that is not a plural noun as well: "holds". Where it is one,
+//!    as "limits", an article, a determiner or code must follow: "limits the requests".
 //! 5. It begins with a verb of [`VERBS`] or, before an article, with any word in -s: "Limits requests". "Limits of a
 //!    policy" and "Limits, by name" begin with a noun.
 //! 6. It contains an infinitive: "to", "not", "can" and their like before a word of [`VERBS`].
@@ -102,7 +102,7 @@ const VERBS: &str = "\
     validate vanish vary verify view violate visit wait wake walk want warn waste watch wed weigh win wind wire \
     withdraw work wrap write yield zero";
 
-/// Verbs whose third person is a plural noun as well, and whose infinitive is a singular one: a verb only where a verb must stand.
+/// Verbs that are nouns as well, in both forms: "limit" and "limits". They count only where a verb must stand.
 const NOUNS_AS_WELL: &str = "\
     access account alternate answer approximate associate attempt back balance ban batch benchmark block bound \
     buffer bundle call cause change charge check claim clone control copy cost count cover crash cross cut deal \

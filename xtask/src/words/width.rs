@@ -1,4 +1,4 @@
-//! The width of lines of prose, in Markdown and in doc comments.
+//! Finds lines of prose that are too wide, in Markdown and in doc comments.
 //!
 //! Tables, code blocks and lines that cannot be broken because of a link or a long word may be wider.
 
