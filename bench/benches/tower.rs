@@ -46,8 +46,8 @@ fn main() {
 
 fn contestants() -> Vec<Contestant<'static>> {
     let limit = || LocalLimit::new(limiter(), "PerClient").expect("it is configured");
-    let layer = AdmissionLayer::new(limit()).skip("/healthz");
-    let proxies = ByAddress::peer().behind(["10.0.0.0/8".parse().expect("a network")]);
+    let layer = AdmissionLayer::new(limit()).exempt_path("/healthz");
+    let proxies = ByAddress::peer().trust_proxies(["10.0.0.0/8".parse().expect("a network")]);
     let behind = AdmissionLayer::new(limit()).identify(proxies);
     let delayed = AdmissionLayer::new(Delayed::new(limit(), Duration::from_secs(1)));
     let rule = AdmissionLayer::new(LocalRule::new(limiter(), "upload").expect("it is configured"));

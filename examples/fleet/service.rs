@@ -11,7 +11,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tollway_tower::client::gatekeeper::Gatekeeper;
-use tollway_tower::{AdmissionLayer, ByHeader, Decided};
+use tollway_tower::{AdmissionLayer, ByHeader, DecisionEvent};
 
 use crate::process::end_with_parent;
 use crate::timeline::Outcome;
@@ -39,9 +39,9 @@ pub(crate) async fn run(name: &str, accounting: &str, control: &str) -> Result<(
 }
 
 /// Says what became of a request, for the one who shows it.
-fn report(decided: Decided<'_>) {
-    let client = String::from_utf8_lossy(decided.identifier.unwrap_or(b"somebody"));
-    let outcome = Outcome::from(decided.admission);
+fn report(decided: DecisionEvent<'_>) {
+    let client = String::from_utf8_lossy(decided.id.unwrap_or(b"somebody"));
+    let outcome = Outcome::from(decided.outcome);
     // If nobody reads it any more, it is all over.
     let _ = writeln!(io::stdout().lock(), "{client} {outcome}");
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use tollway_tower::Admission;
+use tollway_tower::AdmitOutcome;
 
 use crate::SERVICES;
 use crate::clients::CLIENTS;
@@ -42,11 +42,11 @@ impl Report {
     }
 }
 
-impl From<Admission> for Outcome {
-    fn from(admission: Admission) -> Self {
-        match admission {
-            Admission::Delayed { .. } => Self::Waited,
-            Admission::Rejected { .. } => Self::Rejected,
+impl From<AdmitOutcome> for Outcome {
+    fn from(outcome: AdmitOutcome) -> Self {
+        match outcome {
+            AdmitOutcome::Delayed { .. } => Self::Waited,
+            AdmitOutcome::Rejected { .. } => Self::Rejected,
             _ => Self::AtOnce,
         }
     }

@@ -7,11 +7,11 @@
 //! | [`Gatekeeper`](tollway_client::gatekeeper::Gatekeeper) | nobody: it knows what a master last said, and delays by itself |
 //! | [`Delayed`](crate::Delayed) | one of these, and again later if it must |
 
+mod circuit_breaker;
 mod gatekeeper;
-mod limit;
-mod patience;
-mod remote;
-mod rule;
+mod local_limit;
+mod local_rule;
+mod remote_limit;
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use tollway_core::{Decision, Nanos, Verdict};
 
-pub use self::limit::{LocalLimit, UnknownLimit};
-pub use self::remote::{OnFailure, RemoteLimit};
-pub use self::rule::{LocalRule, UnknownRule};
+pub use self::local_limit::{LocalLimit, UnknownLimit};
+pub use self::local_rule::{LocalRule, UnknownRule};
+pub use self::remote_limit::{OnFailure, RemoteLimit};
 use crate::LogInfo;
 
 /// Says whether one more request may pass.
@@ -29,43 +29,43 @@ pub trait Admit: Send + Sync + 'static {
     /// The status of a rejection, unless the layer has another.
     const STATUS: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
-    /// May one more request of this identifier pass?
-    fn ask(&self, identifier: &[u8]) -> Asked;
+    /// May one more request of this id pass?
+    fn admit(&self, id: &[u8]) -> AdmitFuture;
 
     /// The same, with something that whoever is asked may log.
-    fn ask_with(&self, identifier: &[u8], log_info: &LogInfo<'_>) -> Asked {
+    fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
         let _ = log_info;
-        self.ask(identifier)
+        self.admit(id)
     }
 
-    /// Adds the headers that say how the identifier stands after this decision of [`ask`](Self::ask).
-    fn describe(&self, identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {
-        let _ = (identifier, decision, headers);
+    /// Adds the headers that say how the id stands after this decision of [`admit`](Self::admit).
+    fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+        let _ = (id, decision, headers);
     }
 
-    /// How far apart requests of the identifier pass that come too fast, if that is known.
-    fn interval(&self, identifier: &[u8]) -> Option<Duration> {
-        let _ = identifier;
+    /// How far apart requests of the id pass that come too fast, if that is known.
+    fn interval(&self, id: &[u8]) -> Option<Duration> {
+        let _ = id;
         None
     }
 }
 
 /// The answer, or what will be.
-pub enum Asked {
+pub enum AdmitFuture {
     /// It is there.
-    Answered(Answer),
+    Ready(AdmitReply),
     /// It must be waited for. To drop this is to withdraw the request.
-    Awaiting(Awaiting),
+    Pending(PendingReply),
 }
 
 /// An answer that is not there yet.
-pub type Awaiting = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub type PendingReply = Pin<Box<dyn Future<Output = AdmitReply> + Send>>;
 
 /// What was said about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AdmitReply {
     /// May it pass?
-    pub admission: Admission,
+    pub outcome: AdmitOutcome,
     /// What a limiter decided, for who wants to say more about it.
     pub decision: Option<Decision>,
 }
@@ -73,11 +73,11 @@ pub struct Answer {
 /// May a request pass?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Admission {
+pub enum AdmitOutcome {
     /// At once.
     Passed,
     /// Because nobody gave an answer, and that is what to do then.
-    PassedUnasked,
+    FailedOpen,
     /// It waited for its turn.
     Delayed {
         /// How long.
@@ -93,29 +93,29 @@ pub enum Admission {
         /// When it may come again.
         retry_after: Option<Duration>,
     },
-    /// What was taken for its identifier is none.
+    /// What was taken for its id is none.
     Unidentified,
 }
 
-impl From<Admission> for Answer {
-    fn from(admission: Admission) -> Self {
-        Self { admission, decision: None }
+impl From<AdmitOutcome> for AdmitReply {
+    fn from(outcome: AdmitOutcome) -> Self {
+        Self { outcome, decision: None }
     }
 }
 
-impl From<Decision> for Answer {
+impl From<Decision> for AdmitReply {
     fn from(decision: Decision) -> Self {
-        let admission = admission(decision.verdict, decision.retry_after);
-        Self { admission, decision: Some(decision) }
+        let outcome = outcome(decision.verdict, decision.retry_after);
+        Self { outcome, decision: Some(decision) }
     }
 }
 
-fn admission(verdict: Verdict, retry_after: Nanos) -> Admission {
+fn outcome(verdict: Verdict, retry_after: Nanos) -> AdmitOutcome {
     let retry_after = (!retry_after.is_forever()).then(|| retry_after.into());
     match verdict {
-        Verdict::Allow | Verdict::Unlimited | Verdict::AllowFull => Admission::Passed,
-        Verdict::AllowAway => Admission::PassedUnasked,
-        Verdict::Deny | Verdict::DenyFull => Admission::Rejected { retry_after },
-        Verdict::DenyAway => Admission::Unavailable { retry_after },
+        Verdict::Allow | Verdict::Unlimited | Verdict::AllowFull => AdmitOutcome::Passed,
+        Verdict::AllowAway => AdmitOutcome::FailedOpen,
+        Verdict::Deny | Verdict::DenyFull => AdmitOutcome::Rejected { retry_after },
+        Verdict::DenyAway => AdmitOutcome::Unavailable { retry_after },
     }
 }

@@ -11,10 +11,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A wait is a timer, and whoever hangs up stops waiting. Requests of one identifier pass in the order they came, and one that
+//! A wait is a timer, and whoever hangs up stops waiting. Requests of one id pass in the order they came, and one that
 //! could not pass in time is rejected at once: it does not wait in vain.
 
-mod line;
+mod queue;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tollway_core::Decision;
 
-use self::line::{Lines, Place};
-use crate::admit::{Admission, Admit, Answer, Asked};
+use self::queue::{DelayQueues, QueuedRequest};
+use crate::admit::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 
 /// How many may wait at a time unless told otherwise. Each keeps its request in memory meanwhile.
-pub const MAX_DELAYED: usize = 1_000;
+pub const DEFAULT_MAX_DELAYED: usize = 1_000;
 /// The shortest wait: a timer has no finer.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -41,24 +41,24 @@ pub struct Delayed<A> {
 struct Inner<A> {
     admit: A,
     max_delay: Duration,
-    lines: Lines,
+    queues: DelayQueues,
 }
 
 impl<A: Admit> Delayed<A> {
     /// What `admit` would reject waits, if it is for no longer than `max_delay`.
     pub fn new(admit: A, max_delay: Duration) -> Self {
-        Self { inner: Arc::new(Inner { admit, max_delay, lines: Lines::new(MAX_DELAYED) }) }
+        Self { inner: Arc::new(Inner { admit, max_delay, queues: DelayQueues::new(DEFAULT_MAX_DELAYED) }) }
     }
 
     /// So many may wait at a time, of all identifiers together. Further ones are rejected.
     pub fn max_delayed(self, max: usize) -> Self {
-        self.inner.lines.set_max(max);
+        self.inner.queues.set_max(max);
         self
     }
 
     /// How many wait now.
     pub fn waiting(&self) -> usize {
-        self.inner.lines.waiting()
+        self.inner.queues.waiting()
     }
 }
 
@@ -72,72 +72,72 @@ impl<A> Clone for Delayed<A> {
 impl<A: Admit> Admit for Delayed<A> {
     const STATUS: StatusCode = A::STATUS;
 
-    fn ask(&self, identifier: &[u8]) -> Asked {
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
         let inner = &self.inner;
         // Who comes while others wait for the same would overtake them.
-        match inner.lines.follow(identifier, Instant::now() + inner.max_delay) {
-            Some(Ok(place)) => return Asked::Awaiting(Box::pin(Arc::clone(inner).wait(place, None))),
-            Some(Err(retry_after)) => return Asked::Answered(rejected(retry_after)),
+        match inner.queues.join_existing(id, Instant::now() + inner.max_delay) {
+            Some(Ok(queued)) => return AdmitFuture::Pending(Box::pin(Arc::clone(inner).wait(queued, None))),
+            Some(Err(retry_after)) => return AdmitFuture::Ready(rejected(retry_after)),
             None => {}
         }
-        let asking = match inner.admit.ask(identifier) {
-            Asked::Answered(answer) => return Inner::consider(inner, identifier, answer),
-            Asked::Awaiting(asking) => asking,
+        let asking = match inner.admit.admit(id) {
+            AdmitFuture::Ready(answer) => return Inner::consider(inner, id, answer),
+            AdmitFuture::Pending(asking) => asking,
         };
-        let (inner, identifier) = (Arc::clone(inner), identifier.to_vec());
-        Asked::Awaiting(Box::pin(async move {
+        let (inner, id) = (Arc::clone(inner), id.to_vec());
+        AdmitFuture::Pending(Box::pin(async move {
             let answer = asking.await;
-            Inner::consider(&inner, &identifier, answer).answer().await
+            Inner::consider(&inner, &id, answer).answer().await
         }))
     }
 
-    fn describe(&self, identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {
-        self.inner.admit.describe(identifier, decision, headers);
+    fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+        self.inner.admit.add_headers(id, decision, headers);
     }
 
-    fn interval(&self, identifier: &[u8]) -> Option<Duration> {
-        self.inner.admit.interval(identifier)
+    fn interval(&self, id: &[u8]) -> Option<Duration> {
+        self.inner.admit.interval(id)
     }
 }
 
 impl<A: Admit> Inner<A> {
     /// Passes an answer on, or waits because of it.
-    fn consider(this: &Arc<Self>, identifier: &[u8], answer: Answer) -> Asked {
-        let Admission::Rejected { retry_after: Some(retry_after) } = answer.admission else {
-            return Asked::Answered(answer);
+    fn consider(this: &Arc<Self>, id: &[u8], answer: AdmitReply) -> AdmitFuture {
+        let AdmitOutcome::Rejected { retry_after: Some(retry_after) } = answer.outcome else {
+            return AdmitFuture::Ready(answer);
         };
         if retry_after > this.max_delay {
-            return Asked::Answered(answer);
+            return AdmitFuture::Ready(answer);
         }
         let now = Instant::now();
         let at = now + retry_after.max(TICK);
-        let interval = this.admit.interval(identifier).unwrap_or_default();
-        match this.lines.join(identifier, at, interval, now + this.max_delay) {
-            Some(place) => Asked::Awaiting(Box::pin(Arc::clone(this).wait(place, Some(at)))),
-            None => Asked::Answered(answer),
+        let interval = this.admit.interval(id).unwrap_or_default();
+        match this.queues.join(id, at, interval, now + this.max_delay) {
+            Some(queued) => AdmitFuture::Pending(Box::pin(Arc::clone(this).wait(queued, Some(at)))),
+            None => AdmitFuture::Ready(answer),
         }
     }
 
     /// Waits for its turn in line, and then until the time has come.
-    async fn wait(self: Arc<Self>, place: Place, mut at: Option<Instant>) -> Answer {
+    async fn wait(self: Arc<Self>, queued: QueuedRequest, mut at: Option<Instant>) -> AdmitReply {
         let began = Instant::now();
         let deadline = began + self.max_delay;
-        let Ok(_turn) = timeout_at(deadline, place.turn()).await else {
-            return rejected(place.expected().saturating_duration_since(deadline));
+        let Ok(_turn) = timeout_at(deadline, queued.wait_for_turn()).await else {
+            return rejected(queued.next_expected_at().saturating_duration_since(deadline));
         };
         loop {
             if let Some(at) = at {
                 sleep_until(at).await;
             }
-            let answer = self.admit.ask(place.identifier()).answer().await;
-            match answer.admission {
-                Admission::Passed => {
-                    let admission = Admission::Delayed { by: began.elapsed() };
-                    return Answer { admission, ..answer };
+            let answer = self.admit.admit(queued.id()).answer().await;
+            match answer.outcome {
+                AdmitOutcome::Passed => {
+                    let outcome = AdmitOutcome::Delayed { by: began.elapsed() };
+                    return AdmitReply { outcome, ..answer };
                 }
-                Admission::Rejected { retry_after: Some(wait) } if Instant::now() + wait <= deadline => {
+                AdmitOutcome::Rejected { retry_after: Some(wait) } if Instant::now() + wait <= deadline => {
                     let again = Instant::now() + wait.max(TICK);
-                    place.expect(again);
+                    queued.set_expected_at(again);
                     at = Some(again);
                 }
                 _ => return answer,
@@ -146,15 +146,15 @@ impl<A: Admit> Inner<A> {
     }
 }
 
-impl Asked {
-    async fn answer(self) -> Answer {
+impl AdmitFuture {
+    async fn answer(self) -> AdmitReply {
         match self {
-            Self::Answered(answer) => answer,
-            Self::Awaiting(awaiting) => awaiting.await,
+            Self::Ready(answer) => answer,
+            Self::Pending(awaiting) => awaiting.await,
         }
     }
 }
 
-fn rejected(retry_after: Duration) -> Answer {
-    Admission::Rejected { retry_after: Some(retry_after) }.into()
+fn rejected(retry_after: Duration) -> AdmitReply {
+    AdmitOutcome::Rejected { retry_after: Some(retry_after) }.into()
 }

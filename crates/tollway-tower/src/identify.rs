@@ -1,46 +1,46 @@
 //! Whose request it is.
 //!
-//! | | the identifier is |
+//! | | the id is |
 //! |---|---|
 //! | [`ByAddress`] | the client's address, also behind proxies that are declared |
 //! | [`ByHeader`] | the value of a header |
-//! | a closure over the [`Head`] | what it says |
+//! | a closure over the [`RequestHead`] | what it says |
 //!
 //! ```
 //! # use tollway::Limiter;
-//! # use tollway_tower::{AdmissionLayer, Identifier, LocalRule};
+//! # use tollway_tower::{AdmissionLayer, ClientId, LocalRule};
 //! # let limiter = Limiter::from_yaml("rules: { upload: 'user:10/m' }")?;
 //! let layer = AdmissionLayer::new(LocalRule::new(limiter, "upload")?)
-//!     .identify_by(|head| Identifier::of(head.uri.path().strip_prefix("/users/")));
+//!     .identify_by(|head| ClientId::new(head.uri.path().strip_prefix("/users/")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod address;
-mod header;
+mod by_address;
+mod by_header;
 mod network;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use tollway::rate_limit::{Selector, SelectorValue};
 
-pub use self::address::ByAddress;
-pub use self::header::ByHeader;
+pub use self::by_address::ByAddress;
+pub use self::by_header::ByHeader;
 pub use self::network::{Network, ParseNetworkError};
 
 /// Says whose request it is.
 pub trait Identify: Send + Sync + 'static {
     /// Who sent this, if that can be said.
-    fn identify(&self, head: Head<'_>) -> Option<Identifier>;
+    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId>;
 }
 
-impl<F: Fn(Head<'_>) -> Option<Identifier> + Send + Sync + 'static> Identify for F {
-    fn identify(&self, head: Head<'_>) -> Option<Identifier> {
+impl<F: Fn(RequestHead<'_>) -> Option<ClientId> + Send + Sync + 'static> Identify for F {
+    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId> {
         self(head)
     }
 }
 
 /// A request without its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// Its method.
     pub method: &'a Method,
     /// Where it goes.
@@ -51,9 +51,9 @@ pub struct Head<'a> {
     pub extensions: &'a Extensions,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestHead<'a> {
     /// The head of a request.
-    pub fn of<B>(request: &'a Request<B>) -> Self {
+    pub fn new<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),
@@ -65,17 +65,17 @@ impl<'a> Head<'a> {
 
 /// Who is limited. Up to 46 bytes are held without allocating.
 #[derive(Clone, Debug)]
-pub struct Identifier(SelectorValue<'static>);
+pub struct ClientId(SelectorValue<'static>);
 
-impl Identifier {
+impl ClientId {
     /// A text, a number, an address, or an option of one. `None` and what is empty identify nobody.
-    pub fn of(value: impl Selector) -> Option<Self> {
+    pub fn new(value: impl Selector) -> Option<Self> {
         let value = value.value().into_owned();
         (!value.as_ref().is_empty()).then_some(Self(value))
     }
 }
 
-impl AsRef<[u8]> for Identifier {
+impl AsRef<[u8]> for ClientId {
     fn as_ref(&self) -> &[u8] {
         self.0.as_ref()
     }

@@ -7,24 +7,24 @@ use http::{HeaderMap, StatusCode};
 use tollway_core::Decision;
 use tower_layer::Layer;
 
-use crate::admit::{Admission, Admit, Answer};
-use crate::counts::{Counters, Counts};
+use crate::admit::{Admit, AdmitOutcome, AdmitReply};
+use crate::exempt_paths::ExemptPaths;
 use crate::identify::{ByAddress, Identify};
-use crate::log_info::Source;
+use crate::log_info::LogInfoSource;
 use crate::rejection;
+use crate::request_counts::{RequestCounters, RequestCounts};
 use crate::service::AdmissionService;
-use crate::skip::Skip;
 
 /// Asks about each request before the service sees it.
 ///
 /// Clones, and all services made by one layer, count together.
 pub struct AdmissionLayer<A, I = ByAddress> {
-    shared: Shared<A, I>,
+    shared: LayerState<A, I>,
 }
 
-/// What becomes of a request that has no identifier.
+/// What becomes of a request that has no id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unidentified {
+pub enum OnUnidentified {
     /// It passes.
     #[default]
     Pass,
@@ -35,54 +35,54 @@ pub enum Unidentified {
 /// What was decided about a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Decided<'a> {
+pub struct DecisionEvent<'a> {
     /// Whose it is, if that is known.
-    pub identifier: Option<&'a [u8]>,
+    pub id: Option<&'a [u8]>,
     /// May it pass?
-    pub admission: Admission,
+    pub outcome: AdmitOutcome,
     /// What a limiter decided, if one was asked.
     pub decision: Option<&'a Decision>,
     /// Did it pass in any case?
     pub shadow: bool,
 }
 
-type Hook = dyn Fn(Decided<'_>) + Send + Sync;
+type DecisionHook = dyn Fn(DecisionEvent<'_>) + Send + Sync;
 
 /// All that a layer and its services have in common.
-pub(crate) struct Shared<A, I> {
+pub(crate) struct LayerState<A, I> {
     pub(crate) admit: Arc<A>,
     pub(crate) identify: Arc<I>,
-    pub(crate) skip: Skip,
+    pub(crate) exempt_paths: ExemptPaths,
     pub(crate) shadow: bool,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) log_info: Source,
-    unidentified: Unidentified,
+    pub(crate) counters: Arc<RequestCounters>,
+    pub(crate) log_info: LogInfoSource,
+    on_unidentified: OnUnidentified,
     status: StatusCode,
-    announce: bool,
-    hook: Option<Arc<Hook>>,
+    always_add_headers: bool,
+    hook: Option<Arc<DecisionHook>>,
 }
 
 /// What the service does next.
-pub(crate) enum Step {
+pub(crate) enum RequestAction {
     /// Pass the request on, and add these headers to the response.
-    Pass(Option<Box<HeaderMap>>),
-    /// Answer with this.
+    Forward(Option<Box<HeaderMap>>),
+    /// AdmitReply with this.
     Reject(Box<http::response::Parts>),
 }
 
 impl<A: Admit> AdmissionLayer<A> {
     /// Has `admit` asked about each request, by the address of its peer: [`ByAddress::peer`].
     pub fn new(admit: A) -> Self {
-        let shared = Shared {
+        let shared = LayerState {
             admit: Arc::new(admit),
             identify: Arc::new(ByAddress::peer()),
-            skip: Skip::default(),
+            exempt_paths: ExemptPaths::default(),
             shadow: false,
             counters: Arc::default(),
-            log_info: Source::default(),
-            unidentified: Unidentified::default(),
+            log_info: LogInfoSource::default(),
+            on_unidentified: OnUnidentified::default(),
             status: A::STATUS,
-            announce: false,
+            always_add_headers: false,
             hook: None,
         };
         Self { shared }
@@ -98,39 +98,39 @@ impl<A, I> AdmissionLayer<A, I> {
     /// The same, by a closure. `None` identifies nobody.
     pub fn identify_by<F>(self, identify: F) -> AdmissionLayer<A, F>
     where
-        F: Fn(crate::Head<'_>) -> Option<crate::Identifier> + Send + Sync + 'static,
+        F: Fn(crate::RequestHead<'_>) -> Option<crate::ClientId> + Send + Sync + 'static,
     {
         self.identify(identify)
     }
 
-    /// With this for requests that have no identifier. To pass is the default.
-    pub fn unidentified(mut self, unidentified: Unidentified) -> Self {
-        self.shared.unidentified = unidentified;
+    /// With this for requests that have no id. To pass is the default.
+    pub fn on_unidentified(mut self, on_unidentified: OnUnidentified) -> Self {
+        self.shared.on_unidentified = on_unidentified;
         self
     }
 
     /// Passes on what goes to this path, whole as it is, unseen.
-    pub fn skip(mut self, path: &str) -> Self {
-        self.shared.skip.path(path);
+    pub fn exempt_path(mut self, path: &str) -> Self {
+        self.shared.exempt_paths.path(path);
         self
     }
 
     /// Passes on what goes to this path or below it, unseen.
-    pub fn skip_below(mut self, path: &str) -> Self {
-        self.shared.skip.tree(path);
+    pub fn exempt_subtree(mut self, path: &str) -> Self {
+        self.shared.exempt_paths.tree(path);
         self
     }
 
     /// Rejects with this status: 429, or 503 for clients that take only that for a reason to wait. A gRPC client
     /// gets `RESOURCE_EXHAUSTED`, or `UNAVAILABLE` for a 503.
-    pub fn status(mut self, status: StatusCode) -> Self {
+    pub fn reject_with(mut self, status: StatusCode) -> Self {
         self.shared.status = status;
         self
     }
 
     /// Adds the `RateLimit` headers to what passes, too. They cost an allocation each.
-    pub fn announce(mut self, announce: bool) -> Self {
-        self.shared.announce = announce;
+    pub fn always_add_headers(mut self, always_add_headers: bool) -> Self {
+        self.shared.always_add_headers = always_add_headers;
         self
     }
 
@@ -150,20 +150,20 @@ impl<A, I> AdmissionLayer<A, I> {
     /// ```
     pub fn log_info<F>(mut self, log_info: F) -> Self
     where
-        F: Fn(crate::Head<'_>) -> Cow<'_, [u8]> + Send + Sync + 'static,
+        F: Fn(crate::RequestHead<'_>) -> Cow<'_, [u8]> + Send + Sync + 'static,
     {
-        self.shared.log_info = Source::By(Arc::new(log_info));
+        self.shared.log_info = LogInfoSource::By(Arc::new(log_info));
         self
     }
 
     /// Calls this at every decision. It is on the way of each request, so it must be short.
-    pub fn on_decision(mut self, hook: impl Fn(Decided<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_decision(mut self, hook: impl Fn(DecisionEvent<'_>) + Send + Sync + 'static) -> Self {
         self.shared.hook = Some(Arc::new(hook));
         self
     }
 
     /// What became of requests so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RequestCounts {
         self.shared.counters.read()
     }
 }
@@ -182,12 +182,12 @@ impl<A, I> Clone for AdmissionLayer<A, I> {
     }
 }
 
-impl<A, I> Clone for Shared<A, I> {
+impl<A, I> Clone for LayerState<A, I> {
     fn clone(&self) -> Self {
         Self {
             admit: Arc::clone(&self.admit),
             identify: Arc::clone(&self.identify),
-            skip: self.skip.clone(),
+            exempt_paths: self.exempt_paths.clone(),
             counters: Arc::clone(&self.counters),
             log_info: self.log_info.clone(),
             hook: self.hook.clone(),
@@ -196,58 +196,87 @@ impl<A, I> Clone for Shared<A, I> {
     }
 }
 
-impl<A, I> Shared<A, I> {
-    fn identify<J>(self, identify: Arc<J>) -> Shared<A, J> {
-        let Self { admit, skip, shadow, counters, log_info, unidentified, status, announce, hook, .. } = self;
-        Shared { admit, identify, skip, shadow, counters, log_info, unidentified, status, announce, hook }
+impl<A, I> LayerState<A, I> {
+    fn identify<J>(self, identify: Arc<J>) -> LayerState<A, J> {
+        let Self {
+            admit,
+            exempt_paths,
+            shadow,
+            counters,
+            log_info,
+            on_unidentified,
+            status,
+            always_add_headers,
+            hook,
+            ..
+        } = self;
+        LayerState {
+            admit,
+            identify,
+            exempt_paths,
+            shadow,
+            counters,
+            log_info,
+            on_unidentified,
+            status,
+            always_add_headers,
+            hook,
+        }
     }
 }
 
-impl<A: Admit, I> Shared<A, I> {
-    /// Counts an answer, tells of it, and says what follows from it.
-    pub(crate) fn step(&self, identifier: Option<&[u8]>, answer: &Answer, request: &HeaderMap) -> Step {
-        self.note(identifier, answer);
+impl<A: Admit, I> LayerState<A, I> {
+    /// RequestCounts an answer, tells of it, and says what follows from it.
+    pub(crate) fn next_action(
+        &self,
+        id: Option<&[u8]>,
+        answer: &AdmitReply,
+        request: &HeaderMap,
+    ) -> RequestAction {
+        self.note(id, answer);
         if self.shadow {
-            return Step::Pass(None);
+            return RequestAction::Forward(None);
         }
-        match answer.admission {
-            Admission::Passed | Admission::PassedUnasked | Admission::Delayed { .. } => {
-                Step::Pass(self.announced(identifier, answer))
+        match answer.outcome {
+            AdmitOutcome::Passed | AdmitOutcome::FailedOpen | AdmitOutcome::Delayed { .. } => {
+                RequestAction::Forward(self.announced(id, answer))
             }
-            Admission::Unidentified if self.unidentified == Unidentified::Pass => Step::Pass(None),
+            AdmitOutcome::Unidentified if self.on_unidentified == OnUnidentified::Pass => {
+                RequestAction::Forward(None)
+            }
             _ => {
-                let mut head = rejection::head(&answer.admission, self.status, request);
-                self.describe(identifier, answer, &mut head.headers);
-                Step::Reject(Box::new(head))
+                let mut head = rejection::head(&answer.outcome, self.status, request);
+                self.describe(id, answer, &mut head.headers);
+                RequestAction::Reject(Box::new(head))
             }
         }
     }
 
-    /// Counts an answer and tells of it.
-    pub(crate) fn note(&self, identifier: Option<&[u8]>, answer: &Answer) {
-        let first = self.counters.count(&answer.admission);
-        if first && answer.admission == Admission::Unidentified {
+    /// RequestCounts an answer and tells of it.
+    pub(crate) fn note(&self, id: Option<&[u8]>, answer: &AdmitReply) {
+        let first = self.counters.count(&answer.outcome);
+        if first && answer.outcome == AdmitOutcome::Unidentified {
             // Once: it may be one odd request, or a server that never says who its peers are.
-            tracing::warn!(then = ?self.unidentified, "a request identifies nobody");
+            tracing::warn!(then = ?self.on_unidentified, "a request identifies nobody");
         }
         if let Some(hook) = &self.hook {
-            let (admission, decision) = (answer.admission, answer.decision.as_ref());
-            hook(Decided { identifier, admission, decision, shadow: self.shadow });
+            let (outcome, decision) = (answer.outcome, answer.decision.as_ref());
+            hook(DecisionEvent { id, outcome, decision, shadow: self.shadow });
         }
     }
 
-    fn announced(&self, identifier: Option<&[u8]>, answer: &Answer) -> Option<Box<HeaderMap>> {
-        if !self.announce {
+    fn announced(&self, id: Option<&[u8]>, answer: &AdmitReply) -> Option<Box<HeaderMap>> {
+        if !self.always_add_headers {
             return None;
         }
         let mut headers = HeaderMap::new();
-        self.describe(identifier, answer, &mut headers);
+        self.describe(id, answer, &mut headers);
         Some(Box::new(headers))
     }
 
-    fn describe(&self, identifier: Option<&[u8]>, answer: &Answer, headers: &mut HeaderMap) {
-        if let (Some(identifier), Some(decision)) = (identifier, &answer.decision) {
-            self.admit.describe(identifier, decision, headers);
+    fn describe(&self, id: Option<&[u8]>, answer: &AdmitReply, headers: &mut HeaderMap) {
+        if let (Some(id), Some(decision)) = (id, &answer.decision) {
+            self.admit.add_headers(id, decision, headers);
         }
     }
 }

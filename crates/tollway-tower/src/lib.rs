@@ -6,7 +6,7 @@
 //! use tollway_tower::{AdmissionLayer, LocalLimit};
 //!
 //! let limiter = Limiter::from_yaml("limits: { PerClient: { burst: 20, count: 10, period: 1s } }")?;
-//! let layer = AdmissionLayer::new(LocalLimit::new(limiter, "PerClient")?).skip("/healthz");
+//! let layer = AdmissionLayer::new(LocalLimit::new(limiter, "PerClient")?).exempt_path("/healthz");
 //! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -16,24 +16,26 @@
 #![forbid(unsafe_code)]
 
 pub mod admit;
-mod body;
-mod counts;
 mod delayed;
-mod future;
+mod exempt_paths;
 mod identify;
 mod layer;
 mod log_info;
 mod rejection;
+mod request_counts;
+mod response_body;
+mod response_future;
 mod service;
-mod skip;
 
-pub use admit::{Admission, Admit, Answer, Asked, LocalLimit, LocalRule, OnFailure, RemoteLimit};
-pub use body::ResponseBody;
-pub use counts::Counts;
-pub use delayed::{Delayed, MAX_DELAYED};
-pub use future::ResponseFuture;
-pub use identify::{ByAddress, ByHeader, Head, Identifier, Identify, Network, ParseNetworkError};
-pub use layer::{AdmissionLayer, Decided, Unidentified};
+pub use admit::{
+    Admit, AdmitFuture, AdmitOutcome, AdmitReply, LocalLimit, LocalRule, OnFailure, RemoteLimit,
+};
+pub use delayed::{DEFAULT_MAX_DELAYED, Delayed};
+pub use identify::{ByAddress, ByHeader, ClientId, Identify, Network, ParseNetworkError, RequestHead};
+pub use layer::{AdmissionLayer, DecisionEvent, OnUnidentified};
 pub use log_info::{LogInfo, user_agent};
+pub use request_counts::RequestCounts;
+pub use response_body::ResponseBody;
+pub use response_future::ResponseFuture;
 pub use service::AdmissionService;
 pub use tollway_client as client;

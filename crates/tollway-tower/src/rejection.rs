@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollway_core::{Charge, Decision};
 use tollway_wire::http::rate_limit_headers::{self, RateLimitPolicy};
 
-use crate::admit::Admission;
+use crate::admit::AdmitOutcome;
 
 /// What a client is told to wait when nobody knows.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -39,13 +39,15 @@ const RESOURCE_EXHAUSTED: u16 = 8;
 const UNAVAILABLE: u16 = 14;
 
 /// The head of a rejection. `status` is for what came too soon.
-pub(crate) fn head(admission: &Admission, status: StatusCode, request: &HeaderMap) -> Parts {
-    let (status, retry_after) = match admission {
-        Admission::Rejected { retry_after } => (status, *retry_after),
-        Admission::Unidentified => (StatusCode::BAD_REQUEST, None),
+pub(crate) fn head(outcome: &AdmitOutcome, status: StatusCode, request: &HeaderMap) -> Parts {
+    let (status, retry_after) = match outcome {
+        AdmitOutcome::Rejected { retry_after } => (status, *retry_after),
+        AdmitOutcome::Unidentified => (StatusCode::BAD_REQUEST, None),
         // Nobody is over a limit: a client that is told so would blame itself.
-        Admission::Unavailable { retry_after } => (StatusCode::SERVICE_UNAVAILABLE, *retry_after),
-        Admission::Passed | Admission::PassedUnasked | Admission::Delayed { .. } => (StatusCode::OK, None),
+        AdmitOutcome::Unavailable { retry_after } => (StatusCode::SERVICE_UNAVAILABLE, *retry_after),
+        AdmitOutcome::Passed | AdmitOutcome::FailedOpen | AdmitOutcome::Delayed { .. } => {
+            (StatusCode::OK, None)
+        }
     };
     let (mut head, ()) = Response::new(()).into_parts();
     if let Some(retry_after) = retry_after {

@@ -7,22 +7,22 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::admit::{Admission, Admit, Answer, Asked};
-use crate::body::ResponseBody;
-use crate::counts::one_more;
-use crate::future::{Asking, ResponseFuture};
-use crate::identify::{Head, Identifier, Identify};
-use crate::layer::{Shared, Step};
+use crate::admit::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
+use crate::identify::{ClientId, Identify, RequestHead};
+use crate::layer::{LayerState, RequestAction};
 use crate::log_info::LogInfo;
+use crate::request_counts::one_more;
+use crate::response_body::ResponseBody;
+use crate::response_future::{PendingRequest, ResponseFuture};
 
 /// Asks about each request before the service in it sees it. Made by an [`AdmissionLayer`](crate::AdmissionLayer).
 pub struct AdmissionService<S, A, I> {
     inner: S,
-    shared: Arc<Shared<A, I>>,
+    shared: Arc<LayerState<A, I>>,
 }
 
 impl<S, A, I> AdmissionService<S, A, I> {
-    pub(crate) const fn new(inner: S, shared: Arc<Shared<A, I>>) -> Self {
+    pub(crate) const fn new(inner: S, shared: Arc<LayerState<A, I>>) -> Self {
         Self { inner, shared }
     }
 }
@@ -49,29 +49,29 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = &self.shared;
-        if shared.skip.skips(request.uri().path()) {
-            one_more(&shared.counters.skipped);
+        if shared.exempt_paths.contains(request.uri().path()) {
+            one_more(&shared.counters.exempt);
             return ResponseFuture::pass(self.inner.call(request), None);
         }
-        let Some(identifier) = shared.identify.identify(Head::of(&request)) else {
-            let nobody = Admission::Unidentified.into();
+        let Some(id) = shared.identify.identify(RequestHead::new(&request)) else {
+            let nobody = AdmitOutcome::Unidentified.into();
             return self.answered(None, &nobody, request);
         };
-        let log_info = LogInfo::new(Head::of(&request), &shared.log_info);
-        match shared.admit.ask_with(identifier.as_ref(), &log_info) {
-            Asked::Answered(answer) => self.answered(Some(&identifier), &answer, request),
-            Asked::Awaiting(answer) if shared.shadow => {
+        let log_info = LogInfo::new(RequestHead::new(&request), &shared.log_info);
+        match shared.admit.admit_with_log_info(id.as_ref(), &log_info) {
+            AdmitFuture::Ready(answer) => self.answered(Some(&id), &answer, request),
+            AdmitFuture::Pending(answer) if shared.shadow => {
                 // Counted when it is known, and nobody waits for it.
                 let shared = Arc::clone(shared);
-                tokio::spawn(async move { shared.note(Some(identifier.as_ref()), &answer.await) });
+                tokio::spawn(async move { shared.note(Some(id.as_ref()), &answer.await) });
                 ResponseFuture::pass(self.inner.call(request), None)
             }
-            Asked::Awaiting(answer) => {
+            AdmitFuture::Pending(answer) => {
                 let shared = Arc::clone(shared);
                 // The one that said it is ready stays with the request; a clone may have to say so first.
                 let clone = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, clone);
-                ResponseFuture::ask(Asking::new(answer, inner, request, identifier, shared))
+                ResponseFuture::ask(PendingRequest::new(answer, inner, request, id, shared))
             }
         }
     }
@@ -80,16 +80,16 @@ where
 impl<S, A: Admit, I> AdmissionService<S, A, I> {
     fn answered<B>(
         &mut self,
-        identifier: Option<&Identifier>,
-        answer: &Answer,
+        id: Option<&ClientId>,
+        answer: &AdmitReply,
         request: Request<B>,
     ) -> ResponseFuture<S, A, I, B>
     where
         S: Service<Request<B>>,
     {
-        match self.shared.step(identifier.map(Identifier::as_ref), answer, request.headers()) {
-            Step::Pass(announced) => ResponseFuture::pass(self.inner.call(request), announced),
-            Step::Reject(head) => ResponseFuture::reject(head),
+        match self.shared.next_action(id.map(ClientId::as_ref), answer, request.headers()) {
+            RequestAction::Forward(announced) => ResponseFuture::pass(self.inner.call(request), announced),
+            RequestAction::Reject(head) => ResponseFuture::reject(head),
         }
     }
 }

@@ -73,12 +73,12 @@ fn per_request<A: Admit, I: Identify>(
 #[test]
 fn what_passes_allocates_nothing() {
     let limit = || LocalLimit::new(Arc::new(Limiter::from_yaml(POLICY).unwrap()), "PerClient").unwrap();
-    let layer = AdmissionLayer::new(limit()).skip("/healthz");
+    let layer = AdmissionLayer::new(limit()).exempt_path("/healthz");
     for peer in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8:1111:2222:3333:4444:5555:6666"] {
         let count = per_request(&mut layer.layer(Empty), || from(peer));
         assert_eq!(count, 0, "by the peer's address, {peer}");
     }
-    let behind = layer.clone().identify(ByAddress::peer().behind(["10.0.0.0/8".parse().unwrap()]));
+    let behind = layer.clone().identify(ByAddress::peer().trust_proxies(["10.0.0.0/8".parse().unwrap()]));
     let forwarded = || with("x-forwarded-for", "192.0.2.1, 10.0.0.2", from("10.0.0.1"));
     assert_eq!(per_request(&mut behind.layer(Empty), forwarded), 0, "behind a proxy");
     let by_key = layer.identify(ByHeader::new(HeaderName::from_static("x-api-key")));
@@ -91,5 +91,5 @@ fn what_passes_allocates_nothing() {
     assert_eq!(per_request(&mut delayed.layer(Empty), plain), 0, "where others would wait");
 }
 
-/// Longer than an identifier that is held without allocating.
+/// Longer than an id that is held without allocating.
 const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

@@ -3,40 +3,40 @@
 use http::StatusCode;
 use tollway_client::gatekeeper::{self, Gate, Gatekeeper};
 
-use super::{Admission, Admit, Asked};
+use super::{Admit, AdmitFuture, AdmitOutcome};
 use crate::LogInfo;
 
 /// Delays and rejects by what the gatekeeper knows, within its own bounds; what must not wait any longer gets a 503.
 impl Admit for Gatekeeper {
     const STATUS: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 
-    fn ask(&self, identifier: &[u8]) -> Asked {
-        asked(self.decide(identifier, &[]))
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
+        asked(self.decide(id, &[]))
     }
 
     /// The master is told the log info.
-    fn ask_with(&self, identifier: &[u8], log_info: &LogInfo<'_>) -> Asked {
-        asked(self.decide(identifier, &log_info.bytes()))
+    fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
+        asked(self.decide(id, &log_info.bytes()))
     }
 }
 
-fn asked(gate: Gate) -> Asked {
+fn asked(gate: Gate) -> AdmitFuture {
     match gate {
-        Gate::Pass => Asked::Answered(Admission::Passed.into()),
-        Gate::Wait(wait) => Asked::Awaiting(Box::pin(async { admission(wait.over().await).into() })),
+        Gate::Pass => AdmitFuture::Ready(AdmitOutcome::Passed.into()),
+        Gate::Wait(wait) => AdmitFuture::Pending(Box::pin(async { admission(wait.over().await).into() })),
         Gate::Reject { retry_after, .. } => {
-            Asked::Answered(Admission::Rejected { retry_after: Some(retry_after) }.into())
+            AdmitFuture::Ready(AdmitOutcome::Rejected { retry_after: Some(retry_after) }.into())
         }
     }
 }
 
-fn admission(admission: gatekeeper::Admission) -> Admission {
+fn admission(admission: gatekeeper::Admission) -> AdmitOutcome {
     match admission {
-        gatekeeper::Admission::Delayed { by } => Admission::Delayed { by },
+        gatekeeper::Admission::Delayed { by } => AdmitOutcome::Delayed { by },
         gatekeeper::Admission::Rejected { retry_after, .. } => {
-            Admission::Rejected { retry_after: Some(retry_after) }
+            AdmitOutcome::Rejected { retry_after: Some(retry_after) }
         }
         // It fails open, whatever else it will have to say.
-        _ => Admission::Passed,
+        _ => AdmitOutcome::Passed,
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};
 use tollway::Clock;
 use tollway::core::{Decision, Nanos, Timestamp};
-use tollway_tower::{Admission, AdmissionLayer, Admit, Asked, Delayed, LocalLimit};
+use tollway_tower::{AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, Delayed, LocalLimit};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -37,18 +37,18 @@ impl Paused {
 impl Admit for Paused {
     const STATUS: StatusCode = LocalLimit::STATUS;
 
-    fn ask(&self, identifier: &[u8]) -> Asked {
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
         let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap();
         self.clock.set(Timestamp::EPOCH + Nanos::new(nanos));
-        self.limit.ask(identifier)
+        self.limit.admit(id)
     }
 
-    fn describe(&self, identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {
-        self.limit.describe(identifier, decision, headers);
+    fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+        self.limit.add_headers(id, decision, headers);
     }
 
-    fn interval(&self, identifier: &[u8]) -> Option<Duration> {
-        self.limit.interval(identifier)
+    fn interval(&self, id: &[u8]) -> Option<Duration> {
+        self.limit.interval(id)
     }
 }
 
@@ -159,7 +159,7 @@ async fn who_hangs_up_frees_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_too_long_is_none() {
-    let layer = AdmissionLayer::new(delayed(0.5)).status(StatusCode::SERVICE_UNAVAILABLE);
+    let layer = AdmissionLayer::new(delayed(0.5)).reject_with(StatusCode::SERVICE_UNAVAILABLE);
     let answers = all(&layer, &[ALICE; 4]).await;
     assert_eq!(answers[3], answer(0, 503, "1"));
 }
@@ -169,9 +169,9 @@ async fn when_others_take_what_was_waited_for_the_deadline_holds() {
     /// Somebody else always was quicker.
     struct Never;
     impl Admit for Never {
-        fn ask(&self, _: &[u8]) -> Asked {
+        fn admit(&self, _: &[u8]) -> AdmitFuture {
             let retry_after = Some(Duration::from_millis(700));
-            Asked::Answered(Admission::Rejected { retry_after }.into())
+            AdmitFuture::Ready(AdmitOutcome::Rejected { retry_after }.into())
         }
     }
     let layer = AdmissionLayer::new(Delayed::new(Never, Duration::from_secs(2)));
@@ -185,13 +185,13 @@ async fn when_others_take_what_was_waited_for_the_deadline_holds() {
 async fn what_must_be_awaited_is_delayed_as_well() {
     struct Remote(Arc<Paused>);
     impl Admit for Remote {
-        fn ask(&self, identifier: &[u8]) -> Asked {
-            let (paused, identifier) = (Arc::clone(&self.0), identifier.to_vec());
-            Asked::Awaiting(Box::pin(async move {
+        fn admit(&self, id: &[u8]) -> AdmitFuture {
+            let (paused, id) = (Arc::clone(&self.0), id.to_vec());
+            AdmitFuture::Pending(Box::pin(async move {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                match paused.ask(&identifier) {
-                    Asked::Answered(answer) => answer,
-                    Asked::Awaiting(_) => unreachable!(),
+                match paused.admit(&id) {
+                    AdmitFuture::Ready(answer) => answer,
+                    AdmitFuture::Pending(_) => unreachable!(),
                 }
             }))
         }

@@ -30,10 +30,10 @@ fn connected() -> (Gatekeeper, Master) {
 }
 
 /// Has the master delay somebody, and waits until that is known.
-fn delay(gatekeeper: &Gatekeeper, master: &mut Master, identifier: &str, by: Duration) {
+fn delay(gatekeeper: &Gatekeeper, master: &mut Master, id: &str, by: Duration) {
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
     let known = gatekeeper.counts().known;
-    master.delay_until(identifier, u64::try_from(until.as_millis()).unwrap());
+    master.delay_until(id, u64::try_from(until.as_millis()).unwrap());
     eventually("what the master said", || gatekeeper.counts().known > known);
 }
 

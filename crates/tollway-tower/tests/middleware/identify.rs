@@ -1,22 +1,23 @@
 //! Whose request it is, whatever its headers say.
 
 use http::{HeaderName, HeaderValue, Request};
-use tollway_tower::{ByAddress, ByHeader, Head, Identifier, Identify, Network};
+use tollway_tower::{ByAddress, ByHeader, ClientId, Identify, Network, RequestHead};
 
 use crate::support::request;
 
 fn by(identify: &impl Identify, request: &Request<()>) -> String {
-    let found = identify.identify(Head::of(request));
-    found.map_or("(nobody)".to_owned(), |identifier| String::from_utf8(identifier.as_ref().to_vec()).unwrap())
+    let found = identify.identify(RequestHead::new(request));
+    found.map_or("(nobody)".to_owned(), |id| String::from_utf8(id.as_ref().to_vec()).unwrap())
 }
 
 fn behind(proxies: &str) -> ByAddress {
-    ByAddress::peer().behind(proxies.split_whitespace().map(|network| network.parse::<Network>().unwrap()))
+    ByAddress::peer()
+        .trust_proxies(proxies.split_whitespace().map(|network| network.parse::<Network>().unwrap()))
 }
 
 #[test]
 fn a_client_is_its_address_or_its_network() {
-    for (peer, identifier) in [
+    for (peer, id) in [
         ("192.0.2.7", "192.0.2.7"),
         ("::ffff:192.0.2.7", "192.0.2.7"),
         ("::ffff:192.0.2.8", "192.0.2.8"),
@@ -26,13 +27,13 @@ fn a_client_is_its_address_or_its_network() {
         ("::1", "::"),
         ("", "(nobody)"),
     ] {
-        assert_eq!(by(&ByAddress::peer(), &request("/", peer, &[])), identifier, "{peer}");
+        assert_eq!(by(&ByAddress::peer(), &request("/", peer, &[])), id, "{peer}");
     }
     let narrow = ByAddress::peer().ipv6_prefix(128).ipv4_prefix(24);
-    for (peer, identifier) in
+    for (peer, id) in
         [("2001:db8::1", "2001:db8::1"), ("192.0.2.7", "192.0.2.0"), ("::ffff:192.0.2.7", "192.0.2.0")]
     {
-        assert_eq!(by(&narrow, &request("/", peer, &[])), identifier, "{peer}");
+        assert_eq!(by(&narrow, &request("/", peer, &[])), id, "{peer}");
     }
     assert_eq!(by(&ByAddress::peer().ipv6_prefix(48), &request("/", "2001:db8:1:2::", &[])), "2001:db8:1::");
     assert_eq!(by(&ByAddress::peer().ipv4_prefix(0), &request("/", "192.0.2.7", &[])), "0.0.0.0");
@@ -42,7 +43,7 @@ fn a_client_is_its_address_or_its_network() {
 #[test]
 fn only_declared_proxies_are_believed_and_only_as_far_as_they_go() {
     let address = behind("10.0.0.0/8 2001:db8:f::1");
-    for (peer, forwarded, identifier) in [
+    for (peer, forwarded, id) in [
         // Nobody else is believed.
         ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
         ("203.0.113.9", "10.0.0.1", "203.0.113.9"),
@@ -83,7 +84,7 @@ fn only_declared_proxies_are_believed_and_only_as_far_as_they_go() {
         let mut request = request("/", peer, &[]);
         let value = HeaderValue::from_bytes(forwarded.as_bytes()).unwrap();
         request.headers_mut().insert("x-forwarded-for", value);
-        assert_eq!(by(&address, &request), identifier, "{peer} {forwarded}");
+        assert_eq!(by(&address, &request), id, "{peer} {forwarded}");
     }
 }
 
@@ -107,7 +108,7 @@ fn without_declared_proxies_the_header_says_nothing() {
 fn a_header_is_an_identifier_if_it_says_something() {
     let by_key = ByHeader::new(HeaderName::from_static("x-api-key"));
     let long = "k".repeat(300);
-    for (headers, identifier) in [
+    for (headers, id) in [
         (&[("x-api-key", "k1")][..], "k1"),
         (&[("X-API-Key", "k1"), ("x-api-key", "k2")], "k1"),
         (&[("x-api-key", long.as_str())], &long),
@@ -115,13 +116,13 @@ fn a_header_is_an_identifier_if_it_says_something() {
         (&[("authorization", "k1")], "(nobody)"),
         (&[], "(nobody)"),
     ] {
-        assert_eq!(by(&by_key, &request("/", "192.0.2.7", headers)), identifier, "{headers:?}");
+        assert_eq!(by(&by_key, &request("/", "192.0.2.7", headers)), id, "{headers:?}");
     }
 }
 
 #[test]
 fn a_closure_sees_all_but_the_body() {
-    let identify = |head: Head<'_>| Identifier::of(head.uri.path().strip_prefix("/users/"));
+    let identify = |head: RequestHead<'_>| ClientId::new(head.uri.path().strip_prefix("/users/"));
     assert_eq!(by(&identify, &request("/users/7", "", &[])), "7");
     assert_eq!(by(&identify, &request("/users/", "", &[])), "(nobody)");
     assert_eq!(by(&identify, &request("/", "", &[])), "(nobody)");
@@ -131,10 +132,10 @@ fn a_closure_sees_all_but_the_body() {
 fn the_peer_may_be_in_an_extension_of_any_type() {
     #[derive(Clone)]
     struct Connection(Option<std::net::SocketAddr>);
-    let address = ByAddress::peer_in(|connection: &Connection| connection.0);
-    for (peer, identifier) in [(Some("192.0.2.7:1".parse().unwrap()), "192.0.2.7"), (None, "(nobody)")] {
+    let address = ByAddress::from_extension(|connection: &Connection| connection.0);
+    for (peer, id) in [(Some("192.0.2.7:1".parse().unwrap()), "192.0.2.7"), (None, "(nobody)")] {
         let mut request = request("/", "203.0.113.9", &[]);
         request.extensions_mut().insert(Connection(peer));
-        assert_eq!(by(&address, &request), identifier);
+        assert_eq!(by(&address, &request), id);
     }
 }

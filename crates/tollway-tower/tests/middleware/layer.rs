@@ -8,8 +8,8 @@ use tollway::Config;
 use tollway::core::{Nanos, Timestamp};
 use tollway_tower::admit::{UnknownLimit, UnknownRule};
 use tollway_tower::{
-    Admission, AdmissionLayer, Admit, Asked, ByHeader, Counts, Identifier, LocalLimit, LocalRule,
-    Unidentified,
+    AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, ClientId, LocalLimit, LocalRule,
+    OnUnidentified, RequestCounts,
 };
 use tower_layer::Layer;
 use tower_service::Service;
@@ -24,8 +24,8 @@ fn from(peer: &str) -> Request<()> {
 }
 
 /// Counts with these of their fields, and nothing else.
-fn counts(fill: impl FnOnce(&mut Counts)) -> Counts {
-    let mut counts = Counts::default();
+fn counts(fill: impl FnOnce(&mut RequestCounts)) -> RequestCounts {
+    let mut counts = RequestCounts::default();
     fill(&mut counts);
     counts
 }
@@ -68,7 +68,7 @@ async fn who_comes_too_soon_is_told_when_to_come_again() {
 
 #[tokio::test]
 async fn what_passes_is_announced_on_request() {
-    let mut service = AdmissionLayer::new(per_client()).announce(true).layer(Hello);
+    let mut service = AdmissionLayer::new(per_client()).always_add_headers(true).layer(Hello);
     let (status, headers, _) = send(&mut service, from(ALICE)).await;
     assert_eq!(status, 200);
     assert_eq!(
@@ -85,7 +85,7 @@ async fn what_passes_is_announced_on_request() {
 
 #[tokio::test]
 async fn a_rejection_has_the_status_that_was_chosen() {
-    let layer = AdmissionLayer::new(per_client()).status(StatusCode::SERVICE_UNAVAILABLE);
+    let layer = AdmissionLayer::new(per_client()).reject_with(StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(statuses(&mut layer.layer(Hello), [ALICE; 3].map(from)).await, [200, 200, 503]);
 }
 
@@ -96,7 +96,7 @@ async fn a_grpc_client_is_told_in_its_own_words() {
         (StatusCode::TOO_MANY_REQUESTS, "8", "too many requests"),
         (StatusCode::SERVICE_UNAVAILABLE, "14", "not now"),
     ] {
-        let mut service = AdmissionLayer::new(per_client()).status(status).layer(Hello);
+        let mut service = AdmissionLayer::new(per_client()).reject_with(status).layer(Hello);
         assert_eq!(statuses(&mut service, [grpc(), grpc()]).await, [200, 200]);
         let (status, headers, body) = send(&mut service, grpc()).await;
         assert_eq!((status, &*body), (200, ""));
@@ -110,13 +110,13 @@ async fn a_grpc_client_is_told_in_its_own_words() {
 
 #[tokio::test]
 async fn skipped_paths_cost_nothing() {
-    let layer = AdmissionLayer::new(per_client()).skip("/healthz").skip_below("/static");
+    let layer = AdmissionLayer::new(per_client()).exempt_path("/healthz").exempt_subtree("/static");
     let mut service = layer.layer(Hello);
     let free = ["/healthz", "/static/a.css", "/healthz?x", "/static/b/c", "/healthz"];
     assert_eq!(statuses(&mut service, free.map(|path| request(path, ALICE, &[]))).await, [200; 5]);
     let paid = ["/", "/healthz/", "/static/../"];
     assert_eq!(statuses(&mut service, paid.map(|path| request(path, ALICE, &[]))).await, [200, 200, 429]);
-    let expected = counts(|counts| (counts.skipped, counts.passed, counts.rejected) = (5, 2, 1));
+    let expected = counts(|counts| (counts.exempt, counts.passed, counts.rejected) = (5, 2, 1));
     assert_eq!(layer.counts(), expected);
 }
 
@@ -126,7 +126,7 @@ async fn a_shadow_counts_and_lets_everybody_through() {
     let hook = Arc::clone(&told);
     let layer = AdmissionLayer::new(per_client()).shadow(true).on_decision(move |decided| {
         assert!(decided.shadow);
-        hook.lock().unwrap().push(decided.admission);
+        hook.lock().unwrap().push(decided.outcome);
     });
     let mut service = layer.layer(Hello);
     let (_, headers, _) = send(&mut service, from(ALICE)).await;
@@ -134,9 +134,9 @@ async fn a_shadow_counts_and_lets_everybody_through() {
     assert_eq!(statuses(&mut service, [ALICE, ALICE, ALICE, ""].map(from)).await, [200; 4]);
     let expected = counts(|counts| (counts.passed, counts.rejected, counts.unidentified) = (2, 2, 1));
     assert_eq!(layer.counts(), expected);
-    let rejected = Admission::Rejected { retry_after: Some(Duration::from_secs(10)) };
-    let passed = Admission::Passed;
-    assert_eq!(*told.lock().unwrap(), [passed, passed, rejected, rejected, Admission::Unidentified]);
+    let rejected = AdmitOutcome::Rejected { retry_after: Some(Duration::from_secs(10)) };
+    let passed = AdmitOutcome::Passed;
+    assert_eq!(*told.lock().unwrap(), [passed, passed, rejected, rejected, AdmitOutcome::Unidentified]);
 }
 
 #[tokio::test]
@@ -144,10 +144,9 @@ async fn a_hook_is_told_of_every_decision() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
     let layer = AdmissionLayer::new(per_client()).on_decision(move |decided| {
-        let identifier =
-            decided.identifier.map(|identifier| String::from_utf8_lossy(identifier).into_owned());
+        let id = decided.id.map(|id| String::from_utf8_lossy(id).into_owned());
         let remaining = decided.decision.map(|decision| decision.remaining);
-        hook.lock().unwrap().push((identifier, remaining, decided.shadow));
+        hook.lock().unwrap().push((id, remaining, decided.shadow));
     });
     statuses(&mut layer.layer(Hello), [ALICE, ALICE, ALICE, BOB, ""].map(from)).await;
     let alice = |remaining| (Some(ALICE.to_owned()), Some(remaining), false);
@@ -164,16 +163,17 @@ async fn who_identifies_nobody_passes_or_does_not() {
         [&[][..], &[("x-account", "not a number")], &[("x-account", "7")]]
             .map(|headers| request("/", ALICE, headers))
     };
-    for (choice, expected) in [(Unidentified::Pass, [200, 200, 200]), (Unidentified::Reject, [400, 400, 200])]
+    for (choice, expected) in
+        [(OnUnidentified::Pass, [200, 200, 200]), (OnUnidentified::Reject, [400, 400, 200])]
     {
-        let layer = AdmissionLayer::new(limit.clone()).identify(account.clone()).unidentified(choice);
+        let layer = AdmissionLayer::new(limit.clone()).identify(account.clone()).on_unidentified(choice);
         let mut service = layer.layer(Hello);
         assert_eq!(statuses(&mut service, requests()).await, expected, "{choice:?}");
         let expected = counts(|counts| (counts.unidentified, counts.passed) = (2, 1));
         assert_eq!(layer.counts(), expected, "{choice:?}");
     }
     let grpc = request("/", ALICE, &[("content-type", "application/grpc")]);
-    let strict = AdmissionLayer::new(limit).identify(account).unidentified(Unidentified::Reject);
+    let strict = AdmissionLayer::new(limit).identify(account).on_unidentified(OnUnidentified::Reject);
     let (_, headers, _) = send(&mut strict.layer(Hello), grpc).await;
     assert_eq!(
         (headers["grpc-status"].as_bytes(), headers["grpc-retry-pushback-ms"].as_bytes()),
@@ -185,7 +185,7 @@ async fn who_identifies_nobody_passes_or_does_not() {
 async fn a_rule_limits_what_its_selectors_are_given() {
     let (limiter, clock) = limiter(POLICY);
     let layer = AdmissionLayer::new(LocalRule::new(limiter, "upload").unwrap())
-        .identify_by(|head| Identifier::of(head.uri.path().strip_prefix("/users/")));
+        .identify_by(|head| ClientId::new(head.uri.path().strip_prefix("/users/")));
     let mut service = layer.layer(Hello);
     let to = |path: &str| request(path, ALICE, &[]);
     let requests = ["/users/1", "/users/1", "/users/1", "/users/2"].map(to);
@@ -251,11 +251,11 @@ async fn the_errors_of_the_service_are_its_own() {
 struct Slow(Arc<tokio::sync::Notify>);
 
 impl Admit for Slow {
-    fn ask(&self, _: &[u8]) -> Asked {
+    fn admit(&self, _: &[u8]) -> AdmitFuture {
         let told = Arc::clone(&self.0);
-        Asked::Awaiting(Box::pin(async move {
+        AdmitFuture::Pending(Box::pin(async move {
             told.notified().await;
-            Admission::Rejected { retry_after: None }.into()
+            AdmitOutcome::Rejected { retry_after: None }.into()
         }))
     }
 }
@@ -273,9 +273,9 @@ async fn a_shadow_waits_for_no_answer() {
     let told = Arc::<tokio::sync::Notify>::default();
     let layer = AdmissionLayer::new(Slow(Arc::clone(&told))).shadow(true);
     assert_eq!(send(&mut layer.layer(Hello), from(ALICE)).await.0, 200);
-    assert_eq!(layer.counts(), Counts::default());
+    assert_eq!(layer.counts(), RequestCounts::default());
     told.notify_one();
-    while layer.counts() == Counts::default() {
+    while layer.counts() == RequestCounts::default() {
         tokio::task::yield_now().await;
     }
     assert_eq!(layer.counts(), counts(|counts| counts.rejected = 1));

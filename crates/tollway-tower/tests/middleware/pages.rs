@@ -10,7 +10,7 @@ use crate::support::{Hello, per_client, request, send};
 const PAGE: &str = "../../docs/middleware.md";
 
 /// What it may quote: files whose code, or whose documentation's code, runs with the tests.
-const SOURCES: &[&str] = &["src/lib.rs", "src/identify.rs", "src/identify/address.rs", "src/delayed.rs"];
+const SOURCES: &[&str] = &["src/lib.rs", "src/identify.rs", "src/identify/by_address.rs", "src/delayed.rs"];
 
 #[test]
 fn every_snippet_is_code_that_is_tested() {

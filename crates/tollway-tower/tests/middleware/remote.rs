@@ -10,7 +10,9 @@ use tollway::{Clock, Limiter};
 use tollway_client::http::awaiting::Client;
 use tollway_server::{Server, Settings};
 use tollway_testbed::PATIENCE;
-use tollway_tower::{Admission, AdmissionLayer, Admit, Asked, ByHeader, Delayed, OnFailure, RemoteLimit};
+use tollway_tower::{
+    AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, Delayed, OnFailure, RemoteLimit,
+};
 use tower_layer::Layer;
 
 use crate::support::{Hello, POLICY, limiter, request, send, statuses};
@@ -71,7 +73,7 @@ async fn a_silent_server_delays_a_few_requests_and_no_more() {
         let requests = (0..100).map(|_| request("/", ALICE, &[]));
         assert_eq!(statuses(&mut service, requests).await, [expected; 100]);
         let counts = layer.counts();
-        assert_eq!(counts.passed_unasked + counts.unavailable, 100);
+        assert_eq!(counts.failed_open + counts.unavailable, 100);
     }
     let mut asked = 0;
     while tokio::time::timeout(Duration::ZERO, silent.accept()).await.is_ok() {
@@ -87,14 +89,14 @@ struct AsLongAsItTakes {
 }
 
 impl Admit for AsLongAsItTakes {
-    fn ask(&self, identifier: &[u8]) -> Asked {
-        let (asked, clock) = (self.remote.ask(identifier), self.clock.clone());
-        Asked::Awaiting(Box::pin(async move {
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
+        let (asked, clock) = (self.remote.admit(id), self.clock.clone());
+        AdmitFuture::Pending(Box::pin(async move {
             let answer = match asked {
-                Asked::Answered(answer) => answer,
-                Asked::Awaiting(asking) => asking.await,
+                AdmitFuture::Ready(answer) => answer,
+                AdmitFuture::Pending(asking) => asking.await,
             };
-            if let Admission::Rejected { retry_after: Some(wait) } = answer.admission {
+            if let AdmitOutcome::Rejected { retry_after: Some(wait) } = answer.outcome {
                 clock.set(clock.now() + Nanos::new(wait.as_nanos().try_into().unwrap()));
             }
             answer

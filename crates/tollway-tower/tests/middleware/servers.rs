@@ -44,7 +44,7 @@ async fn get_from(
 }
 
 fn connect_info() -> ByAddress {
-    ByAddress::peer_in(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
+    ByAddress::from_extension(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
 }
 
 async fn serve_axum<A: Admit>(layer: AdmissionLayer<A, ByAddress>) -> SocketAddr {
@@ -57,7 +57,7 @@ async fn serve_axum<A: Admit>(layer: AdmissionLayer<A, ByAddress>) -> SocketAddr
 
 #[tokio::test]
 async fn in_axum() {
-    let layer = AdmissionLayer::new(per_client()).identify(connect_info()).skip("/healthz");
+    let layer = AdmissionLayer::new(per_client()).identify(connect_info()).exempt_path("/healthz");
     let address = serve_axum(layer.clone()).await;
     let (hello, too_soon) = ((200, String::new(), "hello".to_owned()), (429, "10".to_owned(), String::new()));
     assert_eq!(get_from(address, "/", &[]).await, hello);
@@ -67,12 +67,12 @@ async fn in_axum() {
     assert_eq!(get_from(address, "/", &[("x-forwarded-for", "198.51.100.1")]).await, too_soon);
     assert_eq!(get_from(address, "/healthz", &[]).await.0, 200);
     let counts = layer.counts();
-    assert_eq!((counts.passed, counts.rejected, counts.skipped), (2, 2, 1));
+    assert_eq!((counts.passed, counts.rejected, counts.exempt), (2, 2, 1));
 }
 
 #[tokio::test]
 async fn in_axum_behind_a_proxy() {
-    let by_address = connect_info().behind(["127.0.0.0/8".parse().unwrap()]);
+    let by_address = connect_info().trust_proxies(["127.0.0.0/8".parse().unwrap()]);
     let address = serve_axum(AdmissionLayer::new(per_client()).identify(by_address)).await;
     for (headers, status) in [
         (&[("x-forwarded-for", "198.51.100.1")][..], 200),
@@ -217,7 +217,8 @@ mod grpc {
 async fn in_tonic() {
     use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
     let (listener, address) = listen().await;
-    let layer = AdmissionLayer::new(per_client()).identify(ByAddress::peer_in(TcpConnectInfo::remote_addr));
+    let layer =
+        AdmissionLayer::new(per_client()).identify(ByAddress::from_extension(TcpConnectInfo::remote_addr));
     let server = tonic::transport::Server::builder().layer(layer.clone()).add_service(grpc::Echo);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
 

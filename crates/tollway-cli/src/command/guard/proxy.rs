@@ -14,7 +14,7 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use hyper::{Request, Response, StatusCode, Version};
 use tokio::time::timeout;
 use tollway_client::gatekeeper::{Admission, Gatekeeper};
-use tollway_tower::{Head, user_agent};
+use tollway_tower::{RequestHead, user_agent};
 use tracing::debug;
 
 use super::body::{Answer, Question, Stage, Upload};
@@ -148,7 +148,7 @@ impl Client {
     /// Waits as long as it must; what it returns is the end of the request.
     async fn admit(&self, request: &Request<Incoming>) -> Option<Response<Answer>> {
         let identifier = self.settings.who.identify(request)?;
-        let log_info = user_agent(Head::of(request));
+        let log_info = user_agent(RequestHead::new(request));
         match self.settings.gatekeeper.admit_with(identifier, log_info).await {
             Admission::Rejected { retry_after, .. } => {
                 Some(rejection("too many requests: come again later\n", retry_after))

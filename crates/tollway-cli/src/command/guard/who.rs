@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use hyper::Request;
 use hyper::header::HeaderName;
-use tollway_tower::{ByAddress, ByHeader, Head, Identifier, Identify, Network};
+use tollway_tower::{ByAddress, ByHeader, ClientId, Identify, Network, RequestHead};
 
 use super::bounds::IDENTIFIER_MAX;
 
@@ -40,17 +40,15 @@ impl Who {
             Whom::Address => None,
             Whom::Header(name) => Some(ByHeader::new(name)),
         };
-        Self { header, address: ByAddress::peer().behind(proxies.iter().copied()) }
+        Self { header, address: ByAddress::peer().trust_proxies(proxies.iter().copied()) }
     }
 
     /// Without the header that should say it, the address says it: to leave it out must not be a way in, and neither must
     /// to send pages of it. The peer's address is an extension of the request.
-    pub(super) fn identify<B>(&self, request: &Request<B>) -> Option<Identifier> {
-        let head = Head::of(request);
+    pub(super) fn identify<B>(&self, request: &Request<B>) -> Option<ClientId> {
+        let head = RequestHead::new(request);
         let by_header = self.header.as_ref().and_then(|header| header.identify(head));
-        by_header
-            .filter(|identifier| identifier.as_ref().len() <= IDENTIFIER_MAX)
-            .or_else(|| self.address.identify(head))
+        by_header.filter(|id| id.as_ref().len() <= IDENTIFIER_MAX).or_else(|| self.address.identify(head))
     }
 }
 

@@ -9,7 +9,7 @@ use tollway::Limiter;
 use tollway_core::algorithm::Algorithm;
 use tollway_core::{ChargeError, Decision};
 
-use super::{Admission, Admit, Answer, Asked};
+use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 use crate::rejection;
 
 /// Asks a limiter under one of its limits. With memory for a store the answer is there at once; Redis is awaited.
@@ -31,7 +31,7 @@ pub struct UnknownLimit {
 }
 
 impl LocalLimit {
-    /// Takes one from the bucket of each request's identifier under this limit.
+    /// Takes one from the bucket of each request's id under this limit.
     pub fn new(limiter: impl Into<Arc<Limiter>>, limit: &str) -> Result<Self, UnknownLimit> {
         let limiter = limiter.into();
         match limiter.policy().limit(limit) {
@@ -48,25 +48,25 @@ impl LocalLimit {
 }
 
 impl Admit for LocalLimit {
-    fn ask(&self, identifier: &[u8]) -> Asked {
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
         if !self.limiter.waits() {
-            return Asked::Answered(answer(self.limiter.spend(&self.limit, identifier, self.cost)));
+            return AdmitFuture::Ready(answer(self.limiter.spend(&self.limit, id, self.cost)));
         }
-        let (this, identifier) = (self.clone(), identifier.to_vec());
-        Asked::Awaiting(Box::pin(async move {
-            answer(this.limiter.spend_async(&this.limit, &identifier, this.cost).await)
+        let (this, id) = (self.clone(), id.to_vec());
+        AdmitFuture::Pending(Box::pin(async move {
+            answer(this.limiter.spend_async(&this.limit, &id, this.cost).await)
         }))
     }
 
-    fn describe(&self, identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {
-        if let Ok(charge) = self.limiter.policy().charge(&self.limit, identifier, self.cost) {
+    fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+        if let Ok(charge) = self.limiter.policy().charge(&self.limit, id, self.cost) {
             rejection::describe(&charge, decision, headers);
         }
     }
 
-    fn interval(&self, identifier: &[u8]) -> Option<Duration> {
+    fn interval(&self, id: &[u8]) -> Option<Duration> {
         let policy = self.limiter.policy();
-        match policy.charge(&self.limit, identifier, self.cost).ok()?.algorithm()? {
+        match policy.charge(&self.limit, id, self.cost).ok()?.algorithm()? {
             // Of all algorithms the only one that lets requests pass at equal distances.
             Algorithm::TokenBucket(limit) => Some(limit.emission_interval().saturating_mul(self.cost).into()),
             _ => None,
@@ -74,11 +74,11 @@ impl Admit for LocalLimit {
     }
 }
 
-fn answer(decided: Result<Decision, ChargeError>) -> Answer {
+fn answer(decided: Result<Decision, ChargeError>) -> AdmitReply {
     match decided {
         Ok(decision) => decision.into(),
-        Err(ChargeError::Id { .. }) => Admission::Unidentified.into(),
-        Err(ChargeError::CostTooHigh { .. }) => Admission::Rejected { retry_after: None }.into(),
-        Err(_) => Admission::Passed.into(),
+        Err(ChargeError::Id { .. }) => AdmitOutcome::Unidentified.into(),
+        Err(ChargeError::CostTooHigh { .. }) => AdmitOutcome::Rejected { retry_after: None }.into(),
+        Err(_) => AdmitOutcome::Passed.into(),
     }
 }

@@ -2,12 +2,12 @@
 
 /// Whole paths, and paths that everything below is skipped with.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Skip {
+pub(crate) struct ExemptPaths {
     paths: Vec<Box<str>>,
     trees: Vec<Box<str>>,
 }
 
-impl Skip {
+impl ExemptPaths {
     pub(crate) fn path(&mut self, path: &str) {
         self.paths.push(path.into());
     }
@@ -16,7 +16,7 @@ impl Skip {
         self.trees.push(root.trim_end_matches('/').into());
     }
 
-    pub(crate) fn skips(&self, path: &str) -> bool {
+    pub(crate) fn contains(&self, path: &str) -> bool {
         self.paths.iter().any(|skipped| **skipped == *path) || self.trees.iter().any(|root| below(root, path))
     }
 }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn what_is_skipped_is_the_path_and_what_is_below_a_tree() {
-        let mut skip = Skip::default();
+        let mut skip = ExemptPaths::default();
         skip.path("/healthz");
         skip.tree("/static/");
         for (path, skipped) in [
@@ -57,8 +57,8 @@ mod tests {
             ("", false),
             ("*", false),
         ] {
-            assert_eq!(skip.skips(path), skipped, "{path}");
+            assert_eq!(skip.contains(path), skipped, "{path}");
         }
-        assert!(!Skip::default().skips(""));
+        assert!(!ExemptPaths::default().contains(""));
     }
 }

@@ -1,4 +1,4 @@
-//! Those who wait, one line for each identifier.
+//! Those who wait, one line for each id.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 /// Everybody who waits.
 #[derive(Clone)]
-pub(super) struct Lines(Arc<All>);
+pub(super) struct DelayQueues(Arc<SharedQueues>);
 
-struct All {
+struct SharedQueues {
     max: AtomicUsize,
     waiting: AtomicUsize,
-    lines: Mutex<HashMap<Box<[u8]>, Line>>,
+    queues: Mutex<HashMap<Box<[u8]>, DelayQueue>>,
 }
 
-/// Those of one identifier. There is a line as long as somebody is in it.
-struct Line {
+/// Those of one id. There is a line as long as somebody is in it.
+struct DelayQueue {
     waiting: u32,
     /// Has the one who is first. It is handed on in the order they came.
     turn: Arc<Semaphore>,
@@ -29,16 +29,16 @@ struct Line {
 }
 
 /// A place in line. It is free again when this is dropped, for whatever reason.
-pub(super) struct Place {
-    all: Arc<All>,
-    identifier: Box<[u8]>,
+pub(super) struct QueuedRequest {
+    shared: Arc<SharedQueues>,
+    id: Box<[u8]>,
     turn: Arc<Semaphore>,
 }
 
-impl Lines {
+impl DelayQueues {
     pub(super) fn new(max: usize) -> Self {
         let (max, waiting) = (AtomicUsize::new(max), AtomicUsize::new(0));
-        Self(Arc::new(All { max, waiting, lines: Mutex::default() }))
+        Self(Arc::new(SharedQueues { max, waiting, queues: Mutex::default() }))
     }
 
     pub(super) fn set_max(&self, max: usize) {
@@ -51,46 +51,50 @@ impl Lines {
 
     /// The last place in a line that there is. An error is how long it would take, which is beyond the deadline, or that
     /// there is no room.
-    pub(super) fn follow(&self, identifier: &[u8], deadline: Instant) -> Option<Result<Place, Duration>> {
+    pub(super) fn join_existing(
+        &self,
+        id: &[u8],
+        deadline: Instant,
+    ) -> Option<Result<QueuedRequest, Duration>> {
         // Nearly always nobody waits, and then this is all that is looked at.
         if self.waiting() == 0 {
             return None;
         }
-        let mut lines = self.0.lines();
-        let line = lines.get_mut(identifier)?;
-        let expected = line.expected();
+        let mut queues = self.0.queues();
+        let queue = queues.get_mut(id)?;
+        let expected = queue.next_expected_at();
         if expected > deadline || !self.0.enter() {
             return Some(Err(expected.saturating_duration_since(Instant::now())));
         }
-        Some(Ok(self.place(identifier, line)))
+        Some(Ok(self.queued(id, queue)))
     }
 
     /// A place for somebody who knows when the next may pass. `None` if it could not pass before the deadline, or there is no
     /// room.
     pub(super) fn join(
         &self,
-        identifier: &[u8],
+        id: &[u8],
         at: Instant,
         interval: Duration,
         deadline: Instant,
-    ) -> Option<Place> {
-        let mut lines = self.0.lines();
-        if lines.get(identifier).is_some_and(|line| line.expected() > deadline) || !self.0.enter() {
+    ) -> Option<QueuedRequest> {
+        let mut queues = self.0.queues();
+        if queues.get(id).is_some_and(|queue| queue.next_expected_at() > deadline) || !self.0.enter() {
             return None;
         }
-        let line = lines.entry(identifier.into()).or_insert_with(|| Line::new(at, interval));
-        Some(self.place(identifier, line))
+        let queue = queues.entry(id.into()).or_insert_with(|| DelayQueue::new(at, interval));
+        Some(self.queued(id, queue))
     }
 
-    fn place(&self, identifier: &[u8], line: &mut Line) -> Place {
-        line.waiting += 1;
-        Place { all: Arc::clone(&self.0), identifier: identifier.into(), turn: Arc::clone(&line.turn) }
+    fn queued(&self, id: &[u8], queue: &mut DelayQueue) -> QueuedRequest {
+        queue.waiting += 1;
+        QueuedRequest { shared: Arc::clone(&self.0), id: id.into(), turn: Arc::clone(&queue.turn) }
     }
 }
 
-impl All {
-    fn lines(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedQueues {
+    fn queues(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, DelayQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self) -> bool {
@@ -99,56 +103,56 @@ impl All {
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    fn leave(&self, identifier: &[u8]) {
-        let mut lines = self.lines();
-        if let Some(line) = lines.get_mut(identifier) {
-            line.waiting -= 1;
-            if line.waiting == 0 {
-                lines.remove(identifier);
+    fn leave(&self, id: &[u8]) {
+        let mut queues = self.queues();
+        if let Some(queue) = queues.get_mut(id) {
+            queue.waiting -= 1;
+            if queue.waiting == 0 {
+                queues.remove(id);
             }
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Line {
+impl DelayQueue {
     fn new(first_at: Instant, interval: Duration) -> Self {
         Self { waiting: 0, turn: Arc::new(Semaphore::new(1)), first_at, interval }
     }
 
     /// When whoever comes next would pass.
-    fn expected(&self) -> Instant {
+    fn next_expected_at(&self) -> Instant {
         let others = self.interval.saturating_mul(self.waiting);
         self.first_at.checked_add(others).unwrap_or(self.first_at)
     }
 }
 
-impl Place {
+impl QueuedRequest {
     /// Waits to be the first in line, and stays it until the permit is dropped.
-    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn wait_for_turn(&self) -> Option<OwnedSemaphorePermit> {
         // Nobody closes it, so there always is one.
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    pub(super) fn identifier(&self) -> &[u8] {
-        &self.identifier
+    pub(super) fn id(&self) -> &[u8] {
+        &self.id
     }
 
     /// When whoever comes next would pass.
-    pub(super) fn expected(&self) -> Instant {
-        self.all.lines().get(&self.identifier).map_or_else(Instant::now, Line::expected)
+    pub(super) fn next_expected_at(&self) -> Instant {
+        self.shared.queues().get(&self.id).map_or_else(Instant::now, DelayQueue::next_expected_at)
     }
 
     /// From the first in line: it will pass at this moment.
-    pub(super) fn expect(&self, at: Instant) {
-        if let Some(line) = self.all.lines().get_mut(&self.identifier) {
-            line.first_at = at;
+    pub(super) fn set_expected_at(&self, at: Instant) {
+        if let Some(queue) = self.shared.queues().get_mut(&self.id) {
+            queue.first_at = at;
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
-        self.all.leave(&self.identifier);
+        self.shared.leave(&self.id);
     }
 }

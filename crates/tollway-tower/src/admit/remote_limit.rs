@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tollway_client::http::awaiting::{AskError, Client};
-use tollway_client::http::{ChargeRequest, ServerResponse as Said};
+use tollway_client::http::{ChargeRequest, ServerResponse};
 use tollway_core::{Decision, Nanos, Verb, Verdict};
 
-use super::patience::Patience;
-use super::{Admission, Admit, Answer, Asked};
+use super::circuit_breaker::CircuitBreaker;
+use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 use crate::rejection;
 
 /// Asks a server over HTTP under one of its limits.
@@ -21,7 +21,7 @@ pub struct RemoteLimit {
     limit: Arc<str>,
     cost: u64,
     on_failure: OnFailure,
-    patience: Arc<Patience>,
+    circuit_breaker: Arc<CircuitBreaker>,
 }
 
 /// What becomes of a request about which the server gave no answer.
@@ -35,10 +35,10 @@ pub enum OnFailure {
 }
 
 impl RemoteLimit {
-    /// Takes one from the bucket of each request's identifier under this limit.
+    /// Takes one from the bucket of each request's id under this limit.
     pub fn new(client: Client, limit: &str) -> Self {
-        let patience = Arc::new(Patience::new());
-        Self { client, limit: limit.into(), cost: 1, on_failure: OnFailure::default(), patience }
+        let circuit_breaker = Arc::new(CircuitBreaker::new());
+        Self { client, limit: limit.into(), cost: 1, on_failure: OnFailure::default(), circuit_breaker }
     }
 
     /// Takes this much instead of one.
@@ -53,57 +53,59 @@ impl RemoteLimit {
         self
     }
 
-    async fn spend(&self, identifier: &str) -> Result<Said, AskError> {
-        self.client.ask(Verb::Spend, &[ChargeRequest::new(&self.limit, identifier, self.cost)]).await
+    async fn spend(&self, id: &str) -> Result<ServerResponse, AskError> {
+        self.client.ask(Verb::Spend, &[ChargeRequest::new(&self.limit, id, self.cost)]).await
     }
 
-    fn read(&self, said: Result<Said, AskError>) -> Answer {
+    fn read(&self, said: Result<ServerResponse, AskError>) -> AdmitReply {
         match said {
             Ok(said) => {
-                self.patience.answered();
-                decision(said).map_or_else(|| self.failed(), Answer::from)
+                self.circuit_breaker.answered();
+                decision(said).map_or_else(|| self.failed(), AdmitReply::from)
             }
             Err(AskError::Answer(problem)) => {
                 // It is there, but cannot answer this: a limit that it does not have, or an id that is none.
-                self.patience.answered();
+                self.circuit_breaker.answered();
                 tracing::debug!(limit = &*self.limit, %problem, "the server has no answer");
                 self.failed()
             }
             Err(error) => {
-                self.patience.failed();
+                self.circuit_breaker.failed();
                 tracing::debug!(limit = &*self.limit, %error, "no answer");
                 self.failed()
             }
         }
     }
 
-    fn failed(&self) -> Answer {
+    fn failed(&self) -> AdmitReply {
         match self.on_failure {
-            OnFailure::Pass => Admission::PassedUnasked.into(),
+            OnFailure::Pass => AdmitOutcome::FailedOpen.into(),
             OnFailure::Reject => {
-                Admission::Unavailable { retry_after: Some(crate::rejection::SECOND) }.into()
+                AdmitOutcome::Unavailable { retry_after: Some(crate::rejection::SECOND) }.into()
             }
         }
     }
 }
 
 impl Admit for RemoteLimit {
-    fn ask(&self, identifier: &[u8]) -> Asked {
-        if !self.patience.may_ask() {
-            return Asked::Answered(self.failed());
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
+        if !self.circuit_breaker.allows_call() {
+            return AdmitFuture::Ready(self.failed());
         }
-        let (this, identifier) = (self.clone(), String::from_utf8_lossy(identifier).into_owned());
-        Asked::Awaiting(Box::pin(async move { this.read(this.spend(&identifier).await) }))
+        let (this, id) = (self.clone(), String::from_utf8_lossy(id).into_owned());
+        AdmitFuture::Pending(Box::pin(async move { this.read(this.spend(&id).await) }))
     }
 
-    fn describe(&self, _identifier: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+    fn add_headers(&self, _id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
         rejection::describe_standing(&self.limit, decision, headers);
     }
 }
 
 /// The same as a limiter would have decided.
-fn decision(said: Said) -> Option<Decision> {
-    let Said::Decision { allowed, remaining, retry_after, reset_after, reason, degraded, .. } = said else {
+fn decision(said: ServerResponse) -> Option<Decision> {
+    let ServerResponse::Decision { allowed, remaining, retry_after, reset_after, reason, degraded, .. } =
+        said
+    else {
         return None;
     };
     let verdict = match (allowed, reason.as_deref()) {

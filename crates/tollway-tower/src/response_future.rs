@@ -9,11 +9,11 @@ use http::{HeaderMap, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::admit::{Admit, Awaiting};
-use crate::body::ResponseBody;
-use crate::counts::one_more;
-use crate::identify::Identifier;
-use crate::layer::{Shared, Step};
+use crate::admit::{Admit, PendingReply};
+use crate::identify::ClientId;
+use crate::layer::{LayerState, RequestAction};
+use crate::request_counts::one_more;
+use crate::response_body::ResponseBody;
 
 pin_project! {
     /// The response of the service, now or after a wait, or a rejection.
@@ -32,33 +32,33 @@ pin_project! {
     enum State<S, A, I, B, F> {
         Passing { #[pin] future: F, announced: Option<Box<HeaderMap>> },
         Rejected { head: Option<Box<Parts>> },
-        Asking { asking: Box<Asking<S, A, I, B>> },
+        PendingRequest { asking: Box<PendingRequest<S, A, I, B>> },
     }
 }
 
 /// A request about which nothing is known yet.
-pub(crate) struct Asking<S, A, I, B> {
-    answer: Awaiting,
+pub(crate) struct PendingRequest<S, A, I, B> {
+    answer: PendingReply,
     service: S,
     request: Option<Request<B>>,
-    identifier: Identifier,
-    shared: Arc<Shared<A, I>>,
+    id: ClientId,
+    shared: Arc<LayerState<A, I>>,
 }
 
-impl<S, A, I, B> Asking<S, A, I, B> {
+impl<S, A, I, B> PendingRequest<S, A, I, B> {
     pub(crate) fn new(
-        answer: Awaiting,
+        answer: PendingReply,
         service: S,
         request: Request<B>,
-        identifier: Identifier,
-        shared: Arc<Shared<A, I>>,
+        id: ClientId,
+        shared: Arc<LayerState<A, I>>,
     ) -> Self {
-        Self { answer, service, request: Some(request), identifier, shared }
+        Self { answer, service, request: Some(request), id, shared }
     }
 }
 
 /// Whoever still has the request went away without an answer.
-impl<S, A, I, B> Drop for Asking<S, A, I, B> {
+impl<S, A, I, B> Drop for PendingRequest<S, A, I, B> {
     fn drop(&mut self) {
         if self.request.is_some() {
             one_more(&self.shared.counters.abandoned);
@@ -75,8 +75,8 @@ impl<S: Service<Request<B>>, A, I, B> ResponseFuture<S, A, I, B> {
         Self { state: State::Rejected { head: Some(head) } }
     }
 
-    pub(crate) fn ask(asking: Asking<S, A, I, B>) -> Self {
-        Self { state: State::Asking { asking: Box::new(asking) } }
+    pub(crate) fn ask(asking: PendingRequest<S, A, I, B>) -> Self {
+        Self { state: State::PendingRequest { asking: Box::new(asking) } }
     }
 }
 
@@ -102,21 +102,23 @@ where
                     let head = head.take().expect("a future is not polled after it was ready");
                     return Poll::Ready(Ok(Response::from_parts(*head, ResponseBody::EMPTY)));
                 }
-                StateProjection::Asking { asking } => ready!(asking.poll(cx)),
+                StateProjection::PendingRequest { asking } => ready!(asking.poll(cx)),
             };
             state.set(next);
         }
     }
 }
 
-impl<S: Service<Request<B>>, A: Admit, I, B> Asking<S, A, I, B> {
+impl<S: Service<Request<B>>, A: Admit, I, B> PendingRequest<S, A, I, B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, A, I, B, S::Future>> {
         let answer = ready!(self.answer.as_mut().poll(cx));
         let request = self.request.take().expect("an answer is waited for once");
-        let step = self.shared.step(Some(self.identifier.as_ref()), &answer, request.headers());
-        Poll::Ready(match step {
-            Step::Pass(announced) => State::Passing { future: self.service.call(request), announced },
-            Step::Reject(head) => State::Rejected { head: Some(head) },
+        let next_action = self.shared.next_action(Some(self.id.as_ref()), &answer, request.headers());
+        Poll::Ready(match next_action {
+            RequestAction::Forward(announced) => {
+                State::Passing { future: self.service.call(request), announced }
+            }
+            RequestAction::Reject(head) => State::Rejected { head: Some(head) },
         })
     }
 }

@@ -12,20 +12,20 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// How it went of late. While nobody answers, a request waits for nothing.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct CircuitBreaker {
     began: Instant,
     failures: AtomicU32,
     /// Left alone until then, in milliseconds since it began; 0 if it never was.
     until: AtomicU64,
 }
 
-impl Patience {
+impl CircuitBreaker {
     pub(super) fn new() -> Self {
         Self { began: Instant::now(), failures: AtomicU32::new(0), until: AtomicU64::new(0) }
     }
 
     /// Is it worth asking? Of all who come when a pause is over, one is told so, and a new pause begins.
-    pub(super) fn may_ask(&self) -> bool {
+    pub(super) fn allows_call(&self) -> bool {
         if self.failures.load(Ordering::Relaxed) < FAILURES_MAX {
             return true;
         }
@@ -60,23 +60,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_answer_is_left_alone_and_probed_once_a_pause() {
-        let patience = Patience::new();
+        let circuit_breaker = CircuitBreaker::new();
         for _ in 0..FAILURES_MAX {
-            assert!(patience.may_ask());
-            patience.failed();
+            assert!(circuit_breaker.allows_call());
+            circuit_breaker.failed();
         }
         for _ in 0..3 {
-            assert!(!patience.may_ask());
+            assert!(!circuit_breaker.allows_call());
             tokio::time::advance(PAUSE).await;
-            assert!(patience.may_ask(), "one may try");
-            assert!(!patience.may_ask(), "and nobody else");
-            patience.failed();
+            assert!(circuit_breaker.allows_call(), "one may try");
+            assert!(!circuit_breaker.allows_call(), "and nobody else");
+            circuit_breaker.failed();
         }
         tokio::time::advance(PAUSE).await;
-        assert!(patience.may_ask());
-        patience.answered();
-        assert!(patience.may_ask() && patience.may_ask());
-        patience.failed();
-        assert!(patience.may_ask(), "once is nothing");
+        assert!(circuit_breaker.allows_call());
+        circuit_breaker.answered();
+        assert!(circuit_breaker.allows_call() && circuit_breaker.allows_call());
+        circuit_breaker.failed();
+        assert!(circuit_breaker.allows_call(), "once is nothing");
     }
 }

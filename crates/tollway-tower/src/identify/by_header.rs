@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::{Head, Identifier, Identify};
+use super::{ClientId, Identify, RequestHead};
 
 /// The value of a header: an API key, say. Only as good as whoever checks it: a client may send what it likes.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ impl ByHeader {
 }
 
 impl Identify for ByHeader {
-    fn identify(&self, head: Head<'_>) -> Option<Identifier> {
-        Identifier::of(head.headers.get(&self.0)?.as_bytes())
+    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId> {
+        ClientId::new(head.headers.get(&self.0)?.as_bytes())
     }
 }

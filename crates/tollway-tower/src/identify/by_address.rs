@@ -5,8 +5,8 @@
 //! use axum::extract::ConnectInfo;
 //! use tollway_tower::ByAddress;
 //!
-//! let by_address = ByAddress::peer_in(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
-//!     .behind(["10.0.0.0/8".parse()?, "2001:db8:1::/48".parse()?]);
+//! let by_address = ByAddress::from_extension(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
+//!     .trust_proxies(["10.0.0.0/8".parse()?, "2001:db8:1::/48".parse()?]);
 //! # Ok::<(), tollway_tower::ParseNetworkError>(())
 //! ```
 //!
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName};
 
 use super::network::mask;
-use super::{Head, Identifier, Identify, Network};
+use super::{ClientId, Identify, Network, RequestHead};
 
 /// The header to which proxies append who connected to them.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -45,11 +45,11 @@ type PeerOf = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
 impl ByAddress {
     /// The peer's address is an extension of the request, a [`SocketAddr`].
     pub fn peer() -> Self {
-        Self::peer_in(|peer: &SocketAddr| *peer)
+        Self::from_extension(|peer: &SocketAddr| *peer)
     }
 
     /// The peer's address is in an extension of another type, which is what servers leave there.
-    pub fn peer_in<T: Send + Sync + 'static, P: Into<Option<SocketAddr>>>(
+    pub fn from_extension<T: Send + Sync + 'static, P: Into<Option<SocketAddr>>>(
         peer: impl Fn(&T) -> P + Send + Sync + 'static,
     ) -> Self {
         let peer = move |extensions: &Extensions| peer(extensions.get::<T>()?).into();
@@ -57,7 +57,7 @@ impl ByAddress {
     }
 
     /// What these proxies say in `X-Forwarded-For` is believed.
-    pub fn behind(mut self, proxies: impl IntoIterator<Item = Network>) -> Self {
+    pub fn trust_proxies(mut self, proxies: impl IntoIterator<Item = Network>) -> Self {
         self.proxies = proxies.into_iter().collect();
         self
     }
@@ -75,7 +75,7 @@ impl ByAddress {
     }
 
     /// The whole address of the client that sent this.
-    pub fn client(&self, head: Head<'_>) -> Option<IpAddr> {
+    pub fn client_address(&self, head: RequestHead<'_>) -> Option<IpAddr> {
         let peer = (self.peer)(head.extensions)?.ip().to_canonical();
         if !self.is_proxy(peer) {
             return Some(peer);
@@ -105,17 +105,17 @@ impl Default for ByAddress {
 }
 
 impl Identify for ByAddress {
-    fn identify(&self, head: Head<'_>) -> Option<Identifier> {
-        let client = self.client(head)?;
+    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId> {
+        let client = self.client_address(head)?;
         match mask(client, if client.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }) {
             IpAddr::V4(address) => spell(address),
-            IpAddr::V6(address) => Identifier::of(address),
+            IpAddr::V6(address) => ClientId::new(address),
         }
     }
 }
 
 /// An IPv4 address as everybody writes it. The machinery of formatting takes longer than the rest of the layer.
-fn spell(address: Ipv4Addr) -> Option<Identifier> {
+fn spell(address: Ipv4Addr) -> Option<ClientId> {
     let (mut text, mut len) = ([b'.'; IPV4_TEXT_MAX], 0);
     for (index, octet) in address.octets().into_iter().enumerate() {
         len += usize::from(index > 0);
@@ -126,7 +126,7 @@ fn spell(address: Ipv4Addr) -> Option<Identifier> {
             }
         }
     }
-    Identifier::of(&text[..len])
+    ClientId::new(&text[..len])
 }
 
 /// An address as proxies write it: alone, in brackets, or with a port.

@@ -7,9 +7,9 @@ use thiserror::Error;
 use tollway::Limiter;
 use tollway_core::{KeyedRule, RuleDecision};
 
-use super::{Admission, Admit, Answer, Asked, admission};
+use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, outcome};
 
-/// Asks a limiter by one of its configured rules. Each selector of the rule has the request's identifier for its value.
+/// Asks a limiter by one of its configured rules. Each selector of the rule has the request's id for its value.
 ///
 /// A reload of the limiter changes the rule. If it is gone then, nobody is limited.
 #[derive(Clone)]
@@ -38,28 +38,28 @@ impl LocalRule {
 }
 
 impl Admit for LocalRule {
-    fn ask(&self, identifier: &[u8]) -> Asked {
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
         if !self.limiter.waits() {
             let policy = self.limiter.policy();
             let Some(rule) = policy.rule(&self.rule) else {
-                return Asked::Answered(Admission::Passed.into());
+                return AdmitFuture::Ready(AdmitOutcome::Passed.into());
             };
-            return Asked::Answered(answer(self.limiter.resolve(&bill(rule, identifier))));
+            return AdmitFuture::Ready(answer(self.limiter.resolve(&bill(rule, id))));
         }
-        let (this, identifier) = (self.clone(), identifier.to_vec());
-        Asked::Awaiting(Box::pin(async move {
+        let (this, id) = (self.clone(), id.to_vec());
+        AdmitFuture::Pending(Box::pin(async move {
             let policy = this.limiter.policy();
-            let Some(rule) = policy.rule(&this.rule) else { return Admission::Passed.into() };
-            answer(this.limiter.resolve_async(&bill(rule, &identifier)).await)
+            let Some(rule) = policy.rule(&this.rule) else { return AdmitOutcome::Passed.into() };
+            answer(this.limiter.resolve_async(&bill(rule, &id)).await)
         }))
     }
 }
 
-fn bill<'r>(rule: &'r KeyedRule, identifier: &[u8]) -> tollway_core::RuleBill<'r> {
-    let Ok(bill) = rule.bill(|_selector| Ok::<_, Infallible>(Some(identifier)));
+fn bill<'r>(rule: &'r KeyedRule, id: &[u8]) -> tollway_core::RuleBill<'r> {
+    let Ok(bill) = rule.bill(|_selector| Ok::<_, Infallible>(Some(id)));
     bill
 }
 
-fn answer(ruling: RuleDecision) -> Answer {
-    admission(ruling.verdict, ruling.retry_after).into()
+fn answer(ruling: RuleDecision) -> AdmitReply {
+    outcome(ruling.verdict, ruling.retry_after).into()
 }
