@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let decision = login(&limiter, "alice", "192.0.2.7")?;
         match decision.allowed() {
             true => println!("attempt {attempt}: go on, {} left", decision.remaining),
-            false => println!("attempt {attempt}: wait {}s", decision.retry_after.as_secs_rounded_up()),
+            false => println!("attempt {attempt}: wait {}s", decision.retry_after().as_secs_f64().ceil()),
         }
     }
     // The password was right after all: the account's attempt is given back.
@@ -48,6 +48,8 @@ fn login(limiter: &Limiter, account: &str, address: &str) -> Result<Decision, Bo
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tollway::Clock;
     use tollway::core::{Nanos, Timestamp};
     use tollway::store::memory::{MAX_BUCKETS, Memory};
@@ -62,7 +64,7 @@ mod tests {
         for _ in 0..5 {
             assert!(login(&limiter, "alice", "192.0.2.7").unwrap().allowed());
         }
-        assert_eq!(login(&limiter, "alice", "192.0.2.7").unwrap().retry_after, Nanos::from_secs(12));
+        assert_eq!(login(&limiter, "alice", "192.0.2.7").unwrap().retry_after(), Duration::from_secs(12));
         assert_eq!(limiter.check("LoginsPerAddress", "192.0.2.7", 0).unwrap().remaining, 15);
 
         clock.set(Timestamp::EPOCH + Nanos::from_secs(12));

@@ -13,6 +13,7 @@
 mod quota;
 mod sliding_log;
 mod smoothed_rate;
+mod spec;
 mod token_bucket;
 
 use thiserror::Error;
@@ -20,6 +21,7 @@ use thiserror::Error;
 pub use quota::{Change, Quota, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
 pub use sliding_log::{LOG_MAX, LogSummary, SlidingLog, SlidingLogState};
 pub use smoothed_rate::{FORGET_AFTER_PERIODS, RateReading, SmoothedRate, SmoothedRateState};
+pub use spec::{IntoAlgorithm, QuotaSpec, SlidingLogSpec, SmoothedRateSpec, TokenBucketSpec};
 pub use token_bucket::{TokenBucket, TokenBucketState};
 
 use crate::decision::{Decision, Refund};

@@ -149,23 +149,16 @@ impl Expression {
 }
 
 /// `And()` refuses whatever comes, whenever it comes.
-const NEVER: Decision = Decision {
-    verdict: Verdict::Deny,
-    remaining: 0,
-    retry_after: Nanos::FOREVER,
-    reset_after: Nanos::ZERO,
-    charge: 0,
-    degraded: false,
-};
+const NEVER: Decision = Decision::new(Verdict::Deny, 0, Nanos::FOREVER, Nanos::ZERO);
 
 fn vote(decisions: &[Decision], index: usize, votes: &impl Fn(usize) -> bool) -> Option<Decision> {
-    votes(index).then(|| decisions[index].of_charge(index))
+    votes(index).then(|| decisions[index].with_charge(index))
 }
 
 /// Nothing had a vote, so nothing could refuse, now or later: says what the first charge leaves.
 fn never_refused(first: Decision) -> Decision {
     let verdict = if first.allowed() { first.verdict } else { Verdict::Allow };
-    Decision { verdict, retry_after: Nanos::ZERO, ..first }
+    Decision { verdict, retry_nanos: Nanos::ZERO, ..first }
 }
 
 /// The strictest, and of equals the first.

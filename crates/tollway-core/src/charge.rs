@@ -1,5 +1,7 @@
 //! One bucket and one cost.
 
+mod request;
+
 use std::borrow::Cow;
 
 use thiserror::Error;
@@ -7,6 +9,8 @@ use thiserror::Error;
 use crate::algorithm::Algorithm;
 use crate::id::IdError;
 use crate::limit::Limit;
+
+pub use request::ChargeRequest;
 
 /// What one request would take from one bucket. Made by [`Policy::charge`](crate::Policy::charge), so it is valid.
 #[derive(Clone, Debug)]

@@ -1,45 +1,81 @@
-//! What is answered: allow or deny, and what the caller may want to know about it.
+//! Answers to charges and refunds: allow or deny, what is left, and how long to wait.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use crate::time::Nanos;
 
 /// The answer to one charge, or to one whole bill.
+///
+/// The engine counts in nanoseconds, so the two times are fields in [`Nanos`]; [`retry_after`](Self::retry_after) and
+/// [`reset_after`](Self::reset_after) return them as [`Duration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a decision that is not looked at limits nothing"]
+#[non_exhaustive]
 pub struct Decision {
-    /// Allowed or not, and on what ground.
+    /// Says if the request is allowed, and on what ground.
     pub verdict: Verdict,
-    /// Whole units still in the bucket after this request.
+    /// The whole units that are left in the bucket after this request.
     pub remaining: u64,
-    /// How long until the same request would be allowed (again), if nobody else came.
-    pub retry_after: Nanos,
-    /// How long until the bucket is as though nobody had ever come.
-    pub reset_after: Nanos,
-    /// Which charge of the bill decided, counted from 0.
+    /// The time until the same request would be allowed (again) if nobody else came; [`Nanos::FOREVER`] if no passing of
+    /// time would allow it.
+    pub retry_nanos: Nanos,
+    /// The time until the bucket is like one that was never used.
+    pub reset_nanos: Nanos,
+    /// The index of the charge that decided, counted from 0 in the order of the bill.
     pub charge: usize,
-    /// Did the store give no answer, so that this is what the limit says to do then?
+    /// True if the store gave no answer, so that the limit's `on_store_failure` decided.
     pub degraded: bool,
 }
 
 impl Decision {
-    /// The answer where no limit applies.
-    pub const UNLIMITED: Self = Self {
-        verdict: Verdict::Unlimited,
-        remaining: u64::MAX,
-        retry_after: Nanos::ZERO,
-        reset_after: Nanos::ZERO,
-        charge: 0,
-        degraded: false,
-    };
+    /// The decision that is made where no limit applies.
+    pub const UNLIMITED: Self = Self::new(Verdict::Unlimited, u64::MAX, Nanos::ZERO, Nanos::ZERO);
 
-    /// May the request pass?
+    /// Makes a decision about the first charge of a bill, by a store that answered.
+    #[inline]
+    pub const fn new(verdict: Verdict, remaining: u64, retry: Nanos, reset: Nanos) -> Self {
+        Self { verdict, remaining, retry_nanos: retry, reset_nanos: reset, charge: 0, degraded: false }
+    }
+
+    /// Returns true if the request may pass.
+    #[inline]
     pub const fn allowed(&self) -> bool {
         self.verdict.allowed()
     }
 
-    /// The same decision as the answer to charge `index` of its bill.
-    pub(crate) const fn of_charge(mut self, index: usize) -> Self {
+    /// Returns the time until the same request would be allowed (again) if nobody else came.
+    ///
+    /// It is 584 years where no passing of time would allow it: see [`Nanos::FOREVER`].
+    #[inline]
+    pub const fn retry_after(&self) -> Duration {
+        self.retry_nanos.as_duration()
+    }
+
+    /// Returns the time until the bucket is like one that was never used.
+    #[inline]
+    pub const fn reset_after(&self) -> Duration {
+        self.reset_nanos.as_duration()
+    }
+
+    /// Returns the same decision with another verdict.
+    #[inline]
+    pub const fn with_verdict(mut self, verdict: Verdict) -> Self {
+        self.verdict = verdict;
+        self
+    }
+
+    /// Returns the same decision as the answer to charge `index` of its bill.
+    #[inline]
+    pub const fn with_charge(mut self, index: usize) -> Self {
         self.charge = index;
+        self
+    }
+
+    /// Returns the same decision, marked as made without an answer of the store.
+    #[inline]
+    pub const fn with_degraded(mut self) -> Self {
+        self.degraded = true;
         self
     }
 
@@ -48,19 +84,19 @@ impl Decision {
         other
             .allowed()
             .cmp(&self.allowed())
-            .then(self.retry_after.cmp(&other.retry_after))
+            .then(self.retry_nanos.cmp(&other.retry_nanos))
             .then(other.remaining.cmp(&self.remaining))
     }
 }
 
-/// Allowed or denied, and on what ground.
+/// Says if a request is allowed or denied, and on what ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It fits.
+    /// The request fits.
     Allow,
-    /// It does not fit now.
+    /// The request does not fit now.
     Deny,
-    /// The limit says nothing about this id.
+    /// No limit applies to this id.
     Unlimited,
     /// There was no room to remember a new id, and its limit says to allow then.
     AllowFull,
@@ -73,7 +109,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// May the request pass?
+    /// Returns true if the request may pass.
+    #[inline]
     pub const fn allowed(self) -> bool {
         match self {
             Self::Allow | Self::Unlimited | Self::AllowFull | Self::AllowAway => true,
@@ -82,27 +119,41 @@ impl Verdict {
     }
 }
 
-/// What giving back came to.
+/// The answer to a refund: what was given back, and what the bucket has now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Refund {
     /// False if there was nothing to give back.
     pub refunded: bool,
-    /// Whole units in the bucket now.
+    /// The whole units that are in the bucket now.
     pub remaining: u64,
-    /// How long until the bucket is as though nobody had ever come.
-    pub reset_after: Nanos,
+    /// The time until the bucket is like one that was never used.
+    pub reset_nanos: Nanos,
 }
 
 impl Refund {
-    /// What giving back comes to where no limit applies.
-    pub const UNLIMITED: Self = Self { refunded: false, remaining: u64::MAX, reset_after: Nanos::ZERO };
+    /// The answer to a refund where no limit applies.
+    pub const UNLIMITED: Self = Self::new(false, u64::MAX, Nanos::ZERO);
 
-    /// What several refunds of one bill came to: something if any did, and no more left than the least of them.
+    /// Makes the answer to a refund.
+    #[inline]
+    pub const fn new(refunded: bool, remaining: u64, reset: Nanos) -> Self {
+        Self { refunded, remaining, reset_nanos: reset }
+    }
+
+    /// Returns the time until the bucket is like one that was never used.
+    #[inline]
+    pub const fn reset_after(&self) -> Duration {
+        self.reset_nanos.as_duration()
+    }
+
+    /// Joins the answers to two refunds of one bill: refunded if either was, with the least left and the longest time.
     pub fn and(self, other: Self) -> Self {
         Self {
             refunded: self.refunded || other.refunded,
             remaining: self.remaining.min(other.remaining),
-            reset_after: self.reset_after.max(other.reset_after),
+            reset_nanos: self.reset_nanos.max(other.reset_nanos),
         }
     }
 }

@@ -1,14 +1,15 @@
 //! DECIDE: may one more request pass?
 //!
 //! ```
+//! use std::time::Duration;
+//! use tollway_core::Timestamp;
 //! use tollway_core::algorithm::{Bucket, TokenBucketState, TokenBucket};
-//! use tollway_core::{Nanos, Timestamp};
 //!
 //! let limit = TokenBucket::new(3, 1, "100ms".parse()?)?;
 //! let mut bucket = TokenBucketState::default();
 //! let now = Timestamp::EPOCH;
 //! assert_eq!(bucket.charge(&limit, 3, now).remaining, 0);
-//! assert_eq!(bucket.charge(&limit, 1, now).retry_after, Nanos::from_millis(100));
+//! assert_eq!(bucket.charge(&limit, 1, now).retry_after(), Duration::from_millis(100));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -32,10 +33,10 @@ pub mod rule;
 pub mod time;
 pub mod verb;
 
-pub use algorithm::Algorithm;
+pub use algorithm::{Algorithm, IntoAlgorithm};
 pub use backoff::Backoff;
 pub use bill::{Bill, BillError, Expression};
-pub use charge::{Charge, ChargeError, ChargeKind};
+pub use charge::{Charge, ChargeError, ChargeKind, ChargeRequest};
 pub use decision::{Decision, Refund, Verdict};
 pub use domain::{Domain, DomainError, DomainRule, Logic};
 pub use id::{IdError, IdFormat};

@@ -96,6 +96,12 @@ impl Nanos {
         self.0.div_ceil(1_000_000_000)
     }
 
+    /// The same span as a [`Duration`].
+    #[inline]
+    pub const fn as_duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
     /// Seconds as a double.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -127,7 +133,14 @@ impl Add for Nanos {
 
 impl From<Nanos> for Duration {
     fn from(span: Nanos) -> Self {
-        Self::from_nanos(span.0)
+        span.as_duration()
+    }
+}
+
+/// A duration of more than 584 years becomes [`Nanos::FOREVER`].
+impl From<Duration> for Nanos {
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn exceeded(ruling: &RuleDecision, key: &str, rule: &str) -> PyErr {
 }
 
 fn retry_after(ruling: &RuleDecision) -> Option<f64> {
-    (!ruling.retry_after.is_forever()).then(|| ruling.retry_after.as_secs_f64())
+    (!ruling.retry_nanos.is_forever()).then(|| ruling.retry_nanos.as_secs_f64())
 }
 
 const fn python(truth: bool) -> &'static str {

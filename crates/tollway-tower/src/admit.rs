@@ -105,7 +105,7 @@ impl From<AdmitOutcome> for AdmitReply {
 
 impl From<Decision> for AdmitReply {
     fn from(decision: Decision) -> Self {
-        let outcome = outcome(decision.verdict, decision.retry_after);
+        let outcome = outcome(decision.verdict, decision.retry_nanos);
         Self { outcome, decision: Some(decision) }
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn describe_standing(limit: &str, decision: &Decision, headers: &mut 
     }
     put(headers, RATELIMIT, |out| rate_limit_headers::put_rate_limit(out, limit, decision));
     headers.insert(REMAINING, decision.remaining.into());
-    headers.insert(RESET, decision.reset_after.as_secs_rounded_up().into());
+    headers.insert(RESET, decision.reset_nanos.as_secs_rounded_up().into());
 }
 
 fn put(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {

@@ -17,7 +17,7 @@ fn policy() -> Policy {
 
 fn degraded(verdict: Verdict, remaining: u64, seconds: u64) -> Decision {
     let wait = Nanos::from_secs(seconds);
-    Decision { verdict, remaining, retry_after: wait, reset_after: wait, charge: 0, degraded: true }
+    Decision::new(verdict, remaining, wait, wait).with_degraded()
 }
 
 /// The status, head and body of what `write` writes.

@@ -80,8 +80,8 @@ fn no_room_is_a_failure_for_a_pair_and_for_a_key_what_its_rule_says() {
     let limiter = limiter(1);
     assert_eq!(execute(&limiter, b"\x01\x01cr", insert(10)), QuotaOutcome::Done);
     assert_eq!(execute(&limiter, b"\x01\x01cs", insert(10)), QuotaOutcome::Failed);
-    assert_eq!(update_rate(&limiter, "a", OnFull::Deny), RateReading { rate: 0.0, over: true });
-    assert_eq!(update_rate(&limiter, "a", OnFull::Allow), RateReading { rate: 0.0, over: false });
+    assert_eq!(update_rate(&limiter, "a", OnFull::Deny), RateReading::new(0.0, true));
+    assert_eq!(update_rate(&limiter, "a", OnFull::Allow), RateReading::new(0.0, false));
     assert_eq!(limiter.stats().refused_full, 3);
     limiter.clock().set(Timestamp::EPOCH + Nanos::from_secs(10));
     assert_eq!(
@@ -96,10 +96,10 @@ fn asking_and_ending_leave_nothing_behind() {
     let limiter = limiter(10);
     let decrease = QuotaOperation::ChangeLeft { change: Change::Decrease, value: 1 };
     for operation in [QuotaOperation::Query, QuotaOperation::Purge, decrease, insert(0)] {
-        execute(&limiter, b"\x00\x00", operation);
+        let _ = execute(&limiter, b"\x00\x00", operation);
         assert_eq!(limiter.stats().buckets, 0, "{operation:?}");
     }
-    execute(&limiter, b"\x00\x00", insert(10));
+    let _ = execute(&limiter, b"\x00\x00", insert(10));
     assert_eq!(execute(&limiter, b"\x00\x00", QuotaOperation::Purge), QuotaOutcome::Done);
     limiter.sweep(1_000_000);
     assert_eq!(limiter.stats().buckets, 0, "a purged pair is swept");

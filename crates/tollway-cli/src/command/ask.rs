@@ -171,20 +171,16 @@ fn in_words(answer: ServerResponse, charges: usize) -> TraceReply {
                 (false, Some("store"), _) => Verdict::DenyAway,
                 (false, Some(_), _) => Verdict::DenyFull,
             };
-            let decision = Decision {
-                verdict,
-                remaining: remaining.unwrap_or(if verdict == Verdict::Unlimited { u64::MAX } else { 0 }),
-                retry_after: retry_after.unwrap_or(Nanos::FOREVER),
-                reset_after: reset_after.unwrap_or(Nanos::FOREVER),
-                charge: 0,
-                degraded,
-            };
+            let remaining = remaining.unwrap_or(if verdict == Verdict::Unlimited { u64::MAX } else { 0 });
+            let [retry, reset] = [retry_after, reset_after].map(|span| span.unwrap_or(Nanos::FOREVER));
+            let mut decision = Decision::new(verdict, remaining, retry, reset);
+            decision.degraded = degraded;
             TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }
         ServerResponse::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
         ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
             let reset_after = reset_after.unwrap_or(Nanos::FOREVER);
-            TraceReply::Refund(tollway::core::Refund { refunded, remaining, reset_after })
+            TraceReply::Refund(tollway::core::Refund::new(refunded, remaining, reset_after))
         }
         ServerResponse::Reset => TraceReply::Reset,
     }

@@ -96,14 +96,7 @@ impl Bucket for QuotaState {
         let left = limit.count.saturating_sub(used);
         let Some(left_after) = left.checked_sub(cost) else {
             self.hold_to(limit, now);
-            return Decision {
-                verdict: Verdict::Deny,
-                remaining: left,
-                retry_after: until_reset,
-                reset_after: until_reset,
-                charge: 0,
-                degraded: false,
-            };
+            return Decision::new(Verdict::Deny, left, until_reset, until_reset);
         };
         if cost == 0 {
             self.hold_to(limit, now);
@@ -113,19 +106,13 @@ impl Bucket for QuotaState {
             }
             *self = Self { counter: used + cost, expires_at: now + until_reset, unit: self.unit };
         }
-        Decision {
-            verdict: Verdict::Allow,
-            remaining: left_after,
-            retry_after: if left_after >= cost { Nanos::ZERO } else { until_reset },
-            reset_after: until_reset,
-            charge: 0,
-            degraded: false,
-        }
+        let retry = if left_after >= cost { Nanos::ZERO } else { until_reset };
+        Decision::new(Verdict::Allow, left_after, retry, until_reset)
     }
 
     fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
         let (used, _) = self.window(limit, now);
-        self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
+        let _ = self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
     }
 
     fn refund(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Option<Refund> {
@@ -135,11 +122,7 @@ impl Bucket for QuotaState {
         if self.is_live(now) {
             self.counter = used_after;
         }
-        Some(Refund {
-            refunded: used_after < used,
-            remaining: limit.count.saturating_sub(used_after),
-            reset_after: until_reset,
-        })
+        Some(Refund::new(used_after < used, limit.count.saturating_sub(used_after), until_reset))
     }
 
     fn expires_at(&self) -> Timestamp {

@@ -61,23 +61,10 @@ impl SlidingLog {
             None => self.period,
         };
         let Some(left_after) = left.checked_sub(cost) else {
-            return Decision {
-                verdict: Verdict::Deny,
-                remaining: left,
-                retry_after: wait_for_room,
-                reset_after: reset_now,
-                charge: 0,
-                degraded: false,
-            };
+            return Decision::new(Verdict::Deny, left, wait_for_room, reset_now);
         };
-        Decision {
-            verdict: Verdict::Allow,
-            remaining: left_after,
-            retry_after: if cost == 0 { Nanos::ZERO } else { wait_for_room },
-            reset_after: if cost == 0 { reset_now } else { self.period },
-            charge: 0,
-            degraded: false,
-        }
+        let (retry, reset) = if cost == 0 { (Nanos::ZERO, reset_now) } else { (wait_for_room, self.period) };
+        Decision::new(Verdict::Allow, left_after, retry, reset)
     }
 
     /// How long until `entry` no longer counts. One from the future, left by a clock that stepped back, counts
@@ -220,7 +207,7 @@ impl Bucket for SlidingLogState {
 
     fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
         let used = (self.entries.len() - self.first_live(limit, now)) as u64;
-        self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
+        let _ = self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
     }
 
     fn refund(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Option<Refund> {
@@ -229,11 +216,8 @@ impl Bucket for SlidingLogState {
         let given_back = usize::try_from(cost).unwrap_or(usize::MAX).min(before);
         self.entries.truncate(before - given_back);
         self.tidy(limit, now);
-        Some(Refund {
-            refunded: given_back > 0,
-            remaining: limit.count.saturating_sub(self.entries.len() as u64),
-            reset_after: self.expires_at.since(now),
-        })
+        let remaining = limit.count.saturating_sub(self.entries.len() as u64);
+        Some(Refund::new(given_back > 0, remaining, self.expires_at.since(now)))
     }
 
     fn expires_at(&self) -> Timestamp {

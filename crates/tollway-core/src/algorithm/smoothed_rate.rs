@@ -61,13 +61,23 @@ impl SmoothedRate {
     }
 }
 
-/// What one look at the rate found.
+/// The rate that a request found.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub struct RateReading {
     /// The rate with this request in it.
     pub rate: f64,
-    /// Is that the limit or more?
+    /// True if the rate is the limit or more.
     pub over: bool,
+}
+
+impl RateReading {
+    /// Makes a reading from a rate and whether it is over.
+    #[inline]
+    pub const fn new(rate: f64, over: bool) -> Self {
+        Self { rate, over }
+    }
 }
 
 /// When the rate was last measured, and what it was. One never measured has been silent since the epoch.
@@ -132,14 +142,11 @@ impl SmoothedRateState {
         cost: u64,
         now: Timestamp,
     ) -> Decision {
-        Decision {
-            verdict: if reading.over { Verdict::Deny } else { Verdict::Allow },
-            remaining: if reading.over { 0 } else { whole_units_below(limit.limit - reading.rate) },
-            retry_after: after.wait_for(limit, cost, now),
-            reset_after: after.expires_at.since(now),
-            charge: 0,
-            degraded: false,
-        }
+        let (verdict, remaining) = match reading.over {
+            true => (Verdict::Deny, 0),
+            false => (Verdict::Allow, whole_units_below(limit.limit - reading.rate)),
+        };
+        Decision::new(verdict, remaining, after.wait_for(limit, cost, now), after.expires_at.since(now))
     }
 
     /// How long until a request of `cost` is not over: the rate only falls while nobody knocks, so halve the interval.
@@ -187,7 +194,7 @@ impl Bucket for SmoothedRateState {
 
     fn take(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) {
         // A rate has no room to run out of: it takes the whole cost, or none where refused requests do not count.
-        self.update(limit, cost, now);
+        let _ = self.update(limit, cost, now);
     }
 
     fn refund(&mut self, _: &SmoothedRate, _: u64, _: Timestamp) -> Option<Refund> {

@@ -132,14 +132,9 @@ impl Bucket for TokenBucketState {
         let owed_after = owed + increment;
         if owed_after > limit.fill_time {
             self.hold_to(limit, now);
-            return Decision {
-                verdict: Verdict::Deny,
-                remaining: limit.units_in(limit.fill_time.saturating_sub(owed)),
-                retry_after: owed_after.saturating_sub(limit.fill_time),
-                reset_after: owed,
-                charge: 0,
-                degraded: false,
-            };
+            let remaining = limit.units_in(limit.fill_time.saturating_sub(owed));
+            let retry = owed_after.saturating_sub(limit.fill_time);
+            return Decision::new(Verdict::Deny, remaining, retry, owed);
         }
         if cost == 0 {
             self.hold_to(limit, now);
@@ -147,19 +142,13 @@ impl Bucket for TokenBucketState {
             self.full_at = now + owed_after;
         }
         let spare = limit.fill_time.saturating_sub(owed_after);
-        Decision {
-            verdict: Verdict::Allow,
-            remaining: limit.units_in(spare),
-            retry_after: increment.saturating_sub(spare),
-            reset_after: owed_after,
-            charge: 0,
-            degraded: false,
-        }
+        let retry = increment.saturating_sub(spare);
+        Decision::new(Verdict::Allow, limit.units_in(spare), retry, owed_after)
     }
 
     fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
         let left = limit.units_in(limit.fill_time.saturating_sub(self.owed(limit, now)));
-        self.charge(limit, cost.min(left), now);
+        let _ = self.charge(limit, cost.min(left), now);
     }
 
     fn refund(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Option<Refund> {
@@ -169,11 +158,8 @@ impl Bucket for TokenBucketState {
         if owed > Nanos::ZERO {
             self.full_at = now + owed_after;
         }
-        Some(Refund {
-            refunded: owed_after < owed,
-            remaining: limit.units_in(limit.fill_time.saturating_sub(owed_after)),
-            reset_after: owed_after,
-        })
+        let remaining = limit.units_in(limit.fill_time.saturating_sub(owed_after));
+        Some(Refund::new(owed_after < owed, remaining, owed_after))
     }
 
     fn expires_at(&self) -> Timestamp {

@@ -1,36 +1,66 @@
-//! What is decided by a rule.
+//! Answers to rules: allow or deny, and how long to wait.
+
+use std::time::Duration;
 
 use crate::decision::Verdict;
 use crate::time::{Nanos, Timestamp};
 
-/// Allow or deny, by a rule. A rule has no bucket, so there is nothing of which some could remain.
+/// The answer of a rule. A rule has no bucket, so there is nothing of which some could remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a decision that is not looked at limits nothing"]
+#[non_exhaustive]
 pub struct RuleDecision {
-    /// Allowed or not, and on what ground.
+    /// Says if the request is allowed, and on what ground.
     pub verdict: Verdict,
-    /// How long until it would be allowed, if nobody else came; [`Nanos::FOREVER`] if no passing of time lifts it.
-    pub retry_after: Nanos,
-    /// Did the store give no answer, so that this is what the rule's limit says to do then?
+    /// The time until it would be allowed if nobody else came; [`Nanos::FOREVER`] if no passing of time would allow it.
+    pub retry_nanos: Nanos,
+    /// True if the store gave no answer, so that the rule's `on_store_failure` decided.
     pub degraded: bool,
 }
 
 impl RuleDecision {
-    /// It may pass.
-    pub const ALLOW: Self = Self { verdict: Verdict::Allow, retry_after: Nanos::ZERO, degraded: false };
+    /// The decision that lets a request pass.
+    pub const ALLOW: Self = Self::new(Verdict::Allow, Nanos::ZERO);
 
-    /// The ruling of a rule that [limits until](super::Rule::limits_until) this moment.
+    /// Makes a decision by a store that answered.
+    #[inline]
+    pub const fn new(verdict: Verdict, retry: Nanos) -> Self {
+        Self { verdict, retry_nanos: retry, degraded: false }
+    }
+
+    /// Returns the decision of a rule that [limits until](super::Rule::limits_until) this moment.
     #[inline]
     pub fn until(moment: Timestamp, now: Timestamp) -> Self {
         if moment <= now {
             return Self::ALLOW;
         }
         let for_ever = moment.as_nanos() == u64::MAX;
-        let retry_after = if for_ever { Nanos::FOREVER } else { moment.since(now) };
-        Self { verdict: Verdict::Deny, retry_after, degraded: false }
+        Self::new(Verdict::Deny, if for_ever { Nanos::FOREVER } else { moment.since(now) })
     }
 
-    /// May the request pass?
+    /// Returns true if the request may pass.
+    #[inline]
     pub const fn allowed(&self) -> bool {
         self.verdict.allowed()
+    }
+
+    /// Returns the time until it would be allowed if nobody else came; `None` if no passing of time would allow it.
+    #[inline]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        if self.retry_nanos.is_forever() { None } else { Some(self.retry_nanos.as_duration()) }
+    }
+
+    /// Returns the same decision with another verdict.
+    #[inline]
+    pub const fn with_verdict(mut self, verdict: Verdict) -> Self {
+        self.verdict = verdict;
+        self
+    }
+
+    /// Returns the same decision, marked as made without an answer of the store.
+    #[inline]
+    pub const fn with_degraded(mut self) -> Self {
+        self.degraded = true;
+        self
     }
 }

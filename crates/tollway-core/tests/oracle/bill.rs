@@ -31,15 +31,8 @@ fn any_kind(random: &mut Random) -> ChargeKind {
 fn any_decision(random: &mut Random) -> Decision {
     let verdict =
         random.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny, Verdict::Deny, Verdict::DenyFull]);
-    let (retry_after, remaining) = (Nanos::new(random.between(0, 2)), random.between(0, 2));
-    let decision = Decision {
-        verdict,
-        remaining,
-        retry_after,
-        reset_after: Nanos::new(random.any()),
-        charge: 0,
-        degraded: false,
-    };
+    let (retry, remaining) = (Nanos::new(random.between(0, 2)), random.between(0, 2));
+    let decision = Decision::new(verdict, remaining, retry, Nanos::new(random.any()));
     if random.one_in(8) { Decision::UNLIMITED } else { decision }
 }
 

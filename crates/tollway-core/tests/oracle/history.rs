@@ -185,12 +185,12 @@ fn honest<M: Model>(
     found: Decision,
 ) -> Verdict {
     let (_, wait_max) = M::spans(limit);
-    if found.retry_after.get() > wait_max {
+    if found.retry_nanos.get() > wait_max {
         return Err(format!("nobody waits longer than until all is as new: {found:?}"));
     }
-    let retry_at = now + found.retry_after;
+    let retry_at = now + found.retry_nanos;
     let too_early = Timestamp::from_nanos(retry_at.as_nanos().saturating_sub(1));
-    if found.retry_after > Nanos::ZERO && bucket.clone().charge(limit, cost, too_early).allowed() {
+    if found.retry_nanos > Nanos::ZERO && bucket.clone().charge(limit, cost, too_early).allowed() {
         return Err(format!("allowed before its retry_after: {found:?}"));
     }
     if !bucket.clone().charge(limit, cost, retry_at).allowed() {

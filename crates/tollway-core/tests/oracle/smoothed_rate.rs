@@ -36,7 +36,7 @@ impl Model for naive::NaiveSmoothedRate {
     }
 
     fn take(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) {
-        self.spend(limit, cost, now);
+        let _ = self.spend(limit, cost, now);
     }
 
     fn refund(&mut self, _: &SmoothedRate, _: u64, _: Timestamp) -> Option<Refund> {
@@ -49,16 +49,16 @@ impl Model for naive::NaiveSmoothedRate {
         limit: &SmoothedRate,
         cost: u64,
         now: Timestamp,
-        expected: Decision,
+        mut expected: Decision,
         found: Decision,
     ) -> Verdict {
-        let retry_at = now + found.retry_after;
+        let retry_at = now + found.retry_nanos;
         let too_early = Timestamp::from_nanos(retry_at.as_nanos().saturating_sub(1));
-        let waits = found.retry_after > Nanos::ZERO;
+        let waits = found.retry_nanos > Nanos::ZERO;
         if self.over(limit, cost, retry_at) || waits && !self.over(limit, cost, too_early) {
             return Err(format!("the model has another retry_after than {found:?}"));
         }
-        let expected = Decision { retry_after: found.retry_after, ..expected };
+        expected.retry_nanos = found.retry_nanos;
         history::same(&expected, &found, "decisions agree")
     }
 }
@@ -88,7 +88,7 @@ fn run_rates(steps: &[Step<SmoothedRate>]) -> Result<u64, String> {
         let rate = model.rate(limit, cost, now);
         history::same(&rate.to_bits(), &reading.rate.to_bits(), "rate").map_err(place)?;
         history::same(&model.over(limit, cost, now), &reading.over, "over").map_err(place)?;
-        model.spend(limit, cost, now);
+        let _ = model.spend(limit, cost, now);
         decisions += 1;
     }
     Ok(decisions)
@@ -100,17 +100,17 @@ fn a_leaky_key_is_not_locked_out_by_a_clock_stepped_back() {
     let mut bucket = SmoothedRateState::default();
     let an_hour_on = 3_600_000_000_000;
     for now in [an_hour_on, an_hour_on, an_hour_on] {
-        bucket.charge(&limit, 1, Timestamp::from_nanos(now));
+        let _ = bucket.charge(&limit, 1, Timestamp::from_nanos(now));
     }
     let denied = bucket.charge(&limit, 1, Timestamp::EPOCH);
-    assert!(!denied.allowed() && denied.retry_after < limit.period());
-    assert!(bucket.charge(&limit, 1, Timestamp::EPOCH + denied.retry_after).allowed());
+    assert!(!denied.allowed() && denied.retry_nanos < limit.period());
+    assert!(bucket.charge(&limit, 1, Timestamp::EPOCH + denied.retry_nanos).allowed());
 }
 
 #[test]
 fn asking_is_not_the_first_use() {
     let limit = SmoothedRate::new(1.5, Nanos::new(100), false).unwrap();
     let mut bucket = SmoothedRateState::default();
-    bucket.charge(&limit, 0, Timestamp::EPOCH);
+    let _ = bucket.charge(&limit, 0, Timestamp::EPOCH);
     assert_eq!(bucket, SmoothedRateState::default());
 }

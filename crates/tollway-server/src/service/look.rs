@@ -16,12 +16,12 @@ impl Service {
         let now = &inspection.decision;
         // An answer without the store is not about this bucket.
         let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
-        let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_after };
+        let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_nanos };
         let span = |span: Nanos| (limited && !span.is_forever()).then_some(span);
         Ok(BucketReport {
             remaining: limited.then_some(now.remaining),
             retry_after: span(retry_after),
-            reset_after: span(now.reset_after),
+            reset_after: span(now.reset_nanos),
             state: inspection.held.as_ref().map(state),
             bucket: inspection.bucket,
             algorithm: inspection.algorithm,

@@ -36,5 +36,5 @@ impl Service {
 
 /// How long until this moment; for ever stays for ever.
 fn left(moment: Timestamp, now: Timestamp) -> Nanos {
-    if moment <= now { Nanos::ZERO } else { RuleDecision::until(moment, now).retry_after }
+    if moment <= now { Nanos::ZERO } else { RuleDecision::until(moment, now).retry_nanos }
 }

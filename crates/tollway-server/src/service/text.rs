@@ -345,7 +345,7 @@ fn under_limits(
 
 #[inline]
 fn measured(limit: &SmoothedRate, measure: Option<&RateReading>) -> OverLimit {
-    let RateReading { rate, over } = *measure.expect("every knock is answered");
+    let RateReading { rate, over, .. } = *measure.expect("every knock is answered");
     OverLimit { over, rate, limit: limit.limit(), period: whole_seconds(limit.period()) }
 }
 

@@ -61,5 +61,5 @@ fn bill<'r>(rule: &'r KeyedRule, id: &[u8]) -> tollway_core::RuleBill<'r> {
 }
 
 fn answer(ruling: RuleDecision) -> AdmitReply {
-    outcome(ruling.verdict, ruling.retry_after).into()
+    outcome(ruling.verdict, ruling.retry_nanos).into()
 }

@@ -117,12 +117,8 @@ fn decision(said: ServerResponse) -> Option<Decision> {
         (false, Some("full")) => Verdict::DenyFull,
         (false, _) => Verdict::Deny,
     };
-    Some(Decision {
-        verdict,
-        remaining: remaining.unwrap_or(u64::MAX),
-        retry_after: retry_after.unwrap_or(Nanos::FOREVER),
-        reset_after: reset_after.unwrap_or(Nanos::FOREVER),
-        charge: 0,
-        degraded,
-    })
+    let [retry, reset] = [retry_after, reset_after].map(|span| span.unwrap_or(Nanos::FOREVER));
+    let mut decision = Decision::new(verdict, remaining.unwrap_or(u64::MAX), retry, reset);
+    decision.degraded = degraded;
+    Some(decision)
 }

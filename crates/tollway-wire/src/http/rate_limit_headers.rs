@@ -62,9 +62,9 @@ pub fn put_rate_limit_policy(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
 pub fn put_rate_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
     // On a refusal, the time to wait: Retry-After must not end before the window does.
     let window = if decision.allowed() {
-        decision.reset_after.as_secs_rounded_up()
+        decision.reset_nanos.as_secs_rounded_up()
     } else {
-        retry_after_secs(decision.retry_after)
+        retry_after_secs(decision.retry_nanos)
     };
     put_name(out, name);
     put_parameter(out, b";r=", decision.remaining);

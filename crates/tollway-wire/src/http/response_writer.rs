@@ -96,8 +96,8 @@ impl ResponseWriter<'_> {
         let status = status_of(ruling.verdict);
         put_rule_decision(self.scratch, ruling);
         self.start(status);
-        if !ruling.allowed() && !ruling.retry_after.is_forever() {
-            self.number(b"Retry-After: ", retry_after_secs(ruling.retry_after));
+        if !ruling.allowed() && !ruling.retry_nanos.is_forever() {
+            self.number(b"Retry-After: ", retry_after_secs(ruling.retry_nanos));
         }
         self.finish_with_scratch(JSON);
         status
@@ -168,8 +168,8 @@ impl ResponseWriter<'_> {
             self.policies(charges);
             self.service_limit(decided.limit().name(), &quota, decision);
         }
-        if !decision.allowed() && !decision.retry_after.is_forever() {
-            self.number(b"Retry-After: ", retry_after_secs(decision.retry_after));
+        if !decision.allowed() && !decision.retry_nanos.is_forever() {
+            self.number(b"Retry-After: ", retry_after_secs(decision.retry_nanos));
         }
     }
 
@@ -187,7 +187,7 @@ impl ResponseWriter<'_> {
         self.outbox.extend_from_slice(b"\r\n");
         self.number(b"X-RateLimit-Limit: ", quota.units);
         self.number(b"X-RateLimit-Remaining: ", decision.remaining);
-        self.number(b"X-RateLimit-Reset: ", decision.reset_after.as_secs_rounded_up());
+        self.number(b"X-RateLimit-Reset: ", decision.reset_nanos.as_secs_rounded_up());
     }
 
     fn header(&mut self, name: &str, value: &str) {
@@ -252,8 +252,8 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
         Verdict::Unlimited | Verdict::AllowAway | Verdict::DenyAway => out.extend_from_slice(b"null"),
         _ => put_u64(out, decision.remaining),
     }
-    put_span(out, br#","retry_after":"#, decision.retry_after);
-    put_span(out, br#","reset_after":"#, decision.reset_after);
+    put_span(out, br#","retry_after":"#, decision.retry_nanos);
+    put_span(out, br#","reset_after":"#, decision.reset_nanos);
     put_limit(out, limit);
     put_reason(out, decision.verdict, decision.degraded);
 }
@@ -263,7 +263,7 @@ fn put_rule_decision(out: &mut Vec<u8>, ruling: &RuleDecision) {
     if ruling.allowed() {
         out.extend_from_slice(br#"{"allowed":true"#);
     } else {
-        put_span(out, br#"{"allowed":false,"retry_after":"#, ruling.retry_after);
+        put_span(out, br#"{"allowed":false,"retry_after":"#, ruling.retry_nanos);
     }
     put_reason(out, ruling.verdict, ruling.degraded);
 }
@@ -291,7 +291,7 @@ fn put_refund(out: &mut Vec<u8>, charges: &[Charge<'_>], refund: &Refund) {
     } else {
         put_u64(out, refund.remaining);
     }
-    put_span(out, br#","reset_after":"#, refund.reset_after);
+    put_span(out, br#","reset_after":"#, refund.reset_nanos);
     // Of several, none is the one it came to.
     if let [charge] = charges {
         put_limit(out, charge.limit().name());

@@ -33,8 +33,8 @@ pub(super) fn check(bill: &Bill<'_>, memory: &Memory, now: Timestamp) -> Decisio
 /// Measures a rate as its limit says.
 pub(super) fn update_rate(update: &RateUpdate<'_>, memory: &Memory, now: Timestamp) -> RateReading {
     let share = match update.on_store_failure {
-        OnStoreFailure::Allow => return RateReading { rate: 0.0, over: false },
-        OnStoreFailure::Deny => return RateReading { rate: 0.0, over: true },
+        OnStoreFailure::Allow => return RateReading::new(0.0, false),
+        OnStoreFailure::Deny => return RateReading::new(0.0, true),
         OnStoreFailure::Local(share) => share,
     };
     let part = share.rate(update.limit).unwrap_or(*update.limit);
@@ -46,16 +46,11 @@ pub(super) fn update_rate(update: &RateUpdate<'_>, memory: &Memory, now: Timesta
 /// Resolves a rule as its limit says.
 pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> RuleDecision {
     match bill.limit().on_store_failure() {
-        OnStoreFailure::Allow => {
-            RuleDecision { verdict: Verdict::AllowAway, retry_after: Nanos::ZERO, degraded: true }
-        }
-        OnStoreFailure::Deny => {
-            RuleDecision { verdict: Verdict::DenyAway, retry_after: RETRY_AFTER, degraded: true }
-        }
-        OnStoreFailure::Local(share) => {
-            RuleDecision { degraded: true, ..memory.resolve(&bill.share(share), || now) }
-        }
+        OnStoreFailure::Allow => RuleDecision::new(Verdict::AllowAway, Nanos::ZERO),
+        OnStoreFailure::Deny => RuleDecision::new(Verdict::DenyAway, RETRY_AFTER),
+        OnStoreFailure::Local(share) => memory.resolve(&bill.share(share), || now),
     }
+    .with_degraded()
 }
 
 fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> Decision {
@@ -70,7 +65,7 @@ fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> D
     ask(&bill.with_charges(&local), &mut decisions);
     match decisions[0] {
         Decision { verdict: Verdict::Unlimited, charge, .. } => away(Verdict::AllowAway, Nanos::ZERO, charge),
-        decision => Decision { degraded: true, ..decision },
+        decision => decision.with_degraded(),
     }
 }
 
@@ -89,7 +84,7 @@ fn local_numbers(charge: &Charge<'_>) -> Option<Algorithm> {
 }
 
 const fn away(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
-    Decision { verdict, remaining: 0, retry_after, reset_after: retry_after, charge, degraded: true }
+    Decision::new(verdict, 0, retry_after, retry_after).with_charge(charge).with_degraded()
 }
 
 #[cfg(test)]

@@ -41,8 +41,7 @@ impl Pass {
 impl RateLimitExceeded {
     /// How long until it would be allowed, if nobody else came; `None` if no passing of time lifts it.
     pub fn retry_after(&self) -> Option<Duration> {
-        let retry_after = self.ruling.retry_after;
-        (!retry_after.is_forever()).then(|| retry_after.into())
+        self.ruling.retry_after()
     }
 
     /// Did the store give no answer, so that this is what the limit says to do then?
@@ -79,7 +78,7 @@ impl fmt::Display for RateLimitExceeded {
             "" => write!(f, "{why}: {}", self.rule())?,
             key => write!(f, "{why}: {key}, {}", self.rule())?,
         }
-        match self.ruling.retry_after {
+        match self.ruling.retry_nanos {
             never if never.is_forever() => f.write_str("; waiting does not help"),
             // For people, and rounded up: who waits that long is not early.
             retry_after => {
@@ -129,7 +128,7 @@ mod tests {
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());
             let rule = Arc::new(KeyedRule::new(limit, "", key));
-            let denied = Pass::by(RuleDecision { verdict, retry_after, degraded: false }, &rule).unwrap_err();
+            let denied = Pass::by(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
             assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }

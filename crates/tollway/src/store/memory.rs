@@ -188,7 +188,7 @@ impl Memory {
                 self.change(hash.0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
             measured.unwrap_or_else(|NoRoom| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
-                RateReading { rate: 0.0, over: *on_full == OnFull::Deny }
+                RateReading::new(0.0, *on_full == OnFull::Deny)
             })
         }));
     }
@@ -446,5 +446,5 @@ fn full_answer(charge: &Charge<'_>) -> Decision {
         OnFull::Allow => (Verdict::AllowFull, Nanos::ZERO),
         OnFull::Deny => (Verdict::DenyFull, FULL_RETRY_AFTER),
     };
-    Decision { verdict, remaining: 0, retry_after, reset_after: retry_after, charge: 0, degraded: false }
+    Decision::new(verdict, 0, retry_after, retry_after)
 }

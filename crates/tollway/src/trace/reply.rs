@@ -57,7 +57,7 @@ impl fmt::Display for TraceReply {
             Self::RuleDecision(ruling) => write_ruling(f, ruling),
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
-                write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_after)
+                write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_nanos)
             }
             Self::UnlimitedRefund => f.write_str("full unlimited"),
             Self::Reset => f.write_str("ok"),
@@ -81,10 +81,10 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
     }
     write_verdict(f, decision.verdict, decision.degraded)?;
     write!(f, " remaining={}", decision.remaining)?;
-    if !decision.retry_after.is_forever() {
-        write!(f, " retry_after={}", decision.retry_after)?;
+    if !decision.retry_nanos.is_forever() {
+        write!(f, " retry_after={}", decision.retry_nanos)?;
     }
-    write!(f, " reset_after={}", decision.reset_after)?;
+    write!(f, " reset_after={}", decision.reset_nanos)?;
     if let Some(limit) = limit {
         f.write_str(" limit=")?;
         escape::write_token(f, limit.as_bytes())?;
@@ -95,10 +95,10 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
 /// When it would pass is of interest to those who do not.
 fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &RuleDecision) -> fmt::Result {
     write_verdict(f, ruling.verdict, ruling.degraded)?;
-    if ruling.allowed() || ruling.retry_after.is_forever() {
+    if ruling.allowed() || ruling.retry_nanos.is_forever() {
         return Ok(());
     }
-    write!(f, " retry_after={}", ruling.retry_after)
+    write!(f, " retry_after={}", ruling.retry_nanos)
 }
 
 fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -> fmt::Result {
@@ -168,14 +168,7 @@ mod tests {
 
     use super::*;
 
-    const ALLOW: Decision = Decision {
-        verdict: Verdict::Allow,
-        remaining: 299,
-        retry_after: Nanos::ZERO,
-        reset_after: Nanos::from_secs(36),
-        charge: 0,
-        degraded: false,
-    };
+    const ALLOW: Decision = Decision::new(Verdict::Allow, 299, Nanos::ZERO, Nanos::from_secs(36));
 
     fn decided(decision: Decision) -> TraceReply {
         TraceReply::Decision { decision, limit: None }
@@ -183,9 +176,8 @@ mod tests {
 
     #[test]
     fn replies_read_as_documented() {
-        let deny =
-            Decision { verdict: Verdict::Deny, remaining: 0, retry_after: Nanos::from_millis(1500), ..ALLOW };
-        let refund = Refund { refunded: true, remaining: 300, reset_after: Nanos::ZERO };
+        let deny_for = |retry| Decision::new(Verdict::Deny, 0, retry, Nanos::from_secs(36));
+        let deny = deny_for(Nanos::from_millis(1500));
         for (reply, text) in [
             (decided(ALLOW), "allow remaining=299 retry_after=0s reset_after=36s"),
             (decided(deny), "deny remaining=0 retry_after=1.5s reset_after=36s"),
@@ -193,18 +185,18 @@ mod tests {
                 TraceReply::Decision { decision: deny, limit: Some("B".into()) },
                 "deny remaining=0 retry_after=1.5s reset_after=36s limit=B",
             ),
-            (decided(Decision { retry_after: Nanos::FOREVER, ..deny }), "deny remaining=0 reset_after=36s"),
+            (decided(deny_for(Nanos::FOREVER)), "deny remaining=0 reset_after=36s"),
             (
-                decided(Decision { verdict: Verdict::DenyFull, ..deny }),
+                decided(deny.with_verdict(Verdict::DenyFull)),
                 "deny full remaining=0 retry_after=1.5s reset_after=36s",
             ),
             (
-                decided(Decision { verdict: Verdict::AllowFull, ..ALLOW }),
+                decided(ALLOW.with_verdict(Verdict::AllowFull)),
                 "allow full remaining=299 retry_after=0s reset_after=36s",
             ),
             (decided(Decision::UNLIMITED), "allow unlimited"),
-            (TraceReply::Refund(refund), "ok remaining=300 reset_after=0s"),
-            (TraceReply::Refund(Refund { refunded: false, ..refund }), "full remaining=300 reset_after=0s"),
+            (TraceReply::Refund(Refund::new(true, 300, Nanos::ZERO)), "ok remaining=300 reset_after=0s"),
+            (TraceReply::Refund(Refund::new(false, 300, Nanos::ZERO)), "full remaining=300 reset_after=0s"),
             (TraceReply::UnlimitedRefund, "full unlimited"),
             (TraceReply::Reset, "ok"),
             (TraceReply::Error("no `\n` \\ é".into()), "error no `\\n` \\\\ \\xc3\\xa9"),
@@ -216,24 +208,17 @@ mod tests {
 
     #[test]
     fn rulings_read_as_documented() {
-        let deny =
-            RuleDecision { verdict: Verdict::Deny, retry_after: Nanos::from_millis(800), degraded: false };
+        let (allow, deny) = (RuleDecision::ALLOW, RuleDecision::new(Verdict::Deny, Nanos::from_millis(800)));
         for (ruling, text) in [
-            (RuleDecision::ALLOW, "allow"),
+            (allow, "allow"),
             (deny, "deny retry_after=0.8s"),
-            (RuleDecision { retry_after: Nanos::FOREVER, ..deny }, "deny"),
-            (RuleDecision { degraded: true, ..RuleDecision::ALLOW }, "allow degraded"),
-            (RuleDecision { degraded: true, ..deny }, "deny degraded retry_after=0.8s"),
-            (RuleDecision { verdict: Verdict::AllowFull, ..RuleDecision::ALLOW }, "allow full"),
-            (RuleDecision { verdict: Verdict::DenyFull, ..deny }, "deny full retry_after=0.8s"),
-            (
-                RuleDecision { verdict: Verdict::AllowAway, degraded: true, ..RuleDecision::ALLOW },
-                "allow away",
-            ),
-            (
-                RuleDecision { verdict: Verdict::DenyAway, degraded: true, ..deny },
-                "deny away retry_after=0.8s",
-            ),
+            (RuleDecision::new(Verdict::Deny, Nanos::FOREVER), "deny"),
+            (allow.with_degraded(), "allow degraded"),
+            (deny.with_degraded(), "deny degraded retry_after=0.8s"),
+            (allow.with_verdict(Verdict::AllowFull), "allow full"),
+            (deny.with_verdict(Verdict::DenyFull), "deny full retry_after=0.8s"),
+            (allow.with_verdict(Verdict::AllowAway).with_degraded(), "allow away"),
+            (deny.with_verdict(Verdict::DenyAway).with_degraded(), "deny away retry_after=0.8s"),
         ] {
             assert_eq!(TraceReply::RuleDecision(ruling).to_string(), text);
             assert!(matches(text, &TraceReply::RuleDecision(ruling)));

@@ -95,8 +95,9 @@ impl Bucket {
             (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => bucket.spend(limit, cost, now),
             (Self::Quota(bucket), Algorithm::Quota(limit)) => bucket.spend(limit, cost, now),
             (Self::SmoothedRate(bucket), Algorithm::SmoothedRate(limit)) => {
-                let decision = bucket.spend(limit, cost, now);
-                Decision { retry_after: wait(bucket, limit, cost, now), ..decision }
+                let mut decision = bucket.spend(limit, cost, now);
+                decision.retry_nanos = wait(bucket, limit, cost, now);
+                decision
             }
             (_, changed) => panic!("no history changes an algorithm to {changed:?}"),
         }

@@ -131,7 +131,7 @@ fn what_is_given_back_can_be_had_again() {
             let bill = settle(&limiter, any_charges(random));
             let spent = bill.charges.iter().filter(|(_, _, kind)| bill.allowed && *kind == ChargeKind::Spend);
             for ((limit, id), cost, _) in spent {
-                limiter.refund(LIMITS[*limit], IDS[*id], *cost).unwrap();
+                let _ = limiter.refund(LIMITS[*limit], IDS[*id], *cost).unwrap();
             }
         }
     });

@@ -149,7 +149,7 @@ fn compare_what_is_held(store: &Redis, subjects: &mut [Subject], now: Timestamp)
         let charge = Charge::new(&subject.limit, subject.id.as_bytes(), 0).unwrap();
         // So that a log is held to its limit as it is now, wherever it was spent from last.
         block_on(store.settle(&[Bill::one(&charge)], Some(now)))[0].as_ref().unwrap();
-        subject.model.settle(&charge, now);
+        let _ = subject.model.settle(&charge, now);
         let (held, _) = block_on(store.inspect(&charge, Some(now))).unwrap();
         assert_eq!(held, subject.model.held(charge.algorithm().unwrap(), now), "{charge:?}");
     }

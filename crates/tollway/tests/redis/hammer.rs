@@ -141,7 +141,7 @@ fn conform(store: &Redis, limits: &[Limit; 2], id: &str) -> HashMap<String, u64>
     while started.elapsed() < HAMMERING {
         let decision = block_on(store.settle(&[Bill::new(&charges).unwrap()], None)).remove(0).unwrap();
         assert!(decision.allowed(), "denied: {decision:?}");
-        thread::sleep(decision.retry_after.into());
+        thread::sleep(decision.retry_after());
     }
     HashMap::new()
 }

@@ -70,11 +70,11 @@ impl Bench {
 #[test]
 fn a_token_bucket_is_one_integer() {
     let bench = Bench::new();
-    bench.settle(&Charge::new(&bench.limits[0], b"a", 1).unwrap());
+    let _ = bench.settle(&Charge::new(&bench.limits[0], b"a", 1).unwrap());
     assert_eq!(bench.server.cli(&["TYPE", "kept:Bucket:a"]), "string");
     assert_eq!(bench.server.cli(&["OBJECT", "ENCODING", "kept:Bucket:a"]), "int");
     let both = [&bench.limits[0], &bench.limits[3]].map(|limit| Charge::new(limit, b"b", 1).unwrap());
-    block_on(bench.store.settle(&[Bill::new(&both).unwrap()], None)).remove(0).unwrap();
+    let _ = block_on(bench.store.settle(&[Bill::new(&both).unwrap()], None)).remove(0).unwrap();
     assert_eq!(bench.server.cli(&["OBJECT", "ENCODING", "kept:Bucket:b"]), "int");
 }
 
@@ -88,9 +88,9 @@ fn a_key_goes_when_its_bucket_has_nothing_more_to_say_and_never_sooner() {
             let id = (round % 3).to_string();
             let kind = random.pick(&[ChargeKind::Spend, ChargeKind::SpendOnly]);
             let charge = Charge::new(limit, id.as_bytes(), random.between(1, 60)).unwrap().with_kind(kind);
-            bench.settle(&charge);
+            let _ = bench.settle(&charge);
             if random.one_in(4) {
-                block_on(bench.store.refund(&[charge], None)).remove(0).unwrap();
+                let _ = block_on(bench.store.refund(&[charge], None)).remove(0).unwrap();
             }
             let key = format!("kept:{}:{id}", limit.name());
             let dropped_at = bench.number(&["PEXPIRETIME", &key]);
@@ -104,7 +104,7 @@ fn a_key_goes_when_its_bucket_has_nothing_more_to_say_and_never_sooner() {
     let pair = b"\x01\x01ab";
     let lifetime = QuotaTtl { value: 1_500, unit: TtlUnit(1) };
     let insert = QuotaOperation::Insert { left: 3, lifetime, over_live: true };
-    block_on(bench.store.run_quota_commands(&[QuotaCommand { pair, operation: insert }], None))
+    let _ = block_on(bench.store.run_quota_commands(&[QuotaCommand { pair, operation: insert }], None))
         .remove(0)
         .unwrap();
     let late = bench.number(&["PEXPIRETIME", "kept:throttr/a/b"]) * 1_000_000
@@ -117,8 +117,8 @@ fn a_bucket_that_is_full_again_leaves_no_key() {
     let bench = Bench::new();
     for limit in bench.limits.iter().filter(|limit| limit.default_algorithm().unwrap().refunds()) {
         let charge = Charge::new(limit, b"a", 5).unwrap();
-        bench.settle(&charge);
-        block_on(bench.store.refund(std::slice::from_ref(&charge), None)).remove(0).unwrap();
+        let _ = bench.settle(&charge);
+        let _ = block_on(bench.store.refund(std::slice::from_ref(&charge), None)).remove(0).unwrap();
         // A window that was opened stays open: what it counts is nothing.
         let left = i64::from(limit.name() == "Quota");
         assert_eq!(bench.number(&["DBSIZE"]), left, "{}", limit.name());
@@ -191,7 +191,7 @@ fn what_another_algorithm_left_counts_as_never_used() {
             let decision = bench.settle(&charge);
             if own {
                 // Its own, but from a future that cannot be: nobody waits longer than if it were the present.
-                assert!(decision.retry_after <= Nanos::from_secs(1_000), "{key} {command:?}: {decision:?}");
+                assert!(decision.retry_nanos <= Nanos::from_secs(1_000), "{key} {command:?}: {decision:?}");
             } else {
                 assert_eq!((decision.allowed(), decision.remaining), (true, expected), "{key} {command:?}");
             }

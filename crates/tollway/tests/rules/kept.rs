@@ -70,7 +70,7 @@ fn a_log_says_what_it_is_kept_for_which_is_the_most_that_anybody_wanted() {
         ("3/m", "k5 3600 0"),
         ("And(Or(), '7/90d', '0/s')", "k7 7776000 0"),
     ] {
-        bench.resolve(&keyed(rule, "a"));
+        let _ = bench.resolve(&keyed(rule, "a"));
         assert_eq!(bench.cli(&["LINDEX", "kept:rule/:a", "0"]), kept, "{rule}");
     }
     assert_eq!(bench.cli(&["TYPE", "kept:rule/:a"]), "list");
@@ -82,7 +82,7 @@ fn a_key_goes_when_its_log_has_nothing_more_to_say_and_never_sooner() {
     for _ in 0..200 {
         let rule = keyed(random.pick(&RULES), random.pick(&["a", "b"]));
         let key = log_of(&rule);
-        bench.resolve(&rule);
+        let _ = bench.resolve(&rule);
         let [header, newest] = ["0", "-1"].map(|place| bench.cli(&["LINDEX", &key, place]));
         let expires_at = bench.number(&["PEXPIRETIME", &key]);
         let Ok(newest) = newest.parse::<i64>() else { continue };
@@ -189,7 +189,7 @@ fn who_gets_no_answer_of_one_node_leaves_nothing_on_the_others() {
     let mut cluster = RedisCluster::start();
     let store = servers::open(&cluster.url(), "kept");
     let rule = keyed("Or('a:5/h', 'b:5/h', 'c:5/h', 'd:5/h', 'e:5/h', 'f:5/h')", "key");
-    block_on(store.resolve(&bill(&rule), None)).unwrap();
+    let _ = block_on(store.resolve(&bill(&rule), None)).unwrap();
     cluster.kill_primary_of(0);
     let fresh = rule.bill(|_| Ok::<_, ()>(Some("y"))).unwrap();
     assert!(block_on(store.resolve(&fresh, None)).is_err());

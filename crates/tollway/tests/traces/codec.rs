@@ -83,10 +83,10 @@ fn rule_request() -> impl Strategy<Value = RuleRequest> {
 fn ruling() -> impl Strategy<Value = RuleDecision> {
     use Verdict::{Allow, AllowAway, AllowFull, Deny, DenyAway, DenyFull};
     let verdict = proptest::sample::select(&[Allow, Deny, AllowFull, DenyFull, AllowAway, DenyAway][..]);
-    (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| RuleDecision {
-        verdict,
-        retry_after: Nanos::new(nanos),
-        degraded,
+    (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| {
+        let mut decision = RuleDecision::new(verdict, Nanos::new(nanos));
+        decision.degraded = degraded;
+        decision
     })
 }
 

@@ -44,8 +44,9 @@ pub struct QuotaCommand<'a> {
     pub operation: QuotaOperation,
 }
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub enum QuotaOutcome {
     /// It was done.
     Done,

@@ -30,31 +30,27 @@ fn decides(expression: &Expression, charges: &[(ChargeKind, Decision)]) -> Optio
     match expression {
         Expression::Charge(index) => {
             let (kind, decision) = charges[*index];
-            (kind != ChargeKind::SpendOnly).then_some(Decision { charge: *index, ..decision })
+            (kind != ChargeKind::SpendOnly).then_some(decision.with_charge(*index))
         }
         Expression::Or(parts) => {
             let mut answers: Vec<_> = parts.iter().filter_map(|part| decides(part, charges)).collect();
-            answers.sort_by_key(|one| (one.allowed(), Reverse(one.retry_after), one.remaining));
+            answers.sort_by_key(|one| (one.allowed(), Reverse(one.retry_nanos), one.remaining));
             answers.first().copied()
         }
-        Expression::And(parts) if parts.is_empty() => Some(Decision {
-            verdict: Verdict::Deny,
-            remaining: 0,
-            retry_after: Nanos::FOREVER,
-            reset_after: Nanos::ZERO,
-            charge: 0,
-            degraded: false,
-        }),
+        Expression::And(parts) if parts.is_empty() => {
+            Some(Decision::new(Verdict::Deny, 0, Nanos::FOREVER, Nanos::ZERO))
+        }
         Expression::And(parts) => {
             let mut answers: Vec<_> =
                 parts.iter().map(|part| decides(part, charges)).collect::<Option<_>>()?;
-            answers.sort_by_key(|one| (!one.allowed(), one.retry_after, Reverse(one.remaining)));
+            answers.sort_by_key(|one| (!one.allowed(), one.retry_nanos, Reverse(one.remaining)));
             answers.first().copied()
         }
     }
 }
 
-fn allowed(decision: Decision) -> Decision {
+fn allowed(mut decision: Decision) -> Decision {
     let verdict = if decision.verdict == Verdict::Unlimited { Verdict::Unlimited } else { Verdict::Allow };
-    Decision { verdict, retry_after: Nanos::ZERO, ..decision }
+    decision.retry_nanos = Nanos::ZERO;
+    decision.with_verdict(verdict)
 }

@@ -19,19 +19,13 @@ pub(crate) use smoothed_rate::NaiveSmoothedRate;
 pub(crate) use token_bucket::NaiveTokenBucket;
 
 fn decision(verdict: Verdict, remaining: i128, retry_after: i128, reset_after: i128) -> Decision {
-    Decision {
-        verdict,
-        remaining: u64::try_from(remaining).expect("units left"),
-        retry_after: nanos(retry_after),
-        reset_after: nanos(reset_after),
-        charge: 0,
-        degraded: false,
-    }
+    let remaining = u64::try_from(remaining).expect("units left");
+    Decision::new(verdict, remaining, nanos(retry_after), nanos(reset_after))
 }
 
 fn refund(refunded: bool, remaining: i128, reset_after: i128) -> Refund {
     let remaining = u64::try_from(remaining).expect("units left");
-    Refund { refunded, remaining, reset_after: nanos(reset_after) }
+    Refund::new(refunded, remaining, nanos(reset_after))
 }
 
 fn nanos(span: i128) -> Nanos {

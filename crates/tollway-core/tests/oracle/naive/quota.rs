@@ -45,7 +45,7 @@ impl NaiveQuota {
 
     pub(crate) fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
         let fits = self.spend(limit, 0, now).remaining;
-        self.spend(limit, cost.min(fits), now);
+        let _ = self.spend(limit, cost.min(fits), now);
     }
 
     fn settle_down(&mut self, limit: &Quota, now: Timestamp) {

@@ -51,7 +51,7 @@ impl NaiveSlidingLog {
 
     pub(crate) fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
         let fits = self.spend(limit, 0, now).remaining;
-        self.spend(limit, cost.min(fits), now);
+        let _ = self.spend(limit, cost.min(fits), now);
     }
 
     /// What is too old is gone, and what a clock since stepped back has left in the future was made now.

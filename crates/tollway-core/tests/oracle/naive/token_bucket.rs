@@ -47,7 +47,7 @@ impl NaiveTokenBucket {
 
     pub(crate) fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
         let fits = self.spend(limit, 0, now).remaining;
-        self.spend(limit, cost.min(fits), now);
+        let _ = self.spend(limit, cost.min(fits), now);
     }
 
     fn tat_at(&mut self, limit: &TokenBucket, now: i128) -> i128 {

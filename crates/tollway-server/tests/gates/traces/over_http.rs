@@ -84,14 +84,12 @@ impl OverHttp {
         let id: String = charge.id.iter().map(|byte| format!("%{byte:02x}")).collect();
         let reply = self.gate.get(&format!("/v1/gate?limit={}&id={id}&cost={}", charge.limit, charge.cost));
         let number = |name| reply.header(name).map_or(0, |value| value.parse().unwrap());
-        let decision = Decision {
-            verdict: if reply.status == 204 { Verdict::Allow } else { Verdict::Deny },
-            remaining: number("x-ratelimit-remaining"),
-            retry_after: Nanos::from_secs(number("retry-after")),
-            reset_after: Nanos::from_secs(number("x-ratelimit-reset")),
-            charge: 0,
-            degraded: false,
-        };
+        let decision = Decision::new(
+            if reply.status == 204 { Verdict::Allow } else { Verdict::Deny },
+            number("x-ratelimit-remaining"),
+            Nanos::from_secs(number("retry-after")),
+            Nanos::from_secs(number("x-ratelimit-reset")),
+        );
         TraceReply::Decision { decision, limit: None }
     }
 }
@@ -110,7 +108,9 @@ fn ruling(ruled: RuleResponse) -> RuleDecision {
         (_, Some(reason)) => panic!("{reason}"),
     };
     let never = if ruled.allowed { Nanos::ZERO } else { Nanos::FOREVER };
-    RuleDecision { verdict, retry_after: ruled.retry_after.unwrap_or(never), degraded: ruled.degraded }
+    let mut decision = RuleDecision::new(verdict, ruled.retry_after.unwrap_or(never));
+    decision.degraded = ruled.degraded;
+    decision
 }
 
 fn reply(answer: ServerResponse, charges: usize) -> TraceReply {
@@ -132,19 +132,14 @@ fn reply(answer: ServerResponse, charges: usize) -> TraceReply {
                 (false, Some("full"), _) => Verdict::DenyFull,
                 (_, Some(reason), _) => panic!("{reason}"),
             };
-            let decision = Decision {
-                verdict,
-                remaining: remaining.unwrap_or(u64::MAX),
-                retry_after: retry_after.unwrap_or(Nanos::FOREVER),
-                reset_after: reset_after.unwrap(),
-                charge: 0,
-                degraded,
-            };
+            let (remaining, retry) = (remaining.unwrap_or(u64::MAX), retry_after.unwrap_or(Nanos::FOREVER));
+            let mut decision = Decision::new(verdict, remaining, retry, reset_after.unwrap());
+            decision.degraded = degraded;
             TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
         }
         ServerResponse::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
         ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
-            TraceReply::Refund(Refund { refunded, remaining, reset_after: reset_after.unwrap() })
+            TraceReply::Refund(Refund::new(refunded, remaining, reset_after.unwrap()))
         }
         ServerResponse::Reset => TraceReply::Reset,
     }

@@ -103,10 +103,8 @@ impl Memory {
     fn refuse_rule(&self, bill: &RuleBill<'_>) -> RuleDecision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         match bill.limit().on_full() {
-            OnFull::Allow => RuleDecision { verdict: Verdict::AllowFull, ..RuleDecision::ALLOW },
-            OnFull::Deny => {
-                RuleDecision { verdict: Verdict::DenyFull, retry_after: FULL_RETRY_AFTER, degraded: false }
-            }
+            OnFull::Allow => RuleDecision::ALLOW.with_verdict(Verdict::AllowFull),
+            OnFull::Deny => RuleDecision::new(Verdict::DenyFull, FULL_RETRY_AFTER),
         }
     }
 }

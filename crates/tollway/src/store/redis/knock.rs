@@ -34,5 +34,5 @@ fn measure(knock: &RateUpdate<'_>, reply: Reply) -> Result<RateReading, StoreErr
     let now = answer.now()?;
     let over = answer.number()? != 0;
     let found: SmoothedRateState = seen::read(&answer.value(), smoothed_rate)?;
-    Ok(RateReading { over, ..found.measure(knock.limit, 1, now) })
+    Ok(RateReading::new(found.measure(knock.limit, 1, now).rate, over))
 }

@@ -47,11 +47,7 @@ impl<'a> Seen<'a> {
             Self::SlidingLog(found, limit) => {
                 let live = found.live.saturating_sub(cost);
                 let left = limit.decide(&LogSummary { live, ..found }, 0, now);
-                Some(Refund {
-                    refunded: live < found.live,
-                    remaining: left.remaining,
-                    reset_after: left.reset_after,
-                })
+                Some(Refund::new(live < found.live, left.remaining, left.reset_nanos))
             }
         };
         refund.unwrap_or(Refund::UNLIMITED)

@@ -83,8 +83,8 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
     // differently.
     let told = parts.len() == 1 || bill.expression().is_none();
     Ok(match (told, decision.allowed(), denied) {
-        (true, true, true) => Decision { verdict: Verdict::Deny, ..decision },
-        (true, false, false) => Decision { verdict: Verdict::Allow, ..decision },
+        (true, true, true) => decision.with_verdict(Verdict::Deny),
+        (true, false, false) => decision.with_verdict(Verdict::Allow),
         _ => decision,
     })
 }

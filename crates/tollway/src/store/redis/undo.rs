@@ -148,7 +148,7 @@ mod tests {
             });
             assert!(with.remaining <= without.remaining, "round {round}: {with:?}, not {without:?}");
             if between == 0 {
-                assert_eq!((with.remaining, with.retry_after), (without.remaining, without.retry_after));
+                assert_eq!((with.remaining, with.retry_nanos), (without.remaining, without.retry_nanos));
             }
             spend_both(&mut random, &mut now, 6);
         }

@@ -1,0 +1,97 @@
+//! Charges by name, before a policy has checked them.
+
+use std::borrow::Cow;
+
+use crate::charge::{Charge, ChargeError, ChargeKind};
+use crate::policy::Policy;
+
+/// One wanted charge: a limit and an id by their names, and a cost. [`Policy::charge_requests`] makes it a [`Charge`].
+///
+/// ```
+/// use tollway_core::{ChargeKind, ChargeRequest};
+///
+/// let own = ChargeRequest::new("Login", "alice", 1);
+/// let shared = ChargeRequest::new("All", b"*", 1).with_kind(ChargeKind::CheckOnly);
+/// assert_eq!((&*own.limit, &*shared.id), ("Login", &b"*"[..]));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChargeRequest<'a> {
+    /// The name of the limit.
+    pub limit: Cow<'a, str>,
+    /// The id as the caller spells it.
+    pub id: Cow<'a, [u8]>,
+    /// The units that it would take.
+    pub cost: u64,
+    /// The part it has in its bill.
+    pub kind: ChargeKind,
+}
+
+impl<'a> ChargeRequest<'a> {
+    /// Makes a request to take `cost` from the bucket of `id` under `limit`.
+    pub fn new(
+        limit: &'a (impl AsRef<str> + ?Sized),
+        id: &'a (impl AsRef<[u8]> + ?Sized),
+        cost: u64,
+    ) -> Self {
+        let (limit, id) = (Cow::Borrowed(limit.as_ref()), Cow::Borrowed(id.as_ref()));
+        Self { limit, id, cost, kind: ChargeKind::Spend }
+    }
+
+    /// Returns the same request with another part in its bill.
+    pub fn with_kind(mut self, kind: ChargeKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Returns a request that borrows nothing.
+    pub fn into_owned(self) -> ChargeRequest<'static> {
+        let (limit, id) = (self.limit.into_owned().into(), self.id.into_owned().into());
+        ChargeRequest { limit, id, cost: self.cost, kind: self.kind }
+    }
+}
+
+impl Policy {
+    /// Returns the charge that `request` asks for, or why it cannot be made.
+    #[inline]
+    pub fn charge_request<'a>(&'a self, request: &'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError> {
+        Ok(self.charge(&request.limit, &request.id, request.cost)?.with_kind(request.kind))
+    }
+
+    /// Returns the charges that `requests` ask for, in their order, or why the first of them cannot be made.
+    pub fn charge_requests<'a>(
+        &'a self,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<Vec<Charge<'a>>, ChargeError> {
+        requests.iter().map(|request| self.charge_request(request)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{IntoAlgorithm, TokenBucket};
+    use crate::limit::Limit;
+
+    #[test]
+    fn requests_become_charges_in_their_order() {
+        let numbers = TokenBucket::per_minute(5).into_algorithm().unwrap();
+        let limit = |name| Limit::new(name).unwrap().with_default(numbers);
+        let policy = Policy::new(vec![limit("Login"), limit("All")]).unwrap();
+        let mut requests = vec![
+            ChargeRequest::new("Login", "alice", 1),
+            ChargeRequest::new("All", b"*", 2).with_kind(ChargeKind::SpendOnly).into_owned(),
+        ];
+        let charges = policy.charge_requests(&requests).unwrap();
+        let found: Vec<_> = charges
+            .iter()
+            .map(|charge| (charge.limit().name(), charge.id(), charge.cost(), charge.kind()))
+            .collect();
+        assert_eq!(
+            found,
+            [("Login", &b"alice"[..], 1, ChargeKind::Spend), ("All", b"*", 2, ChargeKind::SpendOnly)]
+        );
+        requests.push(ChargeRequest::new("Nope", "alice", 1));
+        let error = policy.charge_requests(&requests).map(|_| ()).unwrap_err();
+        assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into() });
+    }
+}
