@@ -39,3 +39,8 @@ pub use response_body::ResponseBody;
 pub use response_future::ResponseFuture;
 pub use service::AdmissionService;
 pub use tollway_client as client;
+
+/// Compiles and runs the examples of the page about middleware.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/middleware.md")]
+struct MiddlewarePage;
