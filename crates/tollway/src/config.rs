@@ -17,6 +17,7 @@
 
 mod algorithm;
 mod describe;
+mod did_you_mean;
 mod domains;
 mod errors;
 mod fields;
@@ -27,7 +28,6 @@ mod limits;
 mod overrides;
 mod rules;
 mod store;
-mod suggest;
 mod yaml;
 
 use std::fs::File;
@@ -40,10 +40,10 @@ use tollway_core::Policy;
 
 use crate::patterns::Patterns;
 use crate::store::memory::MAX_BUCKETS;
-use errors::{Errors, Position};
+use errors::{ErrorCollector, Position};
 use fields::{unknown_field, whole_number};
-use limits::Limits;
-use rules::Rules;
+use limits::LimitsDraft;
+use rules::RulesDraft;
 use yaml::{YamlEntry, YamlNode, YamlValue};
 
 pub use describe::{describe, describe_algorithm};
@@ -81,7 +81,7 @@ impl Config {
 
     /// Reads a whole file's text. `source` is what errors call it. What the text leaves out has its default.
     pub fn parse(text: &str, source: &str) -> Result<Self, ConfigErrors> {
-        let mut errors = Errors::default();
+        let mut errors = ErrorCollector::default();
         let document = yaml::parse(text, &mut errors);
         let config = read(document.as_ref(), &mut errors);
         errors.finish(source, config)
@@ -96,8 +96,8 @@ impl Config {
             Ok(text) => Self::parse(&text, &source),
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let mut errors = Errors::default();
-                errors.add(Position::after(&String::from_utf8_lossy(valid)), "not UTF-8 from here on");
+                let mut errors = ErrorCollector::default();
+                errors.add(Position::end_of(&String::from_utf8_lossy(valid)), "not UTF-8 from here on");
                 errors.finish(&source, None)
             }
         }
@@ -118,13 +118,13 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
+fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Config> {
     let entries: &[YamlEntry] = match document {
         None => &[],
         Some(node) if node.is_null() => &[],
         Some(YamlNode { value: YamlValue::Map(entries), .. }) => entries,
         Some(node) => {
-            let names = fields::listed(&SECTIONS, "and");
+            let names = fields::join_words(&SECTIONS, "and");
             errors.add(node.at, format!("a file is a mapping with {names}, not {}", node.quoted()));
             return None;
         }
@@ -133,7 +133,7 @@ fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
     let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
-    let mut rules = Rules::default();
+    let mut rules = RulesDraft::default();
     if let Some(entry) = section("rules") {
         rules.section(entry, errors);
     }
@@ -151,10 +151,14 @@ fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
 
 /// The limits of the file, those of its sections and those at the top, its rules for keys and its rules by name; the built-in
 /// ones if it has nothing to say.
-fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
-    let mut limits = Limits::default();
+fn read_policy(
+    entries: &[YamlEntry],
+    rules: RulesDraft,
+    errors: &mut ErrorCollector,
+) -> Option<(Policy, Arc<Patterns>)> {
+    let mut limits = LimitsDraft::default();
     let mut overrides = Vec::new();
-    let mut silent = true;
+    let mut no_policy = true;
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
@@ -169,7 +173,7 @@ fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Opti
                 continue;
             }
         }
-        silent = false;
+        no_policy = false;
     }
     let implied = limits.is_empty();
     overrides.into_iter().for_each(|entry| limits.bare_override(entry, implied, errors));
@@ -177,7 +181,7 @@ fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Opti
     if let Some(entry) = section("overrides") {
         limits.overrides(entry, errors);
     }
-    if silent {
+    if no_policy {
         let Config { policy, patterns, .. } = Config::default();
         return Some((policy, patterns));
     }
@@ -195,7 +199,7 @@ fn has_numbers(node: &YamlNode) -> bool {
     entries.iter().any(|entry| NUMBERS.contains(&&*entry.key.text))
 }
 
-fn read_max_buckets(entry: &YamlEntry, errors: &mut Errors) -> Option<usize> {
+fn read_max_buckets(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<usize> {
     let number = whole_number(entry, 1..=usize::MAX as u64, errors)?;
     usize::try_from(number).ok()
 }

@@ -5,8 +5,8 @@ use tollway_core::algorithm::{
 };
 use tollway_core::{Algorithm, Nanos};
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, duration, flag, listed, whole_number};
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, duration, flag, join_words, whole_number};
 use super::yaml::{YamlEntry, YamlKey};
 
 /// Whole numbers above this are not all doubles, and a smoothed rate is a double.
@@ -30,7 +30,7 @@ impl AlgorithmKind {
         ("quota", Self::Quota),
     ];
 
-    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         choice(entry, &Self::ALL, errors)
     }
 
@@ -65,14 +65,14 @@ pub(super) struct AlgorithmFields<'a> {
 }
 
 impl<'a> AlgorithmFields<'a> {
-    pub(super) fn of(fields: &Fields<'a>) -> Self {
+    pub(super) fn of(fields: &YamlFields<'a>) -> Self {
         let [burst, count, period, strict] =
             ["burst", "count", "period", "strict"].map(|name| fields.get(name));
         Self { burst, count, period, strict }
     }
 
     /// Does it say how much? `strict` alone does not.
-    pub(super) fn given(&self) -> bool {
+    pub(super) fn any_given(&self) -> bool {
         self.burst.is_some() || self.count.is_some() || self.period.is_some()
     }
 
@@ -81,12 +81,12 @@ impl<'a> AlgorithmFields<'a> {
     }
 
     /// Reports what `kind` does not take.
-    pub(super) fn refuse_others(&self, kind: AlgorithmKind, errors: &mut Errors) {
+    pub(super) fn report_unsupported(&self, kind: AlgorithmKind, errors: &mut ErrorCollector) {
         for (name, entry) in self.all() {
             if let Some(entry) = entry
                 && !kind.takes().contains(&name)
             {
-                let (kind, takes) = (kind.name(), listed(kind.takes(), "and"));
+                let (kind, takes) = (kind.name(), join_words(kind.takes(), "and"));
                 errors.add(entry.key.at, format!("{kind} takes no `{name}`: it takes {takes}"));
             }
         }
@@ -98,9 +98,9 @@ impl<'a> AlgorithmFields<'a> {
         owner: &YamlKey,
         kind: AlgorithmKind,
         strict: bool,
-        errors: &mut Errors,
+        errors: &mut ErrorCollector,
     ) -> Option<Algorithm> {
-        self.refuse_others(kind, errors);
+        self.report_unsupported(kind, errors);
         self.report_missing(owner, kind, errors);
         let burst = self.burst.filter(|_| kind == AlgorithmKind::TokenBucket);
         // Each is read before any is missed, so that one bad number hides no other.
@@ -119,22 +119,28 @@ impl<'a> AlgorithmFields<'a> {
             }
             AlgorithmKind::Quota => Quota::new(count?, period?).map(Algorithm::Quota),
         };
-        made.map_err(|error| self.blame(&error, owner, kind, errors)).ok()
+        made.map_err(|error| self.report_bad_numbers(&error, owner, kind, errors)).ok()
     }
 
-    fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut Errors) {
+    fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut ErrorCollector) {
         let absent = |name: &&str| self.all().iter().any(|(field, entry)| field == name && entry.is_none());
         let missing: Vec<_> = kind.needs().iter().copied().filter(absent).collect();
         if !missing.is_empty() {
-            let (owner_name, missing) = (owner.quoted(), listed(&missing, "and"));
-            let (kind, needs) = (kind.name(), listed(kind.needs(), "and"));
+            let (owner_name, missing) = (owner.quoted(), join_words(&missing, "and"));
+            let (kind, needs) = (kind.name(), join_words(kind.needs(), "and"));
             let message = format!("`{owner_name}` has no {missing}: {kind} needs {needs}");
             errors.add(owner.at, message);
         }
     }
 
     /// Reports numbers that do not go together at the one to change.
-    fn blame(&self, error: &NumbersError, owner: &YamlKey, kind: AlgorithmKind, errors: &mut Errors) {
+    fn report_bad_numbers(
+        &self,
+        error: &NumbersError,
+        owner: &YamlKey,
+        kind: AlgorithmKind,
+        errors: &mut ErrorCollector,
+    ) {
         let (field, message) = match error {
             NumbersError::Zero { field: "burst" } | NumbersError::TooSlow { .. } => {
                 (self.burst, error.to_string())

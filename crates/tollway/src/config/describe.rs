@@ -44,10 +44,10 @@ pub fn describe(config: &Config) -> impl Display {
         writeln!(f, "store   {}", store(config))?;
         writeln!(f, "gates   {}", gates(&config.gates))?;
         writeln!(f, "limits  {}", limits.len())?;
-        write!(f, "keys    {}", counted(config.patterns.rules().len(), "rule"))?;
+        write!(f, "keys    {}", count_of(config.patterns.rules().len(), "rule"))?;
         match config.patterns.rewrites().len() {
             0 => writeln!(f)?,
-            rewrites => writeln!(f, ", {}", counted(rewrites, "rewrite"))?,
+            rewrites => writeln!(f, ", {}", count_of(rewrites, "rewrite"))?,
         }
         writeln!(f, "rules   {}", config.policy.rules().len())?;
         writeln!(f, "domains {}", config.policy.domains().len())?;
@@ -62,7 +62,7 @@ pub fn describe(config: &Config) -> impl Display {
 
 /// An algorithm with its numbers and what follows from them: `token_bucket, burst 5, 5 per 10s: one per 2s, full after 10s`.
 pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
-    let (numbers, consequence) = in_words(algorithm);
+    let (numbers, consequence) = describe_numbers(algorithm);
     format!("{}, {numbers}: {consequence}", algorithm.name())
 }
 
@@ -74,7 +74,7 @@ fn store(config: &Config) -> String {
             let password_file =
                 url.password_file.as_ref().map(|path| format!(", password_file {}", path.display()));
             let tls_ca = url.tls_ca.as_ref().map(|path| format!(", tls_ca {}", path.display()));
-            let files = shown(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
+            let files = on_one_line(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
             format!("{place}, namespace {namespace}, deadline {deadline:?}{files}")
         }
     }
@@ -96,12 +96,12 @@ fn smockron(gate: Option<&SmockronGate>) -> String {
     let Some(gate) = gate else { return "off".to_owned() };
     let control = gate.control().map(|control| format!(" (control {control})")).unwrap_or_default();
     let statsd =
-        gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", shown(statsd))).unwrap_or_default();
+        gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", on_one_line(statsd))).unwrap_or_default();
     format!("{}{control}{statsd}", gate.accounting)
 }
 
 /// `1 rule`, `2 rules`.
-fn counted(n: usize, noun: &str) -> String {
+fn count_of(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
@@ -110,12 +110,16 @@ fn counted(n: usize, noun: &str) -> String {
 fn write_keys(config: &Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut rows = Vec::new();
     for (index, rewrite) in config.patterns.rewrites().iter().enumerate() {
-        let replaces = format!("to {}", shown(rewrite.replacement()));
-        rows.push([format!("rewrite {}", index + 1), shown(rewrite.pattern().as_str()), replaces]);
+        let replaces = format!("to {}", on_one_line(rewrite.replacement()));
+        rows.push([format!("rewrite {}", index + 1), on_one_line(rewrite.pattern().as_str()), replaces]);
     }
     let rules = config.policy.keys().rules();
     for (index, (rule, pattern)) in rules.iter().zip(config.patterns.rules()).enumerate() {
-        rows.push([format!("rule {}", index + 1), shown(pattern.as_str()), what_holds(rule, &config.policy)]);
+        rows.push([
+            format!("rule {}", index + 1),
+            on_one_line(pattern.as_str()),
+            describe_key_limit(rule, &config.policy),
+        ]);
     }
     if !rows.is_empty() {
         writeln!(f)?;
@@ -152,16 +156,16 @@ fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Logic::Window => "window",
         Logic::Gcra => "gcra",
     };
-    writeln!(f, "\n{}  {rules}\n  logic {logic}", shown(domain.name()))
+    writeln!(f, "\n{}  {rules}\n  logic {logic}", on_one_line(domain.name()))
 }
 
 /// A text on one line.
-fn shown(text: &str) -> String {
+fn on_one_line(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
 }
 
-fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
+fn describe_key_limit(rule: &KeyRule, policy: &Policy) -> String {
     let stats = if rule.stats { ", stats" } else { "" };
     match rule.limit {
         KeyLimit::Never => format!("never over{stats}"),
@@ -220,12 +224,12 @@ fn lines_of(limit: &Limit) -> Vec<DescribedLine> {
 }
 
 fn row(name: String, algorithm: &Algorithm) -> DescribedLine {
-    let (numbers, consequence) = in_words(algorithm);
+    let (numbers, consequence) = describe_numbers(algorithm);
     DescribedLine::Row([name, algorithm.name().to_owned(), numbers, consequence])
 }
 
 /// The numbers, and what follows from them.
-fn in_words(algorithm: &Algorithm) -> (String, String) {
+fn describe_numbers(algorithm: &Algorithm) -> (String, String) {
     match algorithm {
         Algorithm::TokenBucket(limit) => {
             let (each, full) = (span(limit.emission_interval()), span(limit.fill_time()));

@@ -91,7 +91,7 @@ impl Position {
     pub(super) const START: Self = Self { line: 1, column: 1 };
 
     /// Where `text` ends.
-    pub(super) fn after(text: &str) -> Self {
+    pub(super) fn end_of(text: &str) -> Self {
         let last_line = text.rsplit('\n').next().unwrap_or(text);
         Self { line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
     }
@@ -105,12 +105,12 @@ impl fmt::Display for Position {
 
 /// Collects what is found, in whatever order it is found.
 #[derive(Default)]
-pub(super) struct Errors {
+pub(super) struct ErrorCollector {
     found: Vec<ConfigError>,
     omitted: usize,
 }
 
-impl Errors {
+impl ErrorCollector {
     pub(super) fn add(&mut self, at: Position, message: impl Into<String>) {
         self.push(ConfigError::new(at, message.into()));
     }

@@ -4,20 +4,20 @@ use std::ops::RangeInclusive;
 
 use tollway_core::{Nanos, ParseNanosError};
 
-use super::errors::Errors;
-use super::suggest::{did_you_mean, nearest};
+use super::did_you_mean::{did_you_mean, nearest};
+use super::errors::ErrorCollector;
 use super::yaml::{YamlEntry, YamlNode, YamlValue, shorten};
 
 /// The entries of a mapping by the names they may have.
-pub(super) struct Fields<'a>(Vec<(&'static str, &'a YamlEntry)>);
+pub(super) struct YamlFields<'a>(Vec<(&'static str, &'a YamlEntry)>);
 
-impl<'a> Fields<'a> {
+impl<'a> YamlFields<'a> {
     /// Takes the names there are; others are errors. `whose` is what has these fields, as in "a limit".
     pub(super) fn read(
         entries: &'a [YamlEntry],
         whose: &str,
         names: &[&'static str],
-        errors: &mut Errors,
+        errors: &mut ErrorCollector,
     ) -> Self {
         let mut found = Self(Vec::with_capacity(entries.len()));
         let mut misspelt = Vec::new();
@@ -43,12 +43,12 @@ pub(super) fn unknown_field(
     entry: &YamlEntry,
     whose: &str,
     names: &[&'static str],
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<&'static str> {
     let meant = nearest(&entry.key.text, names.iter().copied());
     let hint = match meant {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("{whose} has {}", listed(names, "and")),
+        None => format!("{whose} has {}", join_words(names, "and")),
     };
     errors.add(entry.key.at, format!("unknown field `{}`; {hint}", entry.key.quoted()));
     meant
@@ -58,7 +58,7 @@ pub(super) fn unknown_field(
 pub(super) fn mapping<'a>(
     entry: &'a YamlEntry,
     example: &str,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<&'a [YamlEntry]> {
     match &entry.value.value {
         YamlValue::Map(entries) => Some(entries),
@@ -67,7 +67,7 @@ pub(super) fn mapping<'a>(
 }
 
 /// Reports that the value of `entry` is not what it must be.
-pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut Errors) -> Option<T> {
+pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut ErrorCollector) -> Option<T> {
     let name = entry.key.quoted();
     match &entry.value.value {
         YamlValue::Refused => {}
@@ -80,7 +80,7 @@ pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut Errors) -
 }
 
 /// The text of a scalar exactly as it stands there, whatever YAML takes it for.
-pub(super) fn literal(node: &YamlNode) -> Option<&str> {
+pub(super) fn scalar_text(node: &YamlNode) -> Option<&str> {
     match &node.value {
         YamlValue::Scalar { text, .. } => Some(text),
         _ => None,
@@ -91,7 +91,7 @@ pub(super) fn literal(node: &YamlNode) -> Option<&str> {
 pub(super) fn whole_number(
     entry: &YamlEntry,
     range: RangeInclusive<u64>,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<u64> {
     let number = match &entry.value.value {
         YamlValue::Scalar { text, plain: true } => plain_digits(text),
@@ -111,7 +111,7 @@ pub(super) fn whole_number(
 }
 
 /// A number above zero that may have decimals, such as `22` or `22.5`.
-pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut Errors) -> Option<f64> {
+pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut ErrorCollector) -> Option<f64> {
     let in_range = |text: &str| plain_decimal(text).filter(|number| *number > 0.0 && *number <= most as f64);
     let must_be = format!("must be a number above 0 and at most {most}, such as 22 or 22.5");
     match &entry.value.value {
@@ -140,7 +140,7 @@ fn plain_digits(text: &str) -> Option<u64> {
 }
 
 /// `true` or `false`.
-pub(super) fn flag(entry: &YamlEntry, errors: &mut Errors) -> Option<bool> {
+pub(super) fn flag(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<bool> {
     match &entry.value.value {
         YamlValue::Scalar { text, plain: true } if text == "true" => Some(true),
         YamlValue::Scalar { text, plain: true } if text == "false" => Some(false),
@@ -152,11 +152,11 @@ pub(super) fn flag(entry: &YamlEntry, errors: &mut Errors) -> Option<bool> {
 pub(super) fn choice<T: Copy>(
     entry: &YamlEntry,
     choices: &[(&'static str, T)],
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<T> {
     let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-    let must_be = format!("must be {}", listed(&words, "or"));
-    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
+    let must_be = format!("must be {}", join_words(&words, "or"));
+    let Some(text) = scalar_text(&entry.value).filter(|text| !text.is_empty()) else {
         return refuse(entry, &must_be, errors);
     };
     if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text) {
@@ -169,11 +169,11 @@ pub(super) fn choice<T: Copy>(
 }
 
 /// A span of time above zero, such as `1h30m`.
-pub(super) fn duration(entry: &YamlEntry, errors: &mut Errors) -> Option<Nanos> {
+pub(super) fn duration(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Nanos> {
     let must_be = "must be a duration such as 1s, 180m, 1h30m or 500ms";
-    let Some(text) = literal(&entry.value) else { return refuse(entry, must_be, errors) };
+    let Some(text) = scalar_text(&entry.value) else { return refuse(entry, must_be, errors) };
     let given = entry.value.quoted();
-    let problem = match (text.parse::<Nanos>(), in_our_units(text)) {
+    let problem = match (text.parse::<Nanos>(), suggest_duration(text)) {
         (Ok(Nanos::ZERO), _) => format!("must be longer than {given}"),
         (Ok(span), _) => return Some(span),
         (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
@@ -191,7 +191,7 @@ pub(super) fn duration(entry: &YamlEntry, errors: &mut Errors) -> Option<Nanos> 
 }
 
 /// What `10`, `5 min` or `2 hours` would be here: `10s`, `5m`, `2h`.
-fn in_our_units(text: &str) -> Option<String> {
+fn suggest_duration(text: &str) -> Option<String> {
     const UNITS: [(&str, &[&str]); 5] = [
         ("ms", &["millis", "msec", "millisecond", "milliseconds"]),
         ("s", &["", "S", "sec", "secs", "second", "seconds"]),
@@ -209,7 +209,7 @@ fn in_our_units(text: &str) -> Option<String> {
 }
 
 /// `a, b and c`.
-pub(super) fn listed(words: &[&str], conjunction: &str) -> String {
+pub(super) fn join_words(words: &[&str], conjunction: &str) -> String {
     match words {
         [] => String::new(),
         [word] => (*word).to_owned(),

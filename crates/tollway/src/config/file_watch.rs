@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 use super::read_bounded;
 
 /// A file this young may change again without its timestamps showing it: they are only so fine.
-const YOUNG: Duration = Duration::from_secs(2);
+const MIN_STABLE_AGE: Duration = Duration::from_secs(2);
 
 /// Watches one file by looking at it whenever asked.
 #[derive(Debug)]
@@ -36,13 +36,13 @@ pub struct FileWatch {
     path: PathBuf,
     hasher: RandomState,
     /// The file when it was last read, if that tells whether it has to be read again.
-    seen: Option<Stamp>,
-    content: Option<u64>,
+    last_stamp: Option<FileStamp>,
+    content_hash: Option<u64>,
 }
 
 /// What differs between two files, or between a file and itself after an edit.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     modified: SystemTime,
     len: u64,
     /// The device and the file on it, where there is such a thing.
@@ -55,7 +55,7 @@ impl FileWatch {
     /// Watches from now on. The file need not be there yet.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        let mut watch = Self { path, hasher: RandomState::new(), seen: None, content: None };
+        let mut watch = Self { path, hasher: RandomState::new(), last_stamp: None, content_hash: None };
         watch.changed();
         watch
     }
@@ -64,8 +64,8 @@ impl FileWatch {
     ///
     /// A file that is missing, unreadable or empty has not changed: it is about to be written, and is asked about again.
     pub fn changed(&mut self) -> bool {
-        let stamp = fs::metadata(&self.path).ok().and_then(|metadata| Stamp::of(&metadata));
-        if stamp.is_some() && stamp == self.seen {
+        let stamp = fs::metadata(&self.path).ok().and_then(|metadata| FileStamp::of(&metadata));
+        if stamp.is_some() && stamp == self.last_stamp {
             return false;
         }
         let Ok(bytes) = read_bounded(&self.path) else { return false };
@@ -73,14 +73,14 @@ impl FileWatch {
             return false;
         }
         let content = Some(self.hasher.hash_one(bytes));
-        let changed = content != self.content;
-        self.content = content;
-        self.seen = stamp.filter(Stamp::is_settled);
+        let changed = content != self.content_hash;
+        self.content_hash = content;
+        self.last_stamp = stamp.filter(FileStamp::is_stable);
         changed
     }
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
         let (inode, changed) = identity(metadata).unwrap_or(((0, 0), modified));
@@ -88,9 +88,9 @@ impl Stamp {
     }
 
     /// Would another edit show?
-    fn is_settled(&self) -> bool {
+    fn is_stable(&self) -> bool {
         let newest = self.modified.max(self.changed);
-        SystemTime::now().duration_since(newest).is_ok_and(|age| age > YOUNG)
+        SystemTime::now().duration_since(newest).is_ok_and(|age| age > MIN_STABLE_AGE)
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_file_is_settled_when_nothing_about_it_is_young() {
         let now = SystemTime::now();
-        let (old, young, future) = (now - YOUNG * 2, now, now + YOUNG * 2);
+        let (old, young, future) = (now - MIN_STABLE_AGE * 2, now, now + MIN_STABLE_AGE * 2);
         for (modified, changed, settled) in [
             (old, old, true),
             (young, old, false),
@@ -122,8 +122,8 @@ mod tests {
             (future, old, false),
             (old, future, false),
         ] {
-            let stamp = Stamp { modified, len: 1, inode: (0, 0), changed };
-            assert_eq!(stamp.is_settled(), settled, "{stamp:?}");
+            let stamp = FileStamp { modified, len: 1, inode: (0, 0), changed };
+            assert_eq!(stamp.is_stable(), settled, "{stamp:?}");
         }
     }
 
@@ -133,10 +133,10 @@ mod tests {
         fs::write(&file, "one").expect("written");
         let mut watch = FileWatch::new(&file);
         // As though it had been read long after it was written.
-        watch.seen = fs::metadata(&file).ok().and_then(|metadata| Stamp::of(&metadata));
-        watch.content = None;
+        watch.last_stamp = fs::metadata(&file).ok().and_then(|metadata| FileStamp::of(&metadata));
+        watch.content_hash = None;
         assert!(!watch.changed());
-        watch.seen = None;
+        watch.last_stamp = None;
         assert!(watch.changed());
     }
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, literal, mapping, refuse};
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
 
 pub use smockron::SmockronGate;
@@ -85,11 +85,11 @@ impl Gates {
         [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
     }
 
-    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         let mut gates = Self::OFF;
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let fields = Fields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
-        let mut sound = true;
+        let fields = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
+        let mut valid = true;
         for (name, usual, place) in [
             ("http", Self::HTTP, &mut gates.http),
             ("text", Self::TEXT, &mut gates.text),
@@ -98,16 +98,16 @@ impl Gates {
             let Some(entry) = fields.get(name) else { continue };
             match read_gate(entry, usual, &mut gates.on_insert, errors) {
                 Some(address) => *place = address,
-                None => sound = false,
+                None => valid = false,
             }
         }
         if let Some(entry) = fields.get("smockron") {
             match smockron::read(entry, errors) {
                 Some(gate) => gates.smockron = gate,
-                None => sound = false,
+                None => valid = false,
             }
         }
-        sound.then_some(gates)
+        valid.then_some(gates)
     }
 }
 
@@ -116,11 +116,11 @@ fn read_gate(
     entry: &YamlEntry,
     usual: SocketAddr,
     on_insert: &mut OnInsert,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<Option<SocketAddr>> {
     let YamlValue::Map(entries) = &entry.value.value else { return read_address(entry, usual, errors) };
     let names: &[_] = if usual == Gates::THROTTR { &["listen", "on_insert"] } else { &["listen"] };
-    let fields = Fields::read(entries, &entry.key.text, names, errors);
+    let fields = YamlFields::read(entries, &entry.key.text, names, errors);
     let address = fields.get("listen").map_or(Some(Some(usual)), |entry| read_address(entry, usual, errors));
     if let Some(entry) = fields.get("on_insert") {
         *on_insert = choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)?;
@@ -128,8 +128,12 @@ fn read_gate(
     address
 }
 
-fn read_address(entry: &YamlEntry, usual: SocketAddr, errors: &mut Errors) -> Option<Option<SocketAddr>> {
-    let text = literal(&entry.value).filter(|text| !text.is_empty());
+fn read_address(
+    entry: &YamlEntry,
+    usual: SocketAddr,
+    errors: &mut ErrorCollector,
+) -> Option<Option<SocketAddr>> {
+    let text = scalar_text(&entry.value).filter(|text| !text.is_empty());
     let Some(text) = text else {
         return refuse(entry, &format!("must be an address and a port, such as {usual}, or off"), errors);
     };

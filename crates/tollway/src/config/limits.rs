@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use tollway_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, Policy, PolicyError};
 
 use super::algorithm::{AlgorithmFields, AlgorithmKind};
-use super::errors::{Errors, Position};
-use super::fields::{Fields, choice, flag, mapping, whole_number};
-use super::store::read_failure;
+use super::errors::{ErrorCollector, Position};
+use super::fields::{YamlFields, choice, flag, mapping, whole_number};
+use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
 /// What a limit or an override looks like, for those who wrote something else.
@@ -37,7 +37,7 @@ const FIELDS: [&str; 11] = [
 
 /// The limits read so far.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct LimitsDraft {
     pub(super) drafts: Vec<LimitDraft>,
     pub(super) by_name: HashMap<String, usize>,
     numbers: HashMap<u64, usize>,
@@ -56,13 +56,13 @@ pub(super) struct LimitDraft {
     pub(super) overridden: HashMap<Vec<u8>, Position>,
 }
 
-impl Limits {
+impl LimitsDraft {
     pub(super) fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
 
     /// Everything under `limits:`.
-    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if entry.value.is_null() {
             return;
         }
@@ -73,13 +73,13 @@ impl Limits {
     }
 
     /// One limit, `Name: {burst, count, period, …}`.
-    pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(index) = self.declare(&entry.key, errors) else { return };
         let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else {
             self.drafts[index].kind = None;
             return;
         };
-        let fields = Fields::read(entries, "a limit", &FIELDS, errors);
+        let fields = YamlFields::read(entries, "a limit", &FIELDS, errors);
         if let Some(number) = fields.get("number") {
             self.number(index, number, errors);
         }
@@ -87,7 +87,7 @@ impl Limits {
     }
 
     /// A limit of this name that says nothing yet, unless there is one.
-    pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut Errors) -> Option<usize> {
+    pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut ErrorCollector) -> Option<usize> {
         if let Some(index) = self.by_name.get(&key.text) {
             let (name, earlier) = (key.quoted(), self.drafts[*index].at);
             errors.add(key.at, format!("there is a limit `{name}` already, at {earlier}"));
@@ -110,7 +110,7 @@ impl Limits {
         Some(index)
     }
 
-    fn number(&mut self, index: usize, entry: &YamlEntry, errors: &mut Errors) {
+    fn number(&mut self, index: usize, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
         if let Some(earlier) = self.numbers.insert(number, index) {
             let LimitDraft { name, at, .. } = &self.drafts[earlier];
@@ -121,7 +121,7 @@ impl Limits {
     }
 
     /// The policy. What is wrong with the whole is reported at the limit that comes later.
-    pub(super) fn policy(self, errors: &mut Errors) -> Option<Policy> {
+    pub(super) fn policy(self, errors: &mut ErrorCollector) -> Option<Policy> {
         let places: HashMap<_, _> = self.drafts.iter().map(|draft| (draft.name.clone(), draft.at)).collect();
         let limits = self.drafts.into_iter().map(|draft| draft.limit).collect::<Option<Vec<_>>>()?;
         let report = |error: PolicyError| {
@@ -142,7 +142,7 @@ impl LimitDraft {
         self.limit = self.limit.take().map(change);
     }
 
-    fn fill(&mut self, key: &YamlKey, fields: &Fields<'_>, errors: &mut Errors) {
+    fn fill(&mut self, key: &YamlKey, fields: &YamlFields<'_>, errors: &mut ErrorCollector) {
         let formats = IdFormat::ALL.map(|format| (format.name(), format));
         if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &formats, errors)) {
             self.change(|limit| limit.with_ids(format));
@@ -154,7 +154,7 @@ impl LimitDraft {
         if let Some(answer) = fields.get("on_full").and_then(|entry| choice(entry, &answers, errors)) {
             self.change(|limit| limit.with_on_full(answer));
         }
-        if let Some(answer) = read_failure(fields, "limit", errors) {
+        if let Some(answer) = read_on_store_failure(fields, "limit", errors) {
             self.change(|limit| limit.with_on_store_failure(answer));
         }
         if let Some(entry) = fields.get("algorithm") {
@@ -163,9 +163,9 @@ impl LimitDraft {
         self.fill_numbers(key, &AlgorithmFields::of(fields), errors);
     }
 
-    fn fill_numbers(&mut self, key: &YamlKey, numbers: &AlgorithmFields<'_>, errors: &mut Errors) {
+    fn fill_numbers(&mut self, key: &YamlKey, numbers: &AlgorithmFields<'_>, errors: &mut ErrorCollector) {
         let Some(kind) = self.kind else { return };
-        if numbers.given() {
+        if numbers.any_given() {
             let algorithm = numbers.algorithm(key, kind, false, errors);
             if let Some(algorithm) = algorithm {
                 self.change(|limit| limit.with_default(algorithm));
@@ -173,7 +173,7 @@ impl LimitDraft {
             self.strict = matches!(algorithm, Some(Algorithm::SmoothedRate(limit)) if limit.strict());
             return;
         }
-        numbers.refuse_others(kind, errors);
+        numbers.report_unsupported(kind, errors);
         self.strict = numbers.strict.and_then(|entry| flag(entry, errors)).unwrap_or_default();
     }
 }

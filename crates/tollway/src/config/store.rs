@@ -24,9 +24,9 @@ use std::str::FromStr;
 use thiserror::Error;
 use tollway_core::{LocalShare, OnStoreFailure};
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, literal, refuse};
-use super::suggest::nearest;
+use super::did_you_mean::nearest;
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue};
 use crate::quote::shorten;
 use crate::store::redis::{RedisUrl, RedisUrlError};
@@ -93,7 +93,7 @@ impl fmt::Display for StoreUrl {
 
 impl StoreUrl {
     /// What follows `store:`, in either form.
-    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         match &entry.value.value {
             YamlValue::Map(entries) => read_mapping(entry, entries, errors),
             _ => read_url(entry, "store", errors),
@@ -101,19 +101,19 @@ impl StoreUrl {
     }
 }
 
-fn read_url(entry: &YamlEntry, name: &str, errors: &mut Errors) -> Option<StoreUrl> {
-    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
+fn read_url(entry: &YamlEntry, name: &str, errors: &mut ErrorCollector) -> Option<StoreUrl> {
+    let Some(text) = scalar_text(&entry.value).filter(|text| !text.is_empty()) else {
         return refuse(entry, MUST_BE, errors);
     };
     text.parse().map_err(|error: StoreUrlError| errors.add(entry.value.at, format!("{name} {error}"))).ok()
 }
 
-fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut Errors) -> Option<StoreUrl> {
+fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<StoreUrl> {
     if let Some(rest) = entries.iter().find(|entry| is_rest_of_url(entry)) {
         errors.add(rest.key.at, "a comma ends a value between `{` and `}`: put the url in quotes");
         return None;
     }
-    let fields = Fields::read(entries, "a store", &FIELDS, errors);
+    let fields = YamlFields::read(entries, "a store", &FIELDS, errors);
     let store = match fields.get("url") {
         Some(url) => read_url(url, "url", errors),
         None => {
@@ -141,10 +141,10 @@ fn is_rest_of_url(entry: &YamlEntry) -> bool {
 }
 
 /// The URL with what stands beside it. What is wrong is left out: it was reported, and the file is refused.
-fn with_settings(url: RedisUrl, fields: &Fields<'_>, errors: &mut Errors) -> RedisUrl {
+fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> RedisUrl {
     RedisUrl::SETTINGS.iter().fold(url, |url, name| {
         let Some(entry) = fields.get(name) else { return url };
-        let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_null()) else {
+        let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_null()) else {
             refuse::<()>(entry, "must be a text", errors);
             return url;
         };
@@ -156,7 +156,11 @@ fn with_settings(url: RedisUrl, fields: &Fields<'_>, errors: &mut Errors) -> Red
 }
 
 /// `on_store_failure`, and the `local_share` that may go with it. `None` if either is wrong.
-pub(super) fn read_failure(fields: &Fields<'_>, whose: &str, errors: &mut Errors) -> Option<OnStoreFailure> {
+pub(super) fn read_on_store_failure(
+    fields: &YamlFields<'_>,
+    whose: &str,
+    errors: &mut ErrorCollector,
+) -> Option<OnStoreFailure> {
     let answers = [
         ("allow", OnStoreFailure::Allow),
         ("deny", OnStoreFailure::Deny),
@@ -170,7 +174,7 @@ pub(super) fn read_failure(fields: &Fields<'_>, whose: &str, errors: &mut Errors
             format!("local_share goes with `on_store_failure: local`, which this {whose} does not have");
         errors.add(entry.key.at, message);
     }
-    let share = literal(&entry.value).and_then(|text| text.parse().ok());
+    let share = scalar_text(&entry.value).and_then(|text| text.parse().ok());
     let Some(share) = share else { return refuse(entry, SHARE, errors) };
     answer.map(|_| OnStoreFailure::Local(share))
 }

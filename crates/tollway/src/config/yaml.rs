@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use super::errors::{Errors, Position};
+use super::errors::{ErrorCollector, Position};
 pub(super) use crate::quote::shorten;
 
 /// The largest file: some hundred thousand overrides.
@@ -90,7 +90,7 @@ impl YamlEntry {
 }
 
 /// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
-pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<YamlNode> {
+pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
         let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
         errors.add(Position::START, message);
@@ -101,34 +101,36 @@ pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<YamlNode> {
     if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         let character = text[index..].chars().next().unwrap_or_default();
         let message = format!("the character U+{:04X} has no place here", u32::from(character));
-        errors.add(Position::after(&text[..index]), message);
+        errors.add(Position::end_of(&text[..index]), message);
         return None;
     }
     build(text, NODES_MAX, errors)
 }
 
-fn build(text: &str, nodes_max: usize, errors: &mut Errors) -> Option<YamlNode> {
-    Builder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }.document().unwrap_or(None)
+fn build(text: &str, nodes_max: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
+    YamlBuilder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }
+        .document()
+        .unwrap_or(None)
 }
 
 /// An error that ends the reading has been reported.
-struct Stop;
+struct ParseAborted;
 
-struct Builder<'a, 'e> {
+struct YamlBuilder<'a, 'e> {
     events: Parser<'a, StrInput<'a>>,
     nodes_left: usize,
-    errors: &'e mut Errors,
+    errors: &'e mut ErrorCollector,
 }
 
-impl<'a> Builder<'a, '_> {
-    fn document(&mut self) -> Result<Option<YamlNode>, Stop> {
+impl<'a> YamlBuilder<'a, '_> {
+    fn document(&mut self) -> Result<Option<YamlNode>, ParseAborted> {
         let mut document = None;
         loop {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(document),
                 (Event::DocumentStart(_), at) => {
                     if document.is_some() {
-                        return self.stop(at, "a second document starts here: a file has one");
+                        return self.abort(at, "a second document starts here: a file has one");
                     }
                     let (event, at) = self.next()?;
                     document = Some(self.node(event, at, 0)?);
@@ -138,26 +140,26 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Position), Stop> {
+    fn next(&mut self) -> Result<(Event<'a>, Position), ParseAborted> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, position(span.start))),
-            Some(Err(error)) => self.stop(position(*error.marker()), explain(error.info())),
+            Some(Err(error)) => self.abort(position(*error.marker()), explain(error.info())),
             None => Ok((Event::StreamEnd, Position::START)),
         }
     }
 
-    fn stop<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, Stop> {
+    fn abort<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, ParseAborted> {
         self.errors.add(at, message);
-        Err(Stop)
+        Err(ParseAborted)
     }
 
-    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, Stop> {
+    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, ParseAborted> {
         let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
-            return self.stop(at, format!("a file may have at most {NODES_MAX} keys and values"));
+            return self.abort(at, format!("a file may have at most {NODES_MAX} keys and values"));
         };
         self.nodes_left = nodes_left;
         if depth > DEPTH_MAX {
-            return self.stop(at, format!("values may be nested at most {DEPTH_MAX} deep"));
+            return self.abort(at, format!("values may be nested at most {DEPTH_MAX} deep"));
         }
         if let Event::Scalar(_, _, _, Some(_))
         | Event::SequenceStart(_, Some(_))
@@ -179,7 +181,7 @@ impl<'a> Builder<'a, '_> {
         Ok(YamlNode { at, value })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, Stop> {
+    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, ParseAborted> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -189,7 +191,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, Stop> {
+    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, ParseAborted> {
         let mut entries = Vec::new();
         loop {
             let key = match self.next()? {
@@ -202,7 +204,7 @@ impl<'a> Builder<'a, '_> {
                 entries.push(YamlEntry { key, value });
             }
         }
-        self.refuse_twice(&mut entries);
+        self.reject_duplicates(&mut entries);
         Ok(entries)
     }
 
@@ -222,7 +224,7 @@ impl<'a> Builder<'a, '_> {
     }
 
     /// Keeps the first of each key.
-    fn refuse_twice(&mut self, entries: &mut Vec<YamlEntry>) {
+    fn reject_duplicates(&mut self, entries: &mut Vec<YamlEntry>) {
         let mut first = HashMap::with_capacity(entries.len());
         let mut keep = Vec::with_capacity(entries.len());
         for YamlEntry { key, .. } in &*entries {
@@ -271,7 +273,7 @@ mod tests {
     fn keys_and_values_are_counted() {
         for (text, nodes) in [("a", 1), ("[a, b]", 3), ("{a: b, c: d}", 5), ("a: [b, {c: d}]", 7)] {
             for (nodes_max, fits) in [(nodes, true), (nodes - 1, false)] {
-                let mut errors = Errors::default();
+                let mut errors = ErrorCollector::default();
                 assert_eq!(build(text, nodes_max, &mut errors).is_some(), fits, "{text} {nodes_max}");
                 assert_eq!(errors.finish("", Some(())).is_ok(), fits);
             }
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn a_scalar_is_its_text() {
         let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
-        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut Errors::default());
+        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut ErrorCollector::default());
         let Some(YamlNode { value: YamlValue::List(items), .. }) = node else { panic!("{node:?}") };
         assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), texts);
     }

@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::read_address;
-use crate::config::errors::Errors;
-use crate::config::fields::{Fields, literal, refuse};
+use crate::config::errors::ErrorCollector;
+use crate::config::fields::{YamlFields, refuse, scalar_text};
 use crate::config::yaml::{YamlEntry, YamlValue};
 
 /// Where the master listens, and whom it tells.
@@ -41,7 +41,7 @@ impl SmockronGate {
 }
 
 /// `None` for what is wrong, `Some(None)` for `off`.
-pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<SmockronGate>> {
+pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
     let gate = match &entry.value.value {
         YamlValue::Map(entries) => read_fields(entries, errors)?,
         _ => read_address(entry, SmockronGate::ACCOUNTING, errors)?.map(SmockronGate::at),
@@ -52,8 +52,8 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<Smoc
     Some(gate)
 }
 
-fn read_fields(entries: &[YamlEntry], errors: &mut Errors) -> Option<Option<SmockronGate>> {
-    let fields = Fields::read(entries, "smockron", &["accounting", "control", "statsd"], errors);
+fn read_fields(entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
+    let fields = YamlFields::read(entries, "smockron", &["accounting", "control", "statsd"], errors);
     let mut address = |name, usual| fields.get(name).map(|entry| read_address(entry, usual, errors));
     let accounting = address("accounting", SmockronGate::ACCOUNTING);
     let control = address("control", SmockronGate::CONTROL);
@@ -66,8 +66,8 @@ fn read_fields(entries: &[YamlEntry], errors: &mut Errors) -> Option<Option<Smoc
     Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd }))
 }
 
-fn read_statsd(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<String>> {
-    let text = literal(&entry.value).unwrap_or_default();
+fn read_statsd(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<String>> {
+    let text = scalar_text(&entry.value).unwrap_or_default();
     if text == "off" {
         return Some(None);
     }
