@@ -27,24 +27,24 @@
 //! text drives the core, a store, a gate on a socket, or a million recorded requests.
 
 mod escape;
-mod frames;
 mod hex;
 mod parse;
 mod reader;
 mod reply;
-mod rule;
+mod rule_request;
 mod target;
+mod zmq_frames;
 
 use std::fmt;
 
 use tollway_core::{Timestamp, Verb};
 
-pub use frames::ZmqMessage;
 pub use parse::{TraceError, TraceProblem, parse_line};
-pub use reader::{LINE_MAX, ReadError, TraceReader};
+pub use reader::{LINE_MAX, TraceReadError, TraceReader};
 pub use reply::{TraceReply, matches};
-pub use rule::RuleRequest;
+pub use rule_request::RuleRequest;
 pub use target::TraceTarget;
+pub use zmq_frames::ZmqMessage;
 
 /// One line of a trace that asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl fmt::Display for TraceRequest {
             Self::Rule(request) => request.fmt(f),
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
-            Self::Smockron(message) => frames::write(f, message),
+            Self::Smockron(message) => zmq_frames::write(f, message),
         }
     }
 }

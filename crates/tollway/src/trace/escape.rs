@@ -25,13 +25,13 @@ fn escaped(text: &[u8]) -> Option<(u8, usize)> {
         b'r' => (b'\r', 2),
         b't' => (b'\t', 2),
         b'\\' => (b'\\', 2),
-        b'x' => (hex(*text.get(2)?)? << 4 | hex(*text.get(3)?)?, 4),
+        b'x' => (hex_digit(*text.get(2)?)? << 4 | hex_digit(*text.get(3)?)?, 4),
         _ => return None,
     })
 }
 
 /// What a hexadecimal digit stands for.
-pub(super) const fn hex(digit: u8) -> Option<u8> {
+pub(super) const fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::escape::hex;
+use super::escape::hex_digit;
 use super::parse::TraceProblem;
 
 /// The bytes that `text` spells, or the place of what is none and why.
@@ -24,7 +24,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, (usize, TraceProblem)> {
 }
 
 fn digit(byte: u8, at: usize) -> Result<u8, (usize, TraceProblem)> {
-    hex(byte).ok_or((at, TraceProblem::Digit { digit: char::from(byte) }))
+    hex_digit(byte).ok_or((at, TraceProblem::Digit { digit: char::from(byte) }))
 }
 
 /// Writes two lower-case digits a byte.

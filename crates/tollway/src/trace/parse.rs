@@ -5,8 +5,8 @@ use tollway_core::{Nanos, ParseNanosError, Timestamp, Verb};
 
 use super::escape::unescape;
 use super::reply::SILENCE;
-use super::rule::{self, SELECTORS_MAX};
-use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, frames, hex};
+use super::rule_request::{self, SELECTORS_MAX};
+use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames};
 
 /// Why a line is not part of a trace, and where it stops being one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -153,23 +153,27 @@ pub enum TraceProblem {
 /// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: blanks in
 /// an id are written `\x20`, and an arrow in a text is written `=\x3e`.
 pub fn parse_line(line: &[u8], number: u64) -> Result<Option<TraceEvent>, TraceError> {
-    event(line, number).map_err(|(column, problem)| TraceError { line: number, column: column + 1, problem })
+    parse_event(line, number).map_err(|(column, problem)| TraceError {
+        line: number,
+        column: column + 1,
+        problem,
+    })
 }
 
 /// A problem and the place of the byte it starts at.
 pub(super) type LocatedProblem = (usize, TraceProblem);
 
-fn event(line: &[u8], number: u64) -> Result<Option<TraceEvent>, LocatedProblem> {
+fn parse_event(line: &[u8], number: u64) -> Result<Option<TraceEvent>, LocatedProblem> {
     let line = line.trim_ascii_end();
     if matches!(line.trim_ascii_start(), [] | [b'#', ..]) {
         return Ok(None);
     }
     let line = printable(line)?;
     let (ask, expected) = split_at_arrow(line)?;
-    let mut fields = Fields { line: ask, at: 0 };
-    let (started, at) = moment(&mut fields)?;
-    let request = request(&mut fields)?;
-    let expected = expected.map(|reply| reply_to(&request, reply)).transpose()?;
+    let mut fields = LineFields { line: ask, at: 0 };
+    let (started, at) = parse_time(&mut fields)?;
+    let request = parse_request(&mut fields)?;
+    let expected = expected.map(|reply| check_expected_reply(&request, reply)).transpose()?;
     Ok(Some(TraceEvent { line: number, at, request, expected, text: ask[started..].to_owned() }))
 }
 
@@ -181,61 +185,61 @@ fn printable(line: &[u8]) -> Result<&str, LocatedProblem> {
 }
 
 /// What is asked, with the blanks after it, and the reply that must come back.
-fn split_at_arrow(line: &str) -> Result<(&str, Option<Field<'_>>), LocatedProblem> {
-    let mut fields = Fields { line, at: 0 };
+fn split_at_arrow(line: &str) -> Result<(&str, Option<LineField<'_>>), LocatedProblem> {
+    let mut fields = LineFields { line, at: 0 };
     let Some(arrow) = fields.find(|field| field.text == "=>") else { return Ok((line, None)) };
     match fields.rest() {
-        Field { text: "", .. } => Err((arrow.at, TraceProblem::NoReply)),
+        LineField { text: "", .. } => Err((arrow.at, TraceProblem::NoReply)),
         reply => Ok((&line[..arrow.at], Some(reply))),
     }
 }
 
 /// The first field, and where it starts.
-fn moment(fields: &mut Fields<'_>) -> Result<(usize, Timestamp), LocatedProblem> {
-    let time = fields.next_or_nothing();
+fn parse_time(fields: &mut LineFields<'_>) -> Result<(usize, Timestamp), LocatedProblem> {
+    let time = fields.next_or_empty();
     match time.text.parse::<Nanos>() {
         Ok(since_epoch) => Ok((time.at, Timestamp::EPOCH + since_epoch)),
         Err(source) => Err((time.at, TraceProblem::Time { text: time.text.to_owned(), source })),
     }
 }
 
-fn request(fields: &mut Fields<'_>) -> Result<TraceRequest, LocatedProblem> {
-    let gate = fields.next_or_nothing();
+fn parse_request(fields: &mut LineFields<'_>) -> Result<TraceRequest, LocatedProblem> {
+    let gate = fields.next_or_empty();
     match gate.text {
-        "limit" => limit_request(fields).map(TraceRequest::Limit),
-        "rule" => rule::parse(fields).map(TraceRequest::Rule),
+        "limit" => parse_limit_request(fields).map(TraceRequest::Limit),
+        "rule" => rule_request::parse(fields).map(TraceRequest::Rule),
         "text" => unescaped(&fields.rest()).map(TraceRequest::Text),
-        "throttr" => throttr_request(&fields.rest()).map(TraceRequest::Throttr),
-        "smockron" => in_frames(&fields.rest(), frames::decode).map(TraceRequest::Smockron),
+        "throttr" => parse_throttr_request(&fields.rest()).map(TraceRequest::Throttr),
+        "smockron" => decode_frames(&fields.rest(), zmq_frames::decode).map(TraceRequest::Smockron),
         "" => Err((gate.at, TraceProblem::NoGate)),
         other => Err((gate.at, TraceProblem::UnknownGate { gate: other.to_owned() })),
     }
 }
 
-fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, LocatedProblem> {
-    let word = fields.next_or_nothing();
+fn parse_limit_request(fields: &mut LineFields<'_>) -> Result<LimitRequest, LocatedProblem> {
+    let word = fields.next_or_empty();
     let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.name() == word.text) else {
         return Err((word.at, TraceProblem::UnknownVerb { verb: word.text.to_owned() }));
     };
-    let charges = charges(fields, verb)?;
+    let charges = parse_charges(fields, verb)?;
     if charges.is_empty() {
         return Err((fields.at, TraceProblem::NoCharge));
     }
     Ok(LimitRequest { verb, charges })
 }
 
-fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, LocatedProblem> {
+fn parse_charges(fields: &mut LineFields<'_>, verb: Verb) -> Result<Vec<ChargeText>, LocatedProblem> {
     let mut charges: Vec<ChargeText> = Vec::with_capacity(1);
     let mut cost_fits = false;
     for field in fields {
         // A colon makes it a charge, so that `Name:cost=2` is the id `cost=2`.
         if let Some((name, id)) = field.text.split_once(':') {
-            charges.push(charge(name, id, field.at, verb)?);
+            charges.push(parse_charge(name, id, field.at, verb)?);
             cost_fits = true;
         } else if let Some(digits) = field.text.strip_prefix("cost=") {
             match charges.last_mut() {
                 _ if verb == Verb::Reset => return Err((field.at, TraceProblem::CostOfReset)),
-                Some(charge) if cost_fits => charge.cost = cost(digits, field.at + "cost=".len())?,
+                Some(charge) if cost_fits => charge.cost = parse_cost(digits, field.at + "cost=".len())?,
                 _ => return Err((field.at, TraceProblem::LooseCost)),
             }
             cost_fits = false;
@@ -246,19 +250,19 @@ fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Locat
     Ok(charges)
 }
 
-fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, LocatedProblem> {
-    let limit = unescaped(&Field { text: name, at })?;
+fn parse_charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, LocatedProblem> {
+    let limit = unescaped(&LineField { text: name, at })?;
     let limit = String::from_utf8(limit).map_err(|_| (at, TraceProblem::Name))?;
-    let id = unescaped(&Field { text: id, at: at + name.len() + 1 })?;
+    let id = unescaped(&LineField { text: id, at: at + name.len() + 1 })?;
     Ok(ChargeText { limit, id, cost: verb.default_cost() })
 }
 
-pub(super) fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+pub(super) fn unescaped(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, TraceProblem::Escape))?;
     Ok(bytes.into_owned())
 }
 
-fn cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
+fn parse_cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
     match digits.parse() {
         // The parser would take a plus sign.
         Ok(cost) if !digits.starts_with('+') => Ok(cost),
@@ -266,31 +270,31 @@ fn cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
     }
 }
 
-fn throttr_request(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+fn parse_throttr_request(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     if field.text.is_empty() {
         return Err((field.at, TraceProblem::NoBytes));
     }
     hexadecimal(field)
 }
 
-fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+fn hexadecimal(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
-fn in_frames<T>(
-    field: &Field<'_>,
+fn decode_frames<T>(
+    field: &LineField<'_>,
     decode: fn(&str) -> Result<T, LocatedProblem>,
 ) -> Result<T, LocatedProblem> {
     decode(field.text).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
 /// The expected reply as it was written, if the gate could ever send it.
-fn reply_to(request: &TraceRequest, reply: Field<'_>) -> Result<String, LocatedProblem> {
-    let is_error = Fields { line: reply.text, at: 0 }.next_or_nothing().text == "error";
+fn check_expected_reply(request: &TraceRequest, reply: LineField<'_>) -> Result<String, LocatedProblem> {
+    let is_error = LineFields { line: reply.text, at: 0 }.next_or_empty().text == "error";
     match request {
         TraceRequest::Text(_) => drop(unescaped(&reply)?),
         TraceRequest::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
-        TraceRequest::Smockron(_) if !is_error => drop(in_frames(&reply, frames::decode_all)?),
+        TraceRequest::Smockron(_) if !is_error => drop(decode_frames(&reply, zmq_frames::decode_all)?),
         TraceRequest::Throttr(_)
         | TraceRequest::Smockron(_)
         | TraceRequest::Limit(_)
@@ -300,42 +304,42 @@ fn reply_to(request: &TraceRequest, reply: Field<'_>) -> Result<String, LocatedP
 }
 
 /// What stands between two blanks, and where.
-pub(super) struct Field<'a> {
+pub(super) struct LineField<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
 }
 
 /// The fields of a line of ASCII from `at` on.
-pub(super) struct Fields<'a> {
+pub(super) struct LineFields<'a> {
     line: &'a str,
     pub(super) at: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> LineFields<'a> {
     /// The next field, or nothing at the place where it is missing.
-    pub(super) fn next_or_nothing(&mut self) -> Field<'a> {
+    pub(super) fn next_or_empty(&mut self) -> LineField<'a> {
         let end = self.at;
-        self.next().unwrap_or(Field { text: "", at: end })
+        self.next().unwrap_or(LineField { text: "", at: end })
     }
 
     /// All that is left, without the blanks around it.
-    pub(super) fn rest(&self) -> Field<'a> {
+    pub(super) fn rest(&self) -> LineField<'a> {
         let rest = self.line[self.at..].trim_ascii_end();
         let text = rest.trim_ascii_start();
-        Field { text, at: self.at + rest.len() - text.len() }
+        LineField { text, at: self.at + rest.len() - text.len() }
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
+impl<'a> Iterator for LineFields<'a> {
+    type Item = LineField<'a>;
 
-    fn next(&mut self) -> Option<Field<'a>> {
+    fn next(&mut self) -> Option<LineField<'a>> {
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let rest = &self.line.as_bytes()[self.at..];
         let start = self.at + rest.iter().position(|byte| !blank(byte))?;
         let rest = &self.line.as_bytes()[start..];
         self.at = start + rest.iter().position(blank).unwrap_or(rest.len());
-        Some(Field { text: &self.line[start..self.at], at: start })
+        Some(LineField { text: &self.line[start..self.at], at: start })
     }
 }
 

@@ -13,7 +13,7 @@ pub const LINE_MAX: usize = 65_536;
 /// Why there is no next event.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum TraceReadError {
     /// The line is not part of a trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -54,7 +54,7 @@ impl<R: BufRead> TraceReader<R> {
         self.bytes
     }
 
-    fn read_event(&mut self) -> Result<Option<TraceEvent>, ReadError> {
+    fn read_event(&mut self) -> Result<Option<TraceEvent>, TraceReadError> {
         while self.read_line()? {
             if let Some(event) = parse_line(&self.buffer, self.line)? {
                 self.advance(&event)?;
@@ -65,12 +65,12 @@ impl<R: BufRead> TraceReader<R> {
     }
 
     /// Fills the buffer with the next line. False at the end of the stream.
-    fn read_line(&mut self) -> Result<bool, ReadError> {
+    fn read_line(&mut self) -> Result<bool, TraceReadError> {
         self.buffer.clear();
         self.line += 1;
         let bound = (LINE_MAX + "\r\n".len()) as u64;
         let read = self.stream.by_ref().take(bound).read_until(b'\n', &mut self.buffer);
-        let read = read.map_err(|source| ReadError::Io { line: self.line, source })?;
+        let read = read.map_err(|source| TraceReadError::Io { line: self.line, source })?;
         self.bytes += read as u64;
         if self.buffer.trim_ascii_end().len() > LINE_MAX
             || (read as u64 == bound && !self.buffer.ends_with(b"\n"))
@@ -97,7 +97,7 @@ impl<R: BufRead> TraceReader<R> {
 }
 
 impl<R: BufRead> Iterator for TraceReader<R> {
-    type Item = Result<TraceEvent, ReadError>;
+    type Item = Result<TraceEvent, TraceReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {

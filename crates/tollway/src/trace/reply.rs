@@ -17,7 +17,7 @@ use std::fmt::{self, Write};
 
 use tollway_core::{Decision, Refund, RuleDecision, Verdict};
 
-use super::{ZmqMessage, escape, frames, hex};
+use super::{ZmqMessage, escape, hex, zmq_frames};
 
 /// How a trace writes that nothing comes back.
 pub(super) const SILENCE: &str = "(none)";
@@ -54,7 +54,7 @@ impl fmt::Display for TraceReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
-            Self::RuleDecision(ruling) => write_ruling(f, ruling),
+            Self::RuleDecision(decision) => write_rule_decision(f, decision),
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_nanos)
@@ -65,7 +65,7 @@ impl fmt::Display for TraceReply {
             Self::Text(Some(text)) => write_text(f, text),
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
             Self::Throttr(bytes) => hex::write(f, bytes),
-            Self::Smockron(messages) => frames::write_all(f, messages),
+            Self::Smockron(messages) => zmq_frames::write_all(f, messages),
             Self::Error(message) => {
                 f.write_str("error ")?;
                 escape::write_text(f, message.as_bytes())
@@ -93,12 +93,12 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
 }
 
 /// When it would pass is of interest to those who do not.
-fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &RuleDecision) -> fmt::Result {
-    write_verdict(f, ruling.verdict, ruling.degraded)?;
-    if ruling.allowed() || ruling.retry_nanos.is_forever() {
+fn write_rule_decision(f: &mut fmt::Formatter<'_>, decision: &RuleDecision) -> fmt::Result {
+    write_verdict(f, decision.verdict, decision.degraded)?;
+    if decision.allowed() || decision.retry_nanos.is_forever() {
         return Ok(());
     }
-    write!(f, " retry_after={}", ruling.retry_nanos)
+    write!(f, " retry_after={}", decision.retry_nanos)
 }
 
 fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -> fmt::Result {
@@ -130,7 +130,7 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
 /// for any error.
 pub fn matches(expected: &str, reply: &TraceReply) -> bool {
     let expected = expected.trim_ascii();
-    if is_exactly(expected, reply) {
+    if displays_as(expected, reply) {
         return true;
     }
     match reply {
@@ -142,7 +142,7 @@ pub fn matches(expected: &str, reply: &TraceReply) -> bool {
             hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes)
         }
         TraceReply::Smockron(messages) => {
-            frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
+            zmq_frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
         }
         TraceReply::Error(_) if expected == "error" => true,
         _ => expected.split_ascii_whitespace().eq(reply.to_string().split_ascii_whitespace()),
@@ -150,15 +150,15 @@ pub fn matches(expected: &str, reply: &TraceReply) -> bool {
 }
 
 /// Compares while the reply is being written, so that nothing is kept of the millions that are as expected.
-fn is_exactly(expected: &str, reply: &TraceReply) -> bool {
-    struct Rest<'a>(&'a str);
-    impl fmt::Write for Rest<'_> {
+fn displays_as(expected: &str, reply: &TraceReply) -> bool {
+    struct UnmatchedText<'a>(&'a str);
+    impl fmt::Write for UnmatchedText<'_> {
         fn write_str(&mut self, part: &str) -> fmt::Result {
             self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
             Ok(())
         }
     }
-    let mut rest = Rest(expected);
+    let mut rest = UnmatchedText(expected);
     write!(rest, "{reply}").is_ok() && rest.0.is_empty()
 }
 
@@ -207,9 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn rulings_read_as_documented() {
+    fn rule_decisions_read_as_documented() {
         let (allow, deny) = (RuleDecision::ALLOW, RuleDecision::new(Verdict::Deny, Nanos::from_millis(800)));
-        for (ruling, text) in [
+        for (decision, text) in [
             (allow, "allow"),
             (deny, "deny retry_after=0.8s"),
             (RuleDecision::new(Verdict::Deny, Nanos::FOREVER), "deny"),
@@ -220,8 +220,8 @@ mod tests {
             (allow.with_verdict(Verdict::AllowAway).with_degraded(), "allow away"),
             (deny.with_verdict(Verdict::DenyAway).with_degraded(), "deny away retry_after=0.8s"),
         ] {
-            assert_eq!(TraceReply::RuleDecision(ruling).to_string(), text);
-            assert!(matches(text, &TraceReply::RuleDecision(ruling)));
+            assert_eq!(TraceReply::RuleDecision(decision).to_string(), text);
+            assert!(matches(text, &TraceReply::RuleDecision(decision)));
         }
     }
 

@@ -34,8 +34,8 @@ impl Limiter {
     /// Answers a request that asks for a rule, now.
     pub fn answer_rule(&self, request: &RuleRequest) -> TraceReply {
         let policy = self.policy();
-        let ruling = request.find(&policy).and_then(|rule| Ok(self.resolve(&request.bill(&rule)?)));
-        ruling.map_or_else(|error| TraceReply::Error(error.to_string()), TraceReply::RuleDecision)
+        let decision = request.find(&policy).and_then(|rule| Ok(self.resolve(&request.bill(&rule)?)));
+        decision.map_or_else(|error| TraceReply::Error(error.to_string()), TraceReply::RuleDecision)
     }
 }
 

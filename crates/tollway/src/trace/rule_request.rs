@@ -14,7 +14,7 @@ use tollway_core::rule::RATES_MAX;
 use tollway_core::{KeyedRule, Policy, RuleBill, RuleLookupError, RuleRef};
 
 use super::escape::{write_escaped, write_token};
-use super::parse::{Field, Fields, LocatedProblem, TraceProblem, unescaped};
+use super::parse::{LineField, LineFields, LocatedProblem, TraceProblem, unescaped};
 
 /// The most selectors of a request: as many as a rule could have.
 pub(super) const SELECTORS_MAX: usize = RATES_MAX;
@@ -83,20 +83,20 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
 }
 
 /// Reads all that follows the gate.
-pub(super) fn parse(fields: &mut Fields<'_>) -> Result<RuleRequest, LocatedProblem> {
+pub(super) fn parse(fields: &mut LineFields<'_>) -> Result<RuleRequest, LocatedProblem> {
     let rule = rule(fields)?;
     let mut request = RuleRequest { rule, key: None, selectors: Vec::new() };
     for field in fields {
         let Some((name, value)) = field.text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err((field.at, TraceProblem::NotASelector { text: field.text.to_owned() }));
         };
-        let value = Field { text: value, at: field.at + name.len() + 1 };
+        let value = LineField { text: value, at: field.at + name.len() + 1 };
         if name == "key" {
             let earlier = request.key.replace(text(&value)?);
             earlier.map_or(Ok(()), |_| Err((field.at, TraceProblem::Twice { name: name.to_owned() })))?;
             continue;
         }
-        let name = text(&Field { text: name, at: field.at })?;
+        let name = text(&LineField { text: name, at: field.at })?;
         if request.selectors.iter().any(|(earlier, _)| *earlier == name) {
             return Err((field.at, TraceProblem::Twice { name }));
         }
@@ -108,10 +108,10 @@ pub(super) fn parse(fields: &mut Fields<'_>) -> Result<RuleRequest, LocatedProbl
     Ok(request)
 }
 
-fn rule(fields: &mut Fields<'_>) -> Result<RuleRef, LocatedProblem> {
+fn rule(fields: &mut LineFields<'_>) -> Result<RuleRef, LocatedProblem> {
     let rest = fields.rest();
     let Some(quoted) = rest.text.strip_prefix('"') else {
-        let name = fields.next_or_nothing();
+        let name = fields.next_or_empty();
         if name.text.is_empty() || name.text.contains('=') {
             return Err((name.at, TraceProblem::NoRule));
         }
@@ -119,9 +119,9 @@ fn rule(fields: &mut Fields<'_>) -> Result<RuleRef, LocatedProblem> {
     };
     let Some(len) = quoted.find('"') else { return Err((rest.at, TraceProblem::OpenQuote)) };
     fields.at = rest.at + 1 + len + 1;
-    text(&Field { text: &quoted[..len], at: rest.at + 1 }).map(RuleRef::Written)
+    text(&LineField { text: &quoted[..len], at: rest.at + 1 }).map(RuleRef::Written)
 }
 
-fn text(field: &Field<'_>) -> Result<String, LocatedProblem> {
+fn text(field: &LineField<'_>) -> Result<String, LocatedProblem> {
     String::from_utf8(unescaped(field)?).map_err(|_| (field.at, TraceProblem::NotText))
 }

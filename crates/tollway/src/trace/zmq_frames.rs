@@ -9,7 +9,7 @@
 
 use std::fmt::{self, Write};
 
-use super::escape::hex;
+use super::escape::hex_digit;
 use super::parse::TraceProblem;
 
 /// One message, frame by frame.
@@ -17,7 +17,7 @@ pub type ZmqMessage = Vec<Vec<u8>>;
 
 /// One message of at least one frame, or the place of what is none and why.
 pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
-    let mut json = Json { text: text.as_bytes(), at: 0 };
+    let mut json = JsonReader { text: text.as_bytes(), at: 0 };
     let message = json.message()?;
     if message.is_empty() {
         return Err((0, TraceProblem::NoFrames));
@@ -27,18 +27,18 @@ pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
 
 /// Any number of messages.
 pub(super) fn decode_all(text: &str) -> Result<Vec<ZmqMessage>, (usize, TraceProblem)> {
-    let mut json = Json { text: text.as_bytes(), at: 0 };
-    let messages = json.array(Json::message)?;
+    let mut json = JsonReader { text: text.as_bytes(), at: 0 };
+    let messages = json.array(JsonReader::message)?;
     json.end().map(|()| messages)
 }
 
 /// What is left of a text of ASCII.
-struct Json<'a> {
+struct JsonReader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Json<'_> {
+impl JsonReader<'_> {
     fn message(&mut self) -> Result<ZmqMessage, (usize, TraceProblem)> {
         self.array(Self::frame)
     }
@@ -118,7 +118,7 @@ impl Json<'_> {
     fn digits(&mut self, count: usize) -> Option<u32> {
         let digits = self.text.get(self.at..self.at + count)?;
         self.at += count;
-        digits.iter().try_fold(0, |number, digit| Some(number << 4 | u32::from(hex(*digit)?)))
+        digits.iter().try_fold(0, |number, digit| Some(number << 4 | u32::from(hex_digit(*digit)?)))
     }
 
     /// Is this next? Blanks before it are free.
