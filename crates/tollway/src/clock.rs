@@ -11,10 +11,10 @@ use tollway_core::Timestamp;
 
 /// What time it is. Clones of a manual clock are the same clock.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum TimeSource {
     Monotonic { counter: quanta::Clock, started: u64 },
     Manual(Arc<AtomicU64>),
 }
@@ -26,36 +26,36 @@ impl Clock {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX).min(Timestamp::MAX.as_nanos());
         let started = wall.wrapping_sub(counter.delta_as_nanos(0, counter.raw()));
-        Self(Source::Monotonic { counter, started })
+        Self(TimeSource::Monotonic { counter, started })
     }
 
     /// A clock that stands at `now` until it is set.
     pub fn manual(now: Timestamp) -> Self {
-        Self(Source::Manual(Arc::new(AtomicU64::new(now.as_nanos()))))
+        Self(TimeSource::Manual(Arc::new(AtomicU64::new(now.as_nanos()))))
     }
 
     /// What time it is.
     #[inline]
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanos(match &self.0 {
-            Source::Monotonic { counter, started } => {
+            TimeSource::Monotonic { counter, started } => {
                 started.wrapping_add(counter.delta_as_nanos(0, counter.raw()))
             }
-            Source::Manual(nanos) => nanos.load(Ordering::Relaxed),
+            TimeSource::Manual(nanos) => nanos.load(Ordering::Relaxed),
         })
     }
 
     /// What a manual clock was set to; `None` of the machine's, whose time another machine need not share.
-    pub fn told(&self) -> Option<Timestamp> {
+    pub fn manual_time(&self) -> Option<Timestamp> {
         match &self.0 {
-            Source::Monotonic { .. } => None,
-            Source::Manual(_) => Some(self.now()),
+            TimeSource::Monotonic { .. } => None,
+            TimeSource::Manual(_) => Some(self.now()),
         }
     }
 
     /// Sets a manual clock; the machine's clock is nobody's to set.
     pub fn set(&self, now: Timestamp) {
-        if let Source::Manual(nanos) = &self.0 {
+        if let TimeSource::Manual(nanos) = &self.0 {
             nanos.store(now.as_nanos(), Ordering::Relaxed);
         }
     }

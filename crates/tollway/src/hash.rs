@@ -48,7 +48,7 @@ impl BucketHash {
 
     /// Equality without a branch.
     #[inline]
-    pub(crate) fn is(self, other: Self) -> bool {
+    pub(crate) fn equals(self, other: Self) -> bool {
         (self.high ^ other.high) | (self.low ^ other.low) == 0
     }
 

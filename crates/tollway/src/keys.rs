@@ -5,15 +5,15 @@
 //! use tollway::keys::KeyRuleCache;
 //!
 //! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 22, period: 20s }]")?;
-//! let (mut finder, hash) = (KeyRuleCache::new(), limiter.hash_key(b"ws global"));
-//! assert_eq!(finder.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
+//! let (mut cache, hash) = (KeyRuleCache::new(), limiter.hash_key(b"ws global"));
+//! assert_eq!(cache.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
 //! One thread's own, for one policy: whoever has another policy in hand takes another finder. Keys themselves are not
 //! kept, only 96 bits that stand for each, and the results of rewriting, which are few.
 
-mod sets;
+mod set_cache;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tollway_core::algorithm::SmoothedRate;
 use tollway_core::{Charge, FoundKey, Keys, OnFull, OnStoreFailure};
 
-use self::sets::{Sets, Tag};
+use self::set_cache::{KeyTag, SetCache};
 use crate::hash::BucketHash;
 
 /// The most results of rewriting that are kept. Many keys become one: a range of addresses, one customer.
@@ -29,7 +29,7 @@ const REWRITTEN_MAX: usize = 1 << 16;
 
 /// A key as rewritten, and the place of its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<'k> {
+pub struct KeyRuleMatch<'k> {
     /// The key that counts.
     pub key: RewrittenKey<'k>,
     /// The place of its rule; `None` if none matches.
@@ -40,16 +40,16 @@ pub struct Found<'k> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewrittenKey<'k> {
     /// As it was.
-    Same(&'k [u8]),
+    Unchanged(&'k [u8]),
     /// Another, kept by the finder.
-    Other(Arc<[u8]>),
+    Rewritten(Arc<[u8]>),
 }
 
 impl AsRef<[u8]> for RewrittenKey<'_> {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Same(key) => key,
-            Self::Other(key) => key,
+            Self::Unchanged(key) => key,
+            Self::Rewritten(key) => key,
         }
     }
 }
@@ -57,9 +57,9 @@ impl AsRef<[u8]> for RewrittenKey<'_> {
 /// What was found for the keys seen so far.
 #[derive(Debug)]
 pub struct KeyRuleCache {
-    sets: Sets,
-    others: Vec<(Arc<[u8]>, Option<usize>)>,
-    by_text: HashMap<Arc<[u8]>, u32>,
+    sets: SetCache,
+    rewritten: Vec<(Arc<[u8]>, Option<usize>)>,
+    rewritten_index: HashMap<Arc<[u8]>, u32>,
 }
 
 /// Stands for a key, or for an id under a limit, in one limiter.
@@ -93,54 +93,55 @@ pub enum RateSubject<'a> {
 impl KeyRuleCache {
     /// Has seen nothing.
     pub fn new() -> Self {
-        Self { sets: Sets::new(), others: Vec::new(), by_text: HashMap::new() }
+        Self { sets: SetCache::new(), rewritten: Vec::new(), rewritten_index: HashMap::new() }
     }
 
     /// Has what is known of a key fetched from memory while others are looked up.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.sets.prefetch(Tag::of(hash.0));
+        self.sets.prefetch(KeyTag::of(hash.0));
     }
 
     /// Finds the rule of a key that the limiter hashed.
     #[inline]
-    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
-        match self.sets.get(Tag::of(hash.0)).map(Remembered::decode) {
-            Some(Remembered::Rule(rule)) => Found { key: RewrittenKey::Same(key), rule },
-            Some(Remembered::Other(index)) => {
-                let (other, rule) = &self.others[index];
-                Found { key: RewrittenKey::Other(Arc::clone(other)), rule: *rule }
+    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
+        match self.sets.get(KeyTag::of(hash.0)).map(CacheEntry::decode) {
+            Some(CacheEntry::Rule(rule)) => KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule },
+            Some(CacheEntry::Rewritten(index)) => {
+                let (other, rule) = &self.rewritten[index];
+                KeyRuleMatch { key: RewrittenKey::Rewritten(Arc::clone(other)), rule: *rule }
             }
             None => self.find_new(keys, key, hash),
         }
     }
 
     #[cold]
-    fn find_new<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
+    fn find_new<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
         let FoundKey { key: rewritten, rule } = keys.find(key);
         if *rewritten == *key {
-            self.remember(hash, Remembered::Rule(rule));
-            return Found { key: RewrittenKey::Same(key), rule };
+            self.remember(hash, CacheEntry::Rule(rule));
+            return KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule };
         }
         let other: Arc<[u8]> = rewritten.into_owned().into();
-        let index = self.by_text.get(&other).copied().or_else(|| self.keep(&other, rule));
+        let index = self.rewritten_index.get(&other).copied().or_else(|| self.keep_rewritten(&other, rule));
         if let Some(index) = index {
-            self.remember(hash, Remembered::Other(index as usize));
+            self.remember(hash, CacheEntry::Rewritten(index as usize));
         }
-        Found { key: RewrittenKey::Other(other), rule }
+        KeyRuleMatch { key: RewrittenKey::Rewritten(other), rule }
     }
 
     /// Keeps a result of rewriting, if there is room.
-    fn keep(&mut self, other: &Arc<[u8]>, rule: Option<usize>) -> Option<u32> {
-        let index = u32::try_from(self.others.len()).ok().filter(|_| self.others.len() < REWRITTEN_MAX)?;
-        self.others.push((Arc::clone(other), rule));
-        self.by_text.insert(Arc::clone(other), index);
+    fn keep_rewritten(&mut self, other: &Arc<[u8]>, rule: Option<usize>) -> Option<u32> {
+        let index =
+            u32::try_from(self.rewritten.len()).ok().filter(|_| self.rewritten.len() < REWRITTEN_MAX)?;
+        self.rewritten.push((Arc::clone(other), rule));
+        self.rewritten_index.insert(Arc::clone(other), index);
         Some(index)
     }
 
-    fn remember(&mut self, hash: KeyHash, remembered: Remembered) {
+    fn remember(&mut self, hash: KeyHash, remembered: CacheEntry) {
         if let Some(code) = remembered.encode() {
-            self.sets.insert(Tag::of(hash.0), code);
+            self.sets.insert(KeyTag::of(hash.0), code);
         }
     }
 }
@@ -153,27 +154,27 @@ impl Default for KeyRuleCache {
 
 /// What is remembered of one key, in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Remembered {
+enum CacheEntry {
     /// It is not rewritten, and has this rule or none.
     Rule(Option<usize>),
     /// It is rewritten to this one of the kept results.
-    Other(usize),
+    Rewritten(usize),
 }
 
-impl Remembered {
-    const OTHER: u32 = 1 << 31;
+impl CacheEntry {
+    const REWRITTEN: u32 = 1 << 31;
 
     fn encode(self) -> Option<u32> {
         let (number, mark) = match self {
             Self::Rule(rule) => (rule.map_or(0, |rule| rule + 1), 0),
-            Self::Other(index) => (index, Self::OTHER),
+            Self::Rewritten(index) => (index, Self::REWRITTEN),
         };
-        u32::try_from(number).ok().filter(|number| *number < Self::OTHER).map(|number| number | mark)
+        u32::try_from(number).ok().filter(|number| *number < Self::REWRITTEN).map(|number| number | mark)
     }
 
     fn decode(code: u32) -> Self {
-        let number = (code & !Self::OTHER) as usize;
-        if code & Self::OTHER == 0 { Self::Rule(number.checked_sub(1)) } else { Self::Other(number) }
+        let number = (code & !Self::REWRITTEN) as usize;
+        if code & Self::REWRITTEN == 0 { Self::Rule(number.checked_sub(1)) } else { Self::Rewritten(number) }
     }
 }
 
@@ -189,9 +190,9 @@ mod tests {
 
     /// `shout` is rewritten to `SHOUT`; keys that start with `a` have rule 0, with `S` rule 1.
     #[derive(Debug, Default)]
-    struct Counting(AtomicUsize);
+    struct CountingMatcher(AtomicUsize);
 
-    impl KeyMatcher for Counting {
+    impl KeyMatcher for CountingMatcher {
         fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
             if key.starts_with(b"shout") { Cow::Owned(b"SHOUT".to_vec()) } else { Cow::Borrowed(key) }
         }
@@ -208,16 +209,16 @@ mod tests {
 
     #[test]
     fn a_key_seen_before_is_not_matched_again() {
-        let matcher = Arc::new(Counting::default());
+        let matcher = Arc::new(CountingMatcher::default());
         let rule = KeyRule { limit: KeyLimit::Never, stats: false };
         let keys = Keys::new(Arc::clone(&matcher) as Arc<dyn KeyMatcher>, vec![rule; 2]);
-        let (mut finder, hash_key) = (KeyRuleCache::new(), HashKey::random());
+        let (mut cache, hash_key) = (KeyRuleCache::new(), HashKey::random());
         let asked: Vec<String> =
             (0..3_000).map(|number| format!("{}{number}", ["a", "b", "shout"][number % 3])).collect();
         for round in 0..5 {
             let before = matcher.0.load(Ordering::Relaxed);
             for (number, key) in asked.iter().enumerate() {
-                let found = finder.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
+                let found = cache.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
                 assert_eq!(found.rule, [Some(0), None, Some(1)][number % 3]);
                 let expected = if number % 3 == 2 { "SHOUT" } else { key };
                 assert_eq!(found.key.as_ref(), expected.as_bytes());
@@ -226,20 +227,20 @@ mod tests {
             // The first rounds find that room has become more; then only those that share full sets are missed.
             assert!(round < 3 || matched <= asked.len() / 50, "{matched} were matched in round {round}");
         }
-        assert_eq!(finder.others.len(), 1, "one result of rewriting is kept once");
+        assert_eq!(cache.rewritten.len(), 1, "one result of rewriting is kept once");
     }
 
     #[test]
     fn whatever_is_remembered_is_read_back() {
         for remembered in [
-            Remembered::Rule(None),
-            Remembered::Rule(Some(0)),
-            Remembered::Rule(Some(9_999)),
-            Remembered::Other(0),
-            Remembered::Other(REWRITTEN_MAX),
+            CacheEntry::Rule(None),
+            CacheEntry::Rule(Some(0)),
+            CacheEntry::Rule(Some(9_999)),
+            CacheEntry::Rewritten(0),
+            CacheEntry::Rewritten(REWRITTEN_MAX),
         ] {
-            assert_eq!(remembered.encode().map(Remembered::decode), Some(remembered));
+            assert_eq!(remembered.encode().map(CacheEntry::decode), Some(remembered));
         }
-        assert_eq!(Remembered::Rule(Some(1 << 31)).encode(), None);
+        assert_eq!(CacheEntry::Rule(Some(1 << 31)).encode(), None);
     }
 }

@@ -110,7 +110,7 @@ impl Limiter {
         let Some(redis) = &self.shared else {
             return self.memory.settle(bills, self.clock.now(), decisions);
         };
-        let answers = redis.settle(bills, self.clock.told()).await;
+        let answers = redis.settle(bills, self.clock.manual_time()).await;
         let answers = bills.iter().zip(answers);
         let failed = |bill| failure::settle(bill, &self.memory, self.clock.now());
         decisions.extend(answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))));
@@ -123,7 +123,7 @@ impl Limiter {
             self.memory.check(bills, self.clock.now(), &mut decisions);
             return decisions;
         };
-        let answers = redis.check(bills, self.clock.told()).await;
+        let answers = redis.check(bills, self.clock.manual_time()).await;
         let answers = bills.iter().zip(answers);
         let failed = |bill| failure::check(bill, &self.memory, self.clock.now());
         answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))).collect()
@@ -135,7 +135,7 @@ impl Limiter {
         let Some(redis) = &self.shared else {
             return self.memory.update_rates(updates, self.clock.now(), readings);
         };
-        let answers = redis.update_rates(updates, self.clock.told()).await;
+        let answers = redis.update_rates(updates, self.clock.manual_time()).await;
         for (update, answer) in updates.iter().zip(answers) {
             readings.push(
                 answer.unwrap_or_else(|_| failure::update_rate(update, &self.memory, self.clock.now())),
@@ -153,7 +153,7 @@ impl Limiter {
         let Some(redis) = &self.shared else {
             return self.memory.run_quota_commands(commands, self.clock.now(), outcomes);
         };
-        let answers = redis.run_quota_commands(commands, self.clock.told()).await;
+        let answers = redis.run_quota_commands(commands, self.clock.manual_time()).await;
         outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(QuotaOutcome::Failed)));
     }
 
@@ -161,7 +161,7 @@ impl Limiter {
     #[inline]
     pub async fn resolve_async(&self, bill: &RuleBill<'_>) -> RuleDecision {
         let Some(redis) = &self.shared else { return self.memory.resolve(bill, || self.clock.now()) };
-        let answer = redis.resolve(bill, self.clock.told()).await;
+        let answer = redis.resolve(bill, self.clock.manual_time()).await;
         answer.unwrap_or_else(|_| failure::resolve(bill, &self.memory, self.clock.now()))
     }
 
@@ -176,7 +176,7 @@ impl Limiter {
         let Some(redis) = &self.shared else {
             return self.memory.record_reports(reports, self.clock.now(), next_allowed_at);
         };
-        let answers = redis.record_reports(reports, self.clock.told()).await;
+        let answers = redis.record_reports(reports, self.clock.manual_time()).await;
         next_allowed_at.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
     }
 
@@ -185,7 +185,7 @@ impl Limiter {
     pub async fn delays_async(&self, domain: &Domain, from: u64, count: usize) -> Result<Delays, StoreError> {
         match &self.shared {
             None => Ok(Delays::default()),
-            Some(redis) => redis.delays(domain, from, count, self.clock.told()).await,
+            Some(redis) => redis.delays(domain, from, count, self.clock.manual_time()).await,
         }
     }
 
@@ -193,7 +193,7 @@ impl Limiter {
     pub async fn examine_async(&self, bill: &RuleBill<'_>) -> Result<RuleInspection, StoreError> {
         match &self.shared {
             None => Ok(RuleInspection { at: self.clock.now(), reached_until: self.memory.examine(bill) }),
-            Some(redis) => redis.examine(bill, self.clock.told()).await,
+            Some(redis) => redis.examine(bill, self.clock.manual_time()).await,
         }
     }
 
@@ -204,7 +204,7 @@ impl Limiter {
                 let now = self.clock.now();
                 charges.iter().map(|charge| Ok(self.memory.refund(charge, now))).collect()
             }
-            Some(redis) => redis.refund(charges, self.clock.told()).await,
+            Some(redis) => redis.refund(charges, self.clock.manual_time()).await,
         };
         let in_all = refunds.into_iter().reduce(|one, other| Ok(one?.and(other?)));
         in_all.unwrap_or(Ok(Refund::UNLIMITED))
@@ -229,7 +229,7 @@ impl Limiter {
                 let now = self.clock.now();
                 (self.memory.inspect(&charge, now), now)
             }
-            Some(redis) => redis.inspect(&charge, self.clock.told()).await?,
+            Some(redis) => redis.inspect(&charge, self.clock.manual_time()).await?,
         };
         let decision = self.check_bills_async(&[Bill::one(&charge)]).await[0];
         Ok(Inspection {

@@ -29,7 +29,7 @@ use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Tim
 use self::capacity::Capacity;
 use self::locked_bill::LockedBill;
 use self::shard::{HasTable, Shards, with_table};
-use self::table::NoRoom;
+use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
 use crate::keys::{KeyHash, RateUpdate};
 use crate::store::BucketState;
@@ -48,7 +48,7 @@ const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 8_192;
 
 /// How many charges are hashed and prefetched before the first of them is settled.
-const BATCH: usize = 64;
+const PREFETCH_BATCH: usize = 64;
 
 /// A sweep of this many slots comes with every [`INSERTS_PER_SWEEP`] new buckets: while the store grows by an eighth, all
 /// of it is swept once.
@@ -57,12 +57,12 @@ const INSERTS_PER_SWEEP: usize = 32;
 /// How many slots are swept for a new id that finds no room, before it is told so.
 const FULL_SWEEP_SLOTS: usize = 1_024;
 /// The most slots that are swept under one lock: a microsecond's worth.
-const SWEEP_STRETCH: usize = 256;
+const SWEEP_SLOTS_PER_LOCK: usize = 256;
 
 /// What keys and Throttr's pairs have for the fingerprint of a limit. A name that came out as one of these would share
 /// their buckets: the chance is that of two names sharing theirs.
-const KEYS: u64 = u64::from_le_bytes(*b"text key");
-const PAIRS: u64 = u64::from_le_bytes(*b"the pair");
+const KEY_FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
+const PAIR_FINGERPRINT: u64 = u64::from_le_bytes(*b"the pair");
 
 /// What a new id is told to wait when there is no room: by then a sweep may have made some.
 const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -76,7 +76,7 @@ pub struct Memory {
     /// For how many entries logs take memory.
     entries: Capacity,
     /// The shard the sweep is in, counted on without end.
-    sweeping: AtomicUsize,
+    sweep_shard: AtomicUsize,
     sweeps: AtomicU64,
     swept: AtomicU64,
     refused_full: AtomicU64,
@@ -110,7 +110,7 @@ impl Memory {
             key: HashKey::random(),
             capacity: Capacity::new(max_buckets),
             entries: Capacity::new(max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN)),
-            sweeping: AtomicUsize::new(0),
+            sweep_shard: AtomicUsize::new(0),
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
@@ -126,20 +126,20 @@ impl Memory {
                 self.shards.prefetch_bucket::<TokenBucketState>(hash);
                 self.settle_single(charge, hash, now())
             }
-            None => self.settle_whole(&Bill::one(charge), now()),
+            None => self.settle_locked(&Bill::one(charge), now()),
         }
     }
 
     /// Settles each bill on its own: all its charges or none, in one step no other caller can split. Appends a decision each.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.reserve(bills.len());
-        self.each_of(
+        self.for_each_prefetched(
             bills,
             |bill| self.key.hash(&bill.charges()[0]),
             |bill, hash| {
                 decisions.push(match bill.single() {
                     Some(charge) => self.settle_single(charge, hash, now),
-                    None => self.settle_whole(bill, now),
+                    None => self.settle_locked(bill, now),
                 });
             },
             Shards::prefetch_bucket::<TokenBucketState>,
@@ -153,7 +153,7 @@ impl Memory {
             let answers: Vec<_> = (0..bill.charges().len())
                 .map(|index| {
                     if locked.needs_room(index) && self.capacity.is_full() {
-                        full_answer(&bill.charges()[index])
+                        full_decision(&bill.charges()[index])
                     } else {
                         locked.check(index, now)
                     }
@@ -166,7 +166,7 @@ impl Memory {
     /// What stands for a key.
     #[inline]
     pub fn hash_key(&self, key: &[u8]) -> KeyHash {
-        KeyHash(self.key.hash_of(KEYS, key))
+        KeyHash(self.key.hash_of(KEY_FINGERPRINT, key))
     }
 
     /// Has the bucket of a key fetched from memory.
@@ -186,7 +186,7 @@ impl Memory {
         readings.extend(updates.iter().map(|RateUpdate { hash, limit, on_full, .. }| {
             let measured =
                 self.change(hash.0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
-            measured.unwrap_or_else(|NoRoom| {
+            measured.unwrap_or_else(|StoreFull| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
                 RateReading::new(0.0, *on_full == OnFull::Deny)
             })
@@ -200,12 +200,13 @@ impl Memory {
         now: Timestamp,
         outcomes: &mut Vec<QuotaOutcome>,
     ) {
-        self.each_of(
+        self.for_each_prefetched(
             commands,
-            |order| self.key.hash_of(PAIRS, order.pair),
-            |order, hash| {
-                let done = self.change(hash, now, |quota: &mut QuotaState| quota.apply(order.operation, now));
-                outcomes.push(done.unwrap_or_else(|NoRoom| {
+            |command| self.key.hash_of(PAIR_FINGERPRINT, command.pair),
+            |command, hash| {
+                let done =
+                    self.change(hash, now, |quota: &mut QuotaState| quota.apply(command.operation, now));
+                outcomes.push(done.unwrap_or_else(|StoreFull| {
                     self.refused_full.fetch_add(1, Ordering::Relaxed);
                     QuotaOutcome::Failed
                 }));
@@ -230,7 +231,7 @@ impl Memory {
         let mut tables = self.shards.lock(self.shards.number(hash));
         let removed = with_table!(tables, algorithm, |table, _limit| {
             let removed = table.remove(hash);
-            self.entries.count(table.tell_growth());
+            self.entries.count(table.take_entry_delta());
             removed
         });
         if removed {
@@ -252,18 +253,19 @@ impl Memory {
         // One more than there are: the first may be taken up in its middle.
         let (mut looked_at, mut dropped, mut shards_left) = (0, 0, self.shards.len() + 1);
         while looked_at < slots && shards_left > 0 {
-            let at = self.sweeping.load(Ordering::Relaxed);
+            let at = self.sweep_shard.load(Ordering::Relaxed);
             let number = at & (self.shards.len() - 1);
-            let (swept, finished) = self.shards.sweep(number, (slots - looked_at).min(SWEEP_STRETCH), now);
+            let (swept, finished) =
+                self.shards.sweep(number, (slots - looked_at).min(SWEEP_SLOTS_PER_LOCK), now);
             if finished {
                 // Two sweeps at once may both move on; the shard left out has its turn in the next round.
-                self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
+                self.sweep_shard.store(at.wrapping_add(1), Ordering::Relaxed);
                 shards_left -= 1;
             }
             // At least one: an empty table is a look as well.
             looked_at += swept.looked_at.max(1);
             dropped += swept.dropped;
-            self.entries.count(swept.growth);
+            self.entries.count(swept.entry_delta);
         }
         self.sweeps.fetch_add(1, Ordering::Relaxed);
         if dropped > 0 {
@@ -286,15 +288,15 @@ impl Memory {
 
     /// Hashes and prefetches a batch, then does the work on each.
     #[inline]
-    fn each_of<T>(
+    fn for_each_prefetched<T>(
         &self,
         batch: &[T],
         hash_of: impl Fn(&T) -> BucketHash,
         mut work: impl FnMut(&T, BucketHash),
         prefetch: impl Fn(&Shards, BucketHash),
     ) {
-        let mut hashes = [BucketHash::NONE; BATCH];
-        for batch in batch.chunks(BATCH) {
+        let mut hashes = [BucketHash::NONE; PREFETCH_BATCH];
+        for batch in batch.chunks(PREFETCH_BATCH) {
             for (hash, one) in hashes.iter_mut().zip(batch) {
                 *hash = hash_of(one);
                 prefetch(&self.shards, *hash);
@@ -328,7 +330,7 @@ impl Memory {
     ) -> Decision {
         let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
         if B::GROWS {
-            return self.change(hash, now, settle).unwrap_or_else(|NoRoom| self.refuse_full(charge));
+            return self.change(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
         // As `change` does it, but what is decided is written where it belongs: moving it out of a `Result` is a tenth of all
         // instructions of a decision.
@@ -337,7 +339,7 @@ impl Memory {
             return settle(bucket);
         }
         drop(tables);
-        self.change_new(hash, now, settle).unwrap_or_else(|NoRoom| self.refuse_full(charge))
+        self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))
     }
 
     /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
@@ -347,17 +349,17 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
+    ) -> Result<T, StoreFull> {
         let mut tables = self.shards.lock(self.shards.number(hash));
         let table = B::table(&mut tables);
         if B::GROWS && self.entries.is_full() && table.outgrows(hash, &change) {
             drop(tables);
             self.sweep(FULL_SWEEP_SLOTS, now);
-            return Err(NoRoom);
+            return Err(StoreFull);
         }
-        let changed = table.alter(hash, &change);
+        let changed = table.change_existing(hash, &change);
         if B::GROWS {
-            self.entries.count(table.tell_growth());
+            self.entries.count(table.take_entry_delta());
         }
         drop(tables);
         match changed {
@@ -372,7 +374,7 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
+    ) -> Result<T, StoreFull> {
         let number = self.shards.number(hash);
         let mut place = None;
         let room = || {
@@ -380,27 +382,27 @@ impl Memory {
             place.is_some()
         };
         let mut tables = self.shards.lock(number);
-        let outcome = B::table(&mut tables).change(hash, now, room, &change);
-        self.entries.count(B::table(&mut tables).tell_growth());
-        self.shards.note_place::<B>(number, &mut tables);
+        let outcome = B::table(&mut tables).change_or_insert(hash, now, room, &change);
+        self.entries.count(B::table(&mut tables).take_entry_delta());
+        self.shards.publish_location::<B>(number, &mut tables);
         drop(tables);
         if let Some(taken) = place {
-            self.pay_for_place(taken, now);
+            self.sweep_after_insert(taken, now);
         }
         match outcome {
-            Err(NoRoom) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => self.change_new(hash, now, change),
+            Err(StoreFull) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => self.change_new(hash, now, change),
             outcome => outcome,
         }
     }
 
     /// A place for one more bucket, swept free if need be.
-    fn take_place(&self, now: Timestamp) -> bool {
+    fn reserve_bucket(&self, now: Timestamp) -> bool {
         self.capacity.take().is_some()
             || (self.sweep(FULL_SWEEP_SLOTS, now) > 0 && self.capacity.take().is_some())
     }
 
     /// Whoever takes a place sweeps a little: the store never grows faster than it is swept.
-    fn pay_for_place(&self, taken: usize, now: Timestamp) {
+    fn sweep_after_insert(&self, taken: usize, now: Timestamp) {
         if taken.is_multiple_of(INSERTS_PER_SWEEP) {
             self.sweep(SWEEP_SLOTS, now);
         }
@@ -408,11 +410,11 @@ impl Memory {
 
     fn refuse_full(&self, charge: &Charge<'_>) -> Decision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
-        full_answer(charge)
+        full_decision(charge)
     }
 
     /// The long way: every shard of the bill is locked before the first bucket is looked at.
-    fn settle_whole(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
+    fn settle_locked(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
         let mut locked = LockedBill::new(self, bill);
         let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
         let mut places = 0;
@@ -422,7 +424,7 @@ impl Memory {
                 self.refuse_full(charge)
             } else if !locked.needs_room(index) {
                 locked.check(index, now)
-            } else if self.take_place(now) {
+            } else if self.reserve_bucket(now) {
                 places += 1;
                 locked.check(index, now)
             } else {
@@ -441,7 +443,7 @@ impl Memory {
     }
 }
 
-fn full_answer(charge: &Charge<'_>) -> Decision {
+fn full_decision(charge: &Charge<'_>) -> Decision {
     let (verdict, retry_after) = match charge.limit().on_full() {
         OnFull::Allow => (Verdict::AllowFull, Nanos::ZERO),
         OnFull::Deny => (Verdict::DenyFull, FULL_RETRY_AFTER),

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(interleaving))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::table::Growth;
+use super::table::EntryDelta;
 
 /// A number of places, of which some are taken.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ impl Capacity {
 
     /// Counts what was taken already and what was given back. It may come to more than there are.
     #[inline]
-    pub(super) fn count(&self, growth: Growth) {
-        let Growth { taken, given_back } = growth;
-        if taken > given_back {
-            self.taken.fetch_add(taken - given_back, Ordering::Relaxed);
-        } else if given_back > taken {
-            self.give_back(given_back - taken);
+    pub(super) fn count(&self, entry_delta: EntryDelta) {
+        let EntryDelta { taken, released } = entry_delta;
+        if taken > released {
+            self.taken.fetch_add(taken - released, Ordering::Relaxed);
+        } else if released > taken {
+            self.give_back(released - taken);
         }
     }
 

@@ -73,27 +73,33 @@ impl<'a> LockedBill<'a> {
             // Room was taken for whatever is missing, so none of these can fail.
             let _ = match answer.verdict {
                 Verdict::Allow if takes && allowed => with_table!(tables, algorithm, |table, limit| {
-                    table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
+                    table
+                        .change_or_insert(hash, now, room, |bucket| bucket.charge(limit, cost, now))
+                        .map(|_| ())
                 }),
                 Verdict::Deny if takes && allowed => with_table!(tables, algorithm, |table, limit| {
-                    table.change(hash, now, room, |bucket| bucket.take(limit, cost, now))
+                    table.change_or_insert(hash, now, room, |bucket| bucket.take(limit, cost, now))
                 }),
                 // Refused again, it takes nothing; but it counts the update where updates count, and mends an instant too far ahead.
                 Verdict::Deny if charge.kind() == ChargeKind::Spend => {
                     with_table!(tables, algorithm, |table, limit| {
-                        table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
+                        table
+                            .change_or_insert(hash, now, room, |bucket| bucket.charge(limit, cost, now))
+                            .map(|_| ())
                     })
                 }
                 // Who only checks must not wait for an instant too far ahead either; cost 0 mends it and counts nothing.
                 Verdict::Deny if charge.kind() == ChargeKind::CheckOnly => {
                     with_table!(tables, algorithm, |table, limit| {
-                        table.change(hash, now, room, |bucket| bucket.charge(limit, 0, now)).map(|_| ())
+                        table
+                            .change_or_insert(hash, now, room, |bucket| bucket.charge(limit, 0, now))
+                            .map(|_| ())
                     })
                 }
                 _ => continue,
             };
-            self.store.entries.count(self.guards.tables(hash).sliding_logs.tell_growth());
-            self.guards.note_places(hash);
+            self.store.entries.count(self.guards.tables(hash).sliding_logs.take_entry_delta());
+            self.guards.publish_locations(hash);
         }
         made
     }

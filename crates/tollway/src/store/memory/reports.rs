@@ -7,7 +7,7 @@ use tollway_core::algorithm::{SlidingLogState, TokenBucketState};
 use tollway_core::domain::Logic;
 
 use super::shard::Shards;
-use super::{Memory, NoRoom};
+use super::{Memory, StoreFull};
 use crate::hash::BucketHash;
 use crate::reports::Report;
 
@@ -20,38 +20,38 @@ impl Memory {
         now: Timestamp,
         next_allowed_at: &mut Vec<Option<Timestamp>>,
     ) {
-        self.each_of(
+        self.for_each_prefetched(
             reports,
-            |account| self.key.hash_of(account.domain.fingerprint(0), account.identifier),
-            |account, hash| {
-                next_allowed_at.push(match account.domain.logic() {
-                    Logic::Window => self.account_in_log(account, hash, now),
-                    Logic::Gcra => self.move_on(account, now),
+            |report| self.key.hash_of(report.domain.fingerprint(0), report.identifier),
+            |report, hash| {
+                next_allowed_at.push(match report.domain.logic() {
+                    Logic::Window => self.record_in_log(report, hash, now),
+                    Logic::Gcra => self.record_in_token_buckets(report, now),
                 });
             },
             Shards::prefetch_bucket::<SlidingLogState>,
         );
     }
 
-    fn account_in_log(&self, account: &Report<'_>, hash: BucketHash, now: Timestamp) -> Option<Timestamp> {
-        let Report { domain, at, .. } = account;
+    fn record_in_log(&self, report: &Report<'_>, hash: BucketHash, now: Timestamp) -> Option<Timestamp> {
+        let Report { domain, at, .. } = report;
         let entered = self.change(hash, now, |log: &mut SlidingLogState| domain.account(log, *at, now));
-        entered.unwrap_or_else(|NoRoom| self.not_delayed())
+        entered.unwrap_or_else(|StoreFull| self.no_delay_when_full())
     }
 
-    fn move_on(&self, account: &Report<'_>, now: Timestamp) -> Option<Timestamp> {
-        let Report { domain, identifier, at } = account;
+    fn record_in_token_buckets(&self, report: &Report<'_>, now: Timestamp) -> Option<Timestamp> {
+        let Report { domain, identifier, at } = report;
         let at = domain.believed(*at, now);
         let rules = domain.rules().iter().enumerate();
         let next_allowed_at = rules.filter_map(|(index, rule)| {
             let hash = self.key.hash_of(domain.fingerprint(index), identifier);
             let moved = self.change(hash, now, |bucket: &mut TokenBucketState| rule.move_on(bucket, at, now));
-            moved.unwrap_or_else(|NoRoom| self.not_delayed())
+            moved.unwrap_or_else(|StoreFull| self.no_delay_when_full())
         });
         next_allowed_at.max()
     }
 
-    fn not_delayed(&self) -> Option<Timestamp> {
+    fn no_delay_when_full(&self) -> Option<Timestamp> {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         None
     }

@@ -9,7 +9,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollway_core::Timestamp;
 use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 
-use super::table::{Growth, NEAR, Slot, SweepResult, Table};
+use super::table::{EntryDelta, NEAR_SLOTS, Slot, SweepResult, Table};
 use crate::hash::BucketHash;
 use crate::prefetch::prefetch;
 
@@ -18,7 +18,7 @@ use crate::prefetch::prefetch;
 pub(super) struct Shards {
     shards: Box<[Shard]>,
     /// Where each shard's buckets are, for each algorithm, side by side so that knowing it costs no cache miss of its own.
-    places: [Box<[TableLocation]>; TABLES],
+    locations: [Box<[TableLocation]>; TABLES],
 }
 
 /// Aligned so that two shards never share a cache line.
@@ -39,12 +39,12 @@ pub(super) struct Tables {
     pub(super) sliding_logs: Table<SlidingLogState>,
     pub(super) smoothed_rates: Table<SmoothedRateState>,
     pub(super) quotas: Table<QuotaState>,
-    sweep: Cursor,
+    sweep: SweepPosition,
 }
 
 /// Where the sweep is in this shard.
 #[derive(Debug, Default)]
-struct Cursor {
+struct SweepPosition {
     table: usize,
     slot: usize,
 }
@@ -54,15 +54,15 @@ const TABLES: usize = 4;
 /// A bucket that has a table in every shard.
 pub(super) trait HasTable: Bucket {
     /// The place of its table among them.
-    const SHELF: usize;
+    const TABLE_INDEX: usize;
 
     fn table(tables: &mut Tables) -> &mut Table<Self>;
 }
 
-macro_rules! shelve {
-    ($($shelf:literal $bucket:ty: $table:ident;)*) => {$(
+macro_rules! impl_has_table {
+    ($($index:literal $bucket:ty: $table:ident;)*) => {$(
         impl HasTable for $bucket {
-            const SHELF: usize = $shelf;
+            const TABLE_INDEX: usize = $index;
 
             #[inline]
             fn table(tables: &mut Tables) -> &mut Table<Self> {
@@ -71,14 +71,14 @@ macro_rules! shelve {
         }
     )*};
 }
-shelve! {
+impl_has_table! {
     0 TokenBucketState: token_buckets;
     1 SlidingLogState: sliding_logs;
     2 SmoothedRateState: smoothed_rates;
     3 QuotaState: quotas;
 }
 
-pub(super) type Guard<'a> = SpinMutexGuard<'a, Tables>;
+pub(super) type TablesGuard<'a> = SpinMutexGuard<'a, Tables>;
 
 /// How to wait for a lock that is held for some tens of nanoseconds: look again, and now and then let others run, in
 /// case it is the holder that has no core.
@@ -88,11 +88,11 @@ struct SpinThenYield;
 impl RelaxStrategy for SpinThenYield {
     fn relax() {
         thread_local! {
-            static LOOKS: Cell<u32> = const { Cell::new(0) };
+            static SPINS: Cell<u32> = const { Cell::new(0) };
         }
-        let looks = LOOKS.get().wrapping_add(1);
-        LOOKS.set(looks);
-        if looks.is_multiple_of(LOOKS_PER_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        let spins = SPINS.get().wrapping_add(1);
+        SPINS.set(spins);
+        if spins.is_multiple_of(SPINS_PER_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
 
@@ -100,7 +100,7 @@ impl RelaxStrategy for SpinThenYield {
 const CACHE_LINE: usize = 64;
 
 /// A microsecond or so: many times as long as a lock is held by somebody who runs.
-const LOOKS_PER_YIELD: u32 = 64;
+const SPINS_PER_YIELD: u32 = 64;
 
 /// Runs the same expression on the table and the numbers of whichever algorithm it is.
 macro_rules! with_table {
@@ -133,7 +133,7 @@ impl Shards {
         let shard = |_| Shard(SpinMutex::new(Tables::new(reserve)));
         Self {
             shards: (0..shards).map(shard).collect(),
-            places: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
+            locations: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
         }
     }
 
@@ -148,17 +148,17 @@ impl Shards {
     }
 
     #[inline]
-    pub(super) fn lock(&self, number: usize) -> Guard<'_> {
+    pub(super) fn lock(&self, number: usize) -> TablesGuard<'_> {
         self.shards[number].0.lock()
     }
 
     /// Fetches the cache lines where the bucket of `hash` is likely to be.
     #[inline]
     pub(super) fn prefetch_bucket<B: HasTable>(&self, hash: BucketHash) {
-        let place = &self.places[B::SHELF][self.number(hash)];
+        let place = &self.locations[B::TABLE_INDEX][self.number(hash)];
         let home = hash.home(place.homes.load(Ordering::Relaxed));
         let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
-        let near = NEAR * size_of::<Slot<B>>();
+        let near = NEAR_SLOTS * size_of::<Slot<B>>();
         // Of two lines the first and the last are all there is; of more, each is asked for.
         let rest = if near > 2 * CACHE_LINE { near } else { near - CACHE_LINE };
         for offset in (0..rest).step_by(CACHE_LINE) {
@@ -174,16 +174,16 @@ impl Shards {
     }
 
     /// Says where the buckets of a shard are now, after some were added or dropped.
-    pub(super) fn note_places(&self, number: usize, tables: &mut Tables) {
-        self.note_place::<TokenBucketState>(number, tables);
-        self.note_place::<SlidingLogState>(number, tables);
-        self.note_place::<SmoothedRateState>(number, tables);
-        self.note_place::<QuotaState>(number, tables);
+    pub(super) fn publish_locations(&self, number: usize, tables: &mut Tables) {
+        self.publish_location::<TokenBucketState>(number, tables);
+        self.publish_location::<SlidingLogState>(number, tables);
+        self.publish_location::<SmoothedRateState>(number, tables);
+        self.publish_location::<QuotaState>(number, tables);
     }
 
-    pub(super) fn note_place<B: HasTable>(&self, number: usize, tables: &mut Tables) {
-        let (slots, homes) = B::table(tables).place();
-        let (slots, place) = (slots.cast::<u8>(), &self.places[B::SHELF][number]);
+    pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &mut Tables) {
+        let (slots, homes) = B::table(tables).location();
+        let (slots, place) = (slots.cast::<u8>(), &self.locations[B::TABLE_INDEX][number]);
         // Only if it changed: other shards' places are on the same cache line.
         if place.homes.load(Ordering::Relaxed) != homes
             || !std::ptr::eq(place.slots.load(Ordering::Relaxed), slots)
@@ -197,14 +197,14 @@ impl Shards {
     /// in it, or in use, is passed over: a sweep can wait, a decision cannot.
     pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (SweepResult, bool) {
         let in_use_or_empty =
-            (SweepResult { looked_at: 0, dropped: 0, next: None, growth: Growth::default() }, true);
+            (SweepResult { looked_at: 0, dropped: 0, next: None, entry_delta: EntryDelta::default() }, true);
         let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
         if tables.are_empty() {
-            tables.sweep = Cursor::default();
+            tables.sweep = SweepPosition::default();
             return in_use_or_empty;
         }
         let swept = tables.sweep(slots, now);
-        self.note_places(number, &mut tables);
+        self.publish_locations(number, &mut tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
     }
@@ -217,7 +217,7 @@ impl Tables {
             sliding_logs: Table::new(reserve),
             smoothed_rates: Table::new(reserve),
             quotas: Table::new(reserve),
-            sweep: Cursor::default(),
+            sweep: SweepPosition::default(),
         }
     }
 
@@ -237,8 +237,8 @@ impl Tables {
             _ => self.quotas.sweep(start, slots, now),
         };
         self.sweep = match swept.next {
-            Some(slot) => Cursor { table: self.sweep.table, slot },
-            None => Cursor { table: (self.sweep.table + 1) % TABLES, slot: 0 },
+            Some(slot) => SweepPosition { table: self.sweep.table, slot },
+            None => SweepPosition { table: (self.sweep.table + 1) % TABLES, slot: 0 },
         };
         swept
     }

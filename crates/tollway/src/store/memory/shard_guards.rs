@@ -2,14 +2,14 @@
 
 use tollway_core::algorithm::SlidingLogState;
 
-use super::shard::{Guard, Shards, Tables};
+use super::shard::{Shards, Tables, TablesGuard};
 use crate::hash::BucketHash;
 
 /// The locks of all shards that some buckets are in, taken in the order of the shards: two who want the same ones never
 /// wait for each other.
 pub(super) struct ShardGuards<'a> {
     shards: &'a Shards,
-    guards: Vec<(usize, Guard<'a>)>,
+    guards: Vec<(usize, TablesGuard<'a>)>,
 }
 
 impl<'a> ShardGuards<'a> {
@@ -42,8 +42,8 @@ impl<'a> ShardGuards<'a> {
     }
 
     /// Says where buckets are now, after some were made in the shard of `hash`.
-    pub(super) fn note_places(&mut self, hash: BucketHash) {
+    pub(super) fn publish_locations(&mut self, hash: BucketHash) {
         let shards = self.shards;
-        shards.note_places(shards.number(hash), self.tables(hash));
+        shards.publish_locations(shards.number(hash), self.tables(hash));
     }
 }

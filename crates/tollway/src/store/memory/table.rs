@@ -20,7 +20,7 @@ const HOMES_MIN: usize = 4;
 /// Slots behind the last home to begin with; more are added when a run needs them.
 const OVERFLOW: usize = 8;
 /// How many slots from its home on nineteen in twenty hashes are found in.
-pub(super) const NEAR: usize = 4;
+pub(super) const NEAR_SLOTS: usize = 4;
 /// From this many homes on, a table takes the address space for all it may ever hold, and grows in place.
 const RESERVE_FROM: usize = 64;
 
@@ -36,7 +36,7 @@ impl<B: Bucket> Slot<B> {
         self.hash == BucketHash::NONE
     }
 
-    fn is_silent(&self, now: Timestamp) -> bool {
+    fn is_expired(&self, now: Timestamp) -> bool {
         self.bucket.expires_at() <= now
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Table<B> {
     reserve: usize,
     /// For how many entries its buckets have taken memory, and for how many when this was last told.
     room: usize,
-    room_told: usize,
+    room_reported: usize,
 }
 
 /// What a sweep came to.
@@ -63,24 +63,24 @@ pub(super) struct SweepResult {
     /// Where to go on; `None` at the end of the table.
     pub(super) next: Option<usize>,
     /// What the memory of buckets came to.
-    pub(super) growth: Growth,
+    pub(super) entry_delta: EntryDelta,
 }
 
 /// Memory that buckets have taken, and given back, in entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Growth {
+pub(super) struct EntryDelta {
     pub(super) taken: usize,
-    pub(super) given_back: usize,
+    pub(super) released: usize,
 }
 
 /// Why there is no bucket to charge: there was none, and no room for one more.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct StoreFull;
 
 impl<B: Bucket> Table<B> {
     /// An empty table that is meant to hold up to `reserve` buckets. It takes no memory until it is used.
     pub(super) fn new(reserve: usize) -> Self {
-        Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_told: 0 }
+        Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_reported: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -88,7 +88,7 @@ impl<B: Bucket> Table<B> {
     }
 
     /// Where the slots are, and among how many homes: what a prefetch needs to know.
-    pub(super) fn place(&self) -> (*const Slot<B>, usize) {
+    pub(super) fn location(&self) -> (*const Slot<B>, usize) {
         (self.slots.as_ptr(), self.homes)
     }
 
@@ -119,9 +119,13 @@ impl<B: Bucket> Table<B> {
 
     /// Changes the bucket, if there is one.
     #[inline]
-    pub(super) fn alter<T>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B) -> T) -> Option<T> {
+    pub(super) fn change_existing<T>(
+        &mut self,
+        hash: BucketHash,
+        change: impl FnOnce(&mut B) -> T,
+    ) -> Option<T> {
         match self.find(hash) {
-            Ok(at) => Some(self.alter_at(at, change)),
+            Ok(at) => Some(self.change_at(at, change)),
             Err(_) => None,
         }
     }
@@ -136,28 +140,28 @@ impl<B: Bucket> Table<B> {
 
     /// For how many more entries, or how many fewer, its buckets take memory than when this was last asked.
     #[inline]
-    pub(super) fn tell_growth(&mut self) -> Growth {
-        let growth = Growth { taken: self.room, given_back: self.room_told };
-        self.room_told = self.room;
-        growth
+    pub(super) fn take_entry_delta(&mut self) -> EntryDelta {
+        let entry_delta = EntryDelta { taken: self.room, released: self.room_reported };
+        self.room_reported = self.room;
+        entry_delta
     }
 
     /// Changes the bucket. One not there yet is made if there is something to remember and `room` can be had.
-    pub(super) fn change<T>(
+    pub(super) fn change_or_insert<T>(
         &mut self,
         hash: BucketHash,
         now: Timestamp,
         room: impl FnOnce() -> bool,
         change: impl FnOnce(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
+    ) -> Result<T, StoreFull> {
         match self.find(hash) {
-            Ok(at) => Ok(self.alter_at(at, change)),
+            Ok(at) => Ok(self.change_at(at, change)),
             Err(at) => {
                 let mut bucket = B::default();
                 let outcome = change(&mut bucket);
                 if bucket.expires_at() > now {
                     if !room() {
-                        return Err(NoRoom);
+                        return Err(StoreFull);
                     }
                     self.room += bucket.room();
                     self.insert(at, Slot { hash, bucket });
@@ -175,7 +179,7 @@ impl<B: Bucket> Table<B> {
         now: Timestamp,
     ) -> Option<Refund> {
         match self.find(hash) {
-            Ok(at) => self.alter_at(at, |bucket| bucket.refund(limit, cost, now)),
+            Ok(at) => self.change_at(at, |bucket| bucket.refund(limit, cost, now)),
             Err(_) => B::default().refund(limit, cost, now),
         }
     }
@@ -196,9 +200,14 @@ impl<B: Bucket> Table<B> {
             match self.slots.get(at) {
                 None => {
                     self.shrink();
-                    return SweepResult { looked_at, dropped, next: None, growth: self.tell_growth() };
+                    return SweepResult {
+                        looked_at,
+                        dropped,
+                        next: None,
+                        entry_delta: self.take_entry_delta(),
+                    };
                 }
-                Some(slot) if !slot.is_empty() && slot.is_silent(now) => {
+                Some(slot) if !slot.is_empty() && slot.is_expired(now) => {
                     // What follows moves up into this slot: look at it again.
                     self.remove_at(at);
                     dropped += 1;
@@ -206,11 +215,11 @@ impl<B: Bucket> Table<B> {
                 Some(_) => at += 1,
             }
         }
-        SweepResult { looked_at: slots, dropped, next: Some(at), growth: self.tell_growth() }
+        SweepResult { looked_at: slots, dropped, next: Some(at), entry_delta: self.take_entry_delta() }
     }
 
     #[inline]
-    fn alter_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
+    fn change_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
         let bucket = &mut self.slots[at].bucket;
         let before = bucket.room();
         let outcome = change(bucket);
@@ -222,10 +231,10 @@ impl<B: Bucket> Table<B> {
     #[inline]
     fn find(&self, hash: BucketHash) -> Result<usize, usize> {
         let home = hash.home(self.homes);
-        if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR>) {
+        if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR_SLOTS>) {
             // All compared, and one branch that is nearly always taken: guessing where in a run the hash is would go wrong
             // half of the time, and every wrong guess waits for memory before the next request can be begun.
-            let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.is(hash)) << place;
+            let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.equals(hash)) << place;
             let found = first.iter().enumerate().map(same).fold(0, |found, place| found | place);
             if found != 0 {
                 return Ok(home + found.trailing_zeros() as usize);
@@ -248,7 +257,7 @@ impl<B: Bucket> Table<B> {
     }
 
     fn insert(&mut self, at: usize, slot: Slot<B>) {
-        let at = if self.is_crowded() {
+        let at = if self.is_three_quarters_full() {
             self.grow();
             self.find(slot.hash).unwrap_or_else(|at| at)
         } else {
@@ -275,7 +284,7 @@ impl<B: Bucket> Table<B> {
     }
 
     /// Three quarters full: beyond it runs grow long. An eighth more homes leave it two thirds full.
-    fn is_crowded(&self) -> bool {
+    fn is_three_quarters_full(&self) -> bool {
         self.len >= self.homes - self.homes / 4
     }
 
@@ -288,11 +297,11 @@ impl<B: Bucket> Table<B> {
         if slots > self.slots.len() {
             self.slots.resize_with(slots, Slot::default);
         }
-        self.spread();
+        self.redistribute();
     }
 
     /// Puts every slot where it belongs among the homes there are now, in the memory they are in.
-    fn spread(&mut self) {
+    fn redistribute(&mut self) {
         let mut packed = self.slots.len();
         for at in (0..self.slots.len()).rev() {
             if !self.slots[at].is_empty() {
@@ -326,7 +335,7 @@ impl<B: Bucket> Table<B> {
             slots.extend(kept);
             slots.resize_with(slots.len().max(homes + OVERFLOW), Slot::default);
             (self.slots, self.homes) = (slots, homes);
-            self.spread();
+            self.redistribute();
         }
     }
 }
@@ -382,8 +391,12 @@ mod tests {
                         assert_eq!(dropped, before - model.len());
                     }
                     2 => {
-                        let full =
-                            table.change(hash, now, || false, |bucket| bucket.charge(&limit(), 1, now));
+                        let full = table.change_or_insert(
+                            hash,
+                            now,
+                            || false,
+                            |bucket| bucket.charge(&limit(), 1, now),
+                        );
                         assert_eq!(full.is_err(), !model.contains_key(&hash));
                         if let Some(bucket) = model.get_mut(&hash) {
                             assert_eq!(full, Ok(bucket.charge(&limit(), 1, now)));
@@ -391,8 +404,12 @@ mod tests {
                     }
                     _ => {
                         let expected = model.entry(hash).or_default().charge(&limit(), 1, now);
-                        let decision =
-                            table.change(hash, now, || true, |bucket| bucket.charge(&limit(), 1, now));
+                        let decision = table.change_or_insert(
+                            hash,
+                            now,
+                            || true,
+                            |bucket| bucket.charge(&limit(), 1, now),
+                        );
                         assert_eq!(decision, Ok(expected));
                     }
                 }
@@ -409,7 +426,7 @@ mod tests {
         for _ in 0..50_000 {
             let hash = BucketHash::of(random.any(), random.any());
             let charge = |bucket: &mut TokenBucketState| bucket.charge(&limit(), 1, Timestamp::EPOCH);
-            assert!(table.change(hash, Timestamp::EPOCH, || true, charge).is_ok());
+            assert!(table.change_or_insert(hash, Timestamp::EPOCH, || true, charge).is_ok());
         }
         assert_sound(&table);
         table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000));
