@@ -24,8 +24,8 @@
 
 mod call_site;
 mod exceeded;
-mod function;
 mod global;
+mod limited_function;
 mod registry;
 mod rule_guard;
 mod selector;
@@ -36,25 +36,25 @@ use tollway_core::{KeyedRule, Policy, Rule, RuleBill, RuleError};
 
 #[doc(hidden)]
 pub use self::call_site::CallSite;
-use self::call_site::Sites;
-pub use self::exceeded::{Pass, RateLimitExceeded};
-pub use self::function::LimitedFunction;
+use self::call_site::CallSiteRules;
+pub use self::exceeded::{RateLimitExceeded, RunPermit};
 pub use self::global::{GlobalAlreadySet, global, set_global};
+pub use self::limited_function::LimitedFunction;
 pub use self::registry::{RuleKeyError, RuleRegistry};
 pub use self::rule_guard::{RateLimitError, RuleGuard, SelectorError};
-pub use self::selector::{ByCall, ByValue, IntoSelector, Selector, SelectorValue};
+pub use self::selector::{FromFunction, FromValue, IntoSelector, Selector, SelectorValue};
 use crate::limiter::Limiter;
 
 /// A namespace of rules over a limiter. Clones are the same one.
 #[derive(Clone)]
 pub struct RateLimit {
     limiter: Arc<Limiter>,
-    rules: Arc<Rules>,
+    rules: Arc<NamespaceRules>,
 }
 
-struct Rules {
+struct NamespaceRules {
     registry: RuleRegistry,
-    sites: Sites,
+    call_sites: CallSiteRules,
 }
 
 impl RateLimit {
@@ -76,12 +76,12 @@ impl RateLimit {
 
     /// A limit by this rule: a text such as `"user:10/5m"`, or a [`Rule`].
     pub fn limit(&self, rule: impl IntoRule) -> Result<RuleGuard<'static>, RuleError> {
-        Ok(RuleGuard::by_rule(self.clone(), rule.into_rule()?))
+        Ok(RuleGuard::from_rule(self.clone(), rule.into_rule()?))
     }
 
     /// A limit by the rule that was given under this key before.
     pub fn key(&self, key: &str) -> Result<RuleGuard<'static>, RuleKeyError> {
-        Ok(RuleGuard::given(self.clone(), self.registry().define(key, None)?))
+        Ok(RuleGuard::from_registered(self.clone(), self.registry().define(key, None)?))
     }
 
     /// What decides.
@@ -90,7 +90,8 @@ impl RateLimit {
     }
 
     fn over(limiter: Arc<Limiter>, namespace: &str) -> Self {
-        let rules = Rules { registry: RuleRegistry::new(namespace), sites: Sites::default() };
+        let rules =
+            NamespaceRules { registry: RuleRegistry::new(namespace), call_sites: CallSiteRules::default() };
         Self { limiter, rules: Arc::new(rules) }
     }
 
@@ -99,13 +100,17 @@ impl RateLimit {
     }
 
     #[inline]
-    fn ask(&self, rule: &Arc<KeyedRule>, bill: &RuleBill<'_>) -> Result<Pass, RateLimitExceeded> {
-        Pass::by(self.limiter.resolve(bill), rule)
+    fn ask(&self, rule: &Arc<KeyedRule>, bill: &RuleBill<'_>) -> Result<RunPermit, RateLimitExceeded> {
+        RunPermit::from_decision(self.limiter.resolve(bill), rule)
     }
 
     #[inline]
-    async fn ask_async(&self, rule: &Arc<KeyedRule>, bill: &RuleBill<'_>) -> Result<Pass, RateLimitExceeded> {
-        Pass::by(self.limiter.resolve_async(bill).await, rule)
+    async fn ask_async(
+        &self,
+        rule: &Arc<KeyedRule>,
+        bill: &RuleBill<'_>,
+    ) -> Result<RunPermit, RateLimitExceeded> {
+        RunPermit::from_decision(self.limiter.resolve_async(bill).await, rule)
     }
 }
 

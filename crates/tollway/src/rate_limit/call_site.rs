@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tollway_core::{KeyedRule, OnFull, OnStoreFailure, RuleBill, RuleLimit};
 
 use super::{
-    Pass, RateLimit, RateLimitError, RateLimitExceeded, RuleKeyError, RuleRegistry, SelectorError,
+    RateLimit, RateLimitError, RateLimitExceeded, RuleKeyError, RuleRegistry, RunPermit, SelectorError,
     SelectorValue,
 };
 
@@ -29,14 +29,14 @@ pub struct CallSite {
 }
 
 /// The rules of all sites that asked in one namespace. There are as many as functions were written.
-pub(super) struct Sites {
+pub(super) struct CallSiteRules {
     /// Never another's, unlike an address.
     number: u64,
     rules: Mutex<HashMap<usize, Arc<KeyedRule>>>,
 }
 
 /// A rule, where it was remembered or by itself.
-type Found = Cow<'static, Arc<KeyedRule>>;
+type CachedRule = Cow<'static, Arc<KeyedRule>>;
 
 impl CallSite {
     /// Counted under this name. Without a rule it is the one given before.
@@ -58,17 +58,17 @@ impl CallSite {
 
     /// The rule of a function that has no key.
     #[inline]
-    pub fn own_rule(&'static self, rate_limit: &RateLimit) -> Found {
+    pub fn own_rule(&'static self, rate_limit: &RateLimit) -> CachedRule {
         let Ok(found) = self.find::<Infallible>(rate_limit, |registry| {
             let limit = self.limit().expect("without a key the macro asks for a rule");
-            Ok(registry.unnamed(self.name, limit))
+            Ok(registry.unregistered(self.name, limit))
         });
         found
     }
 
     /// The rule of a function that has a key.
     #[inline]
-    pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<Found, RateLimitError> {
+    pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<CachedRule, RateLimitError> {
         Ok(self.find::<RuleKeyError>(rate_limit, |registry| registry.define(self.name, self.limit()))?)
     }
 
@@ -93,7 +93,7 @@ impl CallSite {
         rate_limit: &RateLimit,
         rule: &Arc<KeyedRule>,
         bill: &RuleBill<'_>,
-    ) -> Result<Pass, RateLimitExceeded> {
+    ) -> Result<RunPermit, RateLimitExceeded> {
         rate_limit.ask(rule, bill)
     }
 
@@ -103,7 +103,7 @@ impl CallSite {
         rate_limit: &RateLimit,
         rule: &Arc<KeyedRule>,
         bill: &RuleBill<'_>,
-    ) -> Result<Pass, RateLimitExceeded> {
+    ) -> Result<RunPermit, RateLimitExceeded> {
         rate_limit.ask_async(rule, bill).await
     }
 
@@ -112,9 +112,9 @@ impl CallSite {
         &'static self,
         rate_limit: &RateLimit,
         define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
-    ) -> Result<Found, E> {
+    ) -> Result<CachedRule, E> {
         match self.first.get() {
-            Some((number, rule)) if *number == rate_limit.rules.sites.number => Ok(Cow::Borrowed(rule)),
+            Some((number, rule)) if *number == rate_limit.rules.call_sites.number => Ok(Cow::Borrowed(rule)),
             _ => self.look_up(rate_limit, define),
         }
     }
@@ -124,20 +124,20 @@ impl CallSite {
         &'static self,
         rate_limit: &RateLimit,
         define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
-    ) -> Result<Found, E> {
-        let sites = &rate_limit.rules.sites;
+    ) -> Result<CachedRule, E> {
+        let call_sites = &rate_limit.rules.call_sites;
         // BucketState while it is defined: of two threads that call a function first, neither has given its rule twice.
-        let mut rules = sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = call_sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let place = ptr::from_ref(self).addr();
         let rule = match rules.get(&place) {
             Some(rule) => Arc::clone(rule),
             None => {
-                let rule = self.answering(define(rate_limit.registry())?);
+                let rule = self.with_own_answers(define(rate_limit.registry())?);
                 rules.insert(place, Arc::clone(&rule));
                 rule
             }
         };
-        let _ = self.first.set((sites.number, Arc::clone(&rule)));
+        let _ = self.first.set((call_sites.number, Arc::clone(&rule)));
         Ok(Cow::Owned(rule))
     }
 
@@ -146,7 +146,7 @@ impl CallSite {
     }
 
     /// With the answers that were asked for here, whoever gave the rule.
-    fn answering(&self, mut rule: Arc<KeyedRule>) -> Arc<KeyedRule> {
+    fn with_own_answers(&self, mut rule: Arc<KeyedRule>) -> Arc<KeyedRule> {
         if let Some(on_full) = self.on_full {
             rule = Arc::new(KeyedRule::clone(&rule).with_on_full(on_full));
         }
@@ -168,7 +168,7 @@ impl CallSite {
     }
 }
 
-impl Default for Sites {
+impl Default for CallSiteRules {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), rules: Mutex::default() }
@@ -219,7 +219,7 @@ mod tests {
             .with_on_full(OnFull::Allow)
             .with_on_store_failure(OnStoreFailure::Deny);
         let limits = RateLimit::in_memory();
-        let answers = |rule: Found| (rule.limit().on_full(), rule.limit().on_store_failure());
+        let answers = |rule: CachedRule| (rule.limit().on_full(), rule.limit().on_store_failure());
         let first = FIRST.shared_rule(&limits).unwrap();
         assert_eq!(answers(first), (OnFull::Deny, OnStoreFailure::Allow));
         let strict = STRICT.shared_rule(&limits).unwrap();

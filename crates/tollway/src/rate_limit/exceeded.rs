@@ -9,8 +9,8 @@ use tollway_core::{KeyedRule, Nanos, Rule, RuleDecision, Verdict};
 /// Leave to run. It holds nothing and nothing happens when it is dropped; but nobody else can make one, so a function that
 /// takes it is one that cannot be called without asking.
 #[derive(Debug)]
-pub struct Pass {
-    ruling: RuleDecision,
+pub struct RunPermit {
+    decision: RuleDecision,
 }
 
 /// A request over its limit, which did not run and was logged nowhere.
@@ -20,38 +20,41 @@ pub struct Pass {
 #[derive(Clone, PartialEq, Eq)]
 pub struct RateLimitExceeded {
     rule: Arc<KeyedRule>,
-    ruling: RuleDecision,
+    decision: RuleDecision,
 }
 
-impl Pass {
+impl RunPermit {
     #[inline]
-    pub(super) fn by(ruling: RuleDecision, rule: &Arc<KeyedRule>) -> Result<Self, RateLimitExceeded> {
-        match ruling.allowed() {
-            true => Ok(Self { ruling }),
-            false => Err(RateLimitExceeded { rule: Arc::clone(rule), ruling }),
+    pub(super) fn from_decision(
+        decision: RuleDecision,
+        rule: &Arc<KeyedRule>,
+    ) -> Result<Self, RateLimitExceeded> {
+        match decision.allowed() {
+            true => Ok(Self { decision }),
+            false => Err(RateLimitExceeded { rule: Arc::clone(rule), decision }),
         }
     }
 
     /// On what ground it was given.
-    pub const fn ruling(&self) -> RuleDecision {
-        self.ruling
+    pub const fn decision(&self) -> RuleDecision {
+        self.decision
     }
 }
 
 impl RateLimitExceeded {
     /// How long until it would be allowed, if nobody else came; `None` if no passing of time lifts it.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.ruling.retry_after()
+        self.decision.retry_after()
     }
 
     /// Did the store give no answer, so that this is what the limit says to do then?
     pub const fn degraded(&self) -> bool {
-        self.ruling.degraded
+        self.decision.degraded
     }
 
     /// What was decided, and on what ground.
-    pub const fn ruling(&self) -> RuleDecision {
-        self.ruling
+    pub const fn decision(&self) -> RuleDecision {
+        self.decision
     }
 
     /// What it is counted under: a key, or the name of a function.
@@ -69,7 +72,7 @@ impl std::error::Error for RateLimitExceeded {}
 
 impl fmt::Display for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.ruling.verdict {
+        let why = match self.decision.verdict {
             Verdict::DenyFull => "no room to count one more",
             Verdict::DenyAway => "the store that counts gives no answer",
             _ => "rate limit exceeded",
@@ -78,7 +81,7 @@ impl fmt::Display for RateLimitExceeded {
             "" => write!(f, "{why}: {}", self.rule())?,
             key => write!(f, "{why}: {key}, {}", self.rule())?,
         }
-        match self.ruling.retry_nanos {
+        match self.decision.retry_nanos {
             never if never.is_forever() => f.write_str("; waiting does not help"),
             // For people, and rounded up: who waits that long is not early.
             retry_after => {
@@ -128,7 +131,7 @@ mod tests {
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());
             let rule = Arc::new(KeyedRule::new(limit, "", key));
-            let denied = Pass::by(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
+            let denied = RunPermit::from_decision(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
             assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }

@@ -59,33 +59,33 @@ impl RuleRegistry {
     /// The rules of a key, for a function: those given now, which must be the first, or else those given before.
     pub fn define(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, RuleKeyError> {
         match limit {
-            None => self.given_before(key),
-            Some(limit) => self.give(key, limit, |_| false),
+            None => self.registered(key),
+            Some(limit) => self.register(key, limit, |_| false),
         }
     }
 
     /// The rules of a key, for a block, which is entered again and again: those given now, which must be the first or the
     /// same as before, or else those given before.
     pub fn enter(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, RuleKeyError> {
-        let Some(limit) = limit else { return self.given_before(key) };
-        match self.given_before(key) {
+        let Some(limit) = limit else { return self.registered(key) };
+        match self.registered(key) {
             Ok(before) if *before.limit() == limit => Ok(before),
-            _ => self.give(key, limit.clone(), |before| *before.limit() == limit),
+            _ => self.register(key, limit.clone(), |before| *before.limit() == limit),
         }
     }
 
     /// These rules, counted under this name and not remembered: the name of a function, or the empty key of blocks.
     /// Whoever has the same name shares the counts.
-    pub fn unnamed(&self, name: &str, limit: RuleLimit) -> Arc<KeyedRule> {
+    pub fn unregistered(&self, name: &str, limit: RuleLimit) -> Arc<KeyedRule> {
         Arc::new(KeyedRule::new(limit, &self.namespace, name))
     }
 
-    fn given_before(&self, key: &str) -> Result<Arc<KeyedRule>, RuleKeyError> {
+    fn registered(&self, key: &str) -> Result<Arc<KeyedRule>, RuleKeyError> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(key).cloned().ok_or_else(|| RuleKeyError::NotDefined { key: key.to_owned() })
     }
 
-    fn give(
+    fn register(
         &self,
         key: &str,
         limit: RuleLimit,
@@ -95,7 +95,7 @@ impl RuleRegistry {
         match rules.entry(key.into()) {
             Entry::Occupied(before) if fits(before.get()) => Ok(Arc::clone(before.get())),
             Entry::Occupied(_) => Err(RuleKeyError::DefinedTwice { key: key.to_owned() }),
-            Entry::Vacant(place) => Ok(Arc::clone(place.insert(self.unnamed(key, limit)))),
+            Entry::Vacant(place) => Ok(Arc::clone(place.insert(self.unregistered(key, limit)))),
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_counted_under_a_name_is_not_remembered() {
         let registry = RuleRegistry::new("shop");
-        let [one, other] = ["1/s", "2/s"].map(|rate| registry.unnamed("do_stuff", rules(rate).unwrap()));
+        let [one, other] = ["1/s", "2/s"].map(|rate| registry.unregistered("do_stuff", rules(rate).unwrap()));
         let name = |rule: &KeyedRule| {
             let bill = rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
             bill.identifiers()[0].as_deref().map(str::to_owned)

@@ -26,28 +26,29 @@ use tollway_core::{KeyedRule, OnFull, OnStoreFailure, Rule, RuleBill, RuleLimit}
 
 use super::selector::SelectorSource;
 use super::{
-    IntoSelector, LimitedFunction, Pass, RateLimit, RateLimitExceeded, RuleKeyError, Selector, SelectorValue,
+    IntoSelector, LimitedFunction, RateLimit, RateLimitExceeded, RuleKeyError, RunPermit, Selector,
+    SelectorValue,
 };
 
 /// A limit for a block or a function. Made once it can be asked often, and from many threads.
 pub struct RuleGuard<'a> {
     rate_limit: RateLimit,
-    rules: Rules,
+    rule: GuardRule,
     selectors: Vec<(Box<str>, SelectorSource<'a>)>,
-    rest: Option<Box<Supply<'a>>>,
+    lookup: Option<Box<SelectorLookup<'a>>>,
 }
 
 /// Where the values of several selectors come from, by their names.
-type Supply<'a> = dyn Fn(&str) -> Option<SelectorValue<'static>> + Send + Sync + 'a;
+type SelectorLookup<'a> = dyn Fn(&str) -> Option<SelectorValue<'static>> + Send + Sync + 'a;
 
-enum Rules {
+enum GuardRule {
     /// Given here. Whether the key had some already turns out when the first request comes.
-    New {
+    Unregistered {
         limit: RuleLimit,
         key: Option<Box<str>>,
-        entered: OnceLock<Arc<KeyedRule>>,
+        registered: OnceLock<Arc<KeyedRule>>,
     },
-    Given(Arc<KeyedRule>),
+    Registered(Arc<KeyedRule>),
 }
 
 /// Why something did not run.
@@ -75,23 +76,23 @@ pub struct SelectorError {
 }
 
 impl<'a> RuleGuard<'a> {
-    pub(super) fn by_rule(rate_limit: RateLimit, rule: Rule) -> Self {
-        let rules = Rules::new(RuleLimit::new(rule), None);
-        Self { rate_limit, rules, selectors: Vec::new(), rest: None }
+    pub(super) fn from_rule(rate_limit: RateLimit, rule: Rule) -> Self {
+        let rule = GuardRule::new(RuleLimit::new(rule), None);
+        Self { rate_limit, rule, selectors: Vec::new(), lookup: None }
     }
 
-    pub(super) fn given(rate_limit: RateLimit, rule: Arc<KeyedRule>) -> Self {
-        Self { rate_limit, rules: Rules::Given(rule), selectors: Vec::new(), rest: None }
+    pub(super) fn from_registered(rate_limit: RateLimit, rule: Arc<KeyedRule>) -> Self {
+        Self { rate_limit, rule: GuardRule::Registered(rule), selectors: Vec::new(), lookup: None }
     }
 
     /// Counted under this key, by whoever names it: others need not repeat the rule ([`RateLimit::key`]).
     pub fn key(mut self, key: &str) -> Self {
-        self.rules = Rules::new(self.rules.limit().clone(), Some(key.into()));
+        self.rule = GuardRule::new(self.rule.limit().clone(), Some(key.into()));
         self
     }
 
     /// Where the value of a selector comes from: a value, or a function that is called for one at each request.
-    pub fn selector<By>(mut self, name: &str, value: impl IntoSelector<'a, By>) -> Self {
+    pub fn selector<Origin>(mut self, name: &str, value: impl IntoSelector<'a, Origin>) -> Self {
         self.selectors.push((name.into(), value.into_source()));
         self
     }
@@ -99,24 +100,30 @@ impl<'a> RuleGuard<'a> {
     /// Where the values of all other selectors come from, by their names. `None` is for a name that it does not know, which is
     /// an error; a value that is `None` or empty is no value.
     pub fn selectors<V: Selector>(mut self, supply: impl Fn(&str) -> Option<V> + Send + Sync + 'a) -> Self {
-        self.rest = Some(Box::new(move |name| Some(supply(name)?.value().into_owned())));
+        self.lookup = Some(Box::new(move |name| Some(supply(name)?.value().into_owned())));
         self
     }
 
     /// With this for new identifiers when there is no room for them. To deny is the default.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
-        self.rules = match self.rules {
-            Rules::New { limit, key, .. } => Rules::new(limit.with_on_full(on_full), key),
-            Rules::Given(rule) => Rules::Given(Arc::new(KeyedRule::clone(&rule).with_on_full(on_full))),
+        self.rule = match self.rule {
+            GuardRule::Unregistered { limit, key, .. } => GuardRule::new(limit.with_on_full(on_full), key),
+            GuardRule::Registered(rule) => {
+                GuardRule::Registered(Arc::new(KeyedRule::clone(&rule).with_on_full(on_full)))
+            }
         };
         self
     }
 
     /// With this for when the store gives no answer. To allow is the default.
     pub fn on_store_failure(mut self, then: OnStoreFailure) -> Self {
-        self.rules = match self.rules {
-            Rules::New { limit, key, .. } => Rules::new(limit.with_on_store_failure(then), key),
-            Rules::Given(rule) => Rules::Given(Arc::new(KeyedRule::clone(&rule).with_on_store_failure(then))),
+        self.rule = match self.rule {
+            GuardRule::Unregistered { limit, key, .. } => {
+                GuardRule::new(limit.with_on_store_failure(then), key)
+            }
+            GuardRule::Registered(rule) => {
+                GuardRule::Registered(Arc::new(KeyedRule::clone(&rule).with_on_store_failure(then)))
+            }
         };
         self
     }
@@ -124,25 +131,25 @@ impl<'a> RuleGuard<'a> {
     /// Gives the rule to the key now, which must have none yet. For keys that are used in several places: whichever is
     /// reached first, the rule is there.
     pub fn define(mut self) -> Result<Self, RuleKeyError> {
-        if let Rules::New { limit, key, entered } = self.rules {
+        if let GuardRule::Unregistered { limit, key, registered } = self.rule {
             let registry = self.rate_limit.registry();
-            self.rules = Rules::Given(match (entered.into_inner(), key) {
+            self.rule = GuardRule::Registered(match (registered.into_inner(), key) {
                 (Some(rule), _) => rule,
                 (None, Some(key)) => registry.define(&key, Some(limit))?,
-                (None, None) => registry.unnamed("", limit),
+                (None, None) => registry.unregistered("", limit),
             });
         }
         Ok(self)
     }
 
     /// Asks whether the code that follows may run: `limit.enter()?`.
-    pub fn enter(&self) -> Result<Pass, RateLimitError> {
+    pub fn enter(&self) -> Result<RunPermit, RateLimitError> {
         let rule = self.rule()?;
         Ok(self.rate_limit.ask(rule, &self.bill(rule)?)?)
     }
 
     /// The same, awaited instead of slept for.
-    pub async fn enter_async(&self) -> Result<Pass, RateLimitError> {
+    pub async fn enter_async(&self) -> Result<RunPermit, RateLimitError> {
         let rule = self.rule()?;
         Ok(self.rate_limit.ask_async(rule, &self.bill(rule)?).await?)
     }
@@ -166,40 +173,40 @@ impl<'a> RuleGuard<'a> {
 
     /// The rule, known to the registry from the first request on.
     fn rule(&self) -> Result<&Arc<KeyedRule>, RuleKeyError> {
-        let (limit, key, entered) = match &self.rules {
-            Rules::New { limit, key, entered } => (limit, key, entered),
-            Rules::Given(rule) => return Ok(rule),
+        let (limit, key, registered) = match &self.rule {
+            GuardRule::Unregistered { limit, key, registered } => (limit, key, registered),
+            GuardRule::Registered(rule) => return Ok(rule),
         };
-        if let Some(rule) = entered.get() {
+        if let Some(rule) = registered.get() {
             return Ok(rule);
         }
         let registry = self.rate_limit.registry();
         let rule = match key {
             Some(key) => registry.enter(key, Some(limit.clone()))?,
-            None => registry.unnamed("", limit.clone()),
+            None => registry.unregistered("", limit.clone()),
         };
-        Ok(entered.get_or_init(|| rule))
+        Ok(registered.get_or_init(|| rule))
     }
 
     fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, SelectorError> {
         rule.bill(|selector| {
             let known = self.selectors.iter().find(|(name, _)| **name == *selector);
             let value = known.map(|(_, source)| source.value());
-            let value = value.or_else(|| self.rest.as_ref()?(selector));
+            let value = value.or_else(|| self.lookup.as_ref()?(selector));
             value.map(Some).ok_or_else(|| SelectorError::new(selector, rule))
         })
     }
 }
 
-impl Rules {
+impl GuardRule {
     fn new(limit: RuleLimit, key: Option<Box<str>>) -> Self {
-        Self::New { limit, key, entered: OnceLock::new() }
+        Self::Unregistered { limit, key, registered: OnceLock::new() }
     }
 
     fn limit(&self) -> &RuleLimit {
         match self {
-            Self::New { limit, .. } => limit,
-            Self::Given(rule) => rule.limit(),
+            Self::Unregistered { limit, .. } => limit,
+            Self::Registered(rule) => rule.limit(),
         }
     }
 }

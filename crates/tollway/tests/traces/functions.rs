@@ -25,8 +25,8 @@ impl Functions {
         self.asked += 1;
         let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
         match answer {
-            Ok(pass) => Ok(pass.ruling()),
-            Err(RateLimitError::Exceeded(denied)) => Ok(denied.ruling()),
+            Ok(pass) => Ok(pass.decision()),
+            Err(RateLimitError::Exceeded(denied)) => Ok(denied.decision()),
             Err(RateLimitError::Selector(missing)) => {
                 Err(RuleLookupError::MissingSelector { selector: missing.selector }.to_string())
             }
