@@ -1,4 +1,4 @@
-//! One YAML file, read whole and checked whole.
+//! Reads the YAML configuration file into a [`Config`], and reports every mistake in it with its line.
 //!
 //! ```
 //! use tollway::config::Config;
@@ -13,7 +13,7 @@
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! Reading never stops at the first mistake: whoever edits the file sees all of them, each where it is.
+//! Reading never stops at the first mistake: the author of the file sees all of them at once, each with its position.
 
 mod algorithm;
 mod describe;
@@ -52,26 +52,26 @@ pub use file_watch::FileWatch;
 pub use gates::{GateAddressError, Gates, OnInsert, SmockronGate};
 pub use store::{StoreUrl, StoreUrlError};
 
-/// The parts of a file.
+/// The names that a file can have at its top level.
 const SECTIONS: [&str; 9] =
     ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
-/// What marks a mapping at the top of a file as a limit or an override.
+/// The fields that mark a mapping at the top level of a file as a limit or an override.
 const NUMBERS: [&str; 3] = ["burst", "count", "period"];
 
-/// Everything configured.
+/// Everything that a file configures: the policy, the store and the gates.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What is limited, and to what.
+    /// The limits, rules, keys and domains that were configured.
     pub policy: Policy,
-    /// The patterns of the policy's keys, as they were written.
+    /// The patterns of the policy's keys, as the file has them.
     pub patterns: Arc<Patterns>,
-    /// Where buckets live.
+    /// The store that holds the buckets.
     pub store: StoreUrl,
-    /// How many buckets are kept in memory at most.
+    /// The largest number of buckets that the memory store keeps.
     pub max_buckets: usize,
-    /// Where the server listens.
+    /// The addresses at which the server listens.
     pub gates: Gates,
-    /// What holds, but perhaps not as its author thinks.
+    /// Warnings about text that is valid, but probably does not mean what its author thinks.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -79,7 +79,7 @@ impl Config {
     /// The file that [`Config::default`] is made from.
     pub const DEFAULT_YAML: &str = include_str!("config/default.yaml");
 
-    /// Reads a whole file's text. `source` is what errors call it. What the text leaves out has its default.
+    /// Parses the text of a file. Errors call it `source`. Everything that the text leaves out has its default.
     pub fn parse(text: &str, source: &str) -> Result<Self, ConfigErrors> {
         let mut errors = ErrorCollector::default();
         let document = yaml::parse(text, &mut errors);
@@ -87,7 +87,7 @@ impl Config {
         errors.finish(source, config)
     }
 
-    /// Reads a file.
+    /// Reads and parses the file at `path`.
     pub fn from_file(path: &Path) -> Result<Self, ConfigErrors> {
         let source = path.display().to_string();
         let bytes = read_bounded(path)
@@ -104,14 +104,15 @@ impl Config {
     }
 }
 
-/// The policy of `tollway serve` without a file: [`Config::DEFAULT_YAML`], in memory, every gate at its default.
+/// The configuration that `tollway serve` uses without a file: [`Config::DEFAULT_YAML`], in memory, every gate at its
+/// default address.
 impl Default for Config {
     fn default() -> Self {
         Self::parse(Self::DEFAULT_YAML, "default.yaml").expect("a test reads the built-in file")
     }
 }
 
-/// At most one byte more than a file may have, so that one too long is refused and not swallowed.
+/// Reads at most one byte more than a file may have: enough to refuse a file that is too long without reading all of it.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(yaml::FILE_MAX as u64 + 1).read_to_end(&mut bytes)?;
@@ -149,8 +150,8 @@ fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Conf
     })
 }
 
-/// The limits of the file, those of its sections and those at the top, its rules for keys and its rules by name; the built-in
-/// ones if it has nothing to say.
+/// Reads the limits of the file (in sections and at the top level), its rules for keys and its named rules. A file that
+/// has none of these gets the built-in policy.
 fn read_policy(
     entries: &[YamlEntry],
     rules: RulesDraft,

@@ -1,4 +1,4 @@
-//! Finds the rule of a key, and remembers it: a key seen before runs no pattern again.
+//! Caches which rule applies to a key, so that the patterns run only once for each key.
 //!
 //! ```
 //! use tollway::Limiter;
@@ -10,8 +10,8 @@
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! One thread's own, for one policy: whoever has another policy in hand takes another finder. Keys themselves are not
-//! kept, only 96 bits that stand for each, and the results of rewriting, which are few.
+//! Each thread has a cache of its own (there is no lock), and each policy needs a new one: after a reload, entries would
+//! name rules of the old policy. Keys are not kept, only 96 bits of the hash of each, and the results of rewriting.
 
 mod set_cache;
 
@@ -24,24 +24,25 @@ use tollway_core::{Charge, FoundKey, Keys, OnFull, OnStoreFailure};
 use self::set_cache::{KeyTag, SetCache};
 use crate::hash::BucketHash;
 
-/// The most results of rewriting that are kept. Many keys become one: a range of addresses, one customer.
+/// The most results of rewriting that are kept. They are few: rewriting maps many keys to one, such as a range of
+/// addresses to a customer.
 const REWRITTEN_MAX: usize = 1 << 16;
 
-/// A key as rewritten, and the place of its rule.
+/// A key after rewriting, and the rule that applies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRuleMatch<'k> {
-    /// The key that counts.
+    /// The key that is counted.
     pub key: RewrittenKey<'k>,
-    /// The place of its rule; `None` if none matches.
+    /// The index of its rule; `None` if no rule matches.
     pub rule: Option<usize>,
 }
 
 /// A key after rewriting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewrittenKey<'k> {
-    /// As it was.
+    /// The key that was given: no rewrite matched.
     Unchanged(&'k [u8]),
-    /// Another, kept by the finder.
+    /// The result of rewriting, shared with the cache.
     Rewritten(Arc<[u8]>),
 }
 
@@ -54,7 +55,7 @@ impl AsRef<[u8]> for RewrittenKey<'_> {
     }
 }
 
-/// What was found for the keys seen so far.
+/// A cache of the rules that apply to keys. It belongs to one thread and one policy.
 #[derive(Debug)]
 pub struct KeyRuleCache {
     sets: SetCache,
@@ -62,47 +63,47 @@ pub struct KeyRuleCache {
     rewritten_index: HashMap<Arc<[u8]>, u32>,
 }
 
-/// Stands for a key, or for an id under a limit, in one limiter.
+/// The hash of a key, or of an id under a limit. It is valid in the limiter that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub(crate) BucketHash);
 
-/// One request that readings a rate: what a charge is to a decision.
+/// One request that is counted in a smoothed rate.
 #[derive(Clone, Copy, Debug)]
 pub struct RateUpdate<'a> {
-    /// Whose rate.
+    /// The key or id whose rate is updated.
     pub bucket: RateSubject<'a>,
-    /// What stands for it in memory.
+    /// The hash under which the memory store finds the bucket.
     pub hash: KeyHash,
-    /// What it is held to.
+    /// The limit that the rate is compared with.
     pub limit: &'a SmoothedRate,
-    /// The answer if it is new and there is no room for it.
+    /// The answer for a new key or id if the store is full.
     pub on_full: OnFull,
-    /// The answer if the store gives none.
+    /// The answer if the store fails.
     pub on_store_failure: OnStoreFailure,
 }
 
-/// Whose rate is measured.
+/// The key or id that a rate belongs to.
 #[derive(Clone, Copy, Debug)]
 pub enum RateSubject<'a> {
-    /// A key's, as rewritten.
+    /// The rate belongs to a key, after rewriting.
     Key(&'a [u8]),
-    /// An id's, under a limit.
+    /// The rate belongs to an id under a limit.
     Id(&'a Charge<'a>),
 }
 
 impl KeyRuleCache {
-    /// Has seen nothing.
+    /// Returns an empty cache.
     pub fn new() -> Self {
         Self { sets: SetCache::new(), rewritten: Vec::new(), rewritten_index: HashMap::new() }
     }
 
-    /// Has what is known of a key fetched from memory while others are looked up.
+    /// Starts to fetch the entry of a key from memory, while other keys are looked up.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.sets.prefetch(KeyTag::of(hash.0));
     }
 
-    /// Finds the rule of a key that the limiter hashed.
+    /// Finds the rule of a key. `hash` is the limiter's hash of the key.
     #[inline]
     pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
         match self.sets.get(KeyTag::of(hash.0)).map(CacheEntry::decode) {
@@ -130,7 +131,7 @@ impl KeyRuleCache {
         KeyRuleMatch { key: RewrittenKey::Rewritten(other), rule }
     }
 
-    /// Keeps a result of rewriting, if there is room.
+    /// Keeps a result of rewriting and returns its index, or `None` if there are too many.
     fn keep_rewritten(&mut self, other: &Arc<[u8]>, rule: Option<usize>) -> Option<u32> {
         let index =
             u32::try_from(self.rewritten.len()).ok().filter(|_| self.rewritten.len() < REWRITTEN_MAX)?;
@@ -152,12 +153,12 @@ impl Default for KeyRuleCache {
     }
 }
 
-/// What is remembered of one key, in 32 bits.
+/// The cached answer for one key. It is stored in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheEntry {
-    /// It is not rewritten, and has this rule or none.
+    /// The key is not rewritten, and has this rule or none.
     Rule(Option<usize>),
-    /// It is rewritten to this one of the kept results.
+    /// The key is rewritten to the result with this index.
     Rewritten(usize),
 }
 
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use crate::hash::HashKey;
 
-    /// `shout` is rewritten to `SHOUT`; keys that start with `a` have rule 0, with `S` rule 1.
+    /// Counts how often it matches. `shout` is rewritten to `SHOUT`; keys with `a` have rule 0, with `S` rule 1.
     #[derive(Debug, Default)]
     struct CountingMatcher(AtomicUsize);
 
@@ -224,7 +225,7 @@ mod tests {
                 assert_eq!(found.key.as_ref(), expected.as_bytes());
             }
             let matched = matcher.0.load(Ordering::Relaxed) - before;
-            // The first rounds find that room has become more; then only those that share full sets are missed.
+            // In the first rounds the cache grows and loses entries; later, only keys that share a full set miss.
             assert!(round < 3 || matched <= asked.len() / 50, "{matched} were matched in round {round}");
         }
         assert_eq!(cache.rewritten.len(), 1, "one result of rewriting is kept once");

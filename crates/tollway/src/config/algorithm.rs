@@ -1,4 +1,4 @@
-//! An algorithm and the numbers it takes.
+//! Reads the algorithm of a limit and its numbers: `burst`, `count`, `period` and `strict`.
 
 use tollway_core::algorithm::{
     FORGET_AFTER_PERIODS, NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket,
@@ -9,10 +9,10 @@ use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, duration, flag, join_words, whole_number};
 use super::yaml::{YamlEntry, YamlKey};
 
-/// Whole numbers above this are not all doubles, and a smoothed rate is a double.
+/// The largest count of a smoothed rate, which is a double: above this, not every whole number is one.
 pub(super) const RATE_MAX: u64 = 1 << 53;
 
-/// Which of the four.
+/// The algorithm that a limit names in its field `algorithm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AlgorithmKind {
     #[default]
@@ -38,7 +38,7 @@ impl AlgorithmKind {
         Self::ALL[self as usize].0
     }
 
-    /// The numbers it cannot do without.
+    /// Returns the fields that the algorithm requires.
     const fn needs(self) -> &'static [&'static str] {
         match self {
             Self::TokenBucket => &["burst", "count", "period"],
@@ -46,7 +46,7 @@ impl AlgorithmKind {
         }
     }
 
-    /// Everything that may be said about it.
+    /// Returns the fields that the algorithm accepts.
     const fn takes(self) -> &'static [&'static str] {
         match self {
             Self::SmoothedRate => &["count", "period", "strict"],
@@ -55,7 +55,7 @@ impl AlgorithmKind {
     }
 }
 
-/// The fields of a limit or an override that are its algorithm's.
+/// The fields of a limit or an override that belong to its algorithm.
 #[derive(Clone, Copy)]
 pub(super) struct AlgorithmFields<'a> {
     burst: Option<&'a YamlEntry>,
@@ -71,7 +71,7 @@ impl<'a> AlgorithmFields<'a> {
         Self { burst, count, period, strict }
     }
 
-    /// Does it say how much? `strict` alone does not.
+    /// Returns whether any number is given. `strict` is not a number.
     pub(super) fn any_given(&self) -> bool {
         self.burst.is_some() || self.count.is_some() || self.period.is_some()
     }
@@ -80,7 +80,7 @@ impl<'a> AlgorithmFields<'a> {
         [("burst", self.burst), ("count", self.count), ("period", self.period), ("strict", self.strict)]
     }
 
-    /// Reports what `kind` does not take.
+    /// Reports every field that `kind` does not accept.
     pub(super) fn report_unsupported(&self, kind: AlgorithmKind, errors: &mut ErrorCollector) {
         for (name, entry) in self.all() {
             if let Some(entry) = entry
@@ -92,7 +92,7 @@ impl<'a> AlgorithmFields<'a> {
         }
     }
 
-    /// The algorithm, if all that `kind` needs is there and right. `owner` is whose numbers these are.
+    /// Returns the algorithm, or `None` if a field is missing or wrong. `owner` is the limit or override that has the fields.
     pub(super) fn algorithm(
         &self,
         owner: &YamlKey,
@@ -103,7 +103,7 @@ impl<'a> AlgorithmFields<'a> {
         self.report_unsupported(kind, errors);
         self.report_missing(owner, kind, errors);
         let burst = self.burst.filter(|_| kind == AlgorithmKind::TokenBucket);
-        // Each is read before any is missed, so that one bad number hides no other.
+        // All fields are read before the first `?`, so that one bad number does not hide the next.
         let burst = burst.and_then(|entry| whole_number(entry, 1..=u64::MAX, errors));
         let count_max = if kind == AlgorithmKind::SmoothedRate { RATE_MAX } else { u64::MAX };
         let count = self.count.and_then(|entry| whole_number(entry, 1..=count_max, errors));
@@ -133,7 +133,7 @@ impl<'a> AlgorithmFields<'a> {
         }
     }
 
-    /// Reports numbers that do not go together at the one to change.
+    /// Reports numbers that contradict each other, at the field that should change.
     fn report_bad_numbers(
         &self,
         error: &NumbersError,
@@ -156,7 +156,7 @@ impl<'a> AlgorithmFields<'a> {
     }
 }
 
-/// What is wrong with a period that a smoothed rate cannot have.
+/// Returns the error message for a period that is too long for a smoothed rate.
 pub(super) fn smoothed_period_too_long() -> String {
     let longest = Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000;
     format!("period must be at most {longest}d for {}", AlgorithmKind::SmoothedRate.name())

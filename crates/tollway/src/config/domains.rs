@@ -1,4 +1,4 @@
-//! Domains: what a Smockron master holds the clients of each resource to.
+//! Reads the section `domains`: the rates that a Smockron master enforces.
 //!
 //! ```yaml
 //! domains:
@@ -16,7 +16,8 @@ use super::yaml::{YamlEntry, YamlNode, YamlValue};
 const EXAMPLE: &str = "{ rules: [{ rate: 1/s, burst: 10 }] }";
 const RULE_EXAMPLE: &str = "{ rate: 1/s, burst: 10 }";
 
-/// Everything under `domains:`. What is wrong is left out: it was reported, and the file is refused.
+/// Reads everything under `domains:`. A domain with a mistake is left out: the mistake is reported, so the file as a
+/// whole is refused anyway.
 pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Vec<Domain> {
     if entry.value.is_null() {
         return Vec::new();
@@ -61,7 +62,7 @@ fn read_rule(item: &YamlNode, errors: &mut ErrorCollector) -> Option<DomainRule>
     rule.map_err(wrong).ok()
 }
 
-/// From `rate` or from `interval`, one of them.
+/// Reads the rate of a rule from `rate` or from `interval`; a rule has exactly one of them.
 fn read_pace(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<RateSpec> {
     match (fields.get("rate"), fields.get("interval")) {
         (Some(rate), None) => parse(rate, errors),

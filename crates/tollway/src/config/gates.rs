@@ -1,4 +1,4 @@
-//! Where the server listens.
+//! Reads the section `gates`: the addresses at which the server listens.
 
 mod smockron;
 
@@ -12,32 +12,32 @@ use super::yaml::{YamlEntry, YamlValue, shorten};
 
 pub use smockron::SmockronGate;
 
-/// Where each gate listens; `None` is nowhere.
+/// The address of each gate; a gate that is off has `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// The HTTP gate.
+    /// The address at which the HTTP gate listens.
     pub http: Option<SocketAddr>,
-    /// The text gate, UDP.
+    /// The UDP address at which the text gate listens.
     pub text: Option<SocketAddr>,
-    /// The Throttr gate.
+    /// The address at which the Throttr gate listens.
     pub throttr: Option<SocketAddr>,
-    /// What the Throttr gate does when a live pair is inserted again.
+    /// The effect of an insert at the Throttr gate on a pair that exists already.
     pub on_insert: OnInsert,
-    /// The Smockron gate.
+    /// The addresses at which the Smockron gate listens.
     pub smockron: Option<SmockronGate>,
 }
 
-/// What an insert does to a pair that is live.
+/// The effect of a Throttr insert on a pair that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnInsert {
-    /// It fails, and the pair stays as it is.
+    /// The insert fails, and the pair stays as it is.
     #[default]
     Fail,
-    /// It starts the pair over.
+    /// The insert replaces the pair.
     Reset,
 }
 
-/// Every gate at its default address, on loopback.
+/// By default every gate listens on loopback, at its default port.
 impl Default for Gates {
     fn default() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Default for Gates {
     }
 }
 
-/// Why a text is no address for a gate.
+/// A text that is not an address for a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("must be an address and a port, such as {usual}, or off, not {given}{hint}")]
 pub struct GateAddressError {
@@ -60,18 +60,18 @@ pub struct GateAddressError {
 }
 
 impl Gates {
-    /// Where the HTTP gate listens unless told otherwise.
+    /// The address at which the HTTP gate listens by default.
     pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-    /// Where the text gate listens unless told otherwise.
+    /// The address at which the text gate listens by default.
     pub const TEXT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2000);
-    /// Where the Throttr gate listens unless told otherwise.
+    /// The address at which the Throttr gate listens by default.
     pub const THROTTR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
-    /// No gate at all.
+    /// A configuration in which every gate is off.
     pub const OFF: Self =
         Self { http: None, text: None, throttr: None, on_insert: OnInsert::Fail, smockron: None };
 
-    /// An address and a port, or `off`. An error suggests the `usual` port, that of the gate's default.
+    /// Parses an address and a port, or `off`. Errors suggest `usual`, the default address of the gate.
     pub fn address(text: &str, usual: SocketAddr) -> Result<Option<SocketAddr>, GateAddressError> {
         if text == "off" {
             return Ok(None);
@@ -80,7 +80,7 @@ impl Gates {
         text.parse().map(Some).map_err(|_| error())
     }
 
-    /// Is there nowhere to ask?
+    /// Returns whether every gate is off.
     pub fn are_off(&self) -> bool {
         [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
     }
@@ -111,7 +111,7 @@ impl Gates {
     }
 }
 
-/// An address, or a mapping with one in `listen` and whatever else there is to say about the gate.
+/// Reads an address, or a mapping with the address in `listen` and the other settings of the gate.
 fn read_gate(
     entry: &YamlEntry,
     usual: SocketAddr,
@@ -142,7 +142,7 @@ fn read_address(
         .ok()
 }
 
-/// What was probably meant by a port alone, a host name, or an address alone.
+/// Returns the address that was probably meant by a port alone, a host name, or an address alone.
 fn hint(text: &str, usual_port: u16) -> String {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     if let Ok(port) = port.parse::<u16>() {

@@ -1,4 +1,4 @@
-//! Rules for keys, and what keys are rewritten to before.
+//! Reads the sections `keys` and `rewrite`: regular expressions that find the limit of a key.
 //!
 //! ```yaml
 //! keys:
@@ -10,8 +10,8 @@
 //!   - { match: '.*', answer: never }
 //! ```
 //!
-//! The rewrites may also stand beside the rules, `keys: { rewrite: […], rules: […] }`, or at the top of the file; only
-//! not below a rule, where it would look as though they came after it.
+//! The rewrites can also stand beside the rules, `keys: { rewrite: […], rules: […] }`, or at the top level of the file.
+//! Below a rule they are refused: they would look as if they were applied after that rule.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 use crate::patterns::{PATTERNS_SIZE_MAX, Pattern, Patterns, REWRITES_MAX, RULES_MAX, Rewrite};
 
-/// What can be said about a rule.
+/// The fields that a rule for keys can have.
 const RULE_FIELDS: [&str; 10] = [
     "match",
     "limit",
@@ -39,13 +39,13 @@ const RULE_FIELDS: [&str; 10] = [
     "answer",
     "use",
 ];
-/// What belongs to a rate of the rule's own.
+/// The fields that define a rate. They do not go together with `answer` or `use`.
 const RATE_FIELDS: [&str; 6] = ["limit", "period", "strict", "on_full", "on_store_failure", "local_share"];
 
 const RULE_EXAMPLE: &str = "{match: '^ws ip=', limit: 22, period: 20s}";
 const REWRITE_EXAMPLE: &str = "{match: 'ip=10\\.0\\..*', replace: 'cust=office'}";
 
-/// The rules for keys, and their patterns as they were written.
+/// Reads the rules for keys, and returns them with their patterns.
 pub(super) fn read(
     section: Option<&YamlEntry>,
     rewrite: Option<&YamlEntry>,
@@ -75,12 +75,13 @@ pub(super) fn read(
     Some((Keys::new(Arc::clone(&patterns) as _, draft.rules), patterns))
 }
 
-/// What was read so far. What is wrong is left out: it was reported, and the file is refused.
+/// The rules and rewrites that were read so far. Those with a mistake are left out: the mistake is reported, so the file
+/// as a whole is refused anyway.
 struct KeyRuleDraft<'a> {
     limits: &'a LimitsDraft,
-    /// Where the rewrites stand.
+    /// The position of the rewrites in the file, if there were any.
     rewrite_at: Option<Position>,
-    /// How much memory the patterns take, in bytes.
+    /// The memory that the compiled patterns take, in bytes.
     size: usize,
     rewrites: Vec<Rewrite>,
     patterns: Vec<Pattern>,
@@ -88,7 +89,7 @@ struct KeyRuleDraft<'a> {
 }
 
 impl KeyRuleDraft<'_> {
-    /// Everything under `keys:`, in either form.
+    /// Reads everything under `keys:`, which is a list of rules or a mapping.
     fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         match &entry.value.value {
             YamlValue::List(items) => self.items(items, errors),
@@ -113,7 +114,7 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    /// Rules, and above them perhaps `rewrite: […]`.
+    /// Reads a list of rules, which may start with `rewrite: […]`.
     fn items(&mut self, items: &[YamlNode], errors: &mut ErrorCollector) {
         for (index, item) in items.iter().enumerate() {
             let Some(entry) = rewrites_of(item) else {
@@ -131,7 +132,7 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    /// `rewrite: [{match, replace}, …]`.
+    /// Reads a list of rewrites, `rewrite: [{match, replace}, …]`.
     fn rewrites(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if let Some(earlier) = self.rewrite_at.replace(entry.key.at) {
             let belongs = "keep one, above the rules of `keys`";
@@ -178,7 +179,8 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    /// What `match` says. Patterns beyond the memory for all of them are not compiled.
+    /// Reads and compiles the pattern in `match`. Once all patterns together are too large, no more are compiled: the file is
+    /// refused anyway, and compiling costs time and memory.
     fn pattern(
         &mut self,
         item: &YamlNode,
@@ -210,7 +212,7 @@ impl KeyRuleDraft<'_> {
         Some(pattern)
     }
 
-    /// What holds for the keys of a rule: one thing, and everything that it needs.
+    /// Reads the limit of a rule: a rate, `answer: never` or `use: NAME`, exactly one of them.
     fn limit(
         &self,
         item: &YamlNode,
@@ -251,13 +253,13 @@ impl KeyRuleDraft<'_> {
     }
 }
 
-/// The rewrites that a list item is, if it is that and no rule.
+/// Returns the rewrites in a list item, or `None` if the item is a rule.
 fn rewrites_of(item: &YamlNode) -> Option<&YamlEntry> {
     let YamlValue::Map(entries) = &item.value else { return None };
     entries.iter().find(|entry| entry.key.text == "rewrite")
 }
 
-/// A rate of the rule's own.
+/// Reads a rate that is defined in the rule itself.
 fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<KeyLimit> {
     let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
     if limit.is_none() || period.is_none() {
@@ -265,7 +267,7 @@ fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollecto
         errors.add(item.at, format!("a rule with a `{has}` has a `{lacks}` too, as in {RULE_EXAMPLE}"));
     }
     let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
-    // Each is read before any is missed, so that one that is wrong hides no other.
+    // All fields are read before the first `?`, so that one mistake does not hide the next.
     let rate = limit.and_then(|entry| decimal_number(entry, RATE_MAX, errors));
     let span = period.and_then(|entry| duration(entry, errors));
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));

@@ -1,11 +1,11 @@
-//! Limits, and the policy they make.
+//! Reads the section `limits`, and builds the policy from its limits.
 //!
 //! ```yaml
 //! limits:
 //!   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId }
 //! ```
 //!
-//! A limit that is wrong stays known by its name, so that its overrides are not wrong as well.
+//! A limit with a mistake keeps its name in the draft, so that its overrides are not reported as well.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use super::fields::{YamlFields, choice, flag, mapping, whole_number};
 use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
-/// What a limit or an override looks like, for those who wrote something else.
+/// The example of a limit or an override that error messages show.
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
-/// What can be said about a limit.
+/// The fields that a limit can have.
 const FIELDS: [&str; 11] = [
     "burst",
     "count",
@@ -35,7 +35,7 @@ const FIELDS: [&str; 11] = [
     "local_share",
 ];
 
-/// The limits read so far.
+/// The limits that were read so far.
 #[derive(Default)]
 pub(super) struct LimitsDraft {
     pub(super) drafts: Vec<LimitDraft>,
@@ -43,16 +43,16 @@ pub(super) struct LimitsDraft {
     numbers: HashMap<u64, usize>,
 }
 
-/// A limit on its way to become one.
+/// A limit that is being read, and may still turn out to be wrong.
 pub(super) struct LimitDraft {
     pub(super) name: String,
     at: Position,
-    /// `None` if the name cannot be one.
+    /// The limit; `None` if its name is not valid.
     pub(super) limit: Option<Limit>,
-    /// `None` if it is not known what was meant.
+    /// The algorithm; `None` if the field `algorithm` is not valid.
     pub(super) kind: Option<AlgorithmKind>,
     pub(super) strict: bool,
-    /// Where each canonical id was overridden.
+    /// The position of the override of each canonical id.
     pub(super) overridden: HashMap<Vec<u8>, Position>,
 }
 
@@ -61,7 +61,7 @@ impl LimitsDraft {
         self.drafts.is_empty()
     }
 
-    /// Everything under `limits:`.
+    /// Reads everything under `limits:`.
     pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if entry.value.is_null() {
             return;
@@ -72,7 +72,7 @@ impl LimitsDraft {
         }
     }
 
-    /// One limit, `Name: {burst, count, period, …}`.
+    /// Reads one limit, `Name: {burst, count, period, …}`.
     pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(index) = self.declare(&entry.key, errors) else { return };
         let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else {
@@ -86,7 +86,7 @@ impl LimitsDraft {
         self.drafts[index].fill(&entry.key, &fields, errors);
     }
 
-    /// A limit of this name that says nothing yet, unless there is one.
+    /// Adds an empty limit with this name and returns its index; a second limit with the same name is reported.
     pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut ErrorCollector) -> Option<usize> {
         if let Some(index) = self.by_name.get(&key.text) {
             let (name, earlier) = (key.quoted(), self.drafts[*index].at);
@@ -120,7 +120,7 @@ impl LimitsDraft {
         self.drafts[index].change(|limit| limit.with_number(number));
     }
 
-    /// The policy. What is wrong with the whole is reported at the limit that comes later.
+    /// Builds the policy. A conflict between two limits is reported at the later one.
     pub(super) fn policy(self, errors: &mut ErrorCollector) -> Option<Policy> {
         let places: HashMap<_, _> = self.drafts.iter().map(|draft| (draft.name.clone(), draft.at)).collect();
         let limits = self.drafts.into_iter().map(|draft| draft.limit).collect::<Option<Vec<_>>>()?;

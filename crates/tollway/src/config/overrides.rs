@@ -1,4 +1,4 @@
-//! Overrides: one limit, but other numbers for some ids.
+//! Reads the section `overrides`: other numbers of a limit for some ids.
 //!
 //! ```yaml
 //! overrides:
@@ -21,15 +21,15 @@ use super::fields::{YamlFields, mapping, refuse, scalar_text};
 use super::limits::{LimitDraft, LimitsDraft, NUMBERS_EXAMPLE};
 use super::yaml::{YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
-/// What can be said about an override, and, last, in the form that lists ids.
+/// The fields that an override can have in the form that lists ids, and those in the form `Name:id`.
 const LIST_FIELDS: [&str; 6] = ["burst", "count", "period", "strict", "algorithm", "ids"];
 const FIELDS: [&str; 5] = ["burst", "count", "period", "strict", "algorithm"];
 
-/// The same with ids, for the form that lists them.
+/// The example of an override with a list of ids that error messages show.
 const IDS_EXAMPLE: &str = "{burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}";
 
 impl LimitsDraft {
-    /// Everything under `overrides:`, in either form.
+    /// Reads everything under `overrides:`, which is a mapping or a list.
     pub(super) fn overrides(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         match &entry.value.value {
             YamlValue::Map(entries) => entries.iter().for_each(|entry| self.one_override(entry, errors)),
@@ -42,7 +42,7 @@ impl LimitsDraft {
         }
     }
 
-    /// `Name:id: {burst, count, period}`.
+    /// Reads one override, `Name:id: {burst, count, period}`.
     fn one_override(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let YamlKey { at, text } = &entry.key;
         let Some((name, id)) = text.split_once(':') else {
@@ -59,7 +59,8 @@ impl LimitsDraft {
         }
     }
 
-    /// An override at the top of a file. Without any limits in the file it brings its own.
+    /// Reads an override at the top level of a file. If the file has no limits at all (`implied`), the override declares its
+    /// limit, so that a file of overrides alone is valid.
     pub(super) fn bare_override(&mut self, entry: &YamlEntry, implied: bool, errors: &mut ErrorCollector) {
         if implied
             && let Some((name, _)) = entry.key.text.split_once(':')
@@ -70,7 +71,7 @@ impl LimitsDraft {
         self.one_override(entry, errors);
     }
 
-    /// `- Name: {burst, count, period, ids: [{id, comment}, …]}`.
+    /// Reads one item of the list, `- Name: {burst, count, period, ids: [{id, comment}, …]}`.
     fn override_list_item(&mut self, item: &YamlNode, errors: &mut ErrorCollector) {
         let YamlValue::Map(entries) = &item.value else {
             if !matches!(item.value, YamlValue::Refused) {
@@ -101,11 +102,11 @@ impl LimitsDraft {
         }
     }
 
-    /// The place of the limit of this name, or an error at `at`.
+    /// Returns the index of the limit with this name, or reports at `at` that there is none.
     pub(super) fn find(&self, name: &str, at: Position, errors: &mut ErrorCollector) -> Option<usize> {
         let found = self.by_name.get(name).copied();
         if found.is_none() {
-            // Once errors are only counted, nobody would see a suggestion, and it takes its time.
+            // Once errors are only counted, nobody sees a suggestion, and finding one compares up to a thousand names.
             let candidates = if errors.is_full() { &[] } else { &*self.drafts };
             let names = candidates.iter().filter_map(|draft| draft.limit.as_ref()).map(Limit::name);
             let hint = match nearest(name, names) {
@@ -135,7 +136,7 @@ impl LimitsDraft {
 }
 
 impl LimitDraft {
-    /// `algorithm` is `None` if it was wrong; the id is then looked at all the same.
+    /// Adds an override for one id. `algorithm` is `None` if it had a mistake; the id is checked nevertheless.
     fn add_override(
         &mut self,
         id: &str,
@@ -162,7 +163,7 @@ impl LimitDraft {
     }
 }
 
-/// The error with no more of the id than fits on a line.
+/// Shortens the id in an error, so that the message fits on a line.
 fn shorten_id(error: IdError, id: &str) -> IdError {
     match error {
         IdError::Format { format, .. } => IdError::Format { id: shorten(id), format },
@@ -170,7 +171,7 @@ fn shorten_id(error: IdError, id: &str) -> IdError {
     }
 }
 
-/// The ids of a list form, each a plain text or `{id, comment}`.
+/// Reads a list of ids, each a plain text or `{id, comment}`.
 fn read_ids<'a>(entry: &'a YamlEntry, errors: &mut ErrorCollector) -> Vec<(&'a str, Position)> {
     let must_be = "must be a list of ids, such as [10.0.0.2]";
     let YamlValue::List(items) = &entry.value.value else {

@@ -1,4 +1,4 @@
-//! Rules by name.
+//! Reads the section `rules`: named `And`/`Or` rules.
 //!
 //! ```yaml
 //! rules:
@@ -14,12 +14,12 @@ use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
 use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlValue};
 
-/// What can be said about a rule.
+/// The fields that a rule can have.
 const FIELDS: [&str; 4] = ["rule", "on_full", "on_store_failure", "local_share"];
 
 const EXAMPLE: &str = "\"Or('10/s', 'user:100/h')\"";
 
-/// What was read so far, without what was refused; and what holds, but perhaps not as its author thinks.
+/// The valid rules that were read so far, and warnings about those that probably do not mean what their author thinks.
 #[derive(Default)]
 pub(super) struct RulesDraft {
     pub(super) rules: Vec<NamedRule>,
@@ -27,7 +27,7 @@ pub(super) struct RulesDraft {
 }
 
 impl RulesDraft {
-    /// Everything under `rules:`.
+    /// Reads everything under `rules:`.
     pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if entry.value.is_null() {
             return;
@@ -43,7 +43,7 @@ impl RulesDraft {
         }
     }
 
-    /// One rule, `name: "…"` or `name: { rule: "…", … }`.
+    /// Reads one rule, `name: "…"` or `name: { rule: "…", … }`.
     fn limit(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<RuleLimit> {
         let YamlValue::Map(entries) = &entry.value.value else {
             return self.rule(entry, &entry.key.quoted(), errors).map(RuleLimit::new);
@@ -64,7 +64,7 @@ impl RulesDraft {
         Some(RuleLimit::new(rule?).with_on_full(on_full?).with_on_store_failure(on_store_failure?))
     }
 
-    /// The expression, or an error that points into it.
+    /// Parses the expression; an error shows an excerpt with the position of the mistake.
     fn rule(&mut self, entry: &YamlEntry, name: &str, errors: &mut ErrorCollector) -> Option<Rule> {
         let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_absent()) else {
             return refuse(entry, &format!("must be a rule, such as {EXAMPLE}"), errors);
@@ -83,7 +83,7 @@ impl RulesDraft {
             Err(error) => {
                 let mut found =
                     ConfigError::new(entry.value.at, format!("{}: {}", entry.key.quoted(), error.problem));
-                // Nobody's password is repeated, not even that of a URL in the wrong place.
+                // The excerpt would repeat the password of a URL that was put here by mistake.
                 found.excerpt =
                     error.excerpt().filter(|_| !text.contains("://")).map(|lines| lines.join("\n"));
                 errors.push(found);

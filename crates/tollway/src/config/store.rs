@@ -1,10 +1,10 @@
-//! Where buckets live, and what happens when nobody is there.
+//! Reads the setting `store`, and what a limit does when the store fails (`on_store_failure`).
 //!
 //! ```yaml
 //! store: redis://cache:6379
 //! ```
 //!
-//! or, with everything that can be said about it,
+//! or, with all its settings,
 //!
 //! ```yaml
 //! store:
@@ -16,7 +16,7 @@
 //!   tls_ca: /etc/ssl/redis.pem
 //! ```
 //!
-//! A password may stand in either, and is in no error: what might be one is not quoted.
+//! Both forms can contain a password. No error message repeats text that could be one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,30 +35,30 @@ const FIELDS: [&str; 7] = ["url", "namespace", "deadline", "username", "password
 const MUST_BE: &str = "must be `memory`, or a URL such as redis://cache:6379";
 const SHARE: &str = "must be above 0 and at most 1, such as 1/4 or 0.25";
 
-/// Where buckets live.
+/// The store that holds the buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreUrl {
-    /// In this process.
+    /// Buckets are in the memory of this process.
     #[default]
     Memory,
-    /// In Redis or Valkey.
+    /// Buckets are in Redis or Valkey.
     Redis(RedisUrl),
 }
 
-/// Why a text names no store.
+/// A text that does not name a store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreUrlError {
-    /// Not a URL at all.
+    /// The text is not a URL.
     #[error("{MUST_BE}, not {given}{hint}")]
     Unknown {
-        /// What was given, without a password.
+        /// The text that was given, without a password.
         given: String,
-        /// What was probably meant.
+        /// A suggestion of what was probably meant; it may be empty.
         hint: &'static str,
     },
-    /// Something is wrong with a URL.
+    /// The URL is not valid.
     #[error(transparent)]
     Redis(#[from] RedisUrlError),
 }
@@ -81,7 +81,7 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// What `store:` would say, but for the password, which is `***`.
+/// Writes the store as the file would, with `***` in place of the password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,7 +92,7 @@ impl fmt::Display for StoreUrl {
 }
 
 impl StoreUrl {
-    /// What follows `store:`, in either form.
+    /// Reads the value of `store:`, which is a URL or a mapping.
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         match &entry.value.value {
             YamlValue::Map(entries) => read_mapping(entry, entries, errors),
@@ -133,14 +133,15 @@ fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut ErrorColl
     }
 }
 
-/// `{ url: redis+cluster://a,b }` is a URL and a field `b` to YAML. It is not quoted: it may be the end of a password.
+/// Returns whether a field is the second half of a URL: YAML reads `{ url: redis+cluster://a,b }` as a URL and a field
+/// `b`. The error does not repeat the field, which may be the end of a password.
 fn is_rest_of_url(entry: &YamlEntry) -> bool {
     let name = &*entry.key.text;
     let word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     !word || entry.value.is_absent() && nearest(name, FIELDS).is_none()
 }
 
-/// The URL with what stands beside it. What is wrong is left out: it was reported, and the file is refused.
+/// Applies the settings beside the URL. Those with a mistake are reported and left out.
 fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> RedisUrl {
     RedisUrl::SETTINGS.iter().fold(url, |url, name| {
         let Some(entry) = fields.get(name) else { return url };
@@ -155,7 +156,7 @@ fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorColle
     })
 }
 
-/// `on_store_failure`, and the `local_share` that may go with it. `None` if either is wrong.
+/// Reads `on_store_failure` and the `local_share` that can go with it. Returns `None` if either is wrong.
 pub(super) fn read_on_store_failure(
     fields: &YamlFields<'_>,
     whose: &str,

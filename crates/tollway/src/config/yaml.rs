@@ -1,7 +1,7 @@
-//! YAML as a tree in which everything knows where it stands.
+//! Parses YAML into a tree in which every key and value has its position, for error messages.
 //!
-//! A scalar is its text: `007`, `1e3`, `true` and `1:2` are what was written, and whoever reads the tree decides
-//! what that means. There are no aliases, tags or merge keys, so a file is never larger than it looks.
+//! A scalar is its text: `007`, `1e3`, `true` and `1:2` stay as they were written, and the reader of the tree decides
+//! what they mean. Aliases, tags and merge keys are refused, so a small file can never become a huge tree.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 use super::errors::{ErrorCollector, Position};
 pub(super) use crate::quote::shorten;
 
-/// The largest file: some hundred thousand overrides.
+/// The largest file that is read, in bytes: enough for some hundred thousand overrides.
 pub(super) const FILE_MAX: usize = 16 << 20;
-/// The deepest nesting. The deepest thing there is to say needs seven.
+/// The deepest nesting that is read. A valid file needs at most seven levels.
 const DEPTH_MAX: usize = 32;
-/// The most values in a file: what bounds the memory that a tree takes.
+/// The most keys and values that a file can have. This bounds the memory of the tree.
 const NODES_MAX: usize = 4_000_000;
 
 const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
 
-/// A value and where it starts.
+/// A value and the position at which it starts.
 #[derive(Debug)]
 pub(super) struct YamlNode {
     pub(super) at: Position,
@@ -30,16 +30,16 @@ pub(super) struct YamlNode {
 pub(super) enum YamlValue {
     Scalar {
         text: String,
-        /// Written without quotes.
+        /// True if the text was written without quotes.
         plain: bool,
     },
     List(Vec<YamlNode>),
     Map(Vec<YamlEntry>),
-    /// What was written here has been refused already.
+    /// A value that has already been reported as an error.
     Refused,
 }
 
-/// A key and its value.
+/// A key of a mapping with the value that belongs to it.
 #[derive(Debug)]
 pub(super) struct YamlEntry {
     pub(super) key: YamlKey,
@@ -53,17 +53,17 @@ pub(super) struct YamlKey {
 }
 
 impl YamlNode {
-    /// True of a value left out, and of the words for that.
+    /// Returns whether the value is missing, `~` or `null`.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.value, YamlValue::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
     }
 
-    /// True if nothing was written.
+    /// Returns whether the value is missing.
     pub(super) fn is_absent(&self) -> bool {
         matches!(&self.value, YamlValue::Scalar { text, plain: true } if text.is_empty())
     }
 
-    /// The value as an error would name it.
+    /// Returns the value as an error message names it.
     pub(super) fn quoted(&self) -> String {
         match &self.value {
             YamlValue::Scalar { text, plain: true } => shorten(text),
@@ -76,20 +76,20 @@ impl YamlNode {
 }
 
 impl YamlKey {
-    /// The key as an error would name it.
+    /// Returns the key as an error message names it.
     pub(super) fn quoted(&self) -> String {
         shorten(&self.text)
     }
 }
 
 impl YamlEntry {
-    /// Where the value stands, or its key if there is nothing after it.
+    /// Returns the position of the value, or that of its key if the value is missing.
     pub(super) fn value_at(&self) -> Position {
         if self.value.is_absent() { self.key.at } else { self.value.at }
     }
 }
 
-/// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
+/// Parses the document in `text`. Returns `None` if the text is empty or cannot be parsed.
 pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
         let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
@@ -97,7 +97,7 @@ pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode>
         return None;
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // The parser takes NUL for the end of the text, and what follows it would be silently left out.
+    // The parser stops at a NUL as if the text ended there, and would silently ignore the rest.
     if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         let character = text[index..].chars().next().unwrap_or_default();
         let message = format!("the character U+{:04X} has no place here", u32::from(character));
@@ -113,7 +113,7 @@ fn build(text: &str, nodes_max: usize, errors: &mut ErrorCollector) -> Option<Ya
         .unwrap_or(None)
 }
 
-/// An error that ends the reading has been reported.
+/// Ends the parsing after an error that has already been reported.
 struct ParseAborted;
 
 struct YamlBuilder<'a, 'e> {
@@ -223,7 +223,7 @@ impl<'a> YamlBuilder<'a, '_> {
         }
     }
 
-    /// Keeps the first of each key.
+    /// Reports keys that occur twice, and keeps the first.
     fn reject_duplicates(&mut self, entries: &mut Vec<YamlEntry>) {
         let mut first = HashMap::with_capacity(entries.len());
         let mut keep = Vec::with_capacity(entries.len());
@@ -239,7 +239,7 @@ impl<'a> YamlBuilder<'a, '_> {
     }
 }
 
-/// What the parser says, in the words of somebody who only wants to limit requests.
+/// Translates an error of the YAML parser into words that say what to change.
 fn explain(info: &str) -> String {
     let explanations = [
         ("unknown anchor", ALIAS),

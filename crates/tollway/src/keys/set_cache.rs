@@ -1,8 +1,8 @@
-//! A small memory of many keys: sets of four, each as long as a cache line.
+//! A four-way set-associative cache: sets of four entries, each set as long as a cache line.
 //!
-//! A key belongs in one set, or in its neighbour if that is full; when both are, one of the four gives way. Once the sets are
-//! well used there are twice as many, up to a bound. What was known then moves over as it is asked for: nothing ever stops
-//! to move all of it.
+//! A key belongs in one set, or in the neighbouring one if that is full. If both are full, one of the four entries is
+//! evicted. When half of the entries are taken, the cache doubles, up to a bound. Old entries move over when they are
+//! looked up; moving all of them at once would stall the request that made the cache grow.
 
 use memmap2::MmapMut;
 
@@ -11,10 +11,11 @@ use crate::prefetch::prefetch;
 
 const WAYS: usize = 4;
 const SETS_MIN: usize = 1 << 8;
-/// Two million keys, in 32 MiB.
+/// The most sets that a cache grows to: two million keys, in 32 MiB.
 const SETS_MAX: usize = 1 << 19;
 
-/// What stands for a key, 96 bits of it, in the place where the code is added; never zero.
+/// The upper 96 bits of an entry, which identify a key. The lower 32 bits are left free for the code. A tag is never
+/// zero, because a zero entry is an empty one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyTag(u128);
 
@@ -31,17 +32,17 @@ impl KeyTag {
 #[derive(Debug)]
 pub(super) struct SetCache {
     current: CacheTable,
-    /// From before there were more sets.
+    /// The smaller table from before the last growth, until its entries have moved over.
     previous: Option<CacheTable>,
 }
 
 #[derive(Debug)]
 struct CacheTable {
-    /// A tag and a code each; 0 is nobody.
+    /// Entries of a tag and a code each; 0 is an empty entry.
     entries: EntryMemory,
     sets: usize,
     taken: usize,
-    /// Which of a full set gives way next.
+    /// The entry of a full set that is evicted next.
     next_evicted: usize,
 }
 
@@ -60,7 +61,7 @@ impl SetCache {
         self.current.get(tag).or_else(|| self.carry_over(tag))
     }
 
-    /// Takes over what was known before.
+    /// Looks up a key in the previous table, and moves its entry to the current one.
     #[cold]
     fn carry_over(&mut self, tag: KeyTag) -> Option<u32> {
         let code = self.previous.as_ref()?.get(tag)?;
@@ -74,7 +75,7 @@ impl SetCache {
             self.previous = Some(std::mem::replace(&mut self.current, more));
         }
         self.current.insert(tag, code);
-        // By now whoever is still asked for has moved over.
+        // By now the keys that are still in use have moved over.
         if self.previous.as_ref().is_some_and(|before| before.taken < self.current.taken) {
             self.previous = None;
         }
@@ -113,18 +114,18 @@ impl CacheTable {
         entries[place] = tag.0 | u128::from(code);
     }
 
-    /// Half full: beyond it too many sets overflow.
+    /// Returns whether half of the entries are taken. Beyond that too many sets overflow.
     fn is_half_full(&self) -> bool {
         self.taken >= self.sets * WAYS / 2
     }
 }
 
-/// Zeros to begin with, where a page begins: in pages of two megabytes if the system gives such, because with small ones
-/// the processor looks longer for the page than for what is on it.
+/// The memory of a table, all zeros at first and aligned to pages. It asks for pages of two megabytes: with small pages
+/// the processor spends more time on looking up the page (a TLB miss) than on the entry itself.
 #[derive(Debug)]
 enum EntryMemory {
     Mapped(MmapMut),
-    /// Where nothing can be mapped.
+    /// Ordinary memory, which is used where mapping fails.
     Allocated(Vec<u128>),
 }
 
@@ -174,10 +175,10 @@ mod tests {
             assert_eq!(sets.get(tag(number)), None);
             sets.insert(tag(number), u32::try_from(number % 1_000).unwrap_or(0));
         }
-        // What was put in before the sets became more, and not asked for since, is forgotten.
+        // Entries from before a growth that were not looked up since are forgotten.
         let known = (0..keys).filter(|number| sets.get(tag(*number)).is_some()).count();
         assert!(known > 10_000, "only {known} of {keys} are known");
-        // Twice: the sets may become more once again.
+        // Twice, because the cache may grow once more in between.
         for number in (0..keys).chain(0..keys) {
             sets.insert(tag(number), 7);
         }

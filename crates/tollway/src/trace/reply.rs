@@ -1,4 +1,4 @@
-//! What comes back, as the trace writes it.
+//! The replies to the requests of a trace: how they are written, and when one matches what was expected.
 //!
 //! ```text
 //! allow remaining=299 retry_after=0s reset_after=36s      deny remaining=0 retry_after=1.5s reset_after=10s limit=B
@@ -19,34 +19,35 @@ use tollway_core::{Decision, Refund, RuleDecision, Verdict};
 
 use super::{ZmqMessage, escape, hex, zmq_frames};
 
-/// How a trace writes that nothing comes back.
+/// The text that stands for no reply at all.
 pub(super) const SILENCE: &str = "(none)";
 
-/// The answer to one request.
+/// A reply to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceReply {
-    /// To a spend or a check.
+    /// The reply to a spend or a check.
     Decision {
-        /// What was decided.
+        /// The decision about the bill.
         decision: Decision,
         /// The limit that decided, where the bill had more than one charge.
         limit: Option<String>,
     },
-    /// To what was asked of a rule.
+    /// The reply to a request at the gate `rule`.
     RuleDecision(RuleDecision),
-    /// To a refund: what it came to.
+    /// The reply to a refund.
     Refund(Refund),
-    /// To a refund where no limit applies.
+    /// The reply to a refund where no limit applies.
     UnlimitedRefund,
-    /// To a reset.
+    /// The reply to a reset.
     Reset,
-    /// One datagram of the gate `text`, or silence.
+    /// The datagram that the gate `text` sent, if it sent one.
     Text(Option<Vec<u8>>),
-    /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
+    /// The bytes that the gate `throttr` wrote; empty until a whole request has arrived.
     Throttr(Vec<u8>),
     /// The messages that the gate `smockron` published.
     Smockron(Vec<ZmqMessage>),
-    /// To what cannot be decided: a limit or a rule nobody configured, an id of the wrong format, a cost that never fits.
+    /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or the
+    /// cost can never fit.
     Error(String),
 }
 
@@ -76,7 +77,7 @@ impl fmt::Display for TraceReply {
 
 fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option<&str>) -> fmt::Result {
     if decision.verdict == Verdict::Unlimited {
-        // Nothing is counted, and no limit decided.
+        // No limit applied, so there are no numbers to show.
         return f.write_str("allow unlimited");
     }
     write_verdict(f, decision.verdict, decision.degraded)?;
@@ -92,7 +93,7 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
     Ok(())
 }
 
-/// When it would pass is of interest to those who do not.
+/// Writes the decision about a rule. Only a denial has a `retry_after`.
 fn write_rule_decision(f: &mut fmt::Formatter<'_>, decision: &RuleDecision) -> fmt::Result {
     write_verdict(f, decision.verdict, decision.degraded)?;
     if decision.allowed() || decision.retry_nanos.is_forever() {
@@ -114,20 +115,20 @@ fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -
     if degraded && !says_why { f.write_str(" degraded") } else { Ok(()) }
 }
 
-/// Writes a datagram so that it is not taken for silence, nor for the end of the line.
+/// Writes a datagram, escaped so that it cannot be taken for `(none)` or end the line.
 fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     match text {
-        // No gate sends an empty datagram, and no trace could tell it from one.
+        // No gate sends an empty datagram, so it needs no spelling of its own.
         b"" => f.write_str(SILENCE),
         b"(none)" => f.write_str("\\x28none)"),
         _ => escape::write_text(f, text),
     }
 }
 
-/// Is this the reply that a trace expects?
+/// Returns whether `reply` is the reply that a trace expects.
 ///
-/// Bytes agree byte by byte, whichever way they are written. All else agrees field by field, and `error` alone stands
-/// for any error.
+/// Bytes are compared byte by byte, however they are escaped. Everything else is compared field by field, and `error`
+/// alone matches any error.
 pub fn matches(expected: &str, reply: &TraceReply) -> bool {
     let expected = expected.trim_ascii();
     if displays_as(expected, reply) {
@@ -149,7 +150,8 @@ pub fn matches(expected: &str, reply: &TraceReply) -> bool {
     }
 }
 
-/// Compares while the reply is being written, so that nothing is kept of the millions that are as expected.
+/// Returns whether `reply` displays as `expected`. It compares while the reply is written, without allocating: in a
+/// replay of millions of events nearly every reply is as expected.
 fn displays_as(expected: &str, reply: &TraceReply) -> bool {
     struct UnmatchedText<'a>(&'a str);
     impl fmt::Write for UnmatchedText<'_> {

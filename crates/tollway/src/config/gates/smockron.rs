@@ -1,5 +1,9 @@
-//! The gate that has two doors: `smockron: 127.0.0.1:10004`, or
-//! `smockron: { accounting: 127.0.0.1:10004, control: 127.0.0.1:10005, statsd: 127.0.0.1:8125 }`.
+//! Reads the addresses of the Smockron gate, which has two sockets and can send to StatsD.
+//!
+//! ```yaml
+//! smockron: 127.0.0.1:10004
+//! smockron: { accounting: 127.0.0.1:10004, control: 127.0.0.1:10005, statsd: 127.0.0.1:8125 }
+//! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,29 +12,30 @@ use crate::config::errors::ErrorCollector;
 use crate::config::fields::{YamlFields, refuse, scalar_text};
 use crate::config::yaml::{YamlEntry, YamlValue};
 
-/// Where the master listens, and whom it tells.
+/// The addresses of a Smockron master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmockronGate {
-    /// Where gatekeepers say what they let through.
+    /// The address at which the master receives reports from gatekeepers.
     pub accounting: SocketAddr,
-    /// Where they hear whom to delay; the port after that of `accounting` if not given.
+    /// The address at which the master publishes delays; without it, the port that follows the port of `accounting`.
     pub control: Option<SocketAddr>,
-    /// The host and port of a StatsD that is sent every request.
+    /// The host and port of a StatsD server that gets a count for every request.
     pub statsd: Option<String>,
 }
 
 impl SmockronGate {
-    /// Where gatekeepers say what they let through unless told otherwise.
+    /// The address at which the master receives reports by default.
     pub const ACCOUNTING: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10004);
-    /// Where they hear whom to delay unless told otherwise.
+    /// The address at which the master publishes delays by default.
     const CONTROL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10005);
 
-    /// Accounting at this address, and control at the port after it.
+    /// Returns a gate with accounting at this address, and control at the port that follows.
     pub const fn at(accounting: SocketAddr) -> Self {
         Self { accounting, control: None, statsd: None }
     }
 
-    /// Where gatekeepers hear whom to delay. Beside any free port it is another; beside the last there is none.
+    /// Returns the address at which the master publishes delays. If the port of `accounting` is 0 (any free port), so is
+    /// this one; after port 65535 there is none.
     pub fn control(&self) -> Option<SocketAddr> {
         let after = match self.accounting.port() {
             0 => Some(0),
@@ -40,7 +45,7 @@ impl SmockronGate {
     }
 }
 
-/// `None` for what is wrong, `Some(None)` for `off`.
+/// Reads the gate. Returns `None` after an error, and `Some(None)` for `off`.
 pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
     let gate = match &entry.value.value {
         YamlValue::Map(entries) => read_fields(entries, errors)?,
