@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollway_core::Timestamp;
 
-/// A source of the current time. Clones of a manual clock share their time.
+/// A clock that returns the current time. Clones of a manual clock share their time.
 #[derive(Clone, Debug)]
 pub struct Clock(TimeSource);
 
@@ -45,8 +45,8 @@ impl Clock {
         })
     }
 
-    /// Returns the time of a manual clock, or `None` for the machine's clock. The Redis store sends only a manual time to the
-    /// server: otherwise Redis uses its own clock, because the clocks of several hosts differ.
+    /// Returns the time of a manual clock, or `None` for the machine's clock. The Redis store sends only a manual time
+    /// to the server: otherwise Redis uses its own clock, because the clocks of several hosts differ.
     pub fn manual_time(&self) -> Option<Timestamp> {
         match &self.0 {
             TimeSource::Monotonic { .. } => None,

@@ -112,7 +112,8 @@ impl Default for Config {
     }
 }
 
-/// Reads at most one byte more than a file may have: enough to refuse a file that is too long without reading all of it.
+/// Reads at most one byte more than a file may have: enough to refuse a file that is too long without reading all of
+/// it.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(yaml::FILE_MAX as u64 + 1).read_to_end(&mut bytes)?;

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 use tollway_core::Charge;
 
-/// The random key of one process. It has two independent halves, one for each half of the hash.
+/// The random key that one process hashes with. It has two independent halves, one for each half of the hash.
 #[derive(Clone, Debug)]
 pub(crate) struct HashKey {
     high: RapidSecrets,
@@ -34,8 +34,8 @@ impl HashKey {
         self.hash_of(charge.limit().fingerprint(), charge.id())
     }
 
-    /// Hashes an id under a limit with this fingerprint. The low half, and so the shard, depends on the id alone: the buckets
-    /// of one id under several limits are then behind one lock.
+    /// Hashes an id under a limit with this fingerprint. The low half, and so the shard, depends on the id alone: the
+    /// buckets of one id under several limits are then behind one lock.
     #[inline]
     pub(crate) fn hash_of(&self, fingerprint: u64, id: &[u8]) -> BucketHash {
         let half = |key| rapidhash_v3_nano_inline::<true, true>(id, key);

@@ -10,8 +10,9 @@
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! Each thread has a cache of its own (there is no lock), and each policy needs a new one: after a reload, entries would
-//! name rules of the old policy. Keys are not kept, only 96 bits of the hash of each, and the results of rewriting.
+//! Each thread has a cache of its own (there is no lock), and each policy needs a new one: after a reload, entries
+//! would name rules of the old policy. Keys are not kept, only 96 bits of the hash of each, and the results of
+//! rewriting.
 
 mod set_cache;
 
@@ -63,7 +64,7 @@ pub struct KeyRuleCache {
     rewritten_index: HashMap<Arc<[u8]>, u32>,
 }
 
-/// The hash of a key, or of an id under a limit. It is valid in the limiter that made it.
+/// A hash that identifies a key, or an id under a limit, in the limiter that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub(crate) BucketHash);
 

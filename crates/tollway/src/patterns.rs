@@ -16,7 +16,8 @@
 //! ```
 //!
 //! All rules are compiled into one automaton, so a key is read once, however many rules there are; the rewrites are
-//! another automaton. Keys are bytes: `.` matches any byte, `\d` and `\w` are ASCII, `^` and `$` are the ends of the key.
+//! another automaton. Keys are bytes: `.` matches any byte, `\d` and `\w` are ASCII, `^` and `$` are the ends of the
+//! key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,15 +39,15 @@ pub const PATTERN_SIZE_MAX: usize = 256 << 10;
 pub const PATTERNS_SIZE_MAX: usize = 16 << 20;
 /// The longest replacement that a rewrite can have, in bytes.
 pub const REPLACEMENT_MAX: usize = 1_000;
-/// The longest key that rewriting can make, in bytes. Without a bound, a few rewrites that each double the key would fill
-/// the memory.
+/// The longest key that rewriting can make, in bytes. Without a bound, a few rewrites that each double the key would
+/// fill the memory.
 pub const REWRITTEN_MAX: usize = 1_000;
 
 /// The memory for the states of the lazy DFA, for each thread, in bytes. It is taken as states are found. A thousand
 /// patterns that match anywhere need up to this much; with less, a key takes hundreds of times as long.
 const STATES_SIZE_MAX: usize = 32 << 20;
 
-/// A valid regular expression.
+/// A regular expression that was parsed and found small enough.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -143,13 +144,14 @@ fn hint(group: &str) -> String {
 }
 
 impl Rewrite {
-    /// Returns a rewrite. In the replacement, `$1` or `${1}` stands for the match of the first group, `$0` for the whole
-    /// match, `${name}` for a named group, and `$$` for a dollar sign.
+    /// Returns a rewrite. In the replacement, `$1` or `${1}` stands for the match of the first group, `$0` for the
+    /// whole match, `${name}` for a named group, and `$$` for a dollar sign.
     pub fn new(pattern: Pattern, replacement: &str) -> Result<Self, ReplacementError> {
         if replacement.len() > REPLACEMENT_MAX {
             return Err(ReplacementError::TooLong);
         }
-        // No DFA: a rewrite runs only for the few keys it matches, and a table for each of a thousand rewrites costs memory.
+        // No DFA: a rewrite runs only for the few keys it matches, and a table for each of a thousand rewrites costs
+        // memory.
         let config = Config::new().utf8_empty(false).onepass(false).dfa(false).hybrid(false);
         let regex = Regex::builder().configure(config).syntax(dialect()).build(&pattern.text);
         let regex = regex.expect("a pattern compiled before");

@@ -1,7 +1,8 @@
 //! Prefetches memory: asks the processor to fetch a cache line that is needed soon.
 //!
 //! This is the only `unsafe` code of the workspace. A prefetch is a hint: it is defined for every address, and never
-//! faults or changes anything that a program can observe. So the pointer may be stale, and often is while a table grows.
+//! faults or changes anything that a program can observe. So the pointer may be stale, and often is while a table
+//! grows.
 #![allow(unsafe_code)]
 
 /// Starts to fetch the cache line that contains `address`. Does nothing on other processors than x86-64.

@@ -3,8 +3,8 @@
 /// The most characters of a value that an error message repeats.
 const QUOTE_MAX: usize = 60;
 
-/// Returns at most [`QUOTE_MAX`] characters of `text`, on one line. The user and password of a URL are replaced by `***`:
-/// a URL can end up in any field by mistake, and error messages end up in logs.
+/// Returns at most [`QUOTE_MAX`] characters of `text`, on one line. The user and password of a URL are replaced by
+/// `***`: a URL can end up in any field by mistake, and error messages end up in logs.
 pub(crate) fn shorten(text: &str) -> String {
     let login = text.find("://").map(|at| at + 3).zip(text.rfind('@')).filter(|(start, end)| start <= end);
     match login {

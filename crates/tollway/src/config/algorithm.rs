@@ -92,7 +92,8 @@ impl<'a> AlgorithmFields<'a> {
         }
     }
 
-    /// Returns the algorithm, or `None` if a field is missing or wrong. `owner` is the limit or override that has the fields.
+    /// Returns the algorithm, or `None` if a field is missing or wrong. `owner` is the limit or override that has the
+    /// fields.
     pub(super) fn algorithm(
         &self,
         owner: &YamlKey,

@@ -1,4 +1,4 @@
-//! The errors of a configuration file, each with its line and column.
+//! Collects the errors of a configuration file, each with its line and column.
 
 use std::error::Error;
 use std::fmt;

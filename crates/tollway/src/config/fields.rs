@@ -12,7 +12,8 @@ use super::yaml::{YamlEntry, YamlNode, YamlValue, shorten};
 pub(super) struct YamlFields<'a>(Vec<(&'static str, &'a YamlEntry)>);
 
 impl<'a> YamlFields<'a> {
-    /// Looks up the fields in `names` and reports all others. Errors call the owner of the fields `whose`, as in "a limit".
+    /// Looks up the fields in `names` and reports all others. Errors call the owner of the fields `whose`, as in "a
+    /// limit".
     pub(super) fn read(
         entries: &'a [YamlEntry],
         whose: &str,

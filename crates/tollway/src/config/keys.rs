@@ -75,8 +75,8 @@ pub(super) fn read(
     Some((Keys::new(Arc::clone(&patterns) as _, draft.rules), patterns))
 }
 
-/// The rules and rewrites that were read so far. Those with a mistake are left out: the mistake is reported, so the file
-/// as a whole is refused anyway.
+/// The rules and rewrites that were read so far. Those with a mistake are left out: the mistake is reported, so the
+/// file as a whole is refused anyway.
 struct KeyRuleDraft<'a> {
     limits: &'a LimitsDraft,
     /// The position of the rewrites in the file, if there were any.
@@ -179,8 +179,8 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    /// Reads and compiles the pattern in `match`. Once all patterns together are too large, no more are compiled: the file is
-    /// refused anyway, and compiling costs time and memory.
+    /// Reads and compiles the pattern in `match`. Once all patterns together are too large, no more are compiled: the
+    /// file is refused anyway, and compiling costs time and memory.
     fn pattern(
         &mut self,
         item: &YamlNode,

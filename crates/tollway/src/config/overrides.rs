@@ -59,8 +59,8 @@ impl LimitsDraft {
         }
     }
 
-    /// Reads an override at the top level of a file. If the file has no limits at all (`implied`), the override declares its
-    /// limit, so that a file of overrides alone is valid.
+    /// Reads an override at the top level of a file. If the file has no limits at all (`implied`), the override
+    /// declares its limit, so that a file of overrides alone is valid.
     pub(super) fn bare_override(&mut self, entry: &YamlEntry, implied: bool, errors: &mut ErrorCollector) {
         if implied
             && let Some((name, _)) = entry.key.text.split_once(':')

@@ -7,8 +7,8 @@ use tollway_core::Timestamp;
 
 use super::{TraceError, TraceEvent, TraceProblem, parse_line};
 
-/// The longest line that is read, in bytes. A bill with the most charges and long ids fits, and a stream without newlines
-/// cannot fill the memory.
+/// The longest line that is read, in bytes. A bill with the most charges and long ids fits, and a stream without
+/// newlines cannot fill the memory.
 pub const LINE_MAX: usize = 65_536;
 
 /// An error that ends the reading of a trace.
@@ -28,7 +28,7 @@ pub enum TraceReadError {
     },
 }
 
-/// An iterator over the events of a stream. It ends after the first error; times that run back are an error.
+/// An iterator that yields the events of a stream. It ends after the first error; times that run back are an error.
 #[derive(Debug)]
 pub struct TraceReader<R> {
     stream: R,

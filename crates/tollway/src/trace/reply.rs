@@ -22,7 +22,7 @@ use super::{ZmqMessage, escape, hex, zmq_frames};
 /// The text that stands for no reply at all.
 pub(super) const SILENCE: &str = "(none)";
 
-/// A reply to one request.
+/// A reply that a request of a trace got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceReply {
     /// The reply to a spend or a check.
@@ -46,8 +46,8 @@ pub enum TraceReply {
     Throttr(Vec<u8>),
     /// The messages that the gate `smockron` published.
     Smockron(Vec<ZmqMessage>),
-    /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or the
-    /// cost can never fit.
+    /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or
+    /// the cost can never fit.
     Error(String),
 }
 

@@ -33,7 +33,7 @@ pub(super) fn decode_all(text: &str) -> Result<Vec<ZmqMessage>, (usize, TracePro
     json.end().map(|()| messages)
 }
 
-/// A parser for JSON arrays of strings. `text` is ASCII, and `at` the next byte to read.
+/// A parser that reads JSON arrays of strings. `text` is ASCII, and `at` the next byte to read.
 struct JsonReader<'a> {
     text: &'a [u8],
     at: usize,

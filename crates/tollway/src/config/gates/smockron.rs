@@ -12,7 +12,7 @@ use crate::config::errors::ErrorCollector;
 use crate::config::fields::{YamlFields, refuse, scalar_text};
 use crate::config::yaml::{YamlEntry, YamlValue};
 
-/// The addresses of a Smockron master.
+/// The addresses that a Smockron master uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmockronGate {
     /// The address at which the master receives reports from gatekeepers.
@@ -34,8 +34,8 @@ impl SmockronGate {
         Self { accounting, control: None, statsd: None }
     }
 
-    /// Returns the address at which the master publishes delays. If the port of `accounting` is 0 (any free port), so is
-    /// this one; after port 65535 there is none.
+    /// Returns the address at which the master publishes delays. If the port of `accounting` is 0 (any free port), so
+    /// is this one; after port 65535 there is none.
     pub fn control(&self) -> Option<SocketAddr> {
         let after = match self.accounting.port() {
             0 => Some(0),
