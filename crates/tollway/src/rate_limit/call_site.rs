@@ -1,7 +1,7 @@
-//! A function with `#[tollway::limit]` on it: where its rule is, once it was read.
+//! The code behind `#[tollway::limit]`: one static for each function, which caches the function's rule.
 //!
-//! The rule stands in the program as text. It is read when the function is first called, once for each namespace that asks;
-//! most programs have one, and that is found without a lock.
+//! The rule is in the program as text. It is parsed when the function is first called in a namespace. Most programs
+//! have one namespace, and its rule is found without a lock.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,46 +17,48 @@ use super::{
     SelectorValue,
 };
 
-/// What the macro leaves in a function. Not for use by hand.
+/// The static that the macro puts into a function. It is not meant to be used by hand.
+#[derive(Debug)]
 pub struct CallSite {
-    /// The key, or the name of the function.
+    /// The key that the function is counted under, or the name of the function.
     name: &'static str,
     rule: Option<&'static str>,
     on_full: Option<OnFull>,
     on_store_failure: Option<OnStoreFailure>,
-    /// The number of the namespace that asked first, and its rule.
+    /// The number of the namespace in which the function was called first, and its rule there.
     first: OnceLock<(u64, Arc<KeyedRule>)>,
 }
 
-/// The rules of all sites that asked in one namespace. There are as many as functions were written.
+/// The rules of all call sites that were used in one namespace. Their number is bounded by the functions in the
+/// program.
 pub(super) struct CallSiteRules {
-    /// Never another's, unlike an address.
+    /// A number that is never used again, unlike an address: a new namespace could be allocated where an old one was.
     number: u64,
     rules: Mutex<HashMap<usize, Arc<KeyedRule>>>,
 }
 
-/// A rule, where it was remembered or by itself.
+/// A rule that is borrowed from the cache of the call site, or owned.
 type CachedRule = Cow<'static, Arc<KeyedRule>>;
 
 impl CallSite {
-    /// Counted under this name. Without a rule it is the one given before.
+    /// Returns a call site that is counted under this name. Without a rule, the key must have been defined before.
     pub const fn new(name: &'static str, rule: Option<&'static str>) -> Self {
         Self { name, rule, on_full: None, on_store_failure: None, first: OnceLock::new() }
     }
 
-    /// With this for new identifiers when there is no room for them.
+    /// Sets the answer for new identifiers when the store is full.
     pub const fn with_on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = Some(on_full);
         self
     }
 
-    /// With this for when the store gives no answer.
+    /// Sets the answer when the store fails.
     pub const fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.on_store_failure = Some(on_store_failure);
         self
     }
 
-    /// The rule of a function that has no key.
+    /// Returns the rule of a function that has no key.
     #[inline]
     pub fn own_rule(&'static self, rate_limit: &RateLimit) -> CachedRule {
         let Ok(found) = self.find::<Infallible>(rate_limit, |registry| {
@@ -66,19 +68,19 @@ impl CallSite {
         found
     }
 
-    /// The rule of a function that has a key.
+    /// Returns the rule of a function that has a key.
     #[inline]
     pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<CachedRule, RateLimitError> {
         Ok(self.find::<RuleKeyError>(rate_limit, |registry| registry.define(self.name, self.limit()))?)
     }
 
-    /// What is asked where all selectors of the rule are known to be given.
+    /// Returns the bill for a rule whose selectors were checked by the macro.
     #[inline]
     pub fn own_bill<'r>(rule: &'r KeyedRule, values: &[(&str, SelectorValue<'_>)]) -> RuleBill<'r> {
         Self::bill(rule, values).expect("the macro compared the selectors with the rule")
     }
 
-    /// What is asked where they are not.
+    /// Returns the bill for a rule that the macro did not see: a selector may be missing.
     #[inline]
     pub fn shared_bill<'r>(
         rule: &'r KeyedRule,
@@ -87,7 +89,7 @@ impl CallSite {
         Ok(Self::bill(rule, values)?)
     }
 
-    /// May it run?
+    /// Resolves the rule, and returns a permit if the function is allowed to run.
     #[inline]
     pub fn ask(
         rate_limit: &RateLimit,
@@ -97,7 +99,7 @@ impl CallSite {
         rate_limit.ask(rule, bill)
     }
 
-    /// The same, awaited.
+    /// Resolves the rule like [`ask`](Self::ask), and awaits the store instead of blocking the thread.
     #[inline]
     pub async fn ask_async(
         rate_limit: &RateLimit,
@@ -126,7 +128,8 @@ impl CallSite {
         define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
     ) -> Result<CachedRule, E> {
         let call_sites = &rate_limit.rules.call_sites;
-        // BucketState while it is defined: of two threads that call a function first, neither has given its rule twice.
+        // Locked until the rule is defined. Otherwise two threads that call the function first would both define its
+        // key, and one of them would fail with `DefinedTwice`.
         let mut rules = call_sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let place = ptr::from_ref(self).addr();
         let rule = match rules.get(&place) {
@@ -145,7 +148,7 @@ impl CallSite {
         Some(RuleLimit::new(self.rule?.parse().expect("the macro read the rule")))
     }
 
-    /// With the answers that were asked for here, whoever gave the rule.
+    /// Applies the `on_full` and `on_store_failure` of this call site, even if the rule was defined elsewhere.
     fn with_own_answers(&self, mut rule: Arc<KeyedRule>) -> Arc<KeyedRule> {
         if let Some(on_full) = self.on_full {
             rule = Arc::new(KeyedRule::clone(&rule).with_on_full(on_full));

@@ -1,4 +1,4 @@
-//! What a selector's value can be.
+//! Converts values (texts, numbers, addresses) into the values of a rule's selectors.
 //!
 //! ```
 //! use std::net::Ipv6Addr;
@@ -10,8 +10,8 @@
 //! assert_eq!(None::<String>.value().as_ref(), b""); // No value.
 //! ```
 //!
-//! A value is seen where it stands if it is text, and written into the value if it is not: neither allocates, unless it is
-//! long. An empty one is no value at all.
+//! A text is borrowed, and other values are written into an inline buffer: neither allocates unless the value is long.
+//! An empty value counts as no value.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -19,17 +19,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Something that has a value to tell one log from another by. Implement it for ids of your own, with [`SelectorValue::of`].
+/// A type that can be the value of a selector. Implement it for your own ids with [`SelectorValue::of`].
 #[diagnostic::on_unimplemented(
     note = "texts, numbers, addresses and options of them are selectors' values; for other types implement `Selector`, \
             or give `value.to_string()`"
 )]
 pub trait Selector {
-    /// The value; an empty one is none.
+    /// Returns the value; an empty one counts as no value.
     fn value(&self) -> SelectorValue<'_>;
 }
 
-/// The value of a selector, for one request.
+/// The value that a selector has in one request.
 #[derive(Clone, Debug)]
 pub struct SelectorValue<'a>(ValueBytes<'a>);
 
@@ -40,22 +40,22 @@ enum ValueBytes<'a> {
     Long(Vec<u8>),
 }
 
-/// As long as an IPv6 address ever is as text.
+/// The longest value that is stored inline, in bytes: an IPv6 address always fits.
 const SHORT_MAX: usize = 46;
 
 impl<'a> SelectorValue<'a> {
-    /// No value: the rates of its selector are not reached, and nothing is logged for it.
+    /// No value: the rates of its selector do not apply, and nothing is counted for them.
     pub const NONE: Self = Self(ValueBytes::Borrowed(b""));
 
-    /// What is displayed.
+    /// Returns the value as it displays.
     pub fn of(value: &(impl fmt::Display + ?Sized)) -> Self {
         let mut written = Self(ValueBytes::Short { bytes: [0; SHORT_MAX], len: 0 });
-        // It fails only if `value` says so, and then has written what it could.
+        // Writing here cannot fail; only the `Display` of `value` itself can, and then its partial text is the value.
         let _ = write!(written, "{value}");
         written
     }
 
-    /// The same, without what it was seen in.
+    /// Copies a borrowed value, so that it does not depend on a lifetime.
     pub fn into_owned(self) -> SelectorValue<'static> {
         let mut owned = SelectorValue(ValueBytes::Short { bytes: [0; SHORT_MAX], len: 0 });
         match self.0 {
@@ -154,13 +154,14 @@ macro_rules! selector_from_display {
 selector_from_display!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, char);
 selector_from_display!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr);
 
-/// A value, or a function that is called for one at each request. `By` is which of the two; the compiler finds it.
+/// A value, or a function that is called for a value at each request. `Origin` is [`FromValue`] or [`FromFunction`];
+/// the compiler infers it. Without it, the implementations for values and functions would overlap.
 pub trait IntoSelector<'a, Origin> {
-    /// What gives the value at each request.
+    /// Converts it into a source, which gives the value at each request.
     fn into_source(self) -> SelectorSource<'a>;
 }
 
-/// What a selector is: always one value, or what a function says.
+/// A source that gives the value of a selector at each request.
 pub struct SelectorSource<'a>(SourceKind<'a>);
 
 type SelectorFunction<'a> = dyn Fn() -> SelectorValue<'static> + Send + Sync + 'a;
@@ -170,11 +171,11 @@ enum SourceKind<'a> {
     Function(Box<SelectorFunction<'a>>),
 }
 
-/// Given as a value.
+/// Marks a selector that was supplied as a value.
 #[derive(Debug)]
 pub struct FromValue;
 
-/// Given as a function.
+/// Marks a selector that was supplied as a function.
 #[derive(Debug)]
 pub struct FromFunction;
 
@@ -187,6 +188,15 @@ impl<'a, V: Selector> IntoSelector<'a, FromValue> for V {
 impl<'a, V: Selector, F: Fn() -> V + Send + Sync + 'a> IntoSelector<'a, FromFunction> for F {
     fn into_source(self) -> SelectorSource<'a> {
         SelectorSource(SourceKind::Function(Box::new(move || self().value().into_owned())))
+    }
+}
+
+impl fmt::Debug for SelectorSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            SourceKind::Value(_) => "SelectorSource::Value",
+            SourceKind::Function(_) => "SelectorSource::Function",
+        })
     }
 }
 

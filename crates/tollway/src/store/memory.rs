@@ -1,14 +1,14 @@
-//! Buckets in this process's memory.
+//! The memory store: keeps buckets in the memory of this process.
 //!
 //! ```text
 //! (limit, id) ─ keyed 128-bit hash ─┬─ low bits:  which shard   a lock and a table for each algorithm
 //!                                   └─ high bits: where in it   16 bytes of hash, 8 of token bucket
 //! ```
 //!
-//! A batch is hashed and prefetched whole before its first bucket is touched, so that the memory of sixty requests is
-//! on its way at once. A bucket that says nothing any more is dropped by a sweep that new buckets pay for, a few slots
-//! each. A bucket that still says something is never dropped: when all places are taken, it is the new id that gets
-//! its limit's `on_full` answer.
+//! A whole batch is hashed and prefetched before its first bucket is touched, so that up to 64 cache misses overlap
+//! instead of following each other. Expired buckets are dropped by an incremental sweep: every new bucket pays for a
+//! few slots of it. A live bucket is never dropped, because that would let a client reset its own limit by flooding the
+//! store with ids. When the store is full, the new id gets its limit's `on_full` answer.
 
 mod capacity;
 mod locked_bill;
@@ -34,76 +34,77 @@ use crate::hash::{BucketHash, HashKey};
 use crate::keys::{KeyHash, RateUpdate};
 use crate::store::BucketState;
 
-/// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
+/// The largest number of buckets that is kept by default: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
 
-/// Logs take memory for this many entries for each bucket that there may be: as much again as a bucket takes.
+/// The log entries that are allowed for each bucket, on average: as much memory again as the bucket itself takes.
 const ENTRIES_PER_BUCKET: usize = 4;
-/// But for no fewer than this many in all: eight megabytes.
+/// The smallest bound on log entries, for stores with few buckets: eight megabytes.
 const ENTRIES_MIN: usize = 1 << 20;
 
-/// How many buckets a shard is meant for at most. Growing a table this long takes some tens of microseconds.
+/// The number of buckets that a shard is meant for. Growing a table of this size takes some tens of microseconds,
+/// during which the shard is locked.
 const SHARD_BUCKETS: usize = 16_384;
 const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 8_192;
 
-/// How many charges are hashed and prefetched before the first of them is settled.
+/// The number of charges that are hashed and prefetched before the first of them is settled.
 const PREFETCH_BATCH: usize = 64;
 
-/// A sweep of this many slots comes with every [`INSERTS_PER_SWEEP`] new buckets: while the store grows by an eighth, all
-/// of it is swept once.
+/// The number of slots that are swept for every [`INSERTS_PER_SWEEP`] new buckets. With these numbers the whole store
+/// is swept once while it grows by an eighth.
 const SWEEP_SLOTS: usize = 256;
 const INSERTS_PER_SWEEP: usize = 32;
-/// How many slots are swept for a new id that finds no room, before it is told so.
+/// The number of slots that are swept for a new id when the store is full, before the id is refused.
 const FULL_SWEEP_SLOTS: usize = 1_024;
-/// The most slots that are swept under one lock: a microsecond's worth.
+/// The most slots that are swept under one lock, which takes about a microsecond.
 const SWEEP_SLOTS_PER_LOCK: usize = 256;
 
-/// What keys and Throttr's pairs have for the fingerprint of a limit. A name that came out as one of these would share
-/// their buckets: the chance is that of two names sharing theirs.
+/// The fingerprints of keys and of Throttr's pairs, which have no limit. A limit whose fingerprint happened to be the
+/// same would share their buckets; the chance is as small as for two limits.
 const KEY_FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
 const PAIR_FINGERPRINT: u64 = u64::from_le_bytes(*b"the pair");
 
-/// What a new id is told to wait when there is no room: by then a sweep may have made some.
+/// The `retry_after` for a new id when the store is full: by then a sweep may have dropped some buckets.
 const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// The memory store.
+/// A store that keeps buckets in the memory of this process.
 #[derive(Debug)]
 pub struct Memory {
     shards: Shards,
     key: HashKey,
     capacity: Capacity,
-    /// For how many entries logs take memory.
+    /// The number of log entries that memory is taken for, with its bound.
     entries: Capacity,
-    /// The shard the sweep is in, counted on without end.
+    /// The shard that is swept next. The number only grows; it is masked to the number of shards.
     sweep_shard: AtomicUsize,
     sweeps: AtomicU64,
     swept: AtomicU64,
     refused_full: AtomicU64,
 }
 
-/// What the store holds and has done.
+/// Counters that describe what the store holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Buckets held now.
+    /// The number of buckets that the store holds now.
     pub buckets: usize,
-    /// The most that may be held.
+    /// The largest number of buckets that the store can hold.
     pub max_buckets: usize,
-    /// How often a stretch of the store was swept.
+    /// The number of sweeps, each of which covered a part of the store.
     pub sweeps: u64,
-    /// Buckets dropped because they had nothing to say any more.
+    /// The number of expired buckets that sweeps have dropped.
     pub swept: u64,
-    /// New ids that found no room.
+    /// The number of requests with a new id that were refused because the store was full.
     pub refused_full: u64,
 }
 
 impl Memory {
-    /// A store of at most this many buckets.
+    /// Returns an empty store, which holds at most this many buckets.
     pub fn new(max_buckets: usize) -> Self {
         let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         let mean = max_buckets / shards;
-        // Eight standard deviations above the mean, at two thirds full. No more than a few shards' worth, whatever the
-        // bound: address space is not free either, and a table that outgrows it moves once.
+        // Enough for a shard that is eight standard deviations above the mean, at two thirds full. It is capped at a
+        // few shards' worth, because address space is not free; a table that outgrows its reserve moves once.
         let reserve = (mean + 8 * mean.isqrt() + 16).min(2 * SHARD_BUCKETS) * 3 / 2;
         Self {
             shards: Shards::new(shards, reserve),
@@ -117,7 +118,7 @@ impl Memory {
         }
     }
 
-    /// Settles a bill of one charge. The time is asked for while the bucket is on its way from memory.
+    /// Settles a bill of one charge. The clock is read while the bucket is being fetched from memory.
     #[inline]
     pub fn charge(&self, charge: &Charge<'_>, now: impl FnOnce() -> Timestamp) -> Decision {
         match Bill::one(charge).single() {
@@ -130,7 +131,8 @@ impl Memory {
         }
     }
 
-    /// Settles each bill on its own: all its charges or none, in one step no other caller can split. Appends a decision each.
+    /// Settles each bill on its own, and appends its decision. All charges of a bill are taken or none, in one atomic
+    /// step.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.reserve(bills.len());
         self.for_each_prefetched(
@@ -146,7 +148,7 @@ impl Memory {
         );
     }
 
-    /// The decisions that [`settle`](Self::settle) would make, remembering nothing.
+    /// Appends the decisions that [`settle`](Self::settle) would make, and changes nothing.
     pub fn check(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.extend(bills.iter().map(|bill| {
             let mut locked = LockedBill::new(self, bill);
@@ -163,25 +165,25 @@ impl Memory {
         }));
     }
 
-    /// What stands for a key.
+    /// Returns the hash of a key.
     #[inline]
     pub fn hash_key(&self, key: &[u8]) -> KeyHash {
         KeyHash(self.key.hash_of(KEY_FINGERPRINT, key))
     }
 
-    /// Has the bucket of a key fetched from memory.
+    /// Starts to fetch the bucket of a key from memory.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.shards.prefetch_bucket::<SmoothedRateState>(hash.0);
         self.shards.prefetch_lock(hash.0);
     }
 
-    /// What stands for the id of a charge under its limit.
+    /// Returns the hash of a charge's id under its limit.
     pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
         KeyHash(self.key.hash(charge))
     }
 
-    /// Measures each rate with one more request in it. Appends a measure each.
+    /// Counts one more request in each rate, and appends a reading for each.
     pub fn update_rates(&self, updates: &[RateUpdate<'_>], now: Timestamp, readings: &mut Vec<RateReading>) {
         readings.extend(updates.iter().map(|RateUpdate { hash, limit, on_full, .. }| {
             let measured =
@@ -193,7 +195,7 @@ impl Memory {
         }));
     }
 
-    /// Does what each order says, one after another. Appends an outcome each.
+    /// Runs each command in turn, and appends its outcome.
     pub fn run_quota_commands(
         &self,
         commands: &[QuotaCommand<'_>],
@@ -215,7 +217,7 @@ impl Memory {
         );
     }
 
-    /// Gives back what a charge took.
+    /// Returns the cost of a charge to its bucket.
     pub fn refund(&self, charge: &Charge<'_>, now: Timestamp) -> Refund {
         let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
         let hash = self.key.hash(charge);
@@ -224,7 +226,7 @@ impl Memory {
             .unwrap_or(Refund::UNLIMITED)
     }
 
-    /// Forgets the bucket of a charge.
+    /// Removes the bucket of a charge.
     pub fn reset(&self, charge: &Charge<'_>) {
         let Some(algorithm) = charge.algorithm() else { return };
         let hash = self.key.hash(charge);
@@ -239,7 +241,7 @@ impl Memory {
         }
     }
 
-    /// What the bucket of a charge remembers, if it has anything to say.
+    /// Returns the state of the bucket of a charge, or `None` if there is no live bucket.
     pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> Option<BucketState> {
         let algorithm = charge.algorithm()?;
         let hash = self.key.hash(charge);
@@ -247,10 +249,10 @@ impl Memory {
         with_table!(tables, algorithm, |table, _limit| BucketState::live(table.get(hash), now))
     }
 
-    /// Drops what is silent among the next `slots` slots, or once round the whole store if it has fewer. Returns how many
-    /// buckets it dropped.
+    /// Drops the expired buckets among the next `slots` slots, at most once around the whole store. Returns the number
+    /// of dropped buckets.
     pub fn sweep(&self, slots: usize, now: Timestamp) -> usize {
-        // One more than there are: the first may be taken up in its middle.
+        // One more than there are: the first shard may have been swept from its middle on.
         let (mut looked_at, mut dropped, mut shards_left) = (0, 0, self.shards.len() + 1);
         while looked_at < slots && shards_left > 0 {
             let at = self.sweep_shard.load(Ordering::Relaxed);
@@ -258,11 +260,11 @@ impl Memory {
             let (swept, finished) =
                 self.shards.sweep(number, (slots - looked_at).min(SWEEP_SLOTS_PER_LOCK), now);
             if finished {
-                // Two sweeps at once may both move on; the shard left out has its turn in the next round.
+                // Two concurrent sweeps may both move on and skip a shard, which is then swept in the next round.
                 self.sweep_shard.store(at.wrapping_add(1), Ordering::Relaxed);
                 shards_left -= 1;
             }
-            // At least one: an empty table is a look as well.
+            // At least one, so that a store of empty shards cannot keep the loop busy.
             looked_at += swept.looked_at.max(1);
             dropped += swept.dropped;
             self.entries.count(swept.entry_delta);
@@ -275,7 +277,7 @@ impl Memory {
         dropped
     }
 
-    /// What the store holds and has done.
+    /// Returns counters that describe what the store holds and has done.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             buckets: self.capacity.taken(),
@@ -286,7 +288,7 @@ impl Memory {
         }
     }
 
-    /// Hashes and prefetches a batch, then does the work on each.
+    /// Hashes and prefetches a batch in chunks, and runs `work` on each item of a chunk.
     #[inline]
     fn for_each_prefetched<T>(
         &self,
@@ -308,7 +310,7 @@ impl Memory {
         }
     }
 
-    /// The short way, for nearly every request there is: one charge, one lock, a bucket that is there.
+    /// Settles a bill of one charge under one lock. This is the fast path, which nearly every request takes.
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
@@ -332,8 +334,8 @@ impl Memory {
         if B::GROWS {
             return self.change(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
-        // As `change` does it, but what is decided is written where it belongs: moving it out of a `Result` is a tenth of all
-        // instructions of a decision.
+        // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
+        // a tenth of all instructions of a decision.
         let mut tables = self.shards.lock(self.shards.number(hash));
         if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
             return settle(bucket);
@@ -342,7 +344,8 @@ impl Memory {
         self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))
     }
 
-    /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
+    /// Changes one bucket. If it does not exist, it is inserted, unless the change leaves it empty or the store is
+    /// full.
     #[inline]
     fn change<B: HasTable, T>(
         &self,
@@ -395,13 +398,13 @@ impl Memory {
         }
     }
 
-    /// A place for one more bucket, swept free if need be.
+    /// Reserves capacity for one more bucket, after a sweep if the store is full. Returns whether it succeeded.
     fn reserve_bucket(&self, now: Timestamp) -> bool {
         self.capacity.take().is_some()
             || (self.sweep(FULL_SWEEP_SLOTS, now) > 0 && self.capacity.take().is_some())
     }
 
-    /// Whoever takes a place sweeps a little: the store never grows faster than it is swept.
+    /// Sweeps a part of the store after every few new buckets, so that the store never grows faster than it is swept.
     fn sweep_after_insert(&self, taken: usize, now: Timestamp) {
         if taken.is_multiple_of(INSERTS_PER_SWEEP) {
             self.sweep(SWEEP_SLOTS, now);
@@ -413,7 +416,7 @@ impl Memory {
         full_decision(charge)
     }
 
-    /// The long way: every shard of the bill is locked before the first bucket is looked at.
+    /// Settles a bill of several charges: locks every shard of the bill before it looks at the first bucket.
     fn settle_locked(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
         let mut locked = LockedBill::new(self, bill);
         let mut answers = [Decision::UNLIMITED; CHARGES_MAX];

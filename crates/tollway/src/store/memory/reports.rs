@@ -1,4 +1,4 @@
-//! What gatekeepers report, entered, and from when on the next request is next_allowed_at.
+//! Records the reports of gatekeepers in the memory store, and finds the clients to delay.
 
 use std::sync::atomic::Ordering;
 
@@ -12,8 +12,8 @@ use crate::hash::BucketHash;
 use crate::reports::Report;
 
 impl Memory {
-    /// Enters each request, in order. Appends from when on the next of its identifier is next_allowed_at; `None` is now. An identifier
-    /// that there is no room for is not delayed.
+    /// Records each report in order, and appends the time from which the client's next request is allowed (`None`:
+    /// now). A new client for which the store has no room is not delayed.
     pub fn record_reports(
         &self,
         reports: &[Report<'_>],

@@ -1,4 +1,4 @@
-//! Rules, resolved and logged in one step that nobody can split.
+//! Resolves rules in the memory store: checks all rates of a rule and counts the request in one atomic step.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use super::shard_guards::ShardGuards;
 use super::{FULL_RETRY_AFTER, Memory, SWEEP_SLOTS, StoreFull};
 use crate::hash::BucketHash;
 
-/// What the logs of rules have for the fingerprint of a limit.
+/// The fingerprint that is used for the logs of rules, which have no limit.
 const LOG_FINGERPRINT: u64 = u64::from_le_bytes(*b"rule log");
 
 impl Memory {
-    /// Is the rule's limit reached? If not, the request is entered in every log that has a name.
+    /// Decides whether the rule allows a request. If so, the request is added to every log that has a name.
     #[inline]
     pub fn resolve(&self, bill: &RuleBill<'_>, now: impl FnOnce() -> Timestamp) -> RuleDecision {
         match bill.identifiers() {
@@ -28,7 +28,7 @@ impl Memory {
         }
     }
 
-    /// Until when each rate of the rule is reached, remembering nothing.
+    /// Returns for each rate of the rule the time until which it is reached, and changes nothing.
     pub fn examine(&self, bill: &RuleBill<'_>) -> Vec<Timestamp> {
         let hashes = self.hashes(bill);
         let guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
@@ -41,7 +41,7 @@ impl Memory {
         until.collect()
     }
 
-    /// The short way: one log, one lock.
+    /// Resolves a rule that has one log, under one lock.
     #[inline]
     fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
@@ -55,7 +55,7 @@ impl Memory {
         self.change(hash, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
     }
 
-    /// The long way: every shard that has one of the logs is locked before the first is looked at.
+    /// Resolves a rule that has several logs: locks the shards of all of them before it looks at the first.
     fn resolve_locked(&self, bill: &RuleBill<'_>, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
         let hashes = self.hashes(bill);
@@ -82,7 +82,7 @@ impl Memory {
                 made += 1;
                 true
             };
-            // Room was taken for whatever is missing.
+            // Capacity was reserved for every missing log, so this cannot fail.
             let _ = guards
                 .tables(hash)
                 .sliding_logs

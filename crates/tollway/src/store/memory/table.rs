@@ -1,30 +1,30 @@
-//! One shard's buckets of one algorithm: open addressing, in the order of their hashes.
+//! The hash table of one shard and one algorithm: open addressing, with the slots sorted by hash.
 //!
 //! ```text
 //! home    0    1    2    3    4    5    6    7   (overflow)
 //!       [ 03 | 19 | 1f |  . | 8a | 8b | 90 |  . |  .  ]      every slot at its home or in the run behind it
 //! ```
 //!
-//! Because a greater hash never has an earlier home, keeping a run sorted costs nothing and pays three times: a missing
-//! hash is known to be missing at the first greater one, growing is two straight passes over the same memory, and a
-//! table may grow by any factor rather than by two. It grows by an eighth, so that it is always two thirds to three
-//! quarters full: 32 to 36 bytes a token bucket.
+//! A greater hash never has an earlier home, so runs are sorted without extra work. This pays three times. A search for
+//! a missing hash ends at the first greater one. Growing is two linear passes over the same memory. And a table can
+//! grow by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full, which
+//! is 32 to 36 bytes a token bucket.
 
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Decision, Refund, Timestamp};
 
 use crate::hash::BucketHash;
 
-/// Homes of the smallest table.
+/// The number of homes that the smallest table has.
 const HOMES_MIN: usize = 4;
-/// Slots behind the last home to begin with; more are added when a run needs them.
+/// The number of slots after the last home at first. More are added when a run needs them.
 const OVERFLOW: usize = 8;
-/// How many slots from its home on nineteen in twenty hashes are found in.
+/// The number of slots, from its home on, in which 95 % of hashes are found.
 pub(super) const NEAR_SLOTS: usize = 4;
-/// From this many homes on, a table takes the address space for all it may ever hold, and grows in place.
+/// From this number of homes on, a table reserves address space for its final size, so that it can grow in place.
 const RESERVE_FROM: usize = 64;
 
-/// A slot that stands empty has the hash [`BucketHash::NONE`] and a bucket never used.
+/// A slot that holds a bucket or is empty. An empty slot has the hash [`BucketHash::NONE`] and a default bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot<B> {
     hash: BucketHash,
@@ -43,42 +43,42 @@ impl<B: Bucket> Slot<B> {
 
 #[derive(Debug)]
 pub(super) struct Table<B> {
-    /// Sorted runs. The last slot is always empty, so every search ends.
+    /// The slots, sorted by hash with gaps between runs. The last slot is always empty, so that every search ends.
     slots: Vec<Slot<B>>,
     homes: usize,
     len: usize,
     reserve: usize,
-    /// For how many entries its buckets have taken memory, and for how many when this was last told.
+    /// The number of log entries that its buckets have memory for, now and when it was last reported.
     room: usize,
     room_reported: usize,
 }
 
-/// What a sweep came to.
+/// The result that a sweep of some slots had.
 #[derive(Debug)]
 pub(super) struct SweepResult {
-    /// How many slots it looked at.
+    /// The number of slots that were looked at.
     pub(super) looked_at: usize,
-    /// How many buckets it dropped.
+    /// The number of buckets that were dropped.
     pub(super) dropped: usize,
-    /// Where to go on; `None` at the end of the table.
+    /// The slot at which the next sweep starts; `None` at the end of the table.
     pub(super) next: Option<usize>,
-    /// What the memory of buckets came to.
+    /// The change in the log entries that buckets have memory for.
     pub(super) entry_delta: EntryDelta,
 }
 
-/// Memory that buckets have taken, and given back, in entries.
+/// The log entries that buckets have taken and released memory for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EntryDelta {
     pub(super) taken: usize,
     pub(super) released: usize,
 }
 
-/// Why there is no bucket to charge: there was none, and no room for one more.
+/// The error for a bucket that does not exist and cannot be inserted because the store is full.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StoreFull;
 
 impl<B: Bucket> Table<B> {
-    /// An empty table that is meant to hold up to `reserve` buckets. It takes no memory until it is used.
+    /// Returns an empty table that can grow to `reserve` slots in place. It takes no memory until it is used.
     pub(super) fn new(reserve: usize) -> Self {
         Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_reported: 0 }
     }
@@ -87,7 +87,7 @@ impl<B: Bucket> Table<B> {
         self.len == 0
     }
 
-    /// Where the slots are, and among how many homes: what a prefetch needs to know.
+    /// Returns the address of the slots and the number of homes, which a prefetch needs.
     pub(super) fn location(&self) -> (*const Slot<B>, usize) {
         (self.slots.as_ptr(), self.homes)
     }
@@ -107,7 +107,8 @@ impl<B: Bucket> Table<B> {
         self.find(hash).ok().map(|at| &self.slots[at].bucket)
     }
 
-    /// The bucket, if there is one, of a kind that does not grow.
+    /// Returns the bucket, if there is one. Buckets that grow must be changed through the methods that count their
+    /// memory.
     #[inline]
     pub(super) fn get_mut(&mut self, hash: BucketHash) -> Option<&mut B> {
         debug_assert!(!B::GROWS, "what it grows by would not be counted");
@@ -117,7 +118,7 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Changes the bucket, if there is one.
+    /// Changes the bucket, if there is one, and counts its memory.
     #[inline]
     pub(super) fn change_existing<T>(
         &mut self,
@@ -130,7 +131,7 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Would this change make the bucket outgrow the memory it has taken?
+    /// Returns whether this change would make the bucket outgrow its memory. It tries the change on a copy.
     pub(super) fn outgrows<T>(&self, hash: BucketHash, change: impl FnOnce(&mut B) -> T) -> bool {
         let bucket = self.get(hash);
         let mut changed = bucket.cloned().unwrap_or_default();
@@ -138,7 +139,7 @@ impl<B: Bucket> Table<B> {
         changed.entries() > bucket.map_or(0, B::room)
     }
 
-    /// For how many more entries, or how many fewer, its buckets take memory than when this was last asked.
+    /// Returns the change in log entries since the last call.
     #[inline]
     pub(super) fn take_entry_delta(&mut self) -> EntryDelta {
         let entry_delta = EntryDelta { taken: self.room, released: self.room_reported };
@@ -146,7 +147,8 @@ impl<B: Bucket> Table<B> {
         entry_delta
     }
 
-    /// Changes the bucket. One not there yet is made if there is something to remember and `room` can be had.
+    /// Changes the bucket. If it does not exist, it is inserted, unless the change leaves it expired or `room` returns
+    /// false.
     pub(super) fn change_or_insert<T>(
         &mut self,
         hash: BucketHash,
@@ -184,7 +186,7 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Forgets a bucket; false if there was none.
+    /// Removes a bucket, and returns whether there was one.
     pub(super) fn remove(&mut self, hash: BucketHash) -> bool {
         let found = self.find(hash);
         if let Ok(at) = found {
@@ -193,7 +195,7 @@ impl<B: Bucket> Table<B> {
         found.is_ok()
     }
 
-    /// Drops what is silent among the next `slots` slots from `start`.
+    /// Drops the expired buckets among the next `slots` slots from `start` on.
     pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
         let (mut at, mut dropped) = (start, 0);
         for looked_at in 0..slots {
@@ -208,7 +210,7 @@ impl<B: Bucket> Table<B> {
                     };
                 }
                 Some(slot) if !slot.is_empty() && slot.is_expired(now) => {
-                    // What follows moves up into this slot: look at it again.
+                    // The slots that follow move up by one, so this slot is looked at again.
                     self.remove_at(at);
                     dropped += 1;
                 }
@@ -227,13 +229,14 @@ impl<B: Bucket> Table<B> {
         outcome
     }
 
-    /// Where `hash` is, or where it would have to be put.
+    /// Returns the index of `hash`, or the index at which it would be inserted as an error.
     #[inline]
     fn find(&self, hash: BucketHash) -> Result<usize, usize> {
         let home = hash.home(self.homes);
         if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR_SLOTS>) {
-            // All compared, and one branch that is nearly always taken: guessing where in a run the hash is would go wrong
-            // half of the time, and every wrong guess waits for memory before the next request can be begun.
+            // All four slots are compared, with one branch that is nearly always taken. A loop that stops at the match
+            // would be mispredicted half of the time, and a misprediction waits for memory before the next request
+            // starts.
             let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.equals(hash)) << place;
             let found = first.iter().enumerate().map(same).fold(0, |found, place| found | place);
             if found != 0 {
@@ -274,7 +277,7 @@ impl<B: Bucket> Table<B> {
 
     fn remove_at(&mut self, at: usize) {
         self.room -= self.slots[at].bucket.room();
-        // Whatever stands away from its home moves one closer, up to the first gap or the first at home.
+        // The slots that are not at their home move one closer, up to the first gap or the first slot at its home.
         let follows =
             |(index, slot): &(usize, &Slot<B>)| !slot.is_empty() && slot.hash.home(self.homes) < *index;
         let run = self.slots.iter().enumerate().skip(at + 1).take_while(follows).count();
@@ -283,7 +286,8 @@ impl<B: Bucket> Table<B> {
         self.len -= 1;
     }
 
-    /// Three quarters full: beyond it runs grow long. An eighth more homes leave it two thirds full.
+    /// Returns whether the table must grow: beyond three quarters full, runs get long. With an eighth more homes it is
+    /// two thirds full.
     fn is_three_quarters_full(&self) -> bool {
         self.len >= self.homes - self.homes / 4
     }
@@ -300,7 +304,7 @@ impl<B: Bucket> Table<B> {
         self.redistribute();
     }
 
-    /// Puts every slot where it belongs among the homes there are now, in the memory they are in.
+    /// Moves every slot to its place among the current homes, within the same memory.
     fn redistribute(&mut self) {
         let mut packed = self.slots.len();
         for at in (0..self.slots.len()).rev() {
@@ -312,7 +316,7 @@ impl<B: Bucket> Table<B> {
         let (mut at, mut free) = (packed, 0);
         while at < self.slots.len() {
             free = free.max(self.slots[at].hash.home(self.homes));
-            // Every later slot still needs a place behind this one: make one more where the last run is too long.
+            // Every later slot still needs a place after this one: one slot is added where the last run is too long.
             if free > at {
                 self.slots.insert(at, Slot::default());
             } else {
@@ -326,7 +330,7 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Gives memory back once three quarters of it stand empty.
+    /// Releases memory once three quarters of the homes are empty.
     fn shrink(&mut self) {
         if self.homes > RESERVE_FROM && self.len < self.homes / 4 {
             let kept = std::mem::take(&mut self.slots).into_iter().filter(|slot| !slot.is_empty());
@@ -354,7 +358,7 @@ mod tests {
         TokenBucket::new(10, 1, Nanos::new(100)).unwrap()
     }
 
-    /// Hashes that crowd into few homes, some of them equal in their high half.
+    /// Returns a hash that falls into few homes; some hashes have the same high half.
     fn hash(random: &mut Random, spread: u32) -> BucketHash {
         BucketHash::of(random.below(400) << spread, random.below(3))
     }
