@@ -135,7 +135,8 @@ mod tests {
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());
             let rule = Arc::new(KeyedRule::new(limit, "", key));
-            let denied = RunPermit::from_decision(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
+            let denied =
+                RunPermit::from_decision(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
             assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }
