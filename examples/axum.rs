@@ -53,6 +53,7 @@ fn app(layer: Layer) -> Router {
 #[cfg(test)]
 mod tests {
     use tollway::core::Timestamp;
+    use tollway::store::memory::Memory;
     use tollway::{Clock, Config};
 
     use super::*;
@@ -60,7 +61,8 @@ mod tests {
     #[tokio::test]
     async fn each_address_is_told_what_it_has_left() {
         let clock = Clock::manual(Timestamp::EPOCH);
-        let limiter = Limiter::open(Config::parse(POLICY, "policy").unwrap(), clock).unwrap();
+        let config = Config::parse(POLICY, "policy").unwrap();
+        let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), clock);
         let layer = layer(limiter).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

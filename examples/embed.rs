@@ -5,12 +5,12 @@
 
 use std::error::Error;
 
-use tollway::Limiter;
-use tollway::core::algorithm::{Algorithm, TokenBucket};
-use tollway::core::{Bill, Decision, IdFormat, Limit, Policy};
+use tollway::core::{IdFormat, Limit};
+use tollway::limiter::{BuildError, LimiterError};
+use tollway::{ChargeRequest, Clock, Decision, IntoAlgorithm, Limiter, TokenBucket};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let limiter = Limiter::new(policy()?);
+    let limiter = limiter(Clock::monotonic())?;
     for attempt in 1..=6 {
         let decision = login(&limiter, "alice", "192.0.2.7")?;
         match decision.allowed() {
@@ -24,35 +24,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Five attempts at an account, then one every twelve seconds; twenty from an address, then one every three.
-fn policy() -> Result<Policy, Box<dyn Error>> {
-    let account = TokenBucket::new(5, 5, "1m".parse()?)?;
-    let address = TokenBucket::new(20, 20, "1m".parse()?)?;
-    Ok(Policy::new(vec![
-        Limit::new("LoginsPerAccount")?.with_default(Algorithm::TokenBucket(account)),
-        Limit::new("LoginsPerAddress")?
-            .with_ids(IdFormat::IpAddress)
-            .with_default(Algorithm::TokenBucket(address)),
-    ])?)
+/// Allows five attempts at an account, then one every twelve seconds; twenty from an address, then one every three.
+fn limiter(clock: Clock) -> Result<Limiter, Box<dyn Error>> {
+    let per_address = TokenBucket::per_minute(20).into_algorithm()?;
+    let limiter = Limiter::builder()
+        .limit("LoginsPerAccount", TokenBucket::per_minute(5))
+        .custom_limit(Limit::new("LoginsPerAddress")?.with_ids(IdFormat::IpAddress).with_default(per_address))
+        .clock(clock)
+        .build();
+    limiter.map_err(BuildError::into)
 }
 
-/// May this attempt go on?
-fn login(limiter: &Limiter, account: &str, address: &str) -> Result<Decision, Box<dyn Error>> {
-    let policy = limiter.policy();
-    let charges = [
-        policy.charge("LoginsPerAccount", account.as_bytes(), 1)?,
-        policy.charge("LoginsPerAddress", address.as_bytes(), 1)?,
-    ];
-    Ok(limiter.settle(&[Bill::new(&charges)?])[0])
+/// Charges one attempt to the account and to the address, or to neither.
+fn login(limiter: &Limiter, account: &str, address: &str) -> Result<Decision, LimiterError> {
+    limiter.spend_all(&[
+        ChargeRequest::new("LoginsPerAccount", account, 1),
+        ChargeRequest::new("LoginsPerAddress", address, 1),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use tollway::Clock;
     use tollway::core::{Nanos, Timestamp};
-    use tollway::store::memory::{MAX_BUCKETS, Memory};
 
     use super::*;
 
@@ -60,7 +55,7 @@ mod tests {
     #[test]
     fn a_refused_login_costs_the_address_nothing() {
         let clock = Clock::manual(Timestamp::EPOCH);
-        let limiter = Limiter::with(policy().unwrap(), Memory::new(MAX_BUCKETS), clock.clone());
+        let limiter = limiter(clock.clone()).unwrap();
         for _ in 0..5 {
             assert!(login(&limiter, "alice", "192.0.2.7").unwrap().allowed());
         }

@@ -141,7 +141,7 @@ where
 
 fn one_by_one(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
     time_arrivals(streams, |ids| {
-        let mut per_user = limiter.handle("PerUser").expect("it is configured");
+        let per_user = limiter.handle("PerUser").expect("it is configured");
         for id in ids {
             black_box(per_user.spend(id, 1).is_ok_and(|decision| decision.allowed()));
         }
@@ -149,6 +149,7 @@ fn one_by_one(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
 }
 
 fn in_batches(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
+    let engine = limiter.engine().blocking();
     time_arrivals(streams, |ids| {
         for ids in ids.chunks(BATCH) {
             let policy = limiter.policy();
@@ -156,7 +157,7 @@ fn in_batches(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
             let mut charges = Vec::with_capacity(BATCH);
             charges.extend(ids.iter().filter_map(|id| Charge::new(per_user, id.as_bytes(), 1).ok()));
             let bills: Vec<_> = charges.iter().map(Bill::one).collect();
-            black_box(limiter.settle(&bills));
+            black_box(engine.settle(&bills));
         }
     })
 }

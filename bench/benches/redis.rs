@@ -17,7 +17,7 @@ use redis::aio::MultiplexedConnection;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tollway::Limiter;
+use tollway::AsyncLimiter;
 use tollway::core::Bill;
 use tollway_bench::page::write_part;
 use tollway_bench::peers::{Peer, free_address};
@@ -57,8 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let plain = runtime.block_on(Plain::connect(&format!("redis://{address}")))?;
     // A busy machine may take longer than the default now and then, and an answer given without Redis is not what is measured.
-    let limiter = Limiter::from_yaml(&format!("{LIMIT}\nstore: redis://{address}?deadline=5s"))?;
-    let limiter: &'static Limiter = Box::leak(Box::new(limiter));
+    let limiter = AsyncLimiter::from_yaml(&format!("{LIMIT}\nstore: redis://{address}?deadline=5s"))?;
+    let limiter: &'static AsyncLimiter = Box::leak(Box::new(limiter));
     let busy = [const { RefCell::new(Vec::new()) }; 3];
     let turn = |who: usize, work: &mut dyn FnMut()| {
         let (began, started) = (server.busy().unwrap_or_default(), Instant::now());
@@ -144,12 +144,12 @@ impl Plain {
     }
 }
 
-fn one_by_one(limiter: &'static Limiter, runtime: &Runtime) {
+fn one_by_one(limiter: &'static AsyncLimiter, runtime: &Runtime) {
     let mut tasks = JoinSet::new();
     for asker in 0..IN_FLIGHT {
         let work = async move {
             for id in ids(asker) {
-                let decision = limiter.spend_async("PerUser", id, 1).await.expect("a limit and an id");
+                let decision = limiter.spend("PerUser", id, 1).await.expect("a limit and an id");
                 assert!(decision.allowed() && !decision.degraded);
             }
         };
@@ -158,7 +158,7 @@ fn one_by_one(limiter: &'static Limiter, runtime: &Runtime) {
     runtime.block_on(tasks.join_all());
 }
 
-fn in_batches(limiter: &Limiter, runtime: &Runtime) {
+fn in_batches(limiter: &AsyncLimiter, runtime: &Runtime) {
     runtime.block_on(async {
         let mut askers: Vec<_> = (0..IN_FLIGHT).map(ids).collect();
         let policy = limiter.policy();
@@ -169,7 +169,7 @@ fn in_batches(limiter: &Limiter, runtime: &Runtime) {
                 .map(|id| policy.charge("PerUser", id.as_bytes(), 1).expect("a limit and an id"))
                 .collect();
             let bills: Vec<_> = charges.iter().map(Bill::one).collect();
-            for decision in limiter.settle_async(&bills).await {
+            for decision in limiter.engine().settle(&bills).await {
                 assert!(decision.allowed() && !decision.degraded);
             }
         }

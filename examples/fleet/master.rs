@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
-use tollway::Limiter;
 use tollway::config::{Gates, SmockronGate};
+use tollway::engine::Engine;
+use tollway::{Clock, Config};
 use tollway_server::{Server, Settings};
 
 use crate::DOMAIN;
@@ -15,7 +16,10 @@ use crate::process::end_with_parent;
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let gates = Gates { smockron: Some(SmockronGate::at(any)), ..Gates::OFF };
-    let settings = Settings { gates, ..Settings::new(Arc::new(Limiter::from_yaml(DOMAIN)?)) };
+    let settings = Settings {
+        gates,
+        ..Settings::new(Arc::new(Engine::open(Config::parse(DOMAIN, "domain")?, Clock::monotonic())?))
+    };
     let server = Server::start(settings)?;
     if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
         println!("{accounting} {control}");

@@ -8,7 +8,8 @@ use tollway::config::Config;
 use tollway::core::{Policy, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::trace::{TraceReader, TraceReply, TraceRequest, TraceTarget, matches, parse_line};
-use tollway::{Clock, Limiter};
+use tollway::Clock;
+use tollway::engine::Engine;
 
 /// Every algorithm, some formats and some rules, under names that the project's own traces use.
 const LIMITS: &str = "limits:
@@ -32,7 +33,7 @@ const MAX_BUCKETS: usize = 8;
 
 fuzz_target!(|trace: &[u8]| {
     let mut limiter =
-        Limiter::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
+        Engine::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
     for event in TraceReader::new(trace).map_while(Result::ok) {
         let reply = match &event.request {
             TraceRequest::Limit(_) | TraceRequest::Rule(_) => limiter.answer(event.at, &event.request),

@@ -96,7 +96,7 @@ impl Asker {
     ) -> PyResult<impl Future<Output = RuleDecision> + Send + use<>> {
         let limiter = Arc::clone(&*self.engine.get().limiter()?);
         let rule = Arc::clone(&self.rule);
-        Ok(async move { limiter.resolve_async(&bill(&rule, &values)).await })
+        Ok(async move { limiter.resolve(&bill(&rule, &values)).await })
     }
 
     /// Nothing if it was allowed, and otherwise the exception.

@@ -10,10 +10,10 @@ use pyo3::import_exception;
 use pyo3::prelude::*;
 use tollway::config::StoreUrl;
 use tollway::core::{KeyedRule, LocalShare, OnStoreFailure, Policy, RuleBill, RuleDecision, RuleLimit};
-use tollway::limiter::Store;
 use tollway::rate_limit::{self, RuleRegistry};
+use tollway::store::Store;
 use tollway::store::memory::MAX_BUCKETS;
-use tollway::{Clock, Limiter};
+use tollway::{Clock, engine};
 
 use crate::clock::ManualClock;
 
@@ -23,7 +23,7 @@ import_exception!(tollway._errors, RuleKeyError);
 /// What all limits of one `RateLimit` share.
 #[pyclass(frozen, weakref, module = "tollway._tollway")]
 pub(crate) struct Engine {
-    limiter: ArcSwap<Limiter>,
+    limiter: ArcSwap<engine::Engine>,
     /// Is the limiter that of the process this one was forked from? The thread that talked to Redis stayed there.
     foreign: AtomicBool,
     store: StoreUrl,
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Rules that are counted under this name, and not remembered.
     fn unnamed(&self, name: &str, rule: &str) -> PyResult<Keyed> {
-        Ok(Keyed(self.rules.unregistered(name, self.read(rule)?)))
+        Ok(Keyed(self.rules.unnamed(name, self.read(rule)?)))
     }
 
     /// Must be called in a process that was forked from the one in which this was made.
@@ -90,10 +90,10 @@ impl Engine {
     /// Decides, and waits for it if need be.
     pub(crate) fn decide(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<RuleDecision> {
         let limiter = self.limiter()?;
-        if limiter.waits() {
-            return Ok(py.detach(|| limiter.resolve(bill)));
+        if let Some(decision) = limiter.resolve_now(bill) {
+            return Ok(decision);
         }
-        Ok(limiter.resolve(bill))
+        Ok(py.detach(|| limiter.blocking().resolve(bill)))
     }
 
     /// Is an answer something to wait for?
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// The limiter of this process.
-    pub(crate) fn limiter(&self) -> PyResult<Guard<Arc<Limiter>>> {
+    pub(crate) fn limiter(&self) -> PyResult<Guard<Arc<engine::Engine>>> {
         if self.foreign.load(Ordering::Relaxed) {
             let theirs = self.limiter.swap(Arc::new(open(&self.store, &self.clock)?));
             // To drop it would be to wait for a thread that this process does not have.
@@ -131,8 +131,8 @@ fn key_error(error: rate_limit::RuleKeyError) -> PyErr {
     RuleKeyError::new_err(error.to_string())
 }
 
-fn open(store: &StoreUrl, clock: &Clock) -> PyResult<Limiter> {
-    Ok(Limiter::with(Policy::default(), Store::open(store, MAX_BUCKETS)?, clock.clone()))
+fn open(store: &StoreUrl, clock: &Clock) -> PyResult<engine::Engine> {
+    Ok(engine::Engine::with(Policy::default(), Store::open(store, MAX_BUCKETS)?, clock.clone()))
 }
 
 fn failure(answer: &str) -> PyResult<OnStoreFailure> {

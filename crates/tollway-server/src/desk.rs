@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tollway::Limiter;
 use tollway::block_on;
 use tollway::config::OnInsert;
+use tollway::engine::Engine;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
 use tollway_wire::text;
@@ -20,7 +20,7 @@ use crate::stats::Stats;
 /// A trace is one Throttr connection: half a request waits for the rest in a later event. What is no request closes
 /// it, and the next event opens another. It is one gatekeeper, too, that hears of every domain.
 pub struct Desk {
-    limiter: Arc<Limiter>,
+    limiter: Arc<Engine>,
     text: TextService,
     throttr: ThrottrService,
     inbox: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Desk {
 
 impl Desk {
     /// Asks this limiter, which needs a manual clock: by the machine's it would answer for now, whatever the trace says.
-    pub fn new(limiter: Limiter, on_insert: OnInsert) -> Self {
+    pub fn new(limiter: Engine, on_insert: OnInsert) -> Self {
         let limiter = Arc::new(limiter);
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
@@ -44,7 +44,7 @@ impl Desk {
     }
 
     /// What decides.
-    pub fn limiter(&self) -> &Limiter {
+    pub fn limiter(&self) -> &Engine {
         &self.limiter
     }
 

@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use tollway::Limiter;
 use tollway::config::{Config, FileWatch, Gates, StoreUrl};
+use tollway::engine::Engine;
 use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
@@ -41,7 +41,7 @@ impl ConfigFile {
         Self { path, watch, lasting: Lasting::of(config) }
     }
 
-    fn reload(&self, limiter: &Limiter, metrics: &Metrics) {
+    fn reload(&self, limiter: &Engine, metrics: &Metrics) {
         match Config::from_file(&self.path) {
             Ok(config) => {
                 if Lasting::of(&config) != self.lasting {
@@ -78,7 +78,7 @@ impl Reloader {
     /// Reloads what `file` says, if there is one.
     pub(crate) fn start(
         file: Option<ConfigFile>,
-        limiter: Arc<Limiter>,
+        limiter: Arc<Engine>,
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let Some(file) = file else { return Ok(Self { requests: None, thread: None }) };
@@ -107,7 +107,7 @@ impl Drop for Reloader {
     }
 }
 
-fn watch(mut file: ConfigFile, limiter: &Limiter, metrics: &Metrics, requests: &Receiver<()>) {
+fn watch(mut file: ConfigFile, limiter: &Engine, metrics: &Metrics, requests: &Receiver<()>) {
     loop {
         let due = match requests.recv_timeout(LOOK_EVERY) {
             Ok(()) => {

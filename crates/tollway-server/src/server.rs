@@ -7,8 +7,8 @@ use std::{fmt, io};
 
 use socket2::{Protocol, Socket};
 use tokio::net::TcpListener;
-use tollway::Limiter;
 use tollway::config::{Gates, OnInsert};
+use tollway::engine::Engine;
 use tracing::error;
 
 use crate::bounds::Bounds;
@@ -27,7 +27,7 @@ const TEXT_WAITING: usize = 8;
 /// What to serve, and where.
 pub struct Settings {
     /// What decides.
-    pub limiter: Arc<Limiter>,
+    pub limiter: Arc<Engine>,
     /// Where each gate listens; port 0 is any free port.
     pub gates: Gates,
     /// Do the text and the Throttr gate send back what they get, and decide nothing? It shows what the way there costs.
@@ -42,7 +42,7 @@ pub struct Settings {
 
 impl Settings {
     /// Every gate at its default address, a worker for each core, nothing to reload.
-    pub fn new(limiter: Arc<Limiter>) -> Self {
+    pub fn new(limiter: Arc<Engine>) -> Self {
         let workers = thread::available_parallelism().map_or(1, Into::into);
         Self {
             limiter,
@@ -69,7 +69,7 @@ struct Worker {
 
 /// What all workers of a server share.
 pub(crate) struct Shared {
-    pub(crate) limiter: Arc<Limiter>,
+    pub(crate) limiter: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bounds: Bounds,
     pub(crate) slots: Slots,
@@ -241,7 +241,7 @@ impl Worker {
         let metrics = Arc::clone(&shared.metrics.workers[index]);
         let service = Arc::new(Service::new(Arc::clone(&shared.limiter), metrics));
         // In memory one is always done before the next datagrams are received.
-        let desks = if shared.limiter.waits() { TEXT_WAITING } else { 1 };
+        let desks = if shared.limiter.is_shared() { TEXT_WAITING } else { 1 };
         let text = || TextService::new(Arc::clone(&service), Arc::clone(&shared.stats), index);
         let text = (0..desks).map(|_| text()).collect();
         let doors = {

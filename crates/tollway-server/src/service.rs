@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
-use tollway::Limiter;
-use tollway::store::redis::StoreError;
+use tollway::engine::Engine;
+use tollway::store::StoreError;
 use tollway_core::{
     Bill, BillError, Charge, ChargeError, Decision, Domain, Policy, Refund, RuleLookupError, Verb,
 };
@@ -28,7 +28,7 @@ use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics}
 
 /// One worker's way to the limiter.
 pub(crate) struct Service {
-    limiter: Arc<Limiter>,
+    limiter: Arc<Engine>,
     metrics: Arc<WorkerMetrics>,
     in_force: ArcSwap<InForce>,
 }
@@ -71,7 +71,7 @@ pub(crate) enum CallError {
 }
 
 impl Service {
-    pub(crate) fn new(limiter: Arc<Limiter>, metrics: Arc<WorkerMetrics>) -> Self {
+    pub(crate) fn new(limiter: Arc<Engine>, metrics: Arc<WorkerMetrics>) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::new(limiter.policy(), &metrics));
         Self { limiter, metrics, in_force }
     }
@@ -117,8 +117,8 @@ impl Service {
     ) -> Result<(Charges<'a>, Decision), CallError> {
         let charges = in_force.charges(command)?;
         let decision = match &charges {
-            Charges::One(charge) => self.limiter.charge_async(charge).await,
-            Charges::Many(charges) => self.limiter.settle_async(&[Bill::new(charges)?]).await[0],
+            Charges::One(charge) => self.limiter.charge(charge).await,
+            Charges::Many(charges) => self.limiter.settle(&[Bill::new(charges)?]).await[0],
         };
         in_force.of(&charges[decision.charge]).spent(&decision);
         Ok((charges, decision))
@@ -130,7 +130,7 @@ impl Service {
         command: &'a HttpCommand<'_>,
     ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
-        let decision = self.limiter.check_bills_async(&[Bill::new(&charges)?]).await[0];
+        let decision = self.limiter.check_bills(&[Bill::new(&charges)?]).await[0];
         in_force.of(&charges[decision.charge]).checked(&decision);
         Ok(Reply::Decision(charges, decision))
     }
@@ -142,7 +142,7 @@ impl Service {
     ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         Bill::new(&charges)?; // The same bucket twice would be given back twice.
-        let refund = self.limiter.refund_charges_async(&charges).await?;
+        let refund = self.limiter.refund_charges(&charges).await?;
         charges.iter().for_each(|charge| in_force.of(charge).refunded());
         Ok(Reply::Refund(charges, refund))
     }
@@ -154,7 +154,7 @@ impl Service {
     ) -> Result<Reply<'a>, CallError> {
         let charges = in_force.charges(command)?;
         Bill::new(&charges)?;
-        self.limiter.reset_charges_async(&charges).await?;
+        self.limiter.reset_charges(&charges).await?;
         charges.iter().for_each(|charge| in_force.of(charge).reset());
         Ok(Reply::Reset)
     }

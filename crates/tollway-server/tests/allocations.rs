@@ -9,9 +9,10 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollway::Limiter;
 use tollway::config::Gates;
 use tollway::core::algorithm::{QuotaTtl, TtlUnit};
+use tollway::engine::Engine;
+use tollway::{Clock, Config};
 use tollway_server::{Server, Settings};
 use tollway_testbed::PATIENCE;
 use tollway_wire::throttr::{ThrottrCommand, encode_request};
@@ -37,7 +38,8 @@ keys:
 fn requests_about_what_is_known_allocate_nothing() {
     let any = Some("127.0.0.1:0".parse().unwrap());
     let gates = Gates { text: any, throttr: any, ..Gates::OFF };
-    let limiter = Arc::new(Limiter::from_yaml(CONFIG).unwrap());
+    let limiter =
+        Arc::new(Engine::open(Config::parse(CONFIG, "policy").unwrap(), Clock::monotonic()).unwrap());
     let server = Server::start(Settings { gates, workers: 1, ..Settings::new(limiter) }).unwrap();
 
     let throttr = &mut TcpStream::connect(server.throttr_addr().unwrap()).unwrap();

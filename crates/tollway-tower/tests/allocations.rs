@@ -4,7 +4,6 @@
 use std::alloc::System;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -72,7 +71,7 @@ fn per_request<A: Admit, I: Identify>(
 
 #[test]
 fn what_passes_allocates_nothing() {
-    let limit = || LocalLimit::new(Arc::new(Limiter::from_yaml(POLICY).unwrap()), "PerClient").unwrap();
+    let limit = || LocalLimit::new(Limiter::from_yaml(POLICY).unwrap(), "PerClient").unwrap();
     let layer = AdmissionLayer::new(limit()).exempt_path("/healthz");
     for peer in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8:1111:2222:3333:4444:5555:6666"] {
         let count = per_request(&mut layer.layer(Empty), || from(peer));

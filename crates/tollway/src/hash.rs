@@ -1,21 +1,21 @@
-//! Hashes a limit and an id into the 128 bits that identify a bucket; neither is stored.
+//! Finds a bucket by what it is about: 128 bits stand for the limit and the id, and neither is stored.
 //!
-//! The hash is keyed with random numbers that are drawn at start. Without them an attacker could choose ids that all
-//! fall into one shard. The chance that any two of ten million ids ever share a bucket is one in 10^24.
+//! The hash is keyed with numbers drawn at start. Nobody outside can tell which ids meet in a shard, so nobody can aim
+//! at one; and that any two of ten million ids should ever share a bucket has a chance of one in 10^24.
 
 use std::hash::{BuildHasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 use tollway_core::Charge;
 
-/// The random key that one process hashes with. It has two independent halves, one for each half of the hash.
+/// The key of one process: two independent ones, each for half of the hash.
 #[derive(Clone, Debug)]
 pub(crate) struct HashKey {
     high: RapidSecrets,
     low: RapidSecrets,
 }
 
-/// The 128 bits that identify one bucket. The order is by the high half first: a table keeps its slots in this order.
+/// What stands for one bucket. Ordered by its high half first: a table keeps its slots in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketHash {
     high: u64,
@@ -34,8 +34,7 @@ impl HashKey {
         self.hash_of(charge.limit().fingerprint(), charge.id())
     }
 
-    /// Hashes an id under a limit with this fingerprint. The low half, and so the shard, depends on the id alone: the
-    /// buckets of one id under several limits are then behind one lock.
+    /// The low half, and so the shard, depends on the id alone: the buckets of one id under several limits share a lock.
     #[inline]
     pub(crate) fn hash_of(&self, fingerprint: u64, id: &[u8]) -> BucketHash {
         let half = |key| rapidhash_v3_nano_inline::<true, true>(id, key);
@@ -44,36 +43,37 @@ impl HashKey {
 }
 
 impl BucketHash {
-    /// The value that marks an empty slot. No bucket has it, because the low half is never 0.
+    /// Stands for no bucket: it marks an empty slot.
     pub(crate) const NONE: Self = Self { high: 0, low: 0 };
 
-    /// Compares without a branch, unlike the derived `==`, which compares the halves one after the other.
+    /// Equality without a branch.
     #[inline]
-    pub(crate) fn equals(self, other: Self) -> bool {
+    pub(crate) fn is(self, other: Self) -> bool {
         (self.high ^ other.high) | (self.low ^ other.low) == 0
     }
 
-    /// Returns the index of its shard. `shards` is a power of two.
+    /// Which of `shards` (a power of two) it belongs to.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "masked to the number of shards")]
     pub(crate) fn shard(self, shards: usize) -> usize {
         self.low as usize & (shards - 1)
     }
 
-    /// Returns its home among `homes`. A greater hash never has an earlier home: tables rely on this order.
+    /// Where among `homes` it belongs, so that a greater hash never comes before a smaller one.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "less than `homes`")]
     pub(crate) fn home(self, homes: usize) -> usize {
         ((u128::from(self.high) * homes as u128) >> 64) as usize
     }
 
-    /// Returns the high and the low half.
+    /// Both halves.
     #[inline]
+    #[cfg(feature = "yaml")]
     pub(crate) const fn halves(self) -> (u64, u64) {
         (self.high, self.low)
     }
 
-    /// Returns a hash that a test chooses.
+    /// A hash of the test's choosing.
     #[cfg(test)]
     pub(crate) fn of(high: u64, low: u64) -> Self {
         Self { high, low: low.max(1) }

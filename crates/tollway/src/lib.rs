@@ -1,39 +1,57 @@
 //! REMEMBER: a rate limiter to embed.
 //!
 //! ```
-//! use tollway::Limiter;
+//! use tollway::{Limiter, TokenBucket};
 //!
-//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! let limiter = Limiter::builder().limit("login", TokenBucket::per_minute(5)).build()?;
 //! for attempt in 1..=6 {
-//!     assert_eq!(limiter.spend("Login", "alice", 1)?.allowed(), attempt <= 5);
+//!     assert_eq!(limiter.spend("login", "alice", 1)?.allowed(), attempt <= 5);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Limiter`] is a policy, a store and a clock, shared between threads by reference. In memory it spawns nothing and does
-//! no I/O. With `store: redis://…` in its configuration the buckets are a fleet's: one thread talks to Redis, and
-//! whoever asks sleeps until the answer is there, or awaits it.
+//! [`Limiter`] keeps its buckets in memory: it starts no thread, does no I/O and never waits. [`AsyncLimiter`] has the same
+//! calls to await, over memory or over a Redis that a fleet shares; [`AsyncLimiter::blocking`] is for threads that may sleep.
+//! [`RateLimit`] puts rules on functions and blocks of code.
+//!
+//! # Features
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `yaml` | yes | limits from a YAML file, rules for keys ([`config`], [`keys`], [`patterns`]) |
+//! | `macros` | yes | [`#[tollway::limit]`](macro@limit) on functions |
+//! | `redis` | no | buckets in Redis or Valkey, shared by a fleet |
 
 mod block_on;
 pub mod clock;
+#[cfg(feature = "yaml")]
 pub mod config;
+pub mod engine;
 mod hash;
+#[cfg(feature = "yaml")]
 pub mod keys;
 pub mod limiter;
+#[cfg(feature = "yaml")]
 pub mod patterns;
 mod prefetch;
+#[cfg(any(feature = "yaml", feature = "redis"))]
 mod quote;
 pub mod rate_limit;
+pub mod rates;
 pub mod reports;
 pub mod store;
 pub mod trace;
 
 pub use block_on::block_on;
 pub use clock::Clock;
+#[cfg(feature = "yaml")]
 pub use config::Config;
-pub use limiter::{Handle, Limiter};
+pub use limiter::{
+    AsyncHandle, AsyncLimiter, BlockingLimiter, Handle, Limiter, LimiterBuilder, UntilReadyError,
+};
 pub use rate_limit::RateLimit;
 pub use tollway_core as core;
+pub use tollway_core::algorithm::{IntoAlgorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
+pub use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, Verdict};
 /// Runs a function only when its rule allows.
 ///
 /// ```
@@ -114,4 +132,5 @@ pub use tollway_core as core;
 /// #[tollway::limit("10/s")]
 /// fn upload() -> Result<(), std::num::ParseIntError> { Ok(()) }
 /// ```
+#[cfg(feature = "macros")]
 pub use tollway_macros::limit;

@@ -1,239 +1,248 @@
-//! A policy, a store and a clock: ask, and it decides.
+//! The limiters that applications embed: [`Limiter`] in memory, [`AsyncLimiter`] over any store.
+//!
+//! | type | store | a call |
+//! |---|---|---|
+//! | [`Limiter`] | memory | returns at once, and never waits |
+//! | [`AsyncLimiter`] | memory or Redis | is awaited |
+//! | [`BlockingLimiter`] | memory or Redis | may put its thread to sleep until Redis has answered |
+//!
+//! All three have the same calls. A handle ([`Handle`], [`AsyncHandle`]) is one limit of a limiter, looked up once.
 
-mod awaiting;
-mod current_policy;
-mod failure;
+mod awaited;
+mod blocking;
+mod builder;
 mod handle;
+mod until_ready;
 
-use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
-use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
-use tollway_core::{Bill, Charge, ChargeError, Decision, Policy, Refund, RuleBill, RuleDecision, Timestamp};
+use tollway_core::{Bill, BillError, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund};
 
-pub use self::awaiting::{Inspection, RuleInspection};
-use self::current_policy::CurrentPolicy;
-pub use self::handle::Handle;
-use crate::block_on::block_on;
-use crate::clock::Clock;
+pub use self::awaited::AsyncLimiter;
+pub use self::blocking::BlockingLimiter;
+pub use self::builder::{BuildError, LimiterBuilder};
+pub use self::handle::{AsyncHandle, Handle};
+pub use self::until_ready::UntilReadyError;
+#[cfg(feature = "yaml")]
 use crate::config::{Config, ConfigErrors, StoreUrl};
-use crate::keys::{KeyHash, RateUpdate};
-use crate::reports::Report;
-use crate::store::memory::{self, Memory, MemoryStats};
-use crate::store::redis::{Health, Redis, StoreError};
+use crate::engine::{Engine, Inspection};
+use crate::store::StoreError;
+use crate::store::memory::MemoryStats;
 
-/// Decides for this process. Shared between threads by reference.
+/// A rate limiter in this process's memory. No call waits, and none does I/O.
 ///
-/// In memory every call is short, and nothing is waited for. Over Redis a call waits for the answer, for the store's
-/// deadline at the most: the methods whose names end in `_async` await it, the others put their thread to sleep.
+/// ```
+/// use tollway::{Limiter, TokenBucket};
+///
+/// let limiter = Limiter::builder().limit("login", TokenBucket::per_minute(5).burst(10)).build()?;
+/// assert!(limiter.spend("login", "alice", 10)?.allowed());
+/// let denied = limiter.spend("login", "alice", 1)?;
+/// assert!(!denied.allowed());
+/// assert!(denied.retry_after().as_secs() <= 12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Clones share the buckets. All calls take `&self`, so any number of threads may use one limiter.
+#[derive(Clone, Debug)]
 pub struct Limiter {
-    policy: CurrentPolicy,
-    /// The buckets; with a shared store, those of limits that decide by themselves while it is away.
-    memory: Memory,
-    shared: Option<Box<Redis>>,
-    clock: Clock,
+    engine: Engine,
 }
 
-/// Where a limiter's buckets live.
-pub enum Store {
-    /// In this process.
-    Memory(Memory),
-    /// In Redis, shared with others. The memory is for limits that decide by themselves while it is away.
-    Redis(Redis, Memory),
-}
-
-/// Why something could not be given back, forgotten or looked at.
+/// The error of a call that could not be carried out. A denial is a [`Decision`], not an error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum AskError {
-    /// It makes no sense.
+#[non_exhaustive]
+pub enum LimiterError {
+    /// A charge was not valid: an unknown limit, an id of the wrong format, or a cost that can never fit.
     #[error(transparent)]
     Charge(#[from] ChargeError),
-    /// The store gave no answer. What was asked for may have been done all the same.
+    /// The charges do not make a bill: there are none, too many, or two for one bucket.
+    #[error(transparent)]
+    Bill(#[from] BillError),
+    /// The store gave no answer. The call may have been carried out all the same.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl From<Memory> for Store {
-    fn from(memory: Memory) -> Self {
-        Self::Memory(memory)
-    }
-}
-
-impl Store {
-    /// The store of this address. One elsewhere need not be there yet.
-    pub fn open(url: &StoreUrl, max_buckets: usize) -> io::Result<Self> {
-        let memory = Memory::new(max_buckets);
-        match url {
-            StoreUrl::Memory => Ok(Self::Memory(memory)),
-            StoreUrl::Redis(url) => Ok(Self::Redis(Redis::open(url)?, memory)),
-        }
-    }
-}
-
 impl Limiter {
-    /// A limiter in memory, by the machine's clock.
-    pub fn new(policy: Policy) -> Self {
-        Self::with(policy, Memory::new(memory::MAX_BUCKETS), Clock::monotonic())
+    /// Returns a builder, for limits that stand in code.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
     }
 
-    /// A limiter with the limits and the store of a configuration's text, by the machine's clock.
+    /// Creates a limiter with this policy and the machine's clock.
+    pub fn new(policy: Policy) -> Self {
+        Self { engine: Engine::new(policy) }
+    }
+
+    /// Creates a limiter from the text of a configuration file.
+    ///
+    /// A file with `store: redis://…` is an error here: its limiter is an [`AsyncLimiter`].
+    #[cfg(feature = "yaml")]
     pub fn from_yaml(text: &str) -> Result<Self, ConfigErrors> {
         let config = Config::parse(text, "yaml")?;
-        Self::open(config, Clock::monotonic())
-            .map_err(|error| ConfigErrors::whole_file("yaml", format!("the store cannot be opened: {error}")))
+        match &config.store {
+            StoreUrl::Memory => {}
+            #[cfg(feature = "redis")]
+            StoreUrl::Redis(_) => {
+                let problem =
+                    "a Limiter keeps its buckets in memory; open this configuration with AsyncLimiter";
+                return Err(ConfigErrors::whole_file("yaml", problem.to_owned()));
+            }
+        }
+        let store = crate::store::memory::Memory::new(config.max_buckets);
+        Ok(Self::with(config.policy, store, crate::Clock::monotonic()))
     }
 
-    /// A limiter with the limits and the store of a configuration.
-    pub fn open(config: Config, clock: Clock) -> io::Result<Self> {
-        Ok(Self::with(config.policy, Store::open(&config.store, config.max_buckets)?, clock))
-    }
-
-    /// A limiter of these three parts. Redis decides by its own clock, unless this one is a manual one.
-    pub fn with(policy: Policy, store: impl Into<Store>, clock: Clock) -> Self {
-        let (memory, shared) = match store.into() {
-            Store::Memory(memory) => (memory, None),
-            Store::Redis(redis, memory) => (memory, Some(Box::new(redis))),
-        };
-        Self { policy: CurrentPolicy::new(policy), memory, shared, clock }
+    /// Creates a limiter from its parts, for tests and traces that set the clock.
+    pub fn with(policy: Policy, memory: crate::store::memory::Memory, clock: crate::Clock) -> Self {
+        Self { engine: Engine::with(policy, memory, clock) }
     }
 
     /// Takes `cost` from the bucket of `id` under `limit`, if it fits.
     #[inline]
     pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        Ok(self.charge(&self.policy.look().charge(limit, id.as_ref(), cost)?))
+        Ok(self.engine.charge_in_memory(&self.engine.current_policy().charge(limit, id.as_ref(), cost)?))
     }
 
-    /// The decision [`spend`](Self::spend) would make, taking nothing.
+    /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
     pub fn check(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.policy.look();
+        let policy = self.engine.current_policy();
         let charge = policy.charge(limit, id.as_ref(), cost)?;
-        Ok(self.check_bills(&[Bill::one(&charge)])[0])
+        Ok(self.engine.check_in_memory(&[Bill::one(&charge)])[0])
     }
 
-    /// Gives back `cost`, up to a full bucket.
-    pub fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, AskError> {
-        let policy = self.policy.look();
+    /// Gives back `cost` to the bucket of `id` under `limit`, up to a full bucket.
+    pub fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ChargeError> {
+        let policy = self.engine.current_policy();
         let charge = policy.charge(limit, id.as_ref(), cost)?.refundable()?;
-        Ok(self.refund_charges(std::slice::from_ref(&charge))?)
+        Ok(self.engine.refund_in_memory(std::slice::from_ref(&charge)))
     }
 
     /// Forgets the bucket of `id` under `limit`.
-    pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), AskError> {
-        let policy = self.policy.look();
-        Ok(self.reset_charges(&[policy.charge(limit, id.as_ref(), 0)?])?)
+    pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
+        let policy = self.engine.current_policy();
+        self.engine.reset_in_memory(&[policy.charge(limit, id.as_ref(), 0)?]);
+        Ok(())
     }
 
-    /// The limit of this name, looked up once: for code that always asks under the same limit.
-    pub fn handle(&self, limit: &str) -> Result<Handle<'_>, ChargeError> {
-        Handle::new(self, limit)
+    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge that
+    /// decided.
+    ///
+    /// ```
+    /// use tollway::core::ChargeRequest;
+    /// use tollway::{Limiter, TokenBucket};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .limit("account", TokenBucket::per_hour(100))
+    ///     .limit("address", TokenBucket::per_minute(1))
+    ///     .build()?;
+    /// let login = [ChargeRequest::new("account", "alice", 1), ChargeRequest::new("address", "192.0.2.1", 1)];
+    /// assert!(limiter.spend_all(&login)?.allowed());
+    /// assert_eq!(limiter.spend_all(&login)?.charge, 1); // The address refuses, and the account pays nothing.
+    /// assert_eq!(limiter.check("account", "alice", 0)?.remaining, 99);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
+        let policy = self.engine.current_policy();
+        let charges = policy.charge_requests(charges)?;
+        let bill = Bill::new(&charges)?;
+        let mut decisions = Vec::with_capacity(1);
+        self.engine.memory().settle(&[bill], self.engine.clock().now(), &mut decisions);
+        Ok(decisions[0])
     }
 
-    /// Settles a bill of one charge.
-    #[inline]
-    pub fn charge(&self, charge: &Charge<'_>) -> Decision {
-        match &self.shared {
-            None => self.memory.charge(charge, || self.clock.now()),
-            Some(_) => block_on(self.charge_async(charge)),
-        }
+    /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
+    pub fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
+        let policy = self.engine.current_policy();
+        let charges = policy.charge_requests(charges)?;
+        Ok(self.engine.check_in_memory(&[Bill::new(&charges)?])[0])
     }
 
-    /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
-    pub fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
-        block_on(self.settle_async(bills))
-    }
-
-    /// The decisions [`settle`](Self::settle) would make, taking nothing.
-    pub fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
-        block_on(self.check_bills_async(bills))
-    }
-
-    /// What stands for a key.
-    #[inline]
-    pub fn hash_key(&self, key: &[u8]) -> KeyHash {
-        self.memory.hash_key(key)
-    }
-
-    /// Has the bucket of a key fetched from memory. For all keys of a batch, in a loop of its own, before the first knock.
-    #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
-        self.memory.prefetch(hash);
-    }
-
-    /// What stands for the id of a charge under its limit.
-    pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
-        self.memory.hash_charge(charge)
-    }
-
-    /// Measures each rate with one more request in it, in order. Appends a measure each.
-    pub fn update_rates(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
-        block_on(self.update_rates_async(updates, readings));
-    }
-
-    /// Does what each order says, one after another. Appends an outcome each.
-    pub fn run_quota_commands(&self, commands: &[QuotaCommand<'_>], outcomes: &mut Vec<QuotaOutcome>) {
-        block_on(self.run_quota_commands_async(commands, outcomes));
-    }
-
-    /// Is the limit of a rule reached? If not, the request is entered in its logs.
-    #[inline]
-    pub fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
-        match &self.shared {
-            None => self.memory.resolve(bill, || self.clock.now()),
-            Some(_) => block_on(self.resolve_async(bill)),
-        }
-    }
-
-    /// Enters what gatekeepers report, in order. Appends from when on the next request of each identifier is next_allowed_at; `None`
-    /// is now.
-    pub fn record_reports(&self, reports: &[Report<'_>], next_allowed_at: &mut Vec<Option<Timestamp>>) {
-        block_on(self.record_reports_async(reports, next_allowed_at));
-    }
-
-    /// Gives back each of the charges, and says what it came to in all.
-    pub fn refund_charges(&self, charges: &[Charge<'_>]) -> Result<Refund, StoreError> {
-        block_on(self.refund_charges_async(charges))
+    /// Gives back each of the charges, and returns what all refunds come to.
+    pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ChargeError> {
+        let policy = self.engine.current_policy();
+        Ok(self.engine.refund_in_memory(&refundable(&policy, charges)?))
     }
 
     /// Forgets the buckets of the charges.
-    pub fn reset_charges(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
-        block_on(self.reset_charges_async(charges))
+    pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ChargeError> {
+        let policy = self.engine.current_policy();
+        self.engine.reset_in_memory(&policy.charge_requests(charges)?);
+        Ok(())
     }
 
-    /// Is an answer something to wait for? In memory it never is.
-    #[inline]
-    pub const fn waits(&self) -> bool {
-        self.shared.is_some()
+    /// Waits until `cost` fits, and takes it: on any runtime, for at most `timeout`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollway::{Limiter, TokenBucket};
+    ///
+    /// # tollway::block_on(async {
+    /// let limiter = Limiter::builder().limit("mail", TokenBucket::per_second(100).burst(1)).build()?;
+    /// for _ in 0..3 {
+    ///     limiter.until_ready("mail", "alice", 1, Duration::from_secs(1)).await?; // At once, after 10 ms, after 20 ms.
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// Returns an error as soon as it is known that the cost cannot fit in time; nothing is taken then. Callers that wait for
+    /// one bucket do not queue: whichever asks first after the bucket has refilled gets the cost.
+    pub async fn until_ready(
+        &self,
+        limit: &str,
+        id: impl AsRef<[u8]>,
+        cost: u64,
+        timeout: Duration,
+    ) -> Result<Decision, UntilReadyError> {
+        let id = id.as_ref();
+        until_ready::until_ready(timeout, || std::future::ready(self.spend(limit, id, cost))).await
     }
 
-    /// How the shared store is, if there is one.
-    pub fn health(&self) -> Option<Health> {
-        self.shared.as_ref().map(|redis| redis.health())
+    /// Looks up a limit once, for code that always asks under the same one.
+    pub fn handle(&self, limit: &str) -> Result<Handle, ChargeError> {
+        Handle::new(self, limit)
     }
 
-    /// Drops buckets that have nothing to say any more from the next `slots` slots of the store. New buckets pay for such
-    /// sweeps themselves; call this from a timer to have memory back while nothing happens.
-    pub fn sweep(&self, slots: usize) -> usize {
-        self.memory.sweep(slots, self.clock.now())
+    /// Returns the state of the bucket of `id` under `limit`. Changes nothing.
+    pub fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<Inspection, ChargeError> {
+        let policy = self.engine.current_policy();
+        Ok(self.engine.inspect_in_memory(&policy.charge(limit, id.as_ref(), 0)?))
     }
 
-    /// The policy in force. A reload does not change the one in hand.
+    /// Returns the current policy. A reload does not change a policy that a caller holds.
     pub fn policy(&self) -> Arc<Policy> {
-        self.policy.keep()
+        self.engine.policy()
     }
 
-    /// Puts another policy in force from the next request on. Buckets stay.
+    /// Replaces the policy from the next request on. Buckets stay.
     pub fn reload(&self, policy: Policy) {
-        self.policy.replace(policy);
+        self.engine.reload(policy);
     }
 
-    /// The clock it decides by.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// What this process's memory holds and has done.
+    /// Returns how many buckets there are, and what the store has done.
     pub fn stats(&self) -> MemoryStats {
-        self.memory.stats()
+        self.engine.stats()
     }
+
+    /// Drops expired buckets from the next `slots` slots of the store, and returns how many it dropped.
+    ///
+    /// New buckets pay for such sweeps themselves. A timer that calls this frees memory while no requests come.
+    pub fn sweep(&self, slots: usize) -> usize {
+        self.engine.sweep(slots)
+    }
+
+    /// Returns the engine that this limiter is made of, for batches.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// Returns the charges, if all of them can be given back.
+fn refundable<'a>(
+    policy: &'a Policy,
+    charges: &'a [ChargeRequest<'_>],
+) -> Result<Vec<Charge<'a>>, ChargeError> {
+    policy.charge_requests(charges)?.into_iter().map(Charge::refundable).collect()
 }

@@ -1,4 +1,4 @@
-//! Compiles the regular expressions of the policy: finds the first rule that matches a key, and rewrites keys.
+//! Regular expressions over keys: which rule comes first, and what a key is rewritten to.
 //!
 //! ```
 //! use tollway::core::KeyMatcher;
@@ -15,9 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! All rules are compiled into one automaton, so a key is read once, however many rules there are; the rewrites are
-//! another automaton. Keys are bytes: `.` matches any byte, `\d` and `\w` are ASCII, `^` and `$` are the ends of the
-//! key.
+//! All rules are one automaton, so a key is read once however many rules there are; the rewrites are another. Keys are
+//! bytes: `.` is any of them, `\d` and `\w` are ASCII, and `^` and `$` are the ends of the key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,48 +28,48 @@ use regex_automata::{Input, MatchKind, PatternSet};
 use thiserror::Error;
 use tollway_core::KeyMatcher;
 
-/// The most rules that a policy can have.
+/// The most rules.
 pub const RULES_MAX: usize = 10_000;
-/// The most rewrites that a policy can have. Each one that applies reads the key once more.
+/// The most rewrites: each that applies reads the key once more.
 pub const REWRITES_MAX: usize = 1_000;
-/// The most memory that one compiled pattern can take, in bytes.
+/// The most memory for one compiled pattern, in bytes.
 pub const PATTERN_SIZE_MAX: usize = 256 << 10;
-/// The most memory that all compiled patterns together can take, in bytes.
+/// The most memory for all of them together, in bytes.
 pub const PATTERNS_SIZE_MAX: usize = 16 << 20;
-/// The longest replacement that a rewrite can have, in bytes.
+/// The longest replacement, in bytes.
 pub const REPLACEMENT_MAX: usize = 1_000;
-/// The longest key that rewriting can make, in bytes. Without a bound, a few rewrites that each double the key would
-/// fill the memory.
+/// The longest key that rewriting makes, in bytes. Without a bound, a few rewrites that double a key would fill memory.
 pub const REWRITTEN_MAX: usize = 1_000;
 
-/// The memory for the states of the lazy DFA, for each thread, in bytes. It is taken as states are found. A thousand
-/// patterns that match anywhere need up to this much; with less, a key takes hundreds of times as long.
+/// What the states of an automaton may take that are found while it runs, for each thread, in bytes. They are taken as
+/// they are found; a thousand patterns that match anywhere find up to this much, and without the room a key would take
+/// hundreds of times as long.
 const STATES_SIZE_MAX: usize = 32 << 20;
 
-/// A regular expression that was parsed and found small enough.
+/// A regular expression that was found sound.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
     size: usize,
 }
 
-/// A text that is not a usable pattern.
+/// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// The text is not a regular expression.
+    /// It is no regular expression.
     #[error("is no regular expression: {reason}")]
     Syntax {
-        /// The message of the parser, on one line.
+        /// What is wrong with it, on one line.
         reason: String,
     },
-    /// The compiled expression takes more than [`PATTERN_SIZE_MAX`].
+    /// It is one that takes too much memory.
     #[error("takes more than {} KiB of memory when compiled", PATTERN_SIZE_MAX >> 10)]
     TooLarge,
 }
 
 impl Pattern {
-    /// Parses and compiles a regular expression.
+    /// Takes a regular expression.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let expression = syntax::parse_with(text, &dialect())
             .map_err(|error| PatternError::Syntax { reason: reason(&error.to_string()) })?;
@@ -80,30 +79,29 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), size })
     }
 
-    /// Returns the pattern as it was written.
+    /// The pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns the memory that the compiled pattern takes, in bytes.
+    /// How much memory it takes, in bytes.
     pub const fn size(&self) -> usize {
         self.size
     }
 }
 
-/// Returns the syntax of patterns: they match bytes instead of characters, and `.` matches any byte.
+/// What a pattern means: bytes rather than characters, of which `.` is any.
 fn dialect() -> syntax::Config {
     syntax::Config::new().unicode(false).utf8(false).dot_matches_new_line(true)
 }
 
-/// Shortens the parser's message, which shows the expression with an arrow below it, to one line:
-/// `unclosed group, at character 3`.
+/// `unclosed group, at character 3`, of a message that draws the expression with an arrow below.
 fn reason(message: &str) -> String {
     let is_arrow = |line: &&str| line.contains('^') && line.bytes().all(|byte| matches!(byte, b' ' | b'^'));
     let last = message.lines().last().unwrap_or_default();
     let reason = last.strip_prefix("error: ").unwrap_or(last);
     match message.lines().find(is_arrow).and_then(|arrow| arrow.find('^')) {
-        // The message indents the expression by four spaces; characters are counted from 1.
+        // The expression is indented by four, and characters are counted from 1.
         Some(column) if message.lines().count() == 4 => {
             format!("{reason}, at character {}", column.saturating_sub(3))
         }
@@ -111,7 +109,7 @@ fn reason(message: &str) -> String {
     }
 }
 
-/// A pattern, and the text that replaces its first match in a key.
+/// A pattern and what takes the place of the first part of a key that it matches.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
     pattern: Pattern,
@@ -119,22 +117,22 @@ pub struct Rewrite {
     replacement: String,
 }
 
-/// A text that is not a usable replacement.
+/// Why a text replaces nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReplacementError {
-    /// The text uses a group that the pattern does not have.
+    /// A group that the pattern has not.
     #[error("uses ${{{group}}}, a group that the pattern has not{}", hint(.group))]
     Group {
-        /// The number or name that the group has.
+        /// Its number or name.
         group: String,
     },
-    /// The text is longer than [`REPLACEMENT_MAX`].
+    /// A replacement beyond [`REPLACEMENT_MAX`].
     #[error("may have at most {REPLACEMENT_MAX} bytes")]
     TooLong,
 }
 
-/// Returns the group that was probably meant by a name that starts with a number.
+/// What was probably meant by a name that starts like a number.
 fn hint(group: &str) -> String {
     let digits = group.bytes().take_while(u8::is_ascii_digit).count();
     match group.split_at(digits) {
@@ -144,14 +142,13 @@ fn hint(group: &str) -> String {
 }
 
 impl Rewrite {
-    /// Returns a rewrite. In the replacement, `$1` or `${1}` stands for the match of the first group, `$0` for the
-    /// whole match, `${name}` for a named group, and `$$` for a dollar sign.
+    /// In the replacement `$1` or `${1}` is what the first group matched, `$0` the whole match, `${name}` a group with
+    /// a name, and `$$` a dollar.
     pub fn new(pattern: Pattern, replacement: &str) -> Result<Self, ReplacementError> {
         if replacement.len() > REPLACEMENT_MAX {
             return Err(ReplacementError::TooLong);
         }
-        // No DFA: a rewrite runs only for the few keys it matches, and a table for each of a thousand rewrites costs
-        // memory.
+        // Without tables: a rewrite runs for few keys, and there may be many.
         let config = Config::new().utf8_empty(false).onepass(false).dfa(false).hybrid(false);
         let regex = Regex::builder().configure(config).syntax(dialect()).build(&pattern.text);
         let regex = regex.expect("a pattern compiled before");
@@ -161,17 +158,17 @@ impl Rewrite {
         }
     }
 
-    /// Returns the pattern that is replaced.
+    /// The pattern.
     pub const fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// Returns the text that replaces the match.
+    /// What takes its place.
     pub fn replacement(&self) -> &str {
         &self.replacement
     }
 
-    /// Returns the key with its first match replaced, or unchanged if there is no match.
+    /// The key with the first match replaced; as it was if there is none.
     fn apply(&self, key: &[u8]) -> Vec<u8> {
         let mut groups = self.regex.create_captures();
         self.regex.captures(key, &mut groups);
@@ -184,7 +181,7 @@ impl Rewrite {
     }
 }
 
-/// Returns the first group in the replacement that the expression does not have.
+/// The first group of the replacement that the expression does not have.
 fn unknown_group(regex: &Regex, replacement: &str) -> Option<String> {
     let groups = regex.captures_len();
     let (mut number, mut name) = (None, None);
@@ -204,7 +201,7 @@ fn unknown_group(regex: &Regex, replacement: &str) -> Option<String> {
     name.or(number)
 }
 
-/// The rules and rewrites of a policy, each kind compiled into one automaton.
+/// Rules and rewrites, each kind compiled into one automaton.
 #[derive(Clone)]
 pub struct Patterns {
     rewrites: Vec<Rewrite>,
@@ -213,7 +210,7 @@ pub struct Patterns {
     any_rule: Regex,
 }
 
-/// The patterns are too many, or take too much memory together.
+/// More patterns than memory is set aside for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "there may be at most {RULES_MAX} rules and {REWRITES_MAX} rewrites, and compiled they may take at most {} MiB",
@@ -222,7 +219,7 @@ pub struct Patterns {
 pub struct TooManyPatterns;
 
 impl Patterns {
-    /// Compiles rewrites, in the order in which they apply, and rules, in the order in which they are tried.
+    /// Rewrites in the order they apply, and rules in the order they are tried.
     pub fn new(rewrites: Vec<Rewrite>, rules: Vec<Pattern>) -> Result<Self, TooManyPatterns> {
         let size: usize = rewrites.iter().map(Rewrite::pattern).chain(&rules).map(Pattern::size).sum();
         if rules.len() > RULES_MAX || rewrites.len() > REWRITES_MAX || size > PATTERNS_SIZE_MAX {
@@ -233,18 +230,18 @@ impl Patterns {
         Ok(Self { rewrites, any_rewrite, rules, any_rule })
     }
 
-    /// Returns the rules in the order in which they are tried.
+    /// The rules in the order they are tried.
     pub fn rules(&self) -> &[Pattern] {
         &self.rules
     }
 
-    /// Returns the rewrites in the order in which they apply.
+    /// The rewrites in the order they apply.
     pub fn rewrites(&self) -> &[Rewrite] {
         &self.rewrites
     }
 }
 
-/// Compiles one automaton that finds all matching patterns in one pass.
+/// One automaton that finds in one pass all the patterns that match.
 fn any_of<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Result<Regex, TooManyPatterns> {
     let patterns: Vec<_> = patterns.into_iter().map(Pattern::as_str).collect();
     let config = Config::new()
@@ -258,7 +255,7 @@ fn any_of<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Result<Regex, 
     built.map_err(|_| TooManyPatterns)
 }
 
-/// Returns the first pattern that matches `key`, among those from the index `from` on.
+/// The first pattern of the automaton that matches `key`, of those from the place `from` on.
 fn first(automaton: &Regex, key: &[u8], from: usize) -> Option<usize> {
     if from >= automaton.pattern_len() {
         return None;
@@ -284,14 +281,14 @@ impl KeyMatcher for Patterns {
     }
 }
 
-/// By default there are no rewrites and no rules.
+/// No rewrites and no rules.
 impl Default for Patterns {
     fn default() -> Self {
         Self::new(Vec::new(), Vec::new()).expect("nothing is not too many")
     }
 }
 
-/// Writes the patterns as they were written. The automata would fill pages.
+/// The patterns as they were written; automata are no reading matter.
 impl fmt::Debug for Patterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rewrites = self.rewrites.iter().map(|rewrite| (rewrite.pattern.as_str(), &rewrite.replacement));
@@ -313,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_anywhere_wins() {
-        // The second pattern matches earlier in the key, and the third matches more of it; still the first wins.
+        // The second matches earlier in the key, the third more of it.
         let patterns = patterns(&[], &["global$", "^ws", "^ws global$", ""]);
         for (key, expected) in
             [(&b"ws global"[..], 0), (b"ws ip=1", 1), (b"search ip=1", 3), (b"", 3), (b"\xff\n", 3)]

@@ -1,10 +1,10 @@
-//! Shortens values for error messages, and removes passwords from them.
+//! What an error may repeat of what it is about.
 
-/// The most characters of a value that an error message repeats.
+/// How much of a value an error quotes.
 const QUOTE_MAX: usize = 60;
 
-/// Returns at most [`QUOTE_MAX`] characters of `text`, on one line. The user and password of a URL are replaced by
-/// `***`: a URL can end up in any field by mistake, and error messages end up in logs.
+/// At most [`QUOTE_MAX`] characters of `text`, on one line. Who logs in to a URL, and with what, is left out wherever it is
+/// met: a URL may have slipped into any field.
 pub(crate) fn shorten(text: &str) -> String {
     let login = text.find("://").map(|at| at + 3).zip(text.rfind('@')).filter(|(start, end)| start <= end);
     match login {

@@ -1,32 +1,32 @@
-//! The reports that gatekeepers send to a Smockron master, and the delays that the master publishes.
+//! What gatekeepers report to a master.
 
 use tollway_core::{Domain, Timestamp};
 
-/// A request that a gatekeeper let through, immediately or after a delay.
+/// One request that a gatekeeper let through, at once or after a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The domain whose rules apply to the request.
+    /// Of which resource.
     pub domain: &'a Domain,
-    /// The client that made the request.
+    /// Whose.
     pub identifier: &'a [u8],
-    /// The time at which it was let through, by the gatekeeper's clock.
+    /// When it was let through, by the gatekeeper's clock.
     pub at: Timestamp,
 }
 
-/// A client that is delayed at the moment.
+/// One identifier that is still to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The client whose next request is not allowed yet.
+    /// Whose next request is not welcome yet.
     pub identifier: Vec<u8>,
-    /// The time from which its next request is allowed.
+    /// From when on it is.
     pub until: Timestamp,
 }
 
-/// One page of the clients that are delayed at the moment.
+/// Some of those who are still to wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// The delays on this page.
+    /// Who, and until when.
     pub delays: Vec<Delay>,
-    /// The position at which the next page starts, if there is one.
+    /// Where the next page starts, if there is one.
     pub next: Option<u64>,
 }

@@ -1,28 +1,82 @@
-//! Where buckets live.
+//! The stores: buckets in this process's memory, or in a Redis that a fleet shares.
 
+mod error;
+mod health;
 pub mod memory;
+#[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(not(feature = "redis"))]
+#[path = "store/redis_disabled.rs"]
+mod redis;
+
+#[cfg(feature = "yaml")]
+use std::io;
 
 use tollway_core::Timestamp;
 use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 
-/// What one bucket remembers, for whoever wants to look.
+pub use self::error::StoreError;
+pub use self::health::{Health, NodeHealth, NodeState};
+use self::memory::Memory;
+pub use self::redis::Redis;
+#[cfg(feature = "yaml")]
+use crate::config::StoreUrl;
+
+/// The place where an engine's buckets live.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Store {
+    /// This process's memory.
+    Memory(Memory),
+    /// Redis, shared with other processes. The memory is for limits that decide locally while Redis is unreachable.
+    Redis(Redis, Memory),
+}
+
+impl From<Memory> for Store {
+    fn from(memory: Memory) -> Self {
+        Self::Memory(memory)
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl Store {
+    /// Opens the store of this URL. Does not wait for Redis, which may be started later.
+    pub fn open(url: &StoreUrl, max_buckets: usize) -> io::Result<Self> {
+        let memory = Memory::new(max_buckets);
+        match url {
+            StoreUrl::Memory => Ok(Self::Memory(memory)),
+            #[cfg(feature = "redis")]
+            StoreUrl::Redis(url) => Ok(Self::Redis(Redis::open(url)?, memory)),
+        }
+    }
+}
+
+/// A page of the buckets that exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketPage {
+    /// The keys of the buckets, `NewOrdersPerAccount:12345678`.
+    pub buckets: Vec<String>,
+    /// The start of the next page, if there is one.
+    pub next: Option<u64>,
+}
+
+/// The state that a store keeps of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BucketState {
-    /// When it is full again.
+    /// The time when the bucket is full again.
     TokenBucket(TokenBucketState),
-    /// How many entries it has, and its oldest and newest.
+    /// The number of entries in a log, with the oldest and the newest.
     SlidingLog {
-        /// How many.
+        /// The number of entries.
         entries: u64,
-        /// The first to expire.
+        /// The entry that expires first.
         oldest: Timestamp,
-        /// The last to expire.
+        /// The entry that expires last.
         newest: Timestamp,
     },
-    /// When it was last measured, and what it was.
+    /// The last rate, and when it was measured.
     SmoothedRate(SmoothedRateState),
-    /// What was used, and until when.
+    /// The units used, and when they expire.
     Quota(QuotaState),
 }
 
@@ -55,7 +109,7 @@ impl From<&QuotaState> for BucketState {
 }
 
 impl BucketState {
-    /// What a bucket holds that still says something.
+    /// Returns the state of a bucket that has not expired.
     fn live<'b, B: Bucket>(bucket: Option<&'b B>, now: Timestamp) -> Option<Self>
     where
         Self: From<&'b B>,

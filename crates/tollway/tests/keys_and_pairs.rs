@@ -6,7 +6,7 @@ use tollway::core::algorithm::{
     SmoothedRateState, TtlUnit,
 };
 use tollway::core::{Nanos, OnFull, OnStoreFailure, Timestamp};
-use tollway::keys::{RateSubject, RateUpdate};
+use tollway::rates::{RateSubject, RateUpdate};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 
@@ -22,9 +22,9 @@ fn rate() -> SmoothedRate {
 
 fn update_rate(limiter: &Limiter, key: &str, on_full: OnFull) -> RateReading {
     let mut readings = Vec::new();
-    let hash = limiter.hash_key(key.as_bytes());
+    let hash = limiter.engine().hash_key(key.as_bytes());
     let (bucket, on_store_failure) = (RateSubject::Key(key.as_bytes()), OnStoreFailure::Allow);
-    limiter.update_rates(
+    limiter.engine().blocking().update_rates(
         &[RateUpdate { bucket, hash, limit: &rate(), on_full, on_store_failure }],
         &mut readings,
     );
@@ -33,7 +33,7 @@ fn update_rate(limiter: &Limiter, key: &str, on_full: OnFull) -> RateReading {
 
 fn execute(limiter: &Limiter, pair: &[u8], operation: QuotaOperation) -> QuotaOutcome {
     let mut outcomes = Vec::new();
-    limiter.run_quota_commands(&[QuotaCommand { pair, operation }], &mut outcomes);
+    limiter.engine().blocking().run_quota_commands(&[QuotaCommand { pair, operation }], &mut outcomes);
     outcomes[0]
 }
 
@@ -50,8 +50,8 @@ fn a_key_is_measured_as_its_bucket_alone_would_be() {
     let limiter = limiter(100);
     let mut alone = SmoothedRateState::default();
     for step in [0, 0, 1, 5, 5, 6, 400, 2_000] {
-        limiter.clock().set(Timestamp::EPOCH + Nanos::from_millis(step));
-        let now = limiter.clock().now();
+        limiter.engine().clock().set(Timestamp::EPOCH + Nanos::from_millis(step));
+        let now = limiter.engine().clock().now();
         assert_eq!(
             update_rate(&limiter, "ws global", OnFull::Deny),
             alone.update(&rate(), 1, now),
@@ -68,7 +68,7 @@ fn a_batch_is_taken_in_its_order() {
     let commands: Vec<_> =
         names.iter().map(|name| QuotaCommand { pair: name.as_bytes(), operation: insert(10) }).collect();
     let mut outcomes = Vec::new();
-    limiter.run_quota_commands(&commands, &mut outcomes);
+    limiter.engine().blocking().run_quota_commands(&commands, &mut outcomes);
     let first_time =
         |(index, outcome): (usize, &QuotaOutcome)| (*outcome == QuotaOutcome::Done) == (index < 70);
     assert!(outcomes.len() == 200 && outcomes.iter().enumerate().all(first_time));
@@ -83,7 +83,7 @@ fn no_room_is_a_failure_for_a_pair_and_for_a_key_what_its_rule_says() {
     assert_eq!(update_rate(&limiter, "a", OnFull::Deny), RateReading::new(0.0, true));
     assert_eq!(update_rate(&limiter, "a", OnFull::Allow), RateReading::new(0.0, false));
     assert_eq!(limiter.stats().refused_full, 3);
-    limiter.clock().set(Timestamp::EPOCH + Nanos::from_secs(10));
+    limiter.engine().clock().set(Timestamp::EPOCH + Nanos::from_secs(10));
     assert_eq!(
         execute(&limiter, b"\x01\x01cs", insert(10)),
         QuotaOutcome::Done,

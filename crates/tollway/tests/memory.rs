@@ -61,7 +61,7 @@ fn a_place_is_free_again_as_soon_as_its_bucket_says_nothing() {
     for limit in ["Deny", "Log", "Rate", "Quota"] {
         let limiter = limiter(3);
         for round in 0..50 {
-            limiter.clock().set(at(round * 2_000));
+            limiter.engine().clock().set(at(round * 2_000));
             for id in 0..3 {
                 let decision = limiter.spend(limit, format!("{round}-{id}"), 1).unwrap();
                 assert_eq!(decision.verdict, Verdict::Allow, "{limit}, round {round}, id {id}");
@@ -91,7 +91,7 @@ fn a_bill_that_finds_no_room_takes_nothing_and_leaves_no_place_taken() {
     let settle = |names: &[(&str, &'static str)]| -> Decision {
         let charge = |(limit, id): &(&str, &'static str)| policy.charge(limit, id.as_bytes(), 1).unwrap();
         let charges: Vec<_> = names.iter().map(charge).collect();
-        limiter.settle(&[Bill::new(&charges).unwrap()])[0]
+        limiter.engine().blocking().settle(&[Bill::new(&charges).unwrap()])[0]
     };
     let denied = settle(&[("Deny", "there"), ("Deny", "new-1"), ("Quota", "new-2")]);
     assert_eq!((denied.verdict, denied.charge), (Verdict::DenyFull, 2));
@@ -106,7 +106,7 @@ fn a_million_ids_come_and_go_and_only_the_live_ones_stay() {
     let limiter = limiter(2_000_000);
     for id in 0..1_000_000_u64 {
         // A bucket lives for a second: a thousand ids.
-        limiter.clock().set(Timestamp::from_nanos(id * 1_000_000));
+        limiter.engine().clock().set(Timestamp::from_nanos(id * 1_000_000));
         assert!(limiter.spend("Deny", id.to_le_bytes(), 1).unwrap().allowed());
     }
     let buckets = limiter.stats().buckets;
@@ -143,7 +143,7 @@ fn logs_take_memory_for_so_many_entries_and_no_more() {
     assert_eq!(held, ENTRIES.div_ceil(60_000));
     assert!(full(100), "a new id");
     assert_eq!(limiter.spend("Long", "0", 1).unwrap().verdict, Verdict::Deny, "a log that is there");
-    limiter.clock().set(at(3_600));
+    limiter.engine().clock().set(at(3_600));
     assert!(limiter.sweep(usize::MAX) >= held);
     assert!(!full(100), "memory is given back with the logs");
 }
@@ -153,7 +153,7 @@ fn a_rule_that_finds_no_memory_for_an_entry_says_so() {
     let limiter = log_limiter();
     let resolve = |text: &str, user: &str| {
         let rule = KeyedRule::new(RuleLimit::new(text.parse().unwrap()), "", "key");
-        limiter.resolve(&rule.bill(|_| Ok::<_, ()>(Some(user))).unwrap()).verdict
+        limiter.engine().blocking().resolve(&rule.bill(|_| Ok::<_, ()>(Some(user))).unwrap()).verdict
     };
     for rule in ["user:9/h", "Or('user:9/h', 'x:9/h')"] {
         assert_eq!(resolve(rule, "early"), Verdict::Allow);

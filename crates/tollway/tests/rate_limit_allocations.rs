@@ -5,7 +5,6 @@
 
 use std::alloc::System;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -53,7 +52,7 @@ fn denied(limits: &RateLimit) -> Result<u32, RateLimitExceeded> {
 fn a_limited_call_allocates_nothing_that_can_be_done_without() {
     let clock = Clock::manual(Timestamp::EPOCH);
     let limiter = Limiter::with(Policy::default(), Memory::new(1_000), clock.clone());
-    let limits = &RateLimit::new(Arc::new(limiter));
+    let limits = &RateLimit::new(limiter);
     let block = limits.limit("1000/s").unwrap().key("block");
     let of_user = limits.limit("user:1000/s").unwrap().key("of user").selector("user", || 7);
     let check = |what: &str, expected: usize, call: &dyn Fn() -> bool| {

@@ -3,11 +3,12 @@
 
 use std::fs;
 
+use tollway::Clock;
 use tollway::config::Config;
 use tollway::core::{Rule, Timestamp};
+use tollway::engine::Engine;
 use tollway::store::memory::Memory;
 use tollway::trace::{TraceReader, TraceTarget, matches};
-use tollway::{Clock, Limiter};
 
 fn page() -> String {
     fs::read_to_string("../../docs/rules.md").unwrap()
@@ -27,7 +28,7 @@ fn every_trace_on_the_page_is_as_expected() {
     assert!(traces.len() > 4);
     for trace in traces {
         let clock = Clock::manual(Timestamp::EPOCH);
-        let mut limiter = Limiter::with(config.policy.clone(), Memory::new(1_000), clock);
+        let mut limiter = Engine::with(config.policy.clone(), Memory::new(1_000), clock);
         for event in TraceReader::new(trace.as_bytes()).map(Result::unwrap) {
             let reply = limiter.answer(event.at, &event.request);
             assert!(matches(event.expected.as_ref().unwrap(), &reply), "{}", event.with_reply(&reply));

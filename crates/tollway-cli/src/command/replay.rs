@@ -13,9 +13,10 @@ use anyhow::anyhow;
 use clap::Args;
 use tollway::config::StoreUrl;
 use tollway::core::Timestamp;
+use tollway::engine::Engine;
 use tollway::store::redis::RedisUrl;
 use tollway::trace::{TraceEvent, TraceReader, TraceReply, TraceTarget, matches};
-use tollway::{Clock, Config, Limiter};
+use tollway::{Clock, Config};
 use tollway_server::Desk;
 
 use self::progress::Progress;
@@ -82,7 +83,7 @@ impl Replay {
         let config = configured(self.config.as_deref())?;
         let store = apart(store::chosen(self.store.as_deref(), config.store.clone())?);
         let on_insert = config.gates.on_insert;
-        let limiter = Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
+        let limiter = Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
         Ok(Desk::new(limiter, on_insert))
     }
 }

@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use tollway::config::{FileWatch, GateAddressError, Gates, SmockronGate, StoreUrl};
 use tollway::core::{IdFormat, Limit};
-use tollway::{Clock, Config, Limiter};
+use tollway::engine::Engine;
+use tollway::{Clock, Config};
 use tollway_server::{ConfigFile, Server, Settings, Signals};
 use tracing_subscriber::EnvFilter;
 
@@ -98,7 +99,7 @@ impl Serve {
         }
         let workers = self.workers.map_or_else(cores, usize::from);
         let config = Config { store: store.clone(), max_buckets, ..config };
-        let limiter = Limiter::open(config, Clock::monotonic());
+        let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("the store {store} cannot be opened"))?);
         let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
         let signals = Signals::catch().context("signals cannot be caught")?;
@@ -140,7 +141,7 @@ pub(super) fn log_to_stderr() {
 }
 
 /// What listens where, and lines to try it.
-fn announce(limiter: &Limiter, from: &str, store: &StoreUrl, server: &Server) -> io::Result<()> {
+fn announce(limiter: &Engine, from: &str, store: &StoreUrl, server: &Server) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let policy = limiter.policy();
     let limits = policy.limits();

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use tollway::Clock;
 use tollway::config::Config;
 use tollway::core::{KeyedRule, RuleLimit};
-use tollway::{Clock, Limiter};
+use tollway::engine::Engine;
 use tollway_testbed::{RedisCluster, RedisServer};
 
 use crate::page::{Page, printed, shell};
@@ -131,10 +132,10 @@ fn the_rights_on_the_page_are_enough_and_none_is_too_many() {
 /// Whether each of the rules allows, one after another under one key, where every selector has the same value.
 fn rulings(url: &str, rules: &[&str]) -> Vec<bool> {
     let config = Config::parse(&format!("store: {url}"), "rules.yaml").unwrap();
-    let limiter = Limiter::open(config, Clock::monotonic()).unwrap();
+    let limiter = Engine::open(config, Clock::monotonic()).unwrap();
     let resolve = |rule: &&str| {
         let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "key");
-        let ruling = limiter.resolve(&rule.bill(|_| Ok::<_, ()>(Some("x"))).unwrap());
+        let ruling = limiter.blocking().resolve(&rule.bill(|_| Ok::<_, ()>(Some("x"))).unwrap());
         assert!(!ruling.degraded);
         ruling.allowed()
     };

@@ -1,4 +1,4 @@
-//! Items that cannot be limited, and functions whose return type cannot hold a denial.
+//! What cannot be limited.
 
 use tollway_macros::limit;
 

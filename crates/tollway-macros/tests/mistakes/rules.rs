@@ -1,4 +1,4 @@
-//! Rules that cannot be parsed.
+//! What is wrong with the rule itself.
 #![allow(unused_variables)]
 
 use tollway_macros::limit;

@@ -1,4 +1,4 @@
-//! Selectors that the rule does not have, or that are missing.
+//! Selectors that are not those of the rule.
 #![allow(unused_variables)]
 
 use tollway_macros::limit;

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::{Arc, Mutex};
 
-use tollway::Limiter;
-use tollway::store::redis::{Health, NodeState};
+use tollway::engine::Engine;
+use tollway::store::{Health, NodeState};
 use tollway_core::{Nanos, Policy, Verdict};
 
 use super::histogram::{BUCKETS, Histogram};
@@ -33,7 +33,7 @@ pub(crate) struct Gauges {
 }
 
 /// All of it, as text.
-pub(crate) fn encode(metrics: &Metrics, limiter: &Limiter, gauges: Gauges) -> String {
+pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gauges: Gauges) -> String {
     let mut page = Page(String::with_capacity(8 << 10));
     page.family("tollway_build_info", "gauge", "The version that is running.");
     page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -174,7 +174,7 @@ fn limits(page: &mut Page, policy: &Policy) {
     }
 }
 
-fn store(page: &mut Page, limiter: &Limiter) {
+fn store(page: &mut Page, limiter: &Engine) {
     if let Some(health) = limiter.health() {
         shared_store(page, &health);
     }

@@ -1,9 +1,9 @@
 //! Looking at buckets. For people: nothing is decided, and nothing counted.
 
-use tollway::limiter::AskError;
+use tollway::limiter::LimiterError;
 use tollway::store::BucketState;
 use tollway_core::algorithm::Bucket;
-use tollway_core::{Nanos, Verdict};
+use tollway_core::{Bill, Nanos, Verdict};
 use tollway_wire::http::{BucketReport, InspectQuery, KeysPage, KeysQuery, StateSummary};
 
 use super::{CallError, Service};
@@ -11,8 +11,10 @@ use super::{CallError, Service};
 impl Service {
     /// What is remembered of one id, and what follows from it.
     pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, CallError> {
-        let inspection = self.limiter.inspect_async(&asked.limit, &asked.id).await?;
-        let next = self.limiter.check_async(&asked.limit, &asked.id, 1).await?;
+        let inspection = self.limiter.inspect(&asked.limit, &asked.id).await?;
+        let policy = self.limiter.policy();
+        let charge = policy.charge(&asked.limit, asked.id.as_ref(), 1)?;
+        let next = self.limiter.check_bills(&[Bill::one(&charge)]).await[0];
         let now = &inspection.decision;
         // An answer without the store is not about this bucket.
         let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
@@ -22,7 +24,7 @@ impl Service {
             remaining: limited.then_some(now.remaining),
             retry_after: span(retry_after),
             reset_after: span(now.reset_nanos),
-            state: inspection.held.as_ref().map(state),
+            state: inspection.state.as_ref().map(state),
             bucket: inspection.bucket,
             algorithm: inspection.algorithm,
             at: inspection.at,
@@ -31,7 +33,7 @@ impl Service {
 
     /// Some of the buckets there are; `None` if the store keeps no ids.
     pub(crate) async fn keys(&self, asked: &KeysQuery<'_>) -> Result<Option<KeysPage>, CallError> {
-        let page = self.limiter.keys_async(asked.limit.as_deref(), asked.cursor, asked.count).await?;
+        let page = self.limiter.keys(asked.limit.as_deref(), asked.cursor, asked.count).await?;
         Ok(page.map(|page| KeysPage { keys: page.buckets, cursor: page.next }))
     }
 }
@@ -52,11 +54,12 @@ fn state(held: &BucketState) -> StateSummary {
     }
 }
 
-impl From<AskError> for CallError {
-    fn from(error: AskError) -> Self {
+impl From<LimiterError> for CallError {
+    fn from(error: LimiterError) -> Self {
         match error {
-            AskError::Charge(error) => Self::Charge(error),
-            AskError::Store(error) => Self::Store(error),
+            LimiterError::Charge(error) => Self::Charge(error),
+            LimiterError::Store(error) => Self::Store(error),
+            other => unreachable!("looking at one bucket makes no bill: {other}"),
         }
     }
 }

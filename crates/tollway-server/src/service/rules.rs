@@ -15,7 +15,7 @@ impl Service {
     ) -> Result<RuleDecision, RuleLookupError> {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
         let rule = in_force.policy.find_rule(&name, asked.key.as_deref())?;
-        let ruling = self.limiter.resolve_async(&asked.bill(&rule)?).await;
+        let ruling = self.limiter.resolve(&asked.bill(&rule)?).await;
         in_force.of_rule(&asked.rule).ruled(&ruling);
         Ok(ruling)
     }
@@ -28,7 +28,7 @@ impl Service {
     ) -> Result<RuleExplanation, CallError> {
         let rule = in_force.policy.find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
         let bill = asked.bill(&rule)?;
-        let found = self.limiter.examine_async(&bill).await?;
+        let found = self.limiter.inspect_rule(&bill).await?;
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation { rule: bill.limit().rule().to_string(), tree, at: found.at })
     }

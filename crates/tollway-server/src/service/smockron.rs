@@ -36,7 +36,7 @@ impl SmockronService {
 
     /// Is the store something to wait for?
     pub(crate) fn waits(&self) -> bool {
-        self.service.limiter.waits()
+        self.service.limiter.is_shared()
     }
 
     pub(crate) const fn hub(&self) -> &Arc<Hub> {
@@ -61,7 +61,7 @@ impl SmockronService {
         }
         if !accounts.is_empty() {
             let mut welcome = Vec::with_capacity(accounts.len());
-            self.service.limiter.record_reports_async(&accounts, &mut welcome).await;
+            self.service.limiter.record_reports(&accounts, &mut welcome).await;
             self.publish(&accounts, &welcome);
         }
         self.count(&understood);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollway::keys::{KeyHash, KeyRuleCache, KeyRuleMatch, RateSubject, RateUpdate, RewrittenKey};
+use tollway::keys::{Found, KeyRuleCache, RewrittenKey};
+use tollway::rates::{KeyHash, RateSubject, RateUpdate};
 use tollway_core::algorithm::{RateReading, SmoothedRate};
 use tollway_core::{Algorithm, Bill, Charge, Decision, KeyLimit, Keys, Nanos, Policy, Verdict};
 use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
@@ -44,7 +45,7 @@ struct Asked<'d, P> {
 
 /// What is known of a key before it is used: its rule.
 struct Known<'d> {
-    found: KeyRuleMatch<'d>,
+    found: Found<'d>,
     /// Of the key as rewritten.
     hash: KeyHash,
 }
@@ -102,9 +103,7 @@ impl TextService {
                 TextCommand::OverLimit { .. } => {}
                 TextCommand::CheckLimit(check) => self.check_limit(&in_force, &check, answer).await,
                 TextCommand::GetStats { key } => self.get_stats(&in_force, key, answer),
-                TextCommand::GetSize => {
-                    answer(&TextReply::Size { keys: self.service.limiter.size_async().await })
-                }
+                TextCommand::GetSize => answer(&TextReply::Size { keys: self.service.limiter.size().await }),
                 TextCommand::Ping => answer(&TextReply::Pong),
             }
         }
@@ -153,8 +152,8 @@ impl TextService {
     fn find<'d>(&mut self, keys: &Keys, key: &'d [u8], hash: KeyHash) -> Known<'d> {
         let found = self.finder.find(keys, key, hash);
         let hash = match &found.key {
-            RewrittenKey::Unchanged(_) => hash,
-            RewrittenKey::Rewritten(other) => self.service.limiter.hash_key(other),
+            RewrittenKey::Same(_) => hash,
+            RewrittenKey::Other(other) => self.service.limiter.hash_key(other),
         };
         Known { found, hash }
     }
@@ -195,7 +194,7 @@ impl TextService {
         readings.clear();
         decisions.clear();
         let limiter = &self.service.limiter;
-        let knocking = limiter.update_rates_async(&updates, &mut readings);
+        let knocking = limiter.update_rates(&updates, &mut readings);
         if bills.is_empty() {
             knocking.await;
         } else {

@@ -34,7 +34,7 @@ impl ThrottrService {
 
     /// Is an answer something to wait for?
     pub(crate) fn waits(&self) -> bool {
-        self.service.limiter.waits()
+        self.service.limiter.is_shared()
     }
 
     /// Answers every whole request in `inbox`, in order. `outcomes` is where they are gathered, kept between calls to spare
@@ -82,7 +82,7 @@ impl ThrottrService {
             commands.push(QuotaCommand { pair: request.key.bytes(), operation });
         }
         outcomes.clear();
-        self.service.limiter.run_quota_commands_async(&commands, outcomes).await;
+        self.service.limiter.run_quota_commands(&commands, outcomes).await;
         let mut failed = 0;
         for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {

@@ -1,8 +1,8 @@
 //! Every endpoint, asked by an ordinary client.
 
 use serde_json::json;
-use tollway::Limiter;
 use tollway::core::{Limit, Nanos, Policy, Timestamp};
+use tollway::engine::Engine;
 
 use crate::support::{Harness, read_all, start, start_limiter, start_with};
 
@@ -126,7 +126,7 @@ fn refunds_give_back_and_resets_forget() {
 #[test]
 fn an_id_without_a_limit_is_unlimited() {
     let policy = Policy::new(vec![Limit::new("Free").unwrap()]).unwrap();
-    let gate = start_limiter(Limiter::new(policy), |_| {});
+    let gate = start_limiter(Engine::new(policy), |_| {});
     let reply = gate.post("/v1/spend", r#"{"limit":"Free","id":"a","cost":9}"#);
     let body = json!({"allowed":true,"remaining":null,"retry_after":0,"reset_after":0,"limit":"Free","unlimited":true});
     assert_eq!((reply.status, reply.json()), (200, body));

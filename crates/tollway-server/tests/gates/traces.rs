@@ -9,8 +9,9 @@ use std::path::Path;
 
 use over_sockets::OverSockets;
 use tollway::core::{Rule, RuleRef, Timestamp};
+use tollway::engine::Engine;
 use tollway::trace::{RuleRequest, TraceReader, TraceRequest, TraceTarget, matches};
-use tollway::{Clock, Config, Limiter};
+use tollway::{Clock, Config};
 use tollway_server::Desk;
 use tollway_testbed::{RedisCluster, RedisServer};
 
@@ -93,7 +94,7 @@ fn a_reply_that_differs_is_found() {
 fn desk(config: &str) -> Desk {
     let config = Config::parse(config, "inline").unwrap_or_else(|errors| panic!("{errors}"));
     let on_insert = config.gates.on_insert;
-    Desk::new(Limiter::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), on_insert)
+    Desk::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), on_insert)
 }
 
 /// The same configuration with its buckets in Redis, which may take its time: what is tested is what it answers.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use thiserror::Error;
-use tollway::Limiter;
+use tollway::AsyncLimiter;
 use tollway_core::algorithm::Algorithm;
 use tollway_core::{ChargeError, Decision};
 
@@ -17,7 +17,7 @@ use crate::rejection;
 /// A reload of the limiter changes what identifiers are held to. If the limit is gone then, nobody is limited.
 #[derive(Clone)]
 pub struct LocalLimit {
-    limiter: Arc<Limiter>,
+    limiter: AsyncLimiter,
     limit: Arc<str>,
     cost: u64,
 }
@@ -32,7 +32,7 @@ pub struct UnknownLimit {
 
 impl LocalLimit {
     /// Takes one from the bucket of each request's id under this limit.
-    pub fn new(limiter: impl Into<Arc<Limiter>>, limit: &str) -> Result<Self, UnknownLimit> {
+    pub fn new(limiter: impl Into<AsyncLimiter>, limit: &str) -> Result<Self, UnknownLimit> {
         let limiter = limiter.into();
         match limiter.policy().limit(limit) {
             Some(_) => Ok(Self { limiter, limit: limit.into(), cost: 1 }),
@@ -49,12 +49,18 @@ impl LocalLimit {
 
 impl Admit for LocalLimit {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
-        if !self.limiter.waits() {
-            return AdmitFuture::Ready(answer(self.limiter.spend(&self.limit, id, self.cost)));
+        let engine = self.limiter.engine();
+        match engine.policy().charge(&self.limit, id, self.cost) {
+            Ok(charge) => {
+                if let Some(decision) = engine.charge_now(&charge) {
+                    return AdmitFuture::Ready(decision.into());
+                }
+            }
+            Err(error) => return AdmitFuture::Ready(answer(Err(error))),
         }
         let (this, id) = (self.clone(), id.to_vec());
         AdmitFuture::Pending(Box::pin(async move {
-            answer(this.limiter.spend_async(&this.limit, &id, this.cost).await)
+            answer(this.limiter.spend(&this.limit, &id, this.cost).await)
         }))
     }
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollway::Limiter;
+use tollway::AsyncLimiter;
 use tollway_core::{KeyedRule, RuleDecision};
 
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, outcome};
@@ -14,7 +14,7 @@ use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, outcome};
 /// A reload of the limiter changes the rule. If it is gone then, nobody is limited.
 #[derive(Clone)]
 pub struct LocalRule {
-    limiter: Arc<Limiter>,
+    limiter: AsyncLimiter,
     rule: Arc<str>,
 }
 
@@ -28,7 +28,7 @@ pub struct UnknownRule {
 
 impl LocalRule {
     /// Enters each request in the logs of this rule.
-    pub fn new(limiter: impl Into<Arc<Limiter>>, rule: &str) -> Result<Self, UnknownRule> {
+    pub fn new(limiter: impl Into<AsyncLimiter>, rule: &str) -> Result<Self, UnknownRule> {
         let limiter = limiter.into();
         match limiter.policy().rule(rule) {
             Some(_) => Ok(Self { limiter, rule: rule.into() }),
@@ -39,18 +39,19 @@ impl LocalRule {
 
 impl Admit for LocalRule {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
-        if !self.limiter.waits() {
-            let policy = self.limiter.policy();
-            let Some(rule) = policy.rule(&self.rule) else {
-                return AdmitFuture::Ready(AdmitOutcome::Passed.into());
-            };
-            return AdmitFuture::Ready(answer(self.limiter.resolve(&bill(rule, id))));
+        let engine = self.limiter.engine();
+        let policy = engine.policy();
+        let Some(rule) = policy.rule(&self.rule) else {
+            return AdmitFuture::Ready(AdmitOutcome::Passed.into());
+        };
+        if let Some(decision) = engine.resolve_now(&bill(rule, id)) {
+            return AdmitFuture::Ready(answer(decision));
         }
         let (this, id) = (self.clone(), id.to_vec());
         AdmitFuture::Pending(Box::pin(async move {
             let policy = this.limiter.policy();
             let Some(rule) = policy.rule(&this.rule) else { return AdmitOutcome::Passed.into() };
-            answer(this.limiter.resolve_async(&bill(rule, &id)).await)
+            answer(this.limiter.engine().resolve(&bill(rule, &id)).await)
         }))
     }
 }

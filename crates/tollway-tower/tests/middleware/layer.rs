@@ -198,7 +198,7 @@ async fn a_rule_limits_what_its_selectors_are_given() {
 #[tokio::test]
 async fn a_reload_reaches_the_layer() {
     let (limiter, _) = limiter(POLICY);
-    let layer = AdmissionLayer::new(LocalLimit::new(Arc::clone(&limiter), "PerClient").unwrap());
+    let layer = AdmissionLayer::new(LocalLimit::new(limiter.clone(), "PerClient").unwrap());
     let mut service = layer.layer(Hello);
     assert_eq!(statuses(&mut service, [ALICE; 3].map(from)).await, [200, 200, 429]);
     let larger = "limits: { PerClient: { burst: 3, count: 1, period: 10s } }";
@@ -211,7 +211,7 @@ async fn a_reload_reaches_the_layer() {
 #[test]
 fn what_nobody_configured_is_known_before_the_first_request() {
     let (limiter, _) = limiter(POLICY);
-    let unknown = LocalLimit::new(Arc::clone(&limiter), "PerCleint").err();
+    let unknown = LocalLimit::new(limiter.clone(), "PerCleint").err();
     assert_eq!(unknown, Some(UnknownLimit { name: "PerCleint".to_owned() }));
     assert_eq!(
         LocalRule::new(limiter, "PerClient").err(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tollway::config::Gates;
 use tollway::core::Nanos;
-use tollway::{Clock, Limiter};
+use tollway::{AsyncLimiter, Clock};
 use tollway_client::http::awaiting::Client;
 use tollway_server::{Server, Settings};
 use tollway_testbed::PATIENCE;
@@ -20,9 +20,9 @@ use crate::support::{Hello, POLICY, limiter, request, send, statuses};
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
 
-fn serve(limiter: Arc<Limiter>) -> (Server, Client) {
+fn serve(limiter: AsyncLimiter) -> (Server, Client) {
     let gates = Gates { http: Some("127.0.0.1:0".parse().unwrap()), ..Gates::OFF };
-    let settings = Settings { gates, workers: 1, ..Settings::new(limiter) };
+    let settings = Settings { gates, workers: 1, ..Settings::new(Arc::new(limiter.engine().clone())) };
     let server = Server::start(settings).unwrap();
     let address = server.http_addr().unwrap().to_string();
     (server, Client::with_timeout(&address, PATIENCE))

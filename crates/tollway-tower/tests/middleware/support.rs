@@ -3,13 +3,12 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use tollway::core::Timestamp;
-use tollway::{Clock, Config, Limiter};
+use tollway::{AsyncLimiter, Clock, Config};
 use tollway_tower::{AdmissionService, Admit, Identify, LocalLimit};
 use tower_service::Service;
 
@@ -22,10 +21,10 @@ rules:
   upload: 'client:2/10s'
 ";
 
-pub(crate) fn limiter(policy: &str) -> (Arc<Limiter>, Clock) {
+pub(crate) fn limiter(policy: &str) -> (AsyncLimiter, Clock) {
     let clock = Clock::manual(Timestamp::EPOCH);
     let config = Config::parse(policy, "policy.yaml").unwrap();
-    (Arc::new(Limiter::open(config, clock.clone()).unwrap()), clock)
+    (AsyncLimiter::open(config, clock.clone()).unwrap(), clock)
 }
 
 pub(crate) fn per_client() -> LocalLimit {

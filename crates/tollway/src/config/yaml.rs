@@ -1,25 +1,25 @@
-//! Parses YAML into a tree in which every key and value has its position, for error messages.
+//! YAML as a tree in which everything knows where it stands.
 //!
-//! A scalar is its text: `007`, `1e3`, `true` and `1:2` stay as they were written, and the reader of the tree decides
-//! what they mean. Aliases, tags and merge keys are refused, so a small file can never become a huge tree.
+//! A scalar is its text: `007`, `1e3`, `true` and `1:2` are what was written, and whoever reads the tree decides
+//! what that means. There are no aliases, tags or merge keys, so a file is never larger than it looks.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use super::errors::{ErrorCollector, Position};
+use super::errors::{Errors, Position};
 pub(super) use crate::quote::shorten;
 
-/// The largest file that is read, in bytes: enough for some hundred thousand overrides.
+/// The largest file: some hundred thousand overrides.
 pub(super) const FILE_MAX: usize = 16 << 20;
-/// The deepest nesting that is read. A valid file needs at most seven levels.
+/// The deepest nesting. The deepest thing there is to say needs seven.
 const DEPTH_MAX: usize = 32;
-/// The most keys and values that a file can have. This bounds the memory of the tree.
+/// The most values in a file: what bounds the memory that a tree takes.
 const NODES_MAX: usize = 4_000_000;
 
 const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
 
-/// A value and the position at which it starts.
+/// A value and where it starts.
 #[derive(Debug)]
 pub(super) struct YamlNode {
     pub(super) at: Position,
@@ -30,16 +30,16 @@ pub(super) struct YamlNode {
 pub(super) enum YamlValue {
     Scalar {
         text: String,
-        /// True if the text was written without quotes.
+        /// Written without quotes.
         plain: bool,
     },
     List(Vec<YamlNode>),
     Map(Vec<YamlEntry>),
-    /// A value that has already been reported as an error.
+    /// What was written here has been refused already.
     Refused,
 }
 
-/// A key of a mapping with the value that belongs to it.
+/// A key and its value.
 #[derive(Debug)]
 pub(super) struct YamlEntry {
     pub(super) key: YamlKey,
@@ -53,17 +53,17 @@ pub(super) struct YamlKey {
 }
 
 impl YamlNode {
-    /// Returns whether the value is missing, `~` or `null`.
+    /// True of a value left out, and of the words for that.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.value, YamlValue::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
     }
 
-    /// Returns whether the value is missing.
+    /// True if nothing was written.
     pub(super) fn is_absent(&self) -> bool {
         matches!(&self.value, YamlValue::Scalar { text, plain: true } if text.is_empty())
     }
 
-    /// Returns the value as an error message names it.
+    /// The value as an error would name it.
     pub(super) fn quoted(&self) -> String {
         match &self.value {
             YamlValue::Scalar { text, plain: true } => shorten(text),
@@ -76,61 +76,59 @@ impl YamlNode {
 }
 
 impl YamlKey {
-    /// Returns the key as an error message names it.
+    /// The key as an error would name it.
     pub(super) fn quoted(&self) -> String {
         shorten(&self.text)
     }
 }
 
 impl YamlEntry {
-    /// Returns the position of the value, or that of its key if the value is missing.
+    /// Where the value stands, or its key if there is nothing after it.
     pub(super) fn value_at(&self) -> Position {
         if self.value.is_absent() { self.key.at } else { self.value.at }
     }
 }
 
-/// Parses the document in `text`. Returns `None` if the text is empty or cannot be parsed.
-pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode> {
+/// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
+pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
         let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
         errors.add(Position::START, message);
         return None;
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // The parser stops at a NUL as if the text ended there, and would silently ignore the rest.
+    // The parser takes NUL for the end of the text, and what follows it would be silently left out.
     if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         let character = text[index..].chars().next().unwrap_or_default();
         let message = format!("the character U+{:04X} has no place here", u32::from(character));
-        errors.add(Position::end_of(&text[..index]), message);
+        errors.add(Position::after(&text[..index]), message);
         return None;
     }
     build(text, NODES_MAX, errors)
 }
 
-fn build(text: &str, nodes_max: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
-    YamlBuilder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }
-        .document()
-        .unwrap_or(None)
+fn build(text: &str, nodes_max: usize, errors: &mut Errors) -> Option<YamlNode> {
+    Builder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }.document().unwrap_or(None)
 }
 
-/// Ends the parsing after an error that has already been reported.
-struct ParseAborted;
+/// An error that ends the reading has been reported.
+struct Stop;
 
-struct YamlBuilder<'a, 'e> {
+struct Builder<'a, 'e> {
     events: Parser<'a, StrInput<'a>>,
     nodes_left: usize,
-    errors: &'e mut ErrorCollector,
+    errors: &'e mut Errors,
 }
 
-impl<'a> YamlBuilder<'a, '_> {
-    fn document(&mut self) -> Result<Option<YamlNode>, ParseAborted> {
+impl<'a> Builder<'a, '_> {
+    fn document(&mut self) -> Result<Option<YamlNode>, Stop> {
         let mut document = None;
         loop {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(document),
                 (Event::DocumentStart(_), at) => {
                     if document.is_some() {
-                        return self.abort(at, "a second document starts here: a file has one");
+                        return self.stop(at, "a second document starts here: a file has one");
                     }
                     let (event, at) = self.next()?;
                     document = Some(self.node(event, at, 0)?);
@@ -140,26 +138,26 @@ impl<'a> YamlBuilder<'a, '_> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Position), ParseAborted> {
+    fn next(&mut self) -> Result<(Event<'a>, Position), Stop> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, position(span.start))),
-            Some(Err(error)) => self.abort(position(*error.marker()), explain(error.info())),
+            Some(Err(error)) => self.stop(position(*error.marker()), explain(error.info())),
             None => Ok((Event::StreamEnd, Position::START)),
         }
     }
 
-    fn abort<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, ParseAborted> {
+    fn stop<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, Stop> {
         self.errors.add(at, message);
-        Err(ParseAborted)
+        Err(Stop)
     }
 
-    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, ParseAborted> {
+    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, Stop> {
         let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
-            return self.abort(at, format!("a file may have at most {NODES_MAX} keys and values"));
+            return self.stop(at, format!("a file may have at most {NODES_MAX} keys and values"));
         };
         self.nodes_left = nodes_left;
         if depth > DEPTH_MAX {
-            return self.abort(at, format!("values may be nested at most {DEPTH_MAX} deep"));
+            return self.stop(at, format!("values may be nested at most {DEPTH_MAX} deep"));
         }
         if let Event::Scalar(_, _, _, Some(_))
         | Event::SequenceStart(_, Some(_))
@@ -181,7 +179,7 @@ impl<'a> YamlBuilder<'a, '_> {
         Ok(YamlNode { at, value })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, ParseAborted> {
+    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, Stop> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -191,7 +189,7 @@ impl<'a> YamlBuilder<'a, '_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, ParseAborted> {
+    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, Stop> {
         let mut entries = Vec::new();
         loop {
             let key = match self.next()? {
@@ -204,7 +202,7 @@ impl<'a> YamlBuilder<'a, '_> {
                 entries.push(YamlEntry { key, value });
             }
         }
-        self.reject_duplicates(&mut entries);
+        self.refuse_twice(&mut entries);
         Ok(entries)
     }
 
@@ -223,8 +221,8 @@ impl<'a> YamlBuilder<'a, '_> {
         }
     }
 
-    /// Reports keys that occur twice, and keeps the first.
-    fn reject_duplicates(&mut self, entries: &mut Vec<YamlEntry>) {
+    /// Keeps the first of each key.
+    fn refuse_twice(&mut self, entries: &mut Vec<YamlEntry>) {
         let mut first = HashMap::with_capacity(entries.len());
         let mut keep = Vec::with_capacity(entries.len());
         for YamlEntry { key, .. } in &*entries {
@@ -239,7 +237,7 @@ impl<'a> YamlBuilder<'a, '_> {
     }
 }
 
-/// Translates an error of the YAML parser into words that say what to change.
+/// What the parser says, in the words of somebody who only wants to limit requests.
 fn explain(info: &str) -> String {
     let explanations = [
         ("unknown anchor", ALIAS),
@@ -273,7 +271,7 @@ mod tests {
     fn keys_and_values_are_counted() {
         for (text, nodes) in [("a", 1), ("[a, b]", 3), ("{a: b, c: d}", 5), ("a: [b, {c: d}]", 7)] {
             for (nodes_max, fits) in [(nodes, true), (nodes - 1, false)] {
-                let mut errors = ErrorCollector::default();
+                let mut errors = Errors::default();
                 assert_eq!(build(text, nodes_max, &mut errors).is_some(), fits, "{text} {nodes_max}");
                 assert_eq!(errors.finish("", Some(())).is_ok(), fits);
             }
@@ -283,7 +281,7 @@ mod tests {
     #[test]
     fn a_scalar_is_its_text() {
         let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
-        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut ErrorCollector::default());
+        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut Errors::default());
         let Some(YamlNode { value: YamlValue::List(items), .. }) = node else { panic!("{node:?}") };
         assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), texts);
     }

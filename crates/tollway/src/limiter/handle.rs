@@ -1,52 +1,192 @@
-//! One limit of a limiter, looked up once: for code that always asks under the same limit.
+//! Handles: one limit of a limiter, looked up once.
 //!
 //! ```
-//! let limiter = tollway::Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
-//! let mut login = limiter.handle("Login")?; // A misspelt name fails here, not at the first request.
+//! use tollway::{Limiter, TokenBucket};
+//!
+//! let limiter = Limiter::builder().limit("login", TokenBucket::per_minute(5)).build()?;
+//! let login = limiter.handle("login")?; // A misspelt name fails here, not at the first request.
 //! assert!(login.spend("alice", 1)?.allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A handle keeps the policy it used last and asks only whether that is still in force, so every thread has its own.
+//! A handle is owned, cheap to clone and takes `&self`, so it can be the state of a web server's handlers.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tollway_core::{Charge, ChargeError, Decision, Policy};
+use tollway_core::{Bill, Charge, ChargeError, Decision, Limit, Policy, Refund};
 
-use super::Limiter;
+use super::until_ready::{UntilReadyError, until_ready};
+use super::{AsyncLimiter, Limiter, LimiterError};
 
-/// A limit by its name. A reload changes what it holds ids to; if the name is gone, asking fails.
-#[derive(Clone)]
-pub struct Handle<'a> {
-    limiter: &'a Limiter,
-    name: Box<str>,
-    policy: Arc<Policy>,
-    edition: u64,
-    position: usize,
+/// One limit of a [`Limiter`]. A reload of the policy reaches it at its next request; if the limit is gone then, requests fail.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    limiter: Limiter,
+    limit: LimitName,
 }
 
-impl<'a> Handle<'a> {
-    pub(super) fn new(limiter: &'a Limiter, name: &str) -> Result<Self, ChargeError> {
-        // Before the policy: one that is replaced in between is looked up once too often, not once too seldom.
-        let edition = limiter.policy.edition();
-        let policy = limiter.policy.keep();
-        let found = policy.limits().iter().position(|limit| limit.name() == name);
-        let position = found.ok_or_else(|| ChargeError::UnknownLimit { name: name.to_owned() })?;
-        Ok(Self { limiter, name: name.into(), policy, edition, position })
+/// One limit of an [`AsyncLimiter`]. A reload of the policy reaches it at its next request; if the limit is gone then,
+/// requests fail.
+#[derive(Clone, Debug)]
+pub struct AsyncHandle {
+    limiter: AsyncLimiter,
+    limit: LimitName,
+}
+
+/// A limit's name, and its position in the policy when it was last looked up.
+#[derive(Debug)]
+struct LimitName {
+    name: Box<str>,
+    /// A hint: it is checked against the name, so a reload that moves the limit costs one search.
+    position: AtomicUsize,
+}
+
+impl Handle {
+    pub(super) fn new(limiter: &Limiter, limit: &str) -> Result<Self, ChargeError> {
+        let limit = LimitName::new(limit, &limiter.policy())?;
+        Ok(Self { limiter: limiter.clone(), limit })
+    }
+
+    /// Returns the name of the limit.
+    pub fn name(&self) -> &str {
+        &self.limit.name
     }
 
     /// Takes `cost` from the bucket of `id`, if it fits.
     #[inline]
-    pub fn spend(&mut self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        if self.edition != self.limiter.policy.edition() {
-            *self = Self::new(self.limiter, &self.name)?;
-        }
-        let limit = &self.policy.limits()[self.position];
-        Ok(self.limiter.charge(&Charge::new(limit, id.as_ref(), cost)?))
+    pub fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let engine = &self.limiter.engine;
+        let policy = engine.current_policy();
+        Ok(engine.charge_in_memory(&self.limit.charge(&policy, id.as_ref(), cost)?))
+    }
+
+    /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
+    pub fn check(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let engine = &self.limiter.engine;
+        let policy = engine.current_policy();
+        let charge = self.limit.charge(&policy, id.as_ref(), cost)?;
+        Ok(engine.check_in_memory(&[Bill::one(&charge)])[0])
+    }
+
+    /// Gives back `cost` to the bucket of `id`, up to a full bucket.
+    pub fn refund(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ChargeError> {
+        let engine = &self.limiter.engine;
+        let policy = engine.current_policy();
+        let charge = self.limit.charge(&policy, id.as_ref(), cost)?.refundable()?;
+        Ok(engine.refund_in_memory(std::slice::from_ref(&charge)))
+    }
+
+    /// Forgets the bucket of `id`.
+    pub fn reset(&self, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
+        let engine = &self.limiter.engine;
+        let policy = engine.current_policy();
+        engine.reset_in_memory(&[self.limit.charge(&policy, id.as_ref(), 0)?]);
+        Ok(())
+    }
+
+    /// Waits until `cost` fits, and takes it, for at most `timeout`.
+    pub async fn until_ready(
+        &self,
+        id: impl AsRef<[u8]>,
+        cost: u64,
+        timeout: Duration,
+    ) -> Result<Decision, UntilReadyError> {
+        let id = id.as_ref();
+        until_ready(timeout, || std::future::ready(self.spend(id, cost))).await
     }
 }
 
-#[cfg(test)]
+impl AsyncHandle {
+    pub(super) fn new(limiter: &AsyncLimiter, limit: &str) -> Result<Self, ChargeError> {
+        let limit = LimitName::new(limit, &limiter.policy())?;
+        Ok(Self { limiter: limiter.clone(), limit })
+    }
+
+    /// Returns the name of the limit.
+    pub fn name(&self) -> &str {
+        &self.limit.name
+    }
+
+    /// Takes `cost` from the bucket of `id`, if it fits.
+    pub async fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let policy = self.limiter.policy();
+        let charge = self.limit.charge(&policy, id.as_ref(), cost)?;
+        Ok(self.limiter.engine().charge(&charge).await)
+    }
+
+    /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
+    pub async fn check(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let policy = self.limiter.policy();
+        let charge = self.limit.charge(&policy, id.as_ref(), cost)?;
+        Ok(self.limiter.engine().check_bills(&[Bill::one(&charge)]).await[0])
+    }
+
+    /// Gives back `cost` to the bucket of `id`, up to a full bucket.
+    pub async fn refund(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, LimiterError> {
+        let policy = self.limiter.policy();
+        let charge = self.limit.charge(&policy, id.as_ref(), cost)?.refundable()?;
+        Ok(self.limiter.engine().refund_charges(std::slice::from_ref(&charge)).await?)
+    }
+
+    /// Forgets the bucket of `id`.
+    pub async fn reset(&self, id: impl AsRef<[u8]>) -> Result<(), LimiterError> {
+        let policy = self.limiter.policy();
+        let charge = self.limit.charge(&policy, id.as_ref(), 0)?;
+        Ok(self.limiter.engine().reset_charges(&[charge]).await?)
+    }
+
+    /// Waits until `cost` fits, and takes it, for at most `timeout`.
+    pub async fn until_ready(
+        &self,
+        id: impl AsRef<[u8]>,
+        cost: u64,
+        timeout: Duration,
+    ) -> Result<Decision, UntilReadyError> {
+        let id = id.as_ref();
+        until_ready(timeout, || self.spend(id, cost)).await
+    }
+}
+
+impl LimitName {
+    fn new(name: &str, policy: &Policy) -> Result<Self, ChargeError> {
+        let limit = Self { name: name.into(), position: AtomicUsize::new(0) };
+        limit.find(policy)?;
+        Ok(limit)
+    }
+
+    #[inline]
+    fn charge<'a>(&self, policy: &'a Policy, id: &'a [u8], cost: u64) -> Result<Charge<'a>, ChargeError> {
+        Charge::new(self.find(policy)?, id, cost)
+    }
+
+    #[inline]
+    fn find<'p>(&self, policy: &'p Policy) -> Result<&'p Limit, ChargeError> {
+        match policy.limits().get(self.position.load(Ordering::Relaxed)) {
+            Some(limit) if limit.name() == &*self.name => Ok(limit),
+            _ => self.search(policy),
+        }
+    }
+
+    #[cold]
+    fn search<'p>(&self, policy: &'p Policy) -> Result<&'p Limit, ChargeError> {
+        let limits = policy.limits();
+        let found = limits.iter().position(|limit| limit.name() == &*self.name);
+        let position =
+            found.ok_or_else(|| ChargeError::UnknownLimit { name: self.name.clone().into_string() })?;
+        self.position.store(position, Ordering::Relaxed);
+        Ok(&limits[position])
+    }
+}
+
+impl Clone for LimitName {
+    fn clone(&self) -> Self {
+        let position = AtomicUsize::new(self.position.load(Ordering::Relaxed));
+        Self { name: self.name.clone(), position }
+    }
+}
+
+#[cfg(all(test, feature = "yaml"))]
 mod tests {
     use super::*;
     use crate::config::Config;
@@ -58,7 +198,7 @@ mod tests {
     #[test]
     fn a_reload_reaches_a_handle_at_its_next_request() {
         let limiter = Limiter::new(policy("limits: { A: { burst: 2, count: 1, period: 1h } }"));
-        let mut a = limiter.handle("A").unwrap();
+        let a = limiter.handle("A").unwrap();
         assert_eq!(a.spend("x", 1).unwrap().remaining, 1);
         let moved =
             "limits: { Other: { burst: 1, count: 1, period: 1h }, A: { burst: 9, count: 1, period: 1h } }";
@@ -69,12 +209,30 @@ mod tests {
             assert_eq!(a.spend("x", 1), Err(ChargeError::UnknownLimit { name: "A".to_owned() }));
         }
         limiter.reload(policy(moved));
-        assert_eq!(a.spend("x", 1).unwrap().remaining, 6);
+        assert_eq!(a.clone().spend("x", 1).unwrap().remaining, 6);
     }
 
     #[test]
-    fn a_name_that_nobody_configured_has_no_handle() {
+    fn an_unknown_limit_has_no_handle() {
         let limiter = Limiter::new(policy("limits: {}"));
         assert_eq!(limiter.handle("A").err(), Some(ChargeError::UnknownLimit { name: "A".to_owned() }));
+    }
+
+    #[test]
+    fn a_handle_and_its_awaited_twin_have_the_same_calls() {
+        let limiter = Limiter::new(policy("limits: { A: { burst: 3, count: 1, period: 1h } }"));
+        let (a, awaited) = (limiter.handle("A").unwrap(), AsyncLimiter::from(limiter).handle("A").unwrap());
+        crate::block_on(async {
+            assert_eq!(a.spend("x", 1).unwrap().remaining, 2);
+            assert_eq!(awaited.spend("x", 1).await.unwrap().remaining, 1);
+            assert_eq!(awaited.check("x", 1).await.unwrap().remaining, a.check("x", 1).unwrap().remaining);
+            assert_eq!(a.refund("x", 1).unwrap().remaining, 2);
+            assert_eq!(awaited.refund("x", 1).await.unwrap().remaining, 3);
+            assert_eq!(a.spend("x", 3).unwrap().remaining, 0);
+            awaited.reset("x").await.unwrap();
+            assert_eq!(a.spend("x", 1).unwrap().remaining, 2);
+            a.reset("x").unwrap();
+            assert_eq!(awaited.spend("x", 3).await.unwrap().remaining, 0);
+        });
     }
 }

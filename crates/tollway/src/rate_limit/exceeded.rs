@@ -1,4 +1,4 @@
-//! The two answers of a rule guard: a permit to run, or an error that describes the denial.
+//! The two answers: a pass, or what a denial says.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,67 +6,60 @@ use std::time::Duration;
 
 use tollway_core::{KeyedRule, Nanos, Rule, RuleDecision, Verdict};
 
-/// A permit, which proves that a rule allowed some code to run.
-///
-/// It holds no resource, and nothing happens when it is dropped. Only this crate can make one. So a function that takes
-/// a permit as an argument cannot be called without resolving a rule first.
+/// Leave to run. It holds nothing and nothing happens when it is dropped; but nobody else can make one, so a function that
+/// takes it is one that cannot be called without asking.
 #[derive(Debug)]
-pub struct RunPermit {
-    decision: RuleDecision,
+pub struct Pass {
+    ruling: RuleDecision,
 }
 
-/// A rule denied some code: it did not run and was not counted.
+/// A request over its limit, which did not run and was logged nowhere.
 ///
-/// The message names the key and the rule, but not the values of selectors: those are names or addresses of people, and
-/// errors end up in logs.
-#[must_use]
+/// It names the key and the rule, but not the selectors' values: those are somebody's name or address, and errors end
+/// in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RateLimitExceeded {
     rule: Arc<KeyedRule>,
-    decision: RuleDecision,
+    ruling: RuleDecision,
 }
 
-impl RunPermit {
+impl Pass {
     #[inline]
-    pub(super) fn from_decision(
-        decision: RuleDecision,
-        rule: &Arc<KeyedRule>,
-    ) -> Result<Self, RateLimitExceeded> {
-        match decision.allowed() {
-            true => Ok(Self { decision }),
-            false => Err(RateLimitExceeded { rule: Arc::clone(rule), decision }),
+    pub(super) fn by(ruling: RuleDecision, rule: &Arc<KeyedRule>) -> Result<Self, RateLimitExceeded> {
+        match ruling.allowed() {
+            true => Ok(Self { ruling }),
+            false => Err(RateLimitExceeded { rule: Arc::clone(rule), ruling }),
         }
     }
 
-    /// Returns the decision that allowed the code to run.
-    pub const fn decision(&self) -> RuleDecision {
-        self.decision
+    /// On what ground it was given.
+    pub const fn ruling(&self) -> RuleDecision {
+        self.ruling
     }
 }
 
 impl RateLimitExceeded {
-    /// Returns the time until the code would be allowed, if nothing else is counted meanwhile. `None` means that
-    /// waiting does not help.
+    /// How long until it would be allowed, if nobody else came; `None` if no passing of time lifts it.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.decision.retry_after()
+        self.ruling.retry_after()
     }
 
-    /// Returns whether the store failed, so that the answer is the limit's `on_store_failure`.
+    /// Did the store give no answer, so that this is what the limit says to do then?
     pub const fn degraded(&self) -> bool {
-        self.decision.degraded
+        self.ruling.degraded
     }
 
-    /// Returns the decision that denied the code.
-    pub const fn decision(&self) -> RuleDecision {
-        self.decision
+    /// What was decided, and on what ground.
+    pub const fn ruling(&self) -> RuleDecision {
+        self.ruling
     }
 
-    /// Returns the key that the code is counted under, or the name of the function.
+    /// What it is counted under: a key, or the name of a function.
     pub fn key(&self) -> &str {
         self.rule.key()
     }
 
-    /// Returns the rule that denied the code.
+    /// The rule that denied it.
     pub fn rule(&self) -> &Rule {
         self.rule.limit().rule()
     }
@@ -76,7 +69,7 @@ impl std::error::Error for RateLimitExceeded {}
 
 impl fmt::Display for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.decision.verdict {
+        let why = match self.ruling.verdict {
             Verdict::DenyFull => "no room to count one more",
             Verdict::DenyAway => "the store that counts gives no answer",
             _ => "rate limit exceeded",
@@ -85,9 +78,9 @@ impl fmt::Display for RateLimitExceeded {
             "" => write!(f, "{why}: {}", self.rule())?,
             key => write!(f, "{why}: {key}, {}", self.rule())?,
         }
-        match self.decision.retry_nanos {
+        match self.ruling.retry_nanos {
             never if never.is_forever() => f.write_str("; waiting does not help"),
-            // Rounded up: a caller that waits for the time in the message must not come too early.
+            // For people, and rounded up: who waits that long is not early.
             retry_after => {
                 write!(f, "; retry after {}", Nanos::from_millis(retry_after.get().div_ceil(1_000_000)))
             }
@@ -95,7 +88,7 @@ impl fmt::Display for RateLimitExceeded {
     }
 }
 
-/// Writes a short form, which is what a failed `unwrap` prints. The derived form would print the parsed rule.
+/// What a failed `unwrap` prints: short, unlike the rule.
 impl fmt::Debug for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitExceeded")
@@ -135,8 +128,7 @@ mod tests {
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());
             let rule = Arc::new(KeyedRule::new(limit, "", key));
-            let denied =
-                RunPermit::from_decision(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
+            let denied = Pass::by(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
             assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }

@@ -1,4 +1,4 @@
-//! Converts values (texts, numbers, addresses) into the values of a rule's selectors.
+//! What a selector's value can be.
 //!
 //! ```
 //! use std::net::Ipv6Addr;
@@ -10,8 +10,8 @@
 //! assert_eq!(None::<String>.value().as_ref(), b""); // No value.
 //! ```
 //!
-//! A text is borrowed, and other values are written into an inline buffer: neither allocates unless the value is long.
-//! An empty value counts as no value.
+//! A value is seen where it stands if it is text, and written into the value if it is not: neither allocates, unless it is
+//! long. An empty one is no value at all.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -19,61 +19,61 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A type that can be the value of a selector. Implement it for your own ids with [`SelectorValue::of`].
+/// Something that has a value to tell one log from another by. Implement it for ids of your own, with [`SelectorValue::of`].
 #[diagnostic::on_unimplemented(
     note = "texts, numbers, addresses and options of them are selectors' values; for other types implement `Selector`, \
             or give `value.to_string()`"
 )]
 pub trait Selector {
-    /// Returns the value; an empty one counts as no value.
+    /// The value; an empty one is none.
     fn value(&self) -> SelectorValue<'_>;
 }
 
-/// The value that a selector has in one request.
+/// The value of a selector, for one request.
 #[derive(Clone, Debug)]
-pub struct SelectorValue<'a>(ValueBytes<'a>);
+pub struct SelectorValue<'a>(Content<'a>);
 
 #[derive(Clone, Debug)]
-enum ValueBytes<'a> {
+enum Content<'a> {
     Borrowed(&'a [u8]),
     Short { bytes: [u8; SHORT_MAX], len: usize },
     Long(Vec<u8>),
 }
 
-/// The longest value that is stored inline, in bytes: an IPv6 address always fits.
+/// As long as an IPv6 address ever is as text.
 const SHORT_MAX: usize = 46;
 
 impl<'a> SelectorValue<'a> {
-    /// No value: the rates of its selector do not apply, and nothing is counted for them.
-    pub const NONE: Self = Self(ValueBytes::Borrowed(b""));
+    /// No value: the rates of its selector are not reached, and nothing is logged for it.
+    pub const NONE: Self = Self(Content::Borrowed(b""));
 
-    /// Returns the value as it displays.
+    /// What is displayed.
     pub fn of(value: &(impl fmt::Display + ?Sized)) -> Self {
-        let mut written = Self(ValueBytes::Short { bytes: [0; SHORT_MAX], len: 0 });
-        // Writing here cannot fail; only the `Display` of `value` itself can, and then its partial text is the value.
+        let mut written = Self(Content::Short { bytes: [0; SHORT_MAX], len: 0 });
+        // It fails only if `value` says so, and then has written what it could.
         let _ = write!(written, "{value}");
         written
     }
 
-    /// Copies a borrowed value, so that it does not depend on a lifetime.
+    /// The same, without what it was seen in.
     pub fn into_owned(self) -> SelectorValue<'static> {
-        let mut owned = SelectorValue(ValueBytes::Short { bytes: [0; SHORT_MAX], len: 0 });
+        let mut owned = SelectorValue(Content::Short { bytes: [0; SHORT_MAX], len: 0 });
         match self.0 {
-            ValueBytes::Borrowed(bytes) => owned.append(bytes),
-            ValueBytes::Short { bytes, len } => owned.0 = ValueBytes::Short { bytes, len },
-            ValueBytes::Long(bytes) => owned.0 = ValueBytes::Long(bytes),
+            Content::Borrowed(bytes) => owned.append(bytes),
+            Content::Short { bytes, len } => owned.0 = Content::Short { bytes, len },
+            Content::Long(bytes) => owned.0 = Content::Long(bytes),
         }
         owned
     }
 
     fn append(&mut self, more: &[u8]) {
         match &mut self.0 {
-            ValueBytes::Long(bytes) => bytes.extend_from_slice(more),
-            ValueBytes::Short { bytes, len } if *len + more.len() <= SHORT_MAX => {
+            Content::Long(bytes) => bytes.extend_from_slice(more),
+            Content::Short { bytes, len } if *len + more.len() <= SHORT_MAX => {
                 bytes[*len..*len + more.len()].copy_from_slice(more);
                 *len += more.len();
             }
-            _ => self.0 = ValueBytes::Long([(*self).as_ref(), more].concat()),
+            _ => self.0 = Content::Long([(*self).as_ref(), more].concat()),
         }
     }
 }
@@ -82,9 +82,9 @@ impl AsRef<[u8]> for SelectorValue<'_> {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
-            ValueBytes::Borrowed(bytes) => bytes,
-            ValueBytes::Short { bytes, len } => &bytes[..*len],
-            ValueBytes::Long(bytes) => bytes,
+            Content::Borrowed(bytes) => bytes,
+            Content::Short { bytes, len } => &bytes[..*len],
+            Content::Long(bytes) => bytes,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Write for SelectorValue<'_> {
 
 impl Selector for SelectorValue<'_> {
     fn value(&self) -> SelectorValue<'_> {
-        SelectorValue(ValueBytes::Borrowed(self.as_ref()))
+        SelectorValue(Content::Borrowed(self.as_ref()))
     }
 }
 
@@ -108,21 +108,21 @@ impl<T: Selector> Selector for Option<T> {
     }
 }
 
-macro_rules! selector_from_bytes {
+macro_rules! as_they_stand {
     ($($kind:ty),*) => {$(
         impl Selector for $kind {
             #[inline]
             fn value(&self) -> SelectorValue<'_> {
                 let bytes: &[u8] = self.as_ref();
-                SelectorValue(ValueBytes::Borrowed(bytes))
+                SelectorValue(Content::Borrowed(bytes))
             }
         }
     )*};
 }
 
-selector_from_bytes!(str, String, [u8], Vec<u8>);
+as_they_stand!(str, String, [u8], Vec<u8>);
 
-macro_rules! selector_from_pointer {
+macro_rules! as_what_they_hold {
     ($($kind:ty),*) => {$(
         impl<T: Selector + ?Sized> Selector for $kind {
             #[inline]
@@ -133,7 +133,7 @@ macro_rules! selector_from_pointer {
     )*};
 }
 
-selector_from_pointer!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
+as_what_they_hold!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
 
 impl<T: Selector + ToOwned + ?Sized> Selector for Cow<'_, T> {
     fn value(&self) -> SelectorValue<'_> {
@@ -141,7 +141,7 @@ impl<T: Selector + ToOwned + ?Sized> Selector for Cow<'_, T> {
     }
 }
 
-macro_rules! selector_from_display {
+macro_rules! as_they_display {
     ($($kind:ty),*) => {$(
         impl Selector for $kind {
             fn value(&self) -> SelectorValue<'_> {
@@ -151,60 +151,50 @@ macro_rules! selector_from_display {
     )*};
 }
 
-selector_from_display!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, char);
-selector_from_display!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr);
+as_they_display!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, char);
+as_they_display!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr);
 
-/// A value, or a function that is called for a value at each request. `Origin` is [`FromValue`] or [`FromFunction`];
-/// the compiler infers it. Without it, the implementations for values and functions would overlap.
-pub trait IntoSelector<'a, Origin> {
-    /// Converts it into a source, which gives the value at each request.
+/// A value, or a function that is called for one at each request. `By` is which of the two; the compiler finds it.
+pub trait IntoSelector<'a, By> {
+    /// What gives the value at each request.
     fn into_source(self) -> SelectorSource<'a>;
 }
 
-/// A source that gives the value of a selector at each request.
-pub struct SelectorSource<'a>(SourceKind<'a>);
+/// What a selector is: always one value, or what a function says.
+pub struct SelectorSource<'a>(Kind<'a>);
 
-type SelectorFunction<'a> = dyn Fn() -> SelectorValue<'static> + Send + Sync + 'a;
+type Call<'a> = dyn Fn() -> SelectorValue<'static> + Send + Sync + 'a;
 
-enum SourceKind<'a> {
-    Value(SelectorValue<'static>),
-    Function(Box<SelectorFunction<'a>>),
+enum Kind<'a> {
+    SelectorValue(SelectorValue<'static>),
+    Call(Box<Call<'a>>),
 }
 
-/// Marks a selector that was supplied as a value.
+/// Given as a value.
 #[derive(Debug)]
-pub struct FromValue;
+pub struct ByValue;
 
-/// Marks a selector that was supplied as a function.
+/// Given as a function.
 #[derive(Debug)]
-pub struct FromFunction;
+pub struct ByCall;
 
-impl<'a, V: Selector> IntoSelector<'a, FromValue> for V {
+impl<'a, V: Selector> IntoSelector<'a, ByValue> for V {
     fn into_source(self) -> SelectorSource<'a> {
-        SelectorSource(SourceKind::Value(self.value().into_owned()))
+        SelectorSource(Kind::SelectorValue(self.value().into_owned()))
     }
 }
 
-impl<'a, V: Selector, F: Fn() -> V + Send + Sync + 'a> IntoSelector<'a, FromFunction> for F {
+impl<'a, V: Selector, F: Fn() -> V + Send + Sync + 'a> IntoSelector<'a, ByCall> for F {
     fn into_source(self) -> SelectorSource<'a> {
-        SelectorSource(SourceKind::Function(Box::new(move || self().value().into_owned())))
-    }
-}
-
-impl fmt::Debug for SelectorSource<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            SourceKind::Value(_) => "SelectorSource::Value",
-            SourceKind::Function(_) => "SelectorSource::Function",
-        })
+        SelectorSource(Kind::Call(Box::new(move || self().value().into_owned())))
     }
 }
 
 impl SelectorSource<'_> {
     pub(super) fn value(&self) -> SelectorValue<'_> {
         match &self.0 {
-            SourceKind::Value(value) => value.value(),
-            SourceKind::Function(call) => call(),
+            Kind::SelectorValue(value) => value.value(),
+            Kind::Call(call) => call(),
         }
     }
 }

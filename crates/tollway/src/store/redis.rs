@@ -10,7 +10,6 @@
 
 mod accounts;
 mod call;
-mod error;
 mod execute;
 mod inspect;
 mod key;
@@ -27,30 +26,51 @@ mod url;
 mod wire;
 
 use std::io;
+use std::sync::Arc;
 
+use self::call::Call;
 use self::key::Namespace;
-use self::wire::Wire;
+use self::wire::{Replies, Wire};
+use super::{Health, StoreError};
 
-pub use error::StoreError;
-pub use inspect::Page;
 pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, SettingError, Topology};
-pub use wire::{Health, NodeHealth, NodeState};
 
-/// The Redis store. Every call may be awaited on any runtime, or on none.
-#[derive(Debug)]
+/// A handle of the Redis store. Every call may be awaited on any runtime, or on none. Clones share the connections.
+#[derive(Clone, Debug)]
 pub struct Redis {
-    wire: Wire,
+    wire: Arc<Wire>,
     namespace: Namespace,
+    caller: Caller,
+}
+
+/// A caller of the store: an async task, or a thread that sleeps until it has its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Task,
+    Thread,
 }
 
 impl Redis {
-    /// A store at this address. Waits for nobody: Redis may be away, and come later.
+    /// Opens the store at this URL. Does not wait for Redis, which may be started later.
     pub fn open(url: &RedisUrl) -> io::Result<Self> {
-        Ok(Self { wire: Wire::start(url)?, namespace: Namespace::new(&url.namespace) })
+        let (wire, namespace) = (Arc::new(Wire::start(url)?), Namespace::new(&url.namespace));
+        Ok(Self { wire, namespace, caller: Caller::Task })
     }
 
-    /// How the nodes are.
+    /// Returns a handle for threads that sleep until they have their answer. A call on it may block the thread that polls it.
+    pub fn for_blocking_callers(&self) -> Self {
+        Self { caller: Caller::Thread, ..self.clone() }
+    }
+
+    /// Returns the state of the nodes.
     pub fn health(&self) -> Health {
         self.wire.health()
+    }
+
+    fn send(&self, calls: Vec<Call>) -> Replies {
+        match self.caller {
+            Caller::Task => self.wire.send(calls),
+            Caller::Thread => self.wire.send_blocking(calls),
+        }
     }
 }

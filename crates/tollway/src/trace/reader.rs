@@ -1,4 +1,4 @@
-//! Reads the events of a trace from a stream, one at a time and in bounded memory.
+//! The events of a stream, one at a time and in bounded memory.
 
 use std::io::{self, BufRead, Read};
 
@@ -7,28 +7,27 @@ use tollway_core::Timestamp;
 
 use super::{TraceError, TraceEvent, TraceProblem, parse_line};
 
-/// The longest line that is read, in bytes. A bill with the most charges and long ids fits, and a stream without
-/// newlines cannot fill the memory.
+/// The longest line: a bill of the most charges with long ids fits, and a stream without newlines fills no memory.
 pub const LINE_MAX: usize = 65_536;
 
-/// An error that ends the reading of a trace.
+/// Why there is no next event.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum TraceReadError {
-    /// A line is not valid.
+pub enum ReadError {
+    /// The line is not part of a trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The stream cannot be read.
+    /// The stream broke.
     #[error("{line}: cannot be read")]
     Io {
-        /// The line that could not be read.
+        /// The line it broke at.
         line: u64,
-        /// The error of the stream.
+        /// What happened.
         source: io::Error,
     },
 }
 
-/// An iterator that yields the events of a stream. It ends after the first error; times that run back are an error.
+/// Reads events, and refuses a stream whose time runs back. Ends after the first error.
 #[derive(Debug)]
 pub struct TraceReader<R> {
     stream: R,
@@ -40,22 +39,22 @@ pub struct TraceReader<R> {
 }
 
 impl<R: BufRead> TraceReader<R> {
-    /// Returns a reader that starts at the current position of `stream`.
+    /// Reads `stream` from where it stands.
     pub fn new(stream: R) -> Self {
         Self { stream, buffer: Vec::new(), line: 0, bytes: 0, latest: Timestamp::EPOCH, done: false }
     }
 
-    /// Returns the number of lines that have been read.
+    /// How many lines have been read.
     pub const fn lines(&self) -> u64 {
         self.line
     }
 
-    /// Returns the number of bytes that have been read.
+    /// How many bytes have been read.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    fn read_event(&mut self) -> Result<Option<TraceEvent>, TraceReadError> {
+    fn read_event(&mut self) -> Result<Option<TraceEvent>, ReadError> {
         while self.read_line()? {
             if let Some(event) = parse_line(&self.buffer, self.line)? {
                 self.advance(&event)?;
@@ -65,13 +64,13 @@ impl<R: BufRead> TraceReader<R> {
         Ok(None)
     }
 
-    /// Reads the next line into the buffer. Returns false at the end of the stream.
-    fn read_line(&mut self) -> Result<bool, TraceReadError> {
+    /// Fills the buffer with the next line. False at the end of the stream.
+    fn read_line(&mut self) -> Result<bool, ReadError> {
         self.buffer.clear();
         self.line += 1;
         let bound = (LINE_MAX + "\r\n".len()) as u64;
         let read = self.stream.by_ref().take(bound).read_until(b'\n', &mut self.buffer);
-        let read = read.map_err(|source| TraceReadError::Io { line: self.line, source })?;
+        let read = read.map_err(|source| ReadError::Io { line: self.line, source })?;
         self.bytes += read as u64;
         if self.buffer.trim_ascii_end().len() > LINE_MAX
             || (read as u64 == bound && !self.buffer.ends_with(b"\n"))
@@ -98,7 +97,7 @@ impl<R: BufRead> TraceReader<R> {
 }
 
 impl<R: BufRead> Iterator for TraceReader<R> {
-    type Item = Result<TraceEvent, TraceReadError>;
+    type Item = Result<TraceEvent, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {

@@ -1,4 +1,4 @@
-//! The replies to the requests of a trace: how they are written, and when one matches what was expected.
+//! What comes back, as the trace writes it.
 //!
 //! ```text
 //! allow remaining=299 retry_after=0s reset_after=36s      deny remaining=0 retry_after=1.5s reset_after=10s limit=B
@@ -17,37 +17,36 @@ use std::fmt::{self, Write};
 
 use tollway_core::{Decision, Refund, RuleDecision, Verdict};
 
-use super::{ZmqMessage, escape, hex, zmq_frames};
+use super::{ZmqMessage, escape, frames, hex};
 
-/// The text that stands for no reply at all.
+/// How a trace writes that nothing comes back.
 pub(super) const SILENCE: &str = "(none)";
 
-/// A reply that a request of a trace got.
+/// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceReply {
-    /// The reply to a spend or a check.
+    /// To a spend or a check.
     Decision {
-        /// The decision about the bill.
+        /// What was decided.
         decision: Decision,
         /// The limit that decided, where the bill had more than one charge.
         limit: Option<String>,
     },
-    /// The reply to a request at the gate `rule`.
+    /// To what was asked of a rule.
     RuleDecision(RuleDecision),
-    /// The reply to a refund.
+    /// To a refund: what it came to.
     Refund(Refund),
-    /// The reply to a refund where no limit applies.
+    /// To a refund where no limit applies.
     UnlimitedRefund,
-    /// The reply to a reset.
+    /// To a reset.
     Reset,
-    /// The datagram that the gate `text` sent, if it sent one.
+    /// One datagram of the gate `text`, or silence.
     Text(Option<Vec<u8>>),
-    /// The bytes that the gate `throttr` wrote; empty until a whole request has arrived.
+    /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
     Throttr(Vec<u8>),
     /// The messages that the gate `smockron` published.
     Smockron(Vec<ZmqMessage>),
-    /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or
-    /// the cost can never fit.
+    /// To what cannot be decided: a limit or a rule nobody configured, an id of the wrong format, a cost that never fits.
     Error(String),
 }
 
@@ -55,7 +54,7 @@ impl fmt::Display for TraceReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
-            Self::RuleDecision(decision) => write_rule_decision(f, decision),
+            Self::RuleDecision(ruling) => write_ruling(f, ruling),
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_nanos)
@@ -66,7 +65,7 @@ impl fmt::Display for TraceReply {
             Self::Text(Some(text)) => write_text(f, text),
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
             Self::Throttr(bytes) => hex::write(f, bytes),
-            Self::Smockron(messages) => zmq_frames::write_all(f, messages),
+            Self::Smockron(messages) => frames::write_all(f, messages),
             Self::Error(message) => {
                 f.write_str("error ")?;
                 escape::write_text(f, message.as_bytes())
@@ -77,7 +76,7 @@ impl fmt::Display for TraceReply {
 
 fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option<&str>) -> fmt::Result {
     if decision.verdict == Verdict::Unlimited {
-        // No limit applied, so there are no numbers to show.
+        // Nothing is counted, and no limit decided.
         return f.write_str("allow unlimited");
     }
     write_verdict(f, decision.verdict, decision.degraded)?;
@@ -93,13 +92,13 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
     Ok(())
 }
 
-/// Writes the decision about a rule. Only a denial has a `retry_after`.
-fn write_rule_decision(f: &mut fmt::Formatter<'_>, decision: &RuleDecision) -> fmt::Result {
-    write_verdict(f, decision.verdict, decision.degraded)?;
-    if decision.allowed() || decision.retry_nanos.is_forever() {
+/// When it would pass is of interest to those who do not.
+fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &RuleDecision) -> fmt::Result {
+    write_verdict(f, ruling.verdict, ruling.degraded)?;
+    if ruling.allowed() || ruling.retry_nanos.is_forever() {
         return Ok(());
     }
-    write!(f, " retry_after={}", decision.retry_nanos)
+    write!(f, " retry_after={}", ruling.retry_nanos)
 }
 
 fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -> fmt::Result {
@@ -115,23 +114,23 @@ fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -
     if degraded && !says_why { f.write_str(" degraded") } else { Ok(()) }
 }
 
-/// Writes a datagram, escaped so that it cannot be taken for `(none)` or end the line.
+/// Writes a datagram so that it is not taken for silence, nor for the end of the line.
 fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     match text {
-        // No gate sends an empty datagram, so it needs no spelling of its own.
+        // No gate sends an empty datagram, and no trace could tell it from one.
         b"" => f.write_str(SILENCE),
         b"(none)" => f.write_str("\\x28none)"),
         _ => escape::write_text(f, text),
     }
 }
 
-/// Returns whether `reply` is the reply that a trace expects.
+/// Is this the reply that a trace expects?
 ///
-/// Bytes are compared byte by byte, however they are escaped. Everything else is compared field by field, and `error`
-/// alone matches any error.
+/// Bytes agree byte by byte, whichever way they are written. All else agrees field by field, and `error` alone stands
+/// for any error.
 pub fn matches(expected: &str, reply: &TraceReply) -> bool {
     let expected = expected.trim_ascii();
-    if displays_as(expected, reply) {
+    if is_exactly(expected, reply) {
         return true;
     }
     match reply {
@@ -143,24 +142,23 @@ pub fn matches(expected: &str, reply: &TraceReply) -> bool {
             hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes)
         }
         TraceReply::Smockron(messages) => {
-            zmq_frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
+            frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
         }
         TraceReply::Error(_) if expected == "error" => true,
         _ => expected.split_ascii_whitespace().eq(reply.to_string().split_ascii_whitespace()),
     }
 }
 
-/// Returns whether `reply` displays as `expected`. It compares while the reply is written, without allocating: in a
-/// replay of millions of events nearly every reply is as expected.
-fn displays_as(expected: &str, reply: &TraceReply) -> bool {
-    struct UnmatchedText<'a>(&'a str);
-    impl fmt::Write for UnmatchedText<'_> {
+/// Compares while the reply is being written, so that nothing is kept of the millions that are as expected.
+fn is_exactly(expected: &str, reply: &TraceReply) -> bool {
+    struct Rest<'a>(&'a str);
+    impl fmt::Write for Rest<'_> {
         fn write_str(&mut self, part: &str) -> fmt::Result {
             self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
             Ok(())
         }
     }
-    let mut rest = UnmatchedText(expected);
+    let mut rest = Rest(expected);
     write!(rest, "{reply}").is_ok() && rest.0.is_empty()
 }
 
@@ -209,9 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn rule_decisions_read_as_documented() {
+    fn rulings_read_as_documented() {
         let (allow, deny) = (RuleDecision::ALLOW, RuleDecision::new(Verdict::Deny, Nanos::from_millis(800)));
-        for (decision, text) in [
+        for (ruling, text) in [
             (allow, "allow"),
             (deny, "deny retry_after=0.8s"),
             (RuleDecision::new(Verdict::Deny, Nanos::FOREVER), "deny"),
@@ -222,8 +220,8 @@ mod tests {
             (allow.with_verdict(Verdict::AllowAway).with_degraded(), "allow away"),
             (deny.with_verdict(Verdict::DenyAway).with_degraded(), "deny away retry_after=0.8s"),
         ] {
-            assert_eq!(TraceReply::RuleDecision(decision).to_string(), text);
-            assert!(matches(text, &TraceReply::RuleDecision(decision)));
+            assert_eq!(TraceReply::RuleDecision(ruling).to_string(), text);
+            assert!(matches(text, &TraceReply::RuleDecision(ruling)));
         }
     }
 

@@ -1,19 +1,18 @@
-//! Replays a trace against a limiter, through the trait that every target of a replay implements.
+//! What can be asked by a trace.
 
 use tollway_core::{Bill, Charge, ChargeError, Policy, Timestamp, Verb};
 
 use super::{LimitRequest, RuleRequest, TraceReply, TraceRequest};
-use crate::limiter::Limiter;
+use crate::engine::{BlockingEngine, Engine};
 
-/// A target that a trace can be replayed against: a limiter, or a gate at the other end of a socket.
+/// Whatever answers requests when told what time it is: a limiter, or a gate at the other end of a socket.
 pub trait TraceTarget {
-    /// Answers one request at the time `at`. Times never run back.
+    /// Answers one request at the moment it is made. Moments never run back.
     fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply;
 }
 
-/// Replays against a limiter, which must have a manual clock. With the machine's clock it would ignore the times of the
-/// trace.
-impl TraceTarget for Limiter {
+/// A limiter by a manual clock. By the machine's clock it would answer for now, whatever the trace says.
+impl TraceTarget for Engine {
     fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.clock().set(at);
         match request {
@@ -26,22 +25,23 @@ impl TraceTarget for Limiter {
     }
 }
 
-impl Limiter {
-    /// Answers a request to the gate `limit`, at the current time of the clock.
+impl Engine {
+    /// Answers a request that speaks of limits by name, now.
     pub fn answer_limit(&self, request: &LimitRequest) -> TraceReply {
-        answer(self, request).unwrap_or_else(TraceReply::Error)
+        answer(&self.blocking(), request).unwrap_or_else(TraceReply::Error)
     }
 
-    /// Answers a request to the gate `rule`, at the current time of the clock.
+    /// Answers a request that asks for a rule, now.
     pub fn answer_rule(&self, request: &RuleRequest) -> TraceReply {
         let policy = self.policy();
-        let decision = request.find(&policy).and_then(|rule| Ok(self.resolve(&request.bill(&rule)?)));
+        let blocking = self.blocking();
+        let decision = request.find(&policy).and_then(|rule| Ok(blocking.resolve(&request.bill(&rule)?)));
         decision.map_or_else(|error| TraceReply::Error(error.to_string()), TraceReply::RuleDecision)
     }
 }
 
-fn answer(limiter: &Limiter, request: &LimitRequest) -> Result<TraceReply, String> {
-    let policy = limiter.policy();
+fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply, String> {
+    let policy = limiter.engine().policy();
     let charges = charges(&policy, request).map_err(|error| error.to_string())?;
     let bill = Bill::new(&charges).map_err(|error| error.to_string())?;
     Ok(match request.verb {

@@ -85,7 +85,11 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
                 papers.iter().map(|paper| charges(&policy, &paper.lines)).collect();
             let bills = charges.iter().zip(papers).map(|(charges, paper)| paper.bill(charges));
             let bills: Vec<Bill<'_>> = bills.collect();
-            let found = if settles { limiter.settle(&bills) } else { limiter.check_bills(&bills) };
+            let found = if settles {
+                limiter.engine().blocking().settle(&bills)
+            } else {
+                limiter.engine().blocking().check_bills(&bills)
+            };
             let expected = bills.iter().zip(papers).map(|(bill, paper)| match settles {
                 true => model.settle(bill, paper.expression.as_ref(), now),
                 false => model.check(bill, paper.expression.as_ref(), now),
@@ -98,7 +102,7 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
             let expected = charges.iter().map(|charge| model.refund(charge, now));
             same(
                 &expected.reduce(|one, other| one.and(other)),
-                &Some(limiter.refund_charges(&charges).unwrap()),
+                &Some(limiter.engine().blocking().refund_charges(&charges).unwrap()),
             )?;
             Ok(0)
         }
@@ -163,7 +167,7 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
                     clock.set(back + Nanos::from_millis(millis));
                     let policy = limiter.policy();
                     let charge = policy.charge("L", b"a", 1).unwrap().with_kind(kind);
-                    limiter.settle(&[Bill::one(&charge)])[0]
+                    limiter.engine().blocking().settle(&[Bill::one(&charge)])[0]
                 };
                 let asked = (ask_at(0).allowed(), ask_at(999).allowed(), ask_at(1_000).allowed());
                 assert_eq!(asked, (false, false, true), "{before:?} {kind:?} back by {step_back}");

@@ -89,7 +89,7 @@ fn settle(limiter: &Limiter, charges: Vec<(Place, u64, ChargeKind)>) -> Settled 
         policy.charge(LIMITS[*limit], IDS[*id].as_bytes(), *cost).unwrap().with_kind(*kind)
     };
     let made: Vec<_> = charges.iter().map(charge).collect();
-    let allowed = limiter.settle(&[Bill::new(&made).unwrap()])[0].allowed();
+    let allowed = limiter.engine().blocking().settle(&[Bill::new(&made).unwrap()])[0].allowed();
     Settled { charges, allowed }
 }
 
@@ -150,7 +150,9 @@ fn batches_of_two_buckets_from_both_ends_keep_them_level() {
         let first = if random.one_in(2) { [&there, &back] } else { [&back, &there] };
         let batch: Vec<_> =
             first.iter().cycle().take(64).map(|charges| Bill::new(*charges).unwrap()).collect();
-        let settle = || limiter.settle(&batch).iter().filter(|decision| decision.allowed()).count();
+        let settle = || {
+            limiter.engine().blocking().settle(&batch).iter().filter(|decision| decision.allowed()).count()
+        };
         std::iter::repeat_with(settle).take_while(|passed| *passed > 0).sum::<usize>()
     });
     assert_eq!(passed.iter().sum::<usize>() as u64, BURST);

@@ -1,9 +1,10 @@
 //! What the section `rules` says is what is resolved by name, and what is wrong with it is pointed at.
 
+use tollway::Clock;
 use tollway::config::{Config, describe};
 use tollway::core::{LocalShare, OnFull, OnStoreFailure};
+use tollway::engine::Engine;
 use tollway::store::memory::Memory;
-use tollway::{Clock, Limiter};
 
 fn read(text: &str) -> Config {
     Config::parse(text, "test.yaml").unwrap_or_else(|errors| panic!("{errors}\n{text}"))
@@ -166,11 +167,11 @@ fn a_third_field_is_taken_and_warned_about() {
 #[test]
 fn a_reload_swaps_the_rules_and_keeps_the_logs() {
     let clock = Clock::manual(tollway::core::Timestamp::EPOCH);
-    let limiter = Limiter::with(read("rules: { a: 1/s, b: 1/s }").policy, Memory::new(100), clock);
+    let limiter = Engine::with(read("rules: { a: 1/s, b: 1/s }").policy, Memory::new(100), clock);
     let allowed = |name: &str| {
         let policy = limiter.policy();
         let bill = policy.rule(name)?.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
-        Some(limiter.resolve(&bill).allowed())
+        Some(limiter.blocking().resolve(&bill).allowed())
     };
     assert_eq!([(); 3].map(|()| allowed("a")), [Some(true), Some(false), Some(false)]);
     limiter.reload(read("rules: { a: 3/s }").policy);

@@ -7,11 +7,12 @@ use std::time::Duration;
 use tollway::block_on;
 use tollway::core::domain::Logic;
 use tollway::core::{Domain, Nanos, Policy, Timestamp};
-use tollway::limiter::Store;
+use tollway::engine::Engine;
 use tollway::reports::Report;
+use tollway::store::Store;
 use tollway::store::memory::Memory;
 use tollway::store::redis::{Redis, RedisUrl};
-use tollway::{Clock, Config, Limiter};
+use tollway::{Clock, Config};
 use tollway_testbed::{Random, RedisCluster, RedisServer};
 
 const DOMAINS: &str = "
@@ -68,7 +69,7 @@ fn moment(millis: u64) -> Timestamp {
 /// A history that clocks of gatekeepers have a part in: late, early, in no order.
 fn agrees(store: Store, steps: u64, seed: u64) {
     let policy = Config::parse(DOMAINS, "test.yaml").unwrap().policy;
-    let limiter = Limiter::with(Policy::default(), store, Clock::manual(moment(START)));
+    let limiter = Engine::with(Policy::default(), store, Clock::manual(moment(START)));
     let (mut naive, mut random, mut now) = (Naive::default(), Random::new(seed), START);
     for step in 0..steps / 8 {
         now += if random.below(3) == 0 { random.below(3_000) } else { random.below(100) };
@@ -91,7 +92,7 @@ fn agrees(store: Store, steps: u64, seed: u64) {
             .map(|((domain, _, at), name)| Report { domain, identifier: name.as_bytes(), at: moment(*at) })
             .collect();
         let mut welcome = Vec::new();
-        limiter.record_reports(&accounts, &mut welcome);
+        limiter.blocking().record_reports(&accounts, &mut welcome);
         for ((domain, identifier, at), found) in batch.iter().zip(welcome) {
             let expected = naive.account(domain, *identifier, *at, now).map(moment);
             assert_eq!(found, expected, "step {step}: {} {identifier} of {at} at {now}", domain.name());
@@ -128,7 +129,7 @@ fn who_is_still_to_wait_is_known_to_every_master() {
     let server = RedisServer::start();
     let master = || {
         let redis = Redis::open(&patient(&server.url())).unwrap();
-        Limiter::with(Policy::default(), Store::Redis(redis, Memory::new(10)), Clock::manual(moment(START)))
+        Engine::with(Policy::default(), Store::Redis(redis, Memory::new(10)), Clock::manual(moment(START)))
     };
     let policy = Config::parse(DOMAINS, "test.yaml").unwrap().policy;
     let (mut welcome, first) = (Vec::new(), master());
@@ -136,7 +137,7 @@ fn who_is_still_to_wait_is_known_to_every_master() {
         let domain = policy.domain(name.as_bytes()).unwrap();
         for (identifier, times) in [(&b"a/b:%\xff"[..], 4), (b"idle", 1)] {
             let account = Report { domain, identifier, at: moment(START) };
-            first.record_reports(&vec![account; times], &mut welcome);
+            first.blocking().record_reports(&vec![account; times], &mut welcome);
         }
     }
     drop(first);
@@ -145,7 +146,7 @@ fn who_is_still_to_wait_is_known_to_every_master() {
         let domain = policy.domain(name.as_bytes()).unwrap();
         let (mut found, mut from) = (Vec::new(), Some(0));
         while let Some(at) = from {
-            let page = block_on(second.delays_async(domain, at, 100)).unwrap();
+            let page = block_on(second.delays(domain, at, 100)).unwrap();
             found.extend(page.delays.into_iter().map(|delay| (delay.identifier, delay.until)));
             from = page.next;
         }

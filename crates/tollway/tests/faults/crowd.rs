@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::runtime;
-use tollway::Limiter;
+use tollway::AsyncLimiter;
 use tollway::core::Decision;
 use tollway_testbed::eventually;
 
@@ -31,7 +31,7 @@ pub(crate) struct Asked {
 
 impl Crowd {
     /// One caller for each id under `limit`.
-    pub(crate) fn gather(limiter: &Arc<Limiter>, limit: &'static str, ids: &[String]) -> Self {
+    pub(crate) fn gather(limiter: &Arc<AsyncLimiter>, limit: &'static str, ids: &[String]) -> Self {
         let (stop, shared) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let callers: Vec<_> = ids
             .iter()
@@ -76,7 +76,7 @@ impl Crowd {
 }
 
 async fn ask(
-    limiter: Arc<Limiter>,
+    limiter: Arc<AsyncLimiter>,
     limit: &'static str,
     id: String,
     stop: Arc<AtomicBool>,
@@ -85,7 +85,7 @@ async fn ask(
     let mut asked = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let at = Instant::now();
-        let decision = limiter.spend_async(limit, &id, 1).await.unwrap();
+        let decision = limiter.spend(limit, &id, 1).await.unwrap();
         asked.push(Asked { id: id.clone(), at, took: at.elapsed(), decision });
         shared.fetch_add((!decision.degraded).into(), Ordering::Relaxed);
         tokio::time::sleep(THINK).await;

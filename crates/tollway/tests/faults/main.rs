@@ -6,7 +6,7 @@ mod crowd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollway::Limiter;
+use tollway::AsyncLimiter;
 use tollway_testbed::{RedisCluster, RedisServer, eventually};
 
 use crate::crowd::{Crowd, Sleeper, p99};
@@ -124,10 +124,10 @@ fn a_restart_costs_what_redis_forgets_and_no_more() {
         let mut server = RedisServer::start_with(arguments);
         let limiter = limiter(&(server.url() + LONG));
         let remaining = || {
-            let decision = limiter.check("Slow", "alice", 0).unwrap();
+            let decision = limiter.blocking().check("Slow", "alice", 0).unwrap();
             (!decision.degraded).then_some(decision.remaining)
         };
-        let _ = limiter.spend("Slow", "alice", 30).unwrap();
+        let _ = limiter.blocking().spend("Slow", "alice", 30).unwrap();
         assert_eq!(remaining(), Some(70));
         server.restart();
         eventually("the store", || remaining().is_some());
@@ -151,7 +151,7 @@ fn a_redis_that_becomes_a_replica_decides_nothing() {
 }
 
 /// A limiter whose limits differ in what happens without the store. None of them refuses anybody here otherwise, but `Slow`.
-fn limiter(store: &str) -> Arc<Limiter> {
+fn limiter(store: &str) -> Arc<AsyncLimiter> {
     let yaml = format!(
         "store: {store}
 limits:
@@ -161,7 +161,7 @@ limits:
   Slow: {{ burst: 100, count: 1, period: 1h }}
 "
     );
-    Arc::new(Limiter::from_yaml(&yaml).unwrap())
+    Arc::new(AsyncLimiter::from_yaml(&yaml).unwrap())
 }
 
 fn names(count: usize) -> Vec<String> {

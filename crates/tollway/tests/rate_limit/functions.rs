@@ -320,7 +320,7 @@ fn the_global_limits_are_set_once_and_asked_by_who_names_no_other() {
     assert_eq!(global(), Ok(()));
     let denied = global().unwrap_err();
     assert_eq!((denied.key(), denied.retry_after()), ("global", Some(Duration::from_secs(86_400))));
-    assert_eq!(limits.limiter().stats().buckets, 1);
+    assert_eq!(limits.limiter().engine().stats().buckets, 1);
 }
 
 #[limit("And()", with = limits)]

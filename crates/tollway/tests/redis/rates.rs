@@ -3,7 +3,7 @@
 use tollway::block_on;
 use tollway::core::algorithm::{SmoothedRate, SmoothedRateState};
 use tollway::core::{Nanos, OnFull, OnStoreFailure};
-use tollway::keys::{RateSubject, RateUpdate};
+use tollway::rates::{RateSubject, RateUpdate};
 use tollway::store::memory::Memory;
 use tollway_testbed::{Random, seed};
 

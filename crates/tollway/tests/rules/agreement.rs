@@ -6,9 +6,10 @@
 
 use std::thread;
 
+use tollway::Clock;
 use tollway::block_on;
 use tollway::core::{KeyedRule, RuleDecision, RuleLimit, Timestamp};
-use tollway::{Clock, Limiter};
+use tollway::engine::Engine;
 use tollway_testbed::{Random, seed};
 
 use crate::naive::{Logs, Naive, NaiveRate, SELECTORS, Values, any_values};
@@ -51,14 +52,14 @@ fn on_redis_a_log_is_kept_as_in_memory() {
             let bill = world.rules[rule].1.bill(|selector| value(selector, &values)).unwrap();
             let [memory, redis] = stores.each_ref().map(|(limiter, clock)| {
                 clock.set(Timestamp::from_nanos(now));
-                limiter.resolve(&bill)
+                limiter.blocking().resolve(&bill)
             });
             assert_eq!(redis, memory, "{} of {values:?} at {now}", world.rules[rule].0.text());
         }
     }
 }
 
-fn agree(steps: u64, open: &(impl Fn(u64) -> (Limiter, Clock) + Sync)) {
+fn agree(steps: u64, open: &(impl Fn(u64) -> (Engine, Clock) + Sync)) {
     thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
@@ -101,7 +102,7 @@ impl World {
         Self { rules, keeper, span: millis * 1_000_000, logs: Logs::default(), latest: 0 }
     }
 
-    fn run(mut self, limiter: &Limiter, clock: &Clock, random: &mut Random) {
+    fn run(mut self, limiter: &Engine, clock: &Clock, random: &mut Random) {
         let mut now = 1_700_000_000_000_000_000 + random.magnitude(1 << 40);
         for _ in 0..HISTORY {
             now = self.later(random, now);
@@ -151,24 +152,24 @@ impl World {
         (!self.logs.all().any(silent)).then_some(moment)
     }
 
-    fn resolve(&mut self, limiter: &Limiter, rule: Option<usize>, values: &Values, now: u64) {
+    fn resolve(&mut self, limiter: &Engine, rule: Option<usize>, values: &Values, now: u64) {
         let (naive, keyed) = rule.map_or(&self.keeper, |rule| &self.rules[rule]);
         let bill = keyed.bill(|selector| value(selector, values)).unwrap();
         let expected = match naive.first_allowed(&self.logs, values, now) {
             Some(at) => RuleDecision::until(Timestamp::from_nanos(at), Timestamp::from_nanos(now)),
             None => RuleDecision::until(Timestamp::from_nanos(u64::MAX), Timestamp::EPOCH),
         };
-        let ruling = limiter.resolve(&bill);
+        let ruling = limiter.blocking().resolve(&bill);
         assert_eq!(ruling, expected, "{} of {values:?} at {now}, with {:?}", naive.text(), self.logs);
         if ruling.allowed() {
             naive.log(&mut self.logs, values, now);
         }
     }
 
-    fn examine(&self, limiter: &Limiter, rule: usize, values: &Values, now: u64) {
+    fn examine(&self, limiter: &Engine, rule: usize, values: &Values, now: u64) {
         let (naive, keyed) = &self.rules[rule];
         let bill = keyed.bill(|selector| value(selector, values)).unwrap();
-        let found = block_on(limiter.examine_async(&bill)).unwrap();
+        let found = block_on(limiter.inspect_rule(&bill)).unwrap();
         assert_eq!(found.at, Timestamp::from_nanos(now));
         assert_eq!(found.reached_until.len(), naive.rates().len());
         for (rate, until) in naive.rates().into_iter().zip(found.reached_until) {

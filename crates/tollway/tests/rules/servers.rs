@@ -3,11 +3,12 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use tollway::Clock;
 use tollway::core::{Policy, Timestamp};
-use tollway::limiter::Store;
+use tollway::engine::Engine;
+use tollway::store::Store;
 use tollway::store::memory::Memory;
 use tollway::store::redis::{Redis, RedisUrl};
-use tollway::{Clock, Limiter};
 use tollway_testbed::{RedisCluster, RedisServer};
 
 static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
@@ -32,17 +33,17 @@ pub(crate) fn open(url: &str, namespace: &str) -> Redis {
 }
 
 /// A limiter, and its clock, which stands until it is set.
-pub(crate) fn limiter(store: impl Into<Store>) -> (Limiter, Clock) {
+pub(crate) fn limiter(store: impl Into<Store>) -> (Engine, Clock) {
     let clock = Clock::manual(Timestamp::EPOCH);
-    (Limiter::with(Policy::default(), store, clock.clone()), clock)
+    (Engine::with(Policy::default(), store, clock.clone()), clock)
 }
 
 /// One in memory.
-pub(crate) fn in_memory() -> (Limiter, Clock) {
+pub(crate) fn in_memory() -> (Engine, Clock) {
     limiter(Memory::new(100_000))
 }
 
 /// One over Redis, at this address.
-pub(crate) fn over_redis(url: &str, namespace: &str) -> (Limiter, Clock) {
+pub(crate) fn over_redis(url: &str, namespace: &str) -> (Engine, Clock) {
     limiter(Store::Redis(open(url, namespace), Memory::new(1)))
 }

@@ -1,22 +1,21 @@
 //! Rules as a program's functions and blocks ask them.
 
-use std::sync::Arc;
-
 use tollway::block_on;
 use tollway::core::{RuleDecision, RuleLookupError, Timestamp};
+use tollway::engine::Engine;
 use tollway::rate_limit::{RateLimitError, RuleGuard};
 use tollway::trace::{RuleRequest, TraceReply, TraceRequest, TraceTarget};
-use tollway::{Limiter, RateLimit};
+use tollway::{AsyncLimiter, RateLimit};
 
 /// A limiter by a manual clock, whose rules are asked by a [`RateLimit`].
 pub(crate) struct Functions {
-    limiter: Arc<Limiter>,
+    limiter: Engine,
     asked: usize,
 }
 
 impl Functions {
-    pub(crate) fn new(limiter: Limiter) -> Self {
-        Self { limiter: Arc::new(limiter), asked: 0 }
+    pub(crate) fn new(limiter: Engine) -> Self {
+        Self { limiter: limiter, asked: 0 }
     }
 
     /// Every other one is awaited.
@@ -25,12 +24,12 @@ impl Functions {
         self.asked += 1;
         let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
         match answer {
-            Ok(permit) => Ok(permit.decision()),
-            Err(RateLimitError::Exceeded(denied)) => Ok(denied.decision()),
+            Ok(pass) => Ok(pass.ruling()),
+            Err(RateLimitError::Exceeded(denied)) => Ok(denied.ruling()),
             Err(RateLimitError::Selector(missing)) => {
                 Err(RuleLookupError::MissingSelector { selector: missing.selector }.to_string())
             }
-            Err(error) => Err(error.to_string()),
+            Err(RateLimitError::Key(error)) => Err(error.to_string()),
         }
     }
 
@@ -38,7 +37,8 @@ impl Functions {
     fn limit<'a>(&self, request: &'a RuleRequest) -> Result<RuleGuard<'a>, RuleLookupError> {
         let policy = self.limiter.policy();
         let rule = request.find(&policy)?;
-        let limit = RateLimit::new(Arc::clone(&self.limiter)).limit(rule.limit().rule().clone())?;
+        let limit =
+            RateLimit::new(AsyncLimiter::from(self.limiter.clone())).limit(rule.limit().rule().clone())?;
         let limit = limit.on_full(rule.limit().on_full()).on_store_failure(rule.limit().on_store_failure());
         let limit = if rule.key().is_empty() { limit } else { limit.key(rule.key()) };
         let mut selectors = request.selectors.iter();

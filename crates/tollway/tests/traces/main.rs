@@ -9,11 +9,12 @@ mod functions;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tollway::Clock;
 use tollway::config::Config;
 use tollway::core::Timestamp;
+use tollway::engine::Engine;
 use tollway::store::memory::Memory;
 use tollway::trace::{TraceReader, TraceRequest, TraceTarget, matches};
-use tollway::{Clock, Limiter};
 use tollway_testbed::{RedisCluster, RedisServer};
 
 use crate::core_alone::CoreAlone;
@@ -140,14 +141,14 @@ fn check(config: &str, trace: &str) {
     run("inline", trace, &mut shared(config, &RedisServer::start().url()));
 }
 
-fn in_memory(config: Config) -> Limiter {
-    Limiter::with(config.policy, Memory::new(config.max_buckets), Clock::manual(Timestamp::EPOCH))
+fn in_memory(config: Config) -> Engine {
+    Engine::with(config.policy, Memory::new(config.max_buckets), Clock::manual(Timestamp::EPOCH))
 }
 
 /// In Redis, which may take its time: what is tested is what it answers.
-fn shared(config: Config, url: &str) -> Limiter {
+fn shared(config: Config, url: &str) -> Engine {
     let store = format!("{url}?deadline=10s").parse().unwrap();
-    Limiter::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
+    Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
 /// Runs every `traces/NAME.trace` that asks for limits and rules alone by `traces/NAME.yaml`, and says how many there were. What

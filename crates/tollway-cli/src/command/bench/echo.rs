@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tollway::Clock;
 use tollway::config::{Config, GateAddressError, Gates};
+use tollway::engine::Engine;
 use tollway::store::memory::Memory;
-use tollway::{Clock, Limiter};
 use tollway_server::{Server, Settings, Signals};
 
 use crate::command::Outcome;
@@ -55,7 +56,7 @@ impl Echo {
         if [gates.text, gates.throttr] == [None; 2] {
             bail!("every gate is off: there is nothing to send back");
         }
-        let limiter = Limiter::with(Config::default().policy, Memory::new(BUCKETS), Clock::monotonic());
+        let limiter = Engine::with(Config::default().policy, Memory::new(BUCKETS), Clock::monotonic());
         let workers = self.workers.into();
         let settings = Settings { gates, echo: true, workers, ..Settings::new(Arc::new(limiter)) };
         let signals = Signals::catch().context("signals cannot be caught")?;

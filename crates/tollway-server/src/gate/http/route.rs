@@ -1,7 +1,7 @@
 //! Which path is for what.
 
-use tollway::Limiter;
-use tollway::store::redis::NodeState;
+use tollway::engine::Engine;
+use tollway::store::NodeState;
 use tollway_core::Verb;
 use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
@@ -209,7 +209,7 @@ fn metrics(worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
 
 /// Ready, and how the store is. Away or not, every question is answered: a proxy that took all servers out because they
 /// share a store would take the site down.
-fn readiness(limiter: &Limiter) -> String {
+fn readiness(limiter: &Engine) -> String {
     let mut text = "ok\n".to_owned();
     for node in limiter.health().into_iter().flat_map(|health| health.nodes) {
         let state = match node.state {

@@ -69,7 +69,7 @@ async fn recall(worker: &Worker, domain: &Domain) {
     let mut from = 0;
     let mut trouble = Occasion::default();
     loop {
-        match worker.shared.limiter.delays_async(domain, from, RECALL_PAGE).await {
+        match worker.shared.limiter.delays(domain, from, RECALL_PAGE).await {
             Ok(page) => {
                 let name = domain.name().as_bytes();
                 let controls = page.delays.iter().map(|delay| control(name, &delay.identifier, delay.until));

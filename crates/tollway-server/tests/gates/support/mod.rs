@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tollway::config::{Gates, SmockronGate};
 use tollway::core::Timestamp;
-use tollway::{Clock, Config, Limiter};
+use tollway::engine::Engine;
+use tollway::{Clock, Config};
 use tollway_server::{Bounds, Server, Settings};
 use tollway_testbed::PATIENCE;
 
@@ -28,7 +29,7 @@ rules:
 pub(crate) struct Harness {
     pub(crate) server: Server,
     pub(crate) clock: Clock,
-    pub(crate) limiter: Arc<Limiter>,
+    pub(crate) limiter: Arc<Engine>,
 }
 
 pub(crate) fn start() -> Harness {
@@ -39,7 +40,7 @@ pub(crate) fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Ha
     let config = Config::parse(policy, "policy.yaml").expect("a good policy");
     let clock = Clock::manual(Timestamp::EPOCH);
     let on_insert = config.gates.on_insert;
-    let limiter = Limiter::open(config, clock).expect("a store that can be opened");
+    let limiter = Engine::open(config, clock).expect("a store that can be opened");
     start_limiter(limiter, |settings| {
         settings.gates.on_insert = on_insert;
         change(settings);
@@ -53,7 +54,7 @@ pub(crate) fn any_ports() -> Gates {
     Gates { http: any, text: any, throttr: any, smockron, ..Gates::OFF }
 }
 
-pub(crate) fn start_limiter(limiter: Limiter, change: impl FnOnce(&mut Settings)) -> Harness {
+pub(crate) fn start_limiter(limiter: Engine, change: impl FnOnce(&mut Settings)) -> Harness {
     let (clock, limiter) = (limiter.clock().clone(), Arc::new(limiter));
     let mut settings = Settings {
         gates: any_ports(),

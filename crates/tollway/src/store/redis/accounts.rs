@@ -29,7 +29,7 @@ impl Redis {
             let key = self.namespace.of_identifier(account.domain, account.identifier);
             call(account.domain, &key, Some(account.at), now)
         };
-        let replies = self.wire.send(reports.iter().map(call).collect()).await;
+        let replies = self.send(reports.iter().map(call).collect()).await;
         reports.iter().zip(replies).map(|(account, reply)| next_allowed_at(account.domain, reply)).collect()
     }
 
@@ -46,7 +46,7 @@ impl Redis {
         let known = |key: Vec<u8>| Some((self.namespace.identifier(domain, &key)?, key));
         let known: Vec<_> = keys.into_iter().filter_map(known).collect();
         let calls = known.iter().map(|(_, key)| call(domain, key, None, now)).collect();
-        let replies = self.wire.send(calls).await.into_iter().zip(known);
+        let replies = self.send(calls).await.into_iter().zip(known);
         let delays = replies.filter_map(|(reply, (identifier, _))| {
             let until = next_allowed_at(domain, reply).transpose()?;
             Some(until.map(|until| Delay { identifier, until }))

@@ -31,7 +31,7 @@ impl Redis {
             }
             drafts[place] = drafts[place].take().map(|draft| write(draft, order.operation));
         }
-        let replies = self.wire.send(drafts.into_iter().flatten().map(Draft::finish).collect()).await;
+        let replies = self.send(drafts.into_iter().flatten().map(Draft::finish).collect()).await;
         let mut found: Vec<_> = replies.into_iter().map(read).collect();
         let apply = |order: &QuotaCommand<'_>| match &mut found[places[order.pair]] {
             Ok((quota, now)) => Ok(quota.apply(order.operation, *now)),

@@ -8,19 +8,10 @@ use super::reply::{Answer, nonsense, number};
 use super::script::{self, Draft};
 use super::seen::{quota, smoothed_rate, token_bucket};
 use super::{Redis, StoreError};
-use crate::store::BucketState;
+use crate::store::{BucketPage, BucketState};
 
 /// The most primaries that a scan can tell apart: a Cluster of a thousand is said to be as large as they get.
 const NODES: u64 = 1 << 10;
-
-/// Some of the buckets there are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Their keys, `NewOrdersPerAccount:12345678`.
-    pub buckets: Vec<String>,
-    /// Where the next page starts, if there is one.
-    pub next: Option<u64>,
-}
 
 impl Redis {
     /// What the bucket of a charge holds, or `None` if it says nothing, and when that was so. The time is Redis's own
@@ -32,7 +23,7 @@ impl Redis {
     ) -> Result<(Option<BucketState>, Timestamp), StoreError> {
         let key = self.namespace.of_id(charge.limit(), charge.id());
         let call = Draft::new(&script::INSPECT, &[&key]).now(now).finish();
-        let reply = self.wire.send(vec![call]).await.pop().unwrap_or(Ok(Value::Nil));
+        let reply = self.send(vec![call]).await.pop().unwrap_or(Ok(Value::Nil));
         let mut answer = Answer::new(reply?)?;
         let now = answer.now()?;
         let held = charge.algorithm().map(|algorithm| held(algorithm, answer, now)).transpose()?;
@@ -41,9 +32,14 @@ impl Redis {
 
     /// Some of the buckets, of one limit or of all: a page begins at 0, or where the page before it ended, and is made
     /// of about `count` keys that were looked at. Every bucket that is there all the while is on one page at least.
-    pub async fn scan(&self, limit: Option<&Limit>, from: u64, count: usize) -> Result<Page, StoreError> {
+    pub async fn scan(
+        &self,
+        limit: Option<&Limit>,
+        from: u64,
+        count: usize,
+    ) -> Result<BucketPage, StoreError> {
         let (keys, next) = self.scan_keys(self.namespace.pattern(limit), from, count).await?;
-        Ok(Page { buckets: keys.iter().map(|key| self.namespace.readable(key)).collect(), next })
+        Ok(BucketPage { buckets: keys.iter().map(|key| self.namespace.readable(key)).collect(), next })
     }
 
     /// The same for any pattern: the keys themselves, and where the next page starts.

@@ -20,7 +20,7 @@ use tollway_core::{Domain, Limit};
 const SLOTS: u16 = 16_384;
 
 /// The names of one store's buckets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Namespace {
     prefix: Vec<u8>,
 }

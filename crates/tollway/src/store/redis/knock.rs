@@ -8,7 +8,7 @@ use super::script::{self, Draft};
 use super::seen::{self, smoothed_rate};
 use super::wire::Reply;
 use super::{Redis, StoreError};
-use crate::keys::{RateSubject, RateUpdate};
+use crate::rates::{RateSubject, RateUpdate};
 
 impl Redis {
     /// Measures each rate with one more request in it, in one pipeline. The time is Redis's own unless it is given.
@@ -24,7 +24,7 @@ impl Redis {
             };
             Draft::new(&script::KNOCK, &[&key]).now(now).rate(knock.limit, 1).finish()
         };
-        let replies = self.wire.send(updates.iter().map(call).collect()).await;
+        let replies = self.send(updates.iter().map(call).collect()).await;
         updates.iter().zip(replies).map(|(knock, reply)| measure(knock, reply)).collect()
     }
 }

@@ -24,7 +24,7 @@ impl Redis {
             let draft = Draft::new(script::refund(algorithm), &[&key]).now(now).algorithm(algorithm);
             Some(draft.numbers(algorithm, charge.cost()).finish())
         };
-        let mut replies = self.wire.send(charges.iter().filter_map(call).collect()).await.into_iter();
+        let mut replies = self.send(charges.iter().filter_map(call).collect()).await.into_iter();
         let refund = |charge: &Charge<'_>| match refundable(charge) {
             Some(algorithm) => read(algorithm, charge.cost(), replies.next().unwrap_or(Ok(Value::Nil))),
             None => Ok(Refund::UNLIMITED),
@@ -40,7 +40,7 @@ impl Redis {
             command.arg(&key);
             Call { slot: slot(&key), command, script: None }
         };
-        let replies = self.wire.send(charges.iter().map(call).collect()).await;
+        let replies = self.send(charges.iter().map(call).collect()).await;
         replies.into_iter().try_for_each(|reply| reply.map(drop))
     }
 }

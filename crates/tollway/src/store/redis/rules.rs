@@ -18,7 +18,7 @@ use tollway_core::{RuleBill, RuleDecision, Timestamp};
 
 use self::part::{Found, Mode, Part};
 use super::{Redis, StoreError};
-use crate::limiter::RuleInspection;
+use crate::engine::RuleInspection;
 
 impl Redis {
     /// Is the rule's limit reached? If not, the request is entered in every log that has a name. The time is Redis's own
@@ -32,7 +32,7 @@ impl Redis {
             // Where nothing is remembered there is nothing to ask.
             [] => gather(bill, &[], &[]).map(|nothing| ruling(bill, &nothing)),
             [whole] => {
-                let reply = self.wire.send(vec![whole.call(Mode::Whole, now)]).await.pop();
+                let reply = self.send(vec![whole.call(Mode::Whole, now)]).await.pop();
                 match reply.unwrap_or(Ok(Value::Nil))? {
                     Value::Nil => Ok(RuleDecision::ALLOW),
                     reply => gather(bill, slice::from_ref(whole), &[whole.read(reply)])
@@ -55,7 +55,7 @@ impl Redis {
             parts.push(Part::new(bill.limit().rule(), false));
         }
         let calls = parts.iter().map(|part| part.call(Mode::Look, now)).collect();
-        let replies = self.wire.send(calls).await.into_iter().zip(&parts);
+        let replies = self.send(calls).await.into_iter().zip(&parts);
         let found = replies.map(|(reply, part)| part.read(reply?)).collect::<Vec<_>>();
         gather(bill, &parts, &found)
     }
@@ -67,7 +67,7 @@ impl Redis {
         now: Option<Timestamp>,
     ) -> Result<RuleDecision, StoreError> {
         let calls = parts.iter().map(|part| part.call(Mode::Part, now)).collect();
-        let replies = self.wire.send(calls).await.into_iter().zip(parts);
+        let replies = self.send(calls).await.into_iter().zip(parts);
         let found: Vec<_> = replies.map(|(reply, part)| part.read(reply?)).collect();
         let ruling = gather(bill, parts, &found).map(|all| ruling(bill, &all));
         if !ruling.as_ref().is_ok_and(RuleDecision::allowed) {
@@ -76,7 +76,7 @@ impl Redis {
             let undo: Vec<_> = undo.collect();
             if !undo.is_empty() {
                 // The ruling stands, whatever comes of this. An entry that cannot be taken back is paid for by waiting.
-                self.wire.send(undo).await;
+                self.send(undo).await;
             }
         }
         ruling

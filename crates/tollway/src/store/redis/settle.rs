@@ -45,7 +45,7 @@ impl Redis {
         let by_slot = self.wire.is_cluster();
         let parts: Vec<_> = bills.iter().map(|bill| Part::of(bill, &self.namespace, by_slot, mode)).collect();
         let calls = parts.iter().flatten().map(|part| part.call(now)).collect();
-        let mut replies = self.wire.send(calls).await.into_iter();
+        let mut replies = self.send(calls).await.into_iter();
         let (mut decisions, mut left_to_do) = (Vec::with_capacity(bills.len()), Vec::new());
         for (bill, parts) in bills.iter().zip(&parts) {
             let reads: Vec<_> =
@@ -59,7 +59,7 @@ impl Redis {
         }
         if !left_to_do.is_empty() {
             // What was decided stands, whatever comes of this. A charge that cannot be taken back is paid for by waiting.
-            self.wire.send(left_to_do).await;
+            self.send(left_to_do).await;
         }
         decisions
     }

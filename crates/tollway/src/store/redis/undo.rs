@@ -99,7 +99,7 @@ mod tests {
     fn charge(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Option<(Vec<u8>, Taken)> {
         let bill = Bill::one(charge);
         let part = Part::of(&bill, &store.namespace, false, Mode::Whole).remove(0);
-        let reply = block_on(store.wire.send(vec![part.call(Some(now))])).remove(0).unwrap();
+        let reply = block_on(store.send(vec![part.call(Some(now))])).remove(0).unwrap();
         let read = part.read(reply, Some(now)).unwrap();
         let taken = Taken::from(&read.seen[0], charge.cost(), now)?;
         (!read.denied).then(|| (part.lines[0].key.clone(), taken))
@@ -107,7 +107,7 @@ mod tests {
 
     fn undo(store: &Redis, key: &[u8], taken: Taken, now: Timestamp) {
         let call = taken.write(Draft::new(&script::UNDO, &[key]).now(Some(now))).finish();
-        block_on(store.wire.send(vec![call])).remove(0).unwrap();
+        block_on(store.send(vec![call])).remove(0).unwrap();
     }
 
     /// Others spend before a charge, between it and its being taken back, and after; and the same without the charge.

@@ -26,8 +26,7 @@ use self::in_person::InPerson;
 use self::people::{ORDER_MAX, Order};
 use self::switchboard::{Ask, Switchboard};
 use super::call::Call;
-use super::{RedisUrl, StoreError, Topology};
-use crate::block_on;
+use super::{Health, RedisUrl, StoreError, Topology};
 
 mod chance;
 mod cluster;
@@ -47,8 +46,6 @@ mod sheaf;
 mod slots;
 mod switchboard;
 mod tls;
-
-pub use self::health::{Health, NodeHealth, NodeState};
 
 /// How many calls may wait before no more are taken. A node answers a tenth of it within the deadline; the rest is room for a
 /// burst, and more would only be memory for calls that time out. One batch is taken whole.
@@ -91,24 +88,26 @@ impl Wire {
     /// one slot are executed in their order, unless one of them had to be repeated because it was not executed.
     pub(crate) fn send(&self, calls: Vec<Call>) -> Replies {
         let count = calls.len();
-        let (reply, replies) = oneshot::channel();
-        if let ([call], Some(in_person), true) = (&*calls, &self.in_person, block_on::may_sleep())
-            && let Some(answer) = in_person.ask(call)
-        {
-            // Nobody can have hung up: the other end is here.
-            let _ = reply.send(vec![answer]);
-            return Replies { replies, count };
-        }
         let waiting = self.board.waiting.fetch_add(count, Ordering::Relaxed);
         if waiting >= WAITING_MAX || count == 0 {
             self.board.waiting.fetch_sub(count, Ordering::Relaxed);
-            // Nobody can have hung up: the other end is here.
-            let _ = reply.send(calls.iter().map(|_| Err(StoreError::Busy { waiting })).collect());
-        } else {
-            // If the thread is gone, so is the other end of the reply, and that says it.
-            let _ = self.asks.send(Ask::Calls { calls, asked: Instant::now(), reply });
+            return Replies::ready(calls.iter().map(|_| Err(StoreError::Busy { waiting })).collect());
         }
+        let (reply, replies) = oneshot::channel();
+        // If the thread is gone, so is the other end of the reply, and that says it.
+        let _ = self.asks.send(Ask::Calls { calls, asked: Instant::now(), reply });
         Replies { replies, count }
+    }
+
+    /// Sends calls as [`send`](Self::send) does, for a caller that sleeps until they are answered. A single call may be
+    /// sent and answered on the caller's own thread before this returns: handing it to the store's thread takes longer.
+    pub(crate) fn send_blocking(&self, calls: Vec<Call>) -> Replies {
+        if let ([call], Some(in_person)) = (&*calls, &self.in_person)
+            && let Some(answer) = in_person.ask(call)
+        {
+            return Replies::ready(vec![answer]);
+        }
+        self.send(calls)
     }
 
     /// Sends a plain command to every primary and gathers what they answer, in the order of their first slots. It may take
@@ -140,6 +139,16 @@ impl Wire {
 pub(crate) struct Replies {
     replies: oneshot::Receiver<Vec<Reply>>,
     count: usize,
+}
+
+impl Replies {
+    fn ready(answers: Vec<Reply>) -> Self {
+        let (reply, replies) = oneshot::channel();
+        let count = answers.len();
+        // The other end is in hand, so it cannot be gone.
+        let _ = reply.send(answers);
+        Self { replies, count }
+    }
 }
 
 impl Future for Replies {

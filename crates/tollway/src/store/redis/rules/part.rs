@@ -158,7 +158,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
 
     fn ask(store: &Redis, call: Call) -> Value {
-        block_on(store.wire.send(vec![call])).remove(0).unwrap()
+        block_on(store.send(vec![call])).remove(0).unwrap()
     }
 
     fn keyed(rule: &str, key: &str) -> KeyedRule {

@@ -58,6 +58,7 @@ pub enum SettingError {
 
 impl RedisUrl {
     /// The settings, those of a URL first.
+    #[cfg(feature = "yaml")]
     pub(crate) const SETTINGS: [&str; 6] =
         ["namespace", "deadline", "password_file", "tls_ca", "username", "password"];
 

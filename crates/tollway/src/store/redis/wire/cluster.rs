@@ -9,12 +9,12 @@ use tokio::time::{Instant, timeout};
 
 use super::chance::{jittered, random};
 use super::dial::Dialer;
-use super::health::{NodeHealth, NodeState};
 use super::node::{NodeId, State};
 use super::parcel::Errand;
 use super::slots::{self, Share, Slots};
 use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::{Address, StoreError};
+use crate::store::{NodeHealth, NodeState};
 
 /// How soon slots are asked for after a sign that they have moved. Many see the same sign at the same moment.
 const REFRESH_SOON: Duration = Duration::from_millis(100);

@@ -1,75 +1,10 @@
 //! How the nodes are, for whoever watches.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use crate::store::redis::Address;
-
-/// How a store is: its nodes, and what has been counted since it was opened.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Health {
-    /// Every primary that is known, or the one that is looked for.
-    pub nodes: Vec<NodeHealth>,
-    /// How many commands were asked for.
-    pub calls: u64,
-    /// How many of them got no answer in time.
-    pub timeouts: u64,
-    /// How many a node refused.
-    pub refusals: u64,
-    /// How many were sent on to another node, because slots had moved.
-    pub redirects: u64,
-    /// How many connections were opened anew after the first.
-    pub reconnects: u64,
-    /// How often a node was silent for so long that it was left alone.
-    pub breaker_openings: u64,
-}
-
-/// How one node is.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NodeHealth {
-    /// Where it is.
-    pub address: String,
-    /// Whether it can be asked.
-    pub state: NodeState,
-}
-
-/// Whether a node can be asked.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum NodeState {
-    /// A connection is on its way; what is asked waits for it.
-    Opening,
-    /// It is there.
-    Up,
-    /// It is not, and what is asked of it fails at once. It is probed.
-    Away {
-        /// Since when.
-        since: Instant,
-        /// What was seen last.
-        reason: String,
-    },
-}
-
-impl Health {
-    /// Can every node be asked?
-    pub fn is_well(&self) -> bool {
-        !self.nodes.is_empty() && self.nodes.iter().all(|node| matches!(node.state, NodeState::Up))
-    }
-}
-
-impl fmt::Display for NodeState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Opening => f.write_str("opening"),
-            Self::Up => f.write_str("up"),
-            Self::Away { since, reason } => write!(f, "away for {:.1?}: {reason}", since.elapsed()),
-        }
-    }
-}
+use crate::store::{Health, NodeHealth};
 
 /// What the I/O thread writes on, and everybody reads.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tollway_core::Backoff;
 
-use super::health::{NodeHealth, NodeState};
 use super::parcel::{Errand, PARCEL_CALLS};
 use super::patience::Patience;
 use crate::store::redis::{Address, StoreError};
+use crate::store::{NodeHealth, NodeState};
 
 /// The place of a node among all.
 pub(super) type NodeId = usize;

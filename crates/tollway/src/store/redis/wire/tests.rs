@@ -14,6 +14,7 @@ use redis::Value;
 use tollway_testbed::{RedisCluster, RedisServer, eventually};
 
 use super::*;
+use crate::store::NodeState;
 use crate::store::redis::call::Script;
 use crate::store::redis::{Address, Secret};
 

@@ -3,7 +3,7 @@
 use super::*;
 
 fn in_person(wire: &Wire, call: Call) -> Reply {
-    block_on::block_on(async { wire.send(vec![call]).await.remove(0) })
+    crate::block_on(async { wire.send_blocking(vec![call]).await.remove(0) })
 }
 
 /// How many connections of ours the server has.

@@ -1,24 +1,23 @@
-//! Reads and writes ZeroMQ messages in a trace, where a message is a JSON array of its frames.
+//! Messages of ZeroMQ in a trace: JSON arrays of frames.
 //!
 //! ```text
 //! ["default\u0000","ACCEPTED","10.0.0.1","3000","",""]         a message
 //! [["default\u0000","DELAY_UNTIL","10.0.0.1","4000"]]          those that came back
 //! ```
 //!
-//! A frame is bytes, but a JSON string is text. Valid UTF-8 is written as JSON escapes it, any other byte as `\xff`,
-//! which no JSON parser accepts: hence the parser here.
+//! A frame is bytes, and a string of JSON is text: what is text is written as JSON has it, and a byte that is none as `\xff`.
 
 use std::fmt::{self, Write};
 
-use super::escape::hex_digit;
+use super::escape::hex;
 use super::parse::TraceProblem;
 
-/// A ZeroMQ message, as the list of its frames.
+/// One message, frame by frame.
 pub type ZmqMessage = Vec<Vec<u8>>;
 
-/// Parses one message, which has at least one frame. An error has the position of the mistake.
+/// One message of at least one frame, or the place of what is none and why.
 pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
-    let mut json = JsonReader { text: text.as_bytes(), at: 0 };
+    let mut json = Json { text: text.as_bytes(), at: 0 };
     let message = json.message()?;
     if message.is_empty() {
         return Err((0, TraceProblem::NoFrames));
@@ -26,20 +25,20 @@ pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
     json.end().map(|()| message)
 }
 
-/// Parses an array of messages, which may be empty.
+/// Any number of messages.
 pub(super) fn decode_all(text: &str) -> Result<Vec<ZmqMessage>, (usize, TraceProblem)> {
-    let mut json = JsonReader { text: text.as_bytes(), at: 0 };
-    let messages = json.array(JsonReader::message)?;
+    let mut json = Json { text: text.as_bytes(), at: 0 };
+    let messages = json.array(Json::message)?;
     json.end().map(|()| messages)
 }
 
-/// A parser that reads JSON arrays of strings. `text` is ASCII, and `at` the next byte to read.
-struct JsonReader<'a> {
+/// What is left of a text of ASCII.
+struct Json<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl JsonReader<'_> {
+impl Json<'_> {
     fn message(&mut self) -> Result<ZmqMessage, (usize, TraceProblem)> {
         self.array(Self::frame)
     }
@@ -102,7 +101,7 @@ impl JsonReader<'_> {
         Ok(())
     }
 
-    /// Reads the four digits of `\u`, and the second escape of a surrogate pair.
+    /// Four digits, and four more where the first are half a character.
     fn character(&mut self) -> Option<char> {
         let first = self.digits(4)?;
         if !(0xd800..0xdc00).contains(&first) {
@@ -119,10 +118,10 @@ impl JsonReader<'_> {
     fn digits(&mut self, count: usize) -> Option<u32> {
         let digits = self.text.get(self.at..self.at + count)?;
         self.at += count;
-        digits.iter().try_fold(0, |number, digit| Some(number << 4 | u32::from(hex_digit(*digit)?)))
+        digits.iter().try_fold(0, |number, digit| Some(number << 4 | u32::from(hex(*digit)?)))
     }
 
-    /// Skips spaces, then takes `byte` if it comes next, and returns whether it did.
+    /// Is this next? Blanks before it are free.
     fn take(&mut self, byte: u8) -> bool {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t')) {
             self.at += 1;
@@ -186,7 +185,7 @@ fn write_character(f: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
         '\n' => f.write_str("\\n"),
         '\r' => f.write_str("\\r"),
         '\t' => f.write_str("\\t"),
-        // `=>` would end the request, so `>` is always escaped.
+        // An arrow would end the request.
         ' '..='~' if character != '>' => f.write_char(character),
         _ => character.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(f, "\\u{unit:04x}")),
     }

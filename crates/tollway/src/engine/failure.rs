@@ -14,7 +14,7 @@ use tollway_core::{
     Verdict,
 };
 
-use crate::keys::RateUpdate;
+use crate::rates::RateUpdate;
 use crate::store::memory::Memory;
 
 /// What a client is told to wait that was denied: by then a probe may have found the store.

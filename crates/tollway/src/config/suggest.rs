@@ -1,11 +1,11 @@
-//! Finds the word that was probably meant by a misspelt one, for "did you mean `burst`?" in error messages.
+//! Did you mean … ?
 
-/// The longest word that is compared. Comparing takes quadratic time, and fields and limits have short names.
+/// Longer words are not compared: nobody mistypes those by a letter.
 const WORD_MAX: usize = 64;
-/// The most candidates that are compared, so that a long file full of mistakes is still refused quickly.
+/// How many candidates are looked at, so that a long file of mistakes is still refused at once.
 const CANDIDATES_MAX: usize = 1_000;
 
-/// Names that other rate limiters use, each with the name that this file has for it.
+/// What other limiters call it, and what it is called here.
 const SYNONYMS: [(&str, &str); 14] = [
     ("capacity", "burst"),
     ("max_burst", "burst"),
@@ -23,7 +23,7 @@ const SYNONYMS: [(&str, &str); 14] = [
     ("replacement", "replace"),
 ];
 
-/// Returns ``; did you mean `burst`?``, or an empty text if no candidate is similar.
+/// `; did you mean `burst`?`, or nothing if no candidate is near.
 pub(super) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word, candidates) {
         Some(candidate) => format!("; did you mean `{candidate}`?"),
@@ -31,7 +31,7 @@ pub(super) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = 
     }
 }
 
-/// Returns the candidate that is most similar to `word`, if any is similar enough to be meant.
+/// The candidate a typist could have meant by `word`.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_MAX {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the edit distance: the number of letters inserted, left out, changed or swapped with their neighbour.
+/// How many letters were put in, left out, changed or swapped with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut before_last = vec![0; b.len() + 1];

@@ -1,0 +1,151 @@
+//! The engine behind every limiter: a policy, a store and a clock, asked in batches.
+//!
+//! ```
+//! use tollway::core::Bill;
+//! use tollway::Limiter;
+//!
+//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! let engine = limiter.engine();
+//! let policy = engine.policy();
+//! let charge = policy.charge("Login", b"alice", 1)?;
+//! let decisions = tollway::block_on(engine.settle(&[Bill::one(&charge)]));
+//! assert!(decisions[0].allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Applications use [`Limiter`](crate::Limiter) or [`AsyncLimiter`](crate::AsyncLimiter), which ask by name. Servers and
+//! middleware decode many requests at once, and hand them over here as one batch.
+//!
+//! Every call is awaited, on any runtime or on none: in memory it is ready at once, and the answers of Redis come from a
+//! thread of the store's own. Dropping a call that has begun takes nothing back: the store may have been asked already.
+
+mod blocking;
+mod current_policy;
+mod failure;
+mod inspect;
+mod verbs;
+
+#[cfg(feature = "yaml")]
+use std::io;
+use std::sync::Arc;
+
+use tollway_core::{Charge, Policy};
+
+pub use self::blocking::BlockingEngine;
+use self::current_policy::CurrentPolicy;
+pub use self::inspect::{Inspection, RuleInspection};
+use crate::clock::Clock;
+#[cfg(feature = "yaml")]
+use crate::config::Config;
+use crate::rates::KeyHash;
+use crate::store::memory::{self, Memory, MemoryStats};
+use crate::store::{Health, Redis, Store};
+
+/// A policy, a store and a clock. Clones share all three.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    parts: Arc<Parts>,
+    /// The shared store, if there is one. Outside of `parts`, because a handle of it says whether its caller may block.
+    redis: Option<Redis>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    policy: CurrentPolicy,
+    /// The buckets. With a shared store: the buckets of limits that decide locally while the store is unreachable.
+    memory: Memory,
+    clock: Clock,
+}
+
+impl Engine {
+    /// Creates an engine over memory, with the machine's clock.
+    pub fn new(policy: Policy) -> Self {
+        Self::with(policy, Memory::new(memory::MAX_BUCKETS), Clock::monotonic())
+    }
+
+    /// Creates an engine with the policy and the store of a configuration.
+    #[cfg(feature = "yaml")]
+    pub fn open(config: Config, clock: Clock) -> io::Result<Self> {
+        Ok(Self::with(config.policy, Store::open(&config.store, config.max_buckets)?, clock))
+    }
+
+    /// Creates an engine from its parts. Redis decides by its own clock, unless `clock` is a manual one.
+    pub fn with(policy: Policy, store: impl Into<Store>, clock: Clock) -> Self {
+        let (memory, redis) = match store.into() {
+            Store::Memory(memory) => (memory, None),
+            Store::Redis(redis, memory) => (memory, Some(redis)),
+        };
+        let parts = Parts { policy: CurrentPolicy::new(policy), memory, clock };
+        Self { parts: Arc::new(parts), redis }
+    }
+
+    /// Returns a view of this engine whose calls put the calling thread to sleep until Redis has answered.
+    pub fn blocking(&self) -> BlockingEngine {
+        BlockingEngine::new(self)
+    }
+
+    /// Returns the current policy. A reload does not change a policy that a caller holds.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.parts.policy.load_full()
+    }
+
+    /// Replaces the policy from the next request on. Buckets stay.
+    pub fn reload(&self, policy: Policy) {
+        self.parts.policy.replace(policy);
+    }
+
+    /// Returns the clock that decisions are made by.
+    pub fn clock(&self) -> &Clock {
+        &self.parts.clock
+    }
+
+    /// Returns how many buckets this process's memory holds, and what it has done.
+    pub fn stats(&self) -> MemoryStats {
+        self.parts.memory.stats()
+    }
+
+    /// Drops expired buckets from the next `slots` slots of the memory store, and returns how many it dropped.
+    ///
+    /// New buckets pay for such sweeps themselves. A timer that calls this frees memory while no requests come.
+    pub fn sweep(&self, slots: usize) -> usize {
+        self.parts.memory.sweep(slots, self.parts.clock.now())
+    }
+
+    /// Returns true if the store is shared, so that an answer has to be waited for.
+    #[inline]
+    pub const fn is_shared(&self) -> bool {
+        self.redis.is_some()
+    }
+
+    /// Returns the state of the shared store's nodes, or `None` in memory.
+    pub fn health(&self) -> Option<Health> {
+        self.redis.as_ref().map(|redis| redis.health())
+    }
+
+    /// Hashes a key for [`RateUpdate`](crate::rates::RateUpdate).
+    #[inline]
+    pub fn hash_key(&self, key: &[u8]) -> KeyHash {
+        self.parts.memory.hash_key(key)
+    }
+
+    /// Hashes the limit and the id of a charge for [`RateUpdate`](crate::rates::RateUpdate).
+    pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
+        self.parts.memory.hash_charge(charge)
+    }
+
+    /// Prefetches the bucket of a key. Call it for all keys of a batch before the first one is updated.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.parts.memory.prefetch(hash);
+    }
+
+    #[inline]
+    pub(crate) fn current_policy(&self) -> impl std::ops::Deref<Target = Arc<Policy>> {
+        self.parts.policy.load()
+    }
+
+    #[inline]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.parts.memory
+    }
+}

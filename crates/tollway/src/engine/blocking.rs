@@ -1,0 +1,79 @@
+//! A view of the engine for threads that may sleep until Redis has answered.
+
+use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
+use tollway_core::{Bill, Charge, Decision, Refund, RuleBill, RuleDecision, Timestamp};
+
+use super::Engine;
+use crate::block_on::block_on;
+use crate::rates::RateUpdate;
+use crate::reports::Report;
+use crate::store::StoreError;
+
+/// The engine's calls for threads without a runtime. In memory none of them waits; over Redis each may put the calling
+/// thread to sleep, for the store's deadline at most.
+///
+/// Inside an async task, that would stop all other tasks of the thread: await the calls of [`Engine`] there.
+#[derive(Clone, Debug)]
+pub struct BlockingEngine(Engine);
+
+impl BlockingEngine {
+    pub(super) fn new(engine: &Engine) -> Self {
+        // A thread that sleeps until the answer comes may as well read it from the socket itself: being woken by the
+        // store's own thread takes longer than Redis does.
+        let redis = engine.redis.as_ref().map(|redis| redis.for_blocking_callers());
+        Self(Engine { parts: engine.parts.clone(), redis })
+    }
+
+    /// Returns the engine that this is a view of.
+    pub const fn engine(&self) -> &Engine {
+        &self.0
+    }
+
+    /// Settles a bill of one charge.
+    #[inline]
+    pub fn charge(&self, charge: &Charge<'_>) -> Decision {
+        self.0.charge_now(charge).unwrap_or_else(|| block_on(self.0.charge(charge)))
+    }
+
+    /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
+    pub fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        block_on(self.0.settle(bills))
+    }
+
+    /// Returns the decisions that [`settle`](Self::settle) would make. Takes nothing.
+    pub fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        block_on(self.0.check_bills(bills))
+    }
+
+    /// Adds one request to each rate, in order, and appends a reading for each.
+    pub fn update_rates(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
+        block_on(self.0.update_rates(updates, readings));
+    }
+
+    /// Runs quota commands one after another, and appends an outcome for each.
+    pub fn run_quota_commands(&self, commands: &[QuotaCommand<'_>], outcomes: &mut Vec<QuotaOutcome>) {
+        block_on(self.0.run_quota_commands(commands, outcomes));
+    }
+
+    /// Decides by a rule. A request that is allowed is entered in the rule's logs.
+    #[inline]
+    pub fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
+        self.0.resolve_now(bill).unwrap_or_else(|| block_on(self.0.resolve(bill)))
+    }
+
+    /// Records reports of gatekeepers, in order. Appends the time from which each identifier's next request is allowed;
+    /// `None` is now.
+    pub fn record_reports(&self, reports: &[Report<'_>], next_allowed_at: &mut Vec<Option<Timestamp>>) {
+        block_on(self.0.record_reports(reports, next_allowed_at));
+    }
+
+    /// Gives back each of the charges, and returns what all refunds come to.
+    pub fn refund_charges(&self, charges: &[Charge<'_>]) -> Result<Refund, StoreError> {
+        block_on(self.0.refund_charges(charges))
+    }
+
+    /// Forgets the buckets of the charges.
+    pub fn reset_charges(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        block_on(self.0.reset_charges(charges))
+    }
+}

@@ -1,0 +1,43 @@
+//! What the engine shows of one bucket or of one rule, without changing it.
+
+use tollway_core::{Algorithm, Charge, Decision, Timestamp};
+
+use crate::store::BucketState;
+
+/// One bucket, its limit and what a request would be answered.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The readable key of the bucket, `NewOrdersPerAccount:12345678`.
+    pub bucket: String,
+    /// The algorithm and numbers that apply to the id; `None` if the id is unlimited.
+    pub algorithm: Option<Algorithm>,
+    /// The state of the bucket; `None` if the store holds none.
+    pub state: Option<BucketState>,
+    /// The decision that a request of cost 0 would get.
+    pub decision: Decision,
+    /// The time of this snapshot, by the clock of the store.
+    pub at: Timestamp,
+}
+
+impl Inspection {
+    pub(super) fn new(
+        charge: &Charge<'_>,
+        state: Option<BucketState>,
+        decision: Decision,
+        at: Timestamp,
+    ) -> Self {
+        let bucket = charge.limit().bucket_key(charge.id()).to_string();
+        Self { bucket, algorithm: charge.algorithm().copied(), state, decision, at }
+    }
+}
+
+/// The state of a rule's rates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleInspection {
+    /// The time of this snapshot, by the clock of the store.
+    pub at: Timestamp,
+    /// The moments until which each rate of the rule is reached, in their order. A moment in the past means that the rate
+    /// is not reached; `u64::MAX` nanoseconds means that it stays reached for ever.
+    pub reached_until: Vec<Timestamp>,
+}

@@ -1,0 +1,207 @@
+//! The engine's calls: settle bills, update rates, run quota commands, resolve rules, record reports.
+
+use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
+use tollway_core::{Bill, Charge, ChargeError, Decision, Domain, Refund, RuleBill, RuleDecision, Timestamp};
+
+use super::{Engine, Inspection, RuleInspection, failure};
+use crate::limiter::LimiterError;
+use crate::rates::RateUpdate;
+use crate::reports::{Delays, Report};
+use crate::store::{BucketPage, StoreError};
+
+impl Engine {
+    /// Settles a bill of one charge.
+    #[inline]
+    pub async fn charge(&self, charge: &Charge<'_>) -> Decision {
+        match &self.redis {
+            None => self.charge_in_memory(charge),
+            Some(_) => self.settle(&[Bill::one(charge)]).await[0],
+        }
+    }
+
+    /// Settles a bill of one charge at once, or returns `None` if the store is shared and has to be waited for.
+    #[inline]
+    pub fn charge_now(&self, charge: &Charge<'_>) -> Option<Decision> {
+        (!self.is_shared()).then(|| self.charge_in_memory(charge))
+    }
+
+    #[inline]
+    pub(crate) fn charge_in_memory(&self, charge: &Charge<'_>) -> Decision {
+        self.parts.memory.charge(charge, || self.parts.clock.now())
+    }
+
+    /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
+    pub async fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        let mut decisions = Vec::with_capacity(bills.len());
+        self.settle_into(bills, &mut decisions).await;
+        decisions
+    }
+
+    /// Settles each bill as [`settle`](Self::settle) does, and appends the decisions to a vector that the caller reuses.
+    #[inline]
+    pub async fn settle_into(&self, bills: &[Bill<'_>], decisions: &mut Vec<Decision>) {
+        let Some(redis) = &self.redis else {
+            return self.parts.memory.settle(bills, self.parts.clock.now(), decisions);
+        };
+        let answers = redis.settle(bills, self.parts.clock.manual_time()).await;
+        let answers = bills.iter().zip(answers);
+        let failed = |bill| failure::settle(bill, &self.parts.memory, self.parts.clock.now());
+        decisions.extend(answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))));
+    }
+
+    /// Returns the decisions that [`settle`](Self::settle) would make. Takes nothing.
+    pub async fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        let Some(redis) = &self.redis else { return self.check_in_memory(bills) };
+        let answers = redis.check(bills, self.parts.clock.manual_time()).await;
+        let answers = bills.iter().zip(answers);
+        let failed = |bill| failure::check(bill, &self.parts.memory, self.parts.clock.now());
+        answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))).collect()
+    }
+
+    pub(crate) fn check_in_memory(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
+        let mut decisions = Vec::with_capacity(bills.len());
+        self.parts.memory.check(bills, self.parts.clock.now(), &mut decisions);
+        decisions
+    }
+
+    /// Adds one request to each rate, in order, and appends a reading for each.
+    #[inline]
+    pub async fn update_rates(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
+        let Some(redis) = &self.redis else {
+            return self.parts.memory.update_rates(updates, self.parts.clock.now(), readings);
+        };
+        let answers = redis.update_rates(updates, self.parts.clock.manual_time()).await;
+        let failed = |update| failure::update_rate(update, &self.parts.memory, self.parts.clock.now());
+        let answers = updates.iter().zip(answers);
+        readings.extend(answers.map(|(update, answer)| answer.unwrap_or_else(|_| failed(update))));
+    }
+
+    /// Runs quota commands one after another, and appends an outcome for each. A command that the store did not answer
+    /// has failed.
+    #[inline]
+    pub async fn run_quota_commands(&self, commands: &[QuotaCommand<'_>], outcomes: &mut Vec<QuotaOutcome>) {
+        let Some(redis) = &self.redis else {
+            return self.parts.memory.run_quota_commands(commands, self.parts.clock.now(), outcomes);
+        };
+        let answers = redis.run_quota_commands(commands, self.parts.clock.manual_time()).await;
+        outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(QuotaOutcome::Failed)));
+    }
+
+    /// Decides by a rule. A request that is allowed is entered in the rule's logs.
+    #[inline]
+    pub async fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
+        let Some(redis) = &self.redis else { return self.resolve_in_memory(bill) };
+        let answer = redis.resolve(bill, self.parts.clock.manual_time()).await;
+        answer.unwrap_or_else(|_| failure::resolve(bill, &self.parts.memory, self.parts.clock.now()))
+    }
+
+    /// Decides by a rule at once, or returns `None` if the store is shared and has to be waited for.
+    #[inline]
+    pub fn resolve_now(&self, bill: &RuleBill<'_>) -> Option<RuleDecision> {
+        (!self.is_shared()).then(|| self.resolve_in_memory(bill))
+    }
+
+    #[inline]
+    fn resolve_in_memory(&self, bill: &RuleBill<'_>) -> RuleDecision {
+        self.parts.memory.resolve(bill, || self.parts.clock.now())
+    }
+
+    /// Records reports of gatekeepers, in order. Appends the time from which each identifier's next request is allowed;
+    /// `None` is now. Where the store gives no answer, nobody is delayed.
+    #[inline]
+    pub async fn record_reports(&self, reports: &[Report<'_>], next_allowed_at: &mut Vec<Option<Timestamp>>) {
+        let Some(redis) = &self.redis else {
+            return self.parts.memory.record_reports(reports, self.parts.clock.now(), next_allowed_at);
+        };
+        let answers = redis.record_reports(reports, self.parts.clock.manual_time()).await;
+        next_allowed_at.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
+    }
+
+    /// Returns a page of a domain's identifiers that are delayed now, from where an earlier page ended. The memory store
+    /// keeps no identifiers, so there the page is empty.
+    pub async fn delays(&self, domain: &Domain, from: u64, count: usize) -> Result<Delays, StoreError> {
+        match &self.redis {
+            None => Ok(Delays::default()),
+            Some(redis) => redis.delays(domain, from, count, self.parts.clock.manual_time()).await,
+        }
+    }
+
+    /// Returns the time until which each rate of a rule is reached. Changes nothing.
+    pub async fn inspect_rule(&self, bill: &RuleBill<'_>) -> Result<RuleInspection, StoreError> {
+        match &self.redis {
+            None => Ok(RuleInspection {
+                at: self.parts.clock.now(),
+                reached_until: self.parts.memory.examine(bill),
+            }),
+            Some(redis) => redis.examine(bill, self.parts.clock.manual_time()).await,
+        }
+    }
+
+    /// Gives back each of the charges, and returns what all refunds come to.
+    pub async fn refund_charges(&self, charges: &[Charge<'_>]) -> Result<Refund, StoreError> {
+        let Some(redis) = &self.redis else { return Ok(self.refund_in_memory(charges)) };
+        let refunds = redis.refund(charges, self.parts.clock.manual_time()).await;
+        let in_all = refunds.into_iter().reduce(|one, other| Ok(one?.and(other?)));
+        in_all.unwrap_or(Ok(Refund::UNLIMITED))
+    }
+
+    pub(crate) fn refund_in_memory(&self, charges: &[Charge<'_>]) -> Refund {
+        let now = self.parts.clock.now();
+        let refunds = charges.iter().map(|charge| self.parts.memory.refund(charge, now));
+        refunds.reduce(Refund::and).unwrap_or(Refund::UNLIMITED)
+    }
+
+    /// Forgets the buckets of the charges.
+    pub async fn reset_charges(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        // With a shared store, memory has the buckets of local decisions made while that store was unreachable.
+        self.reset_in_memory(charges);
+        match &self.redis {
+            None => Ok(()),
+            Some(redis) => redis.reset(charges).await,
+        }
+    }
+
+    pub(crate) fn reset_in_memory(&self, charges: &[Charge<'_>]) {
+        charges.iter().for_each(|charge| self.parts.memory.reset(charge));
+    }
+
+    /// Returns the state of the bucket of `id` under `limit`. Changes nothing.
+    pub async fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<Inspection, LimiterError> {
+        let policy = self.policy();
+        let charge = policy.charge(limit, id.as_ref(), 0)?;
+        let Some(redis) = &self.redis else { return Ok(self.inspect_in_memory(&charge)) };
+        let (state, at) = redis.inspect(&charge, self.parts.clock.manual_time()).await?;
+        let decision = self.check_bills(&[Bill::one(&charge)]).await[0];
+        Ok(Inspection::new(&charge, state, decision, at))
+    }
+
+    pub(crate) fn inspect_in_memory(&self, charge: &Charge<'_>) -> Inspection {
+        let at = self.parts.clock.now();
+        let state = self.parts.memory.inspect(charge, at);
+        Inspection::new(charge, state, self.check_in_memory(&[Bill::one(charge)])[0], at)
+    }
+
+    /// Returns a page of the buckets that exist, of one limit or of all, from where an earlier page ended. Returns `None`
+    /// in memory, which keeps no ids.
+    pub async fn keys(
+        &self,
+        limit: Option<&str>,
+        from: u64,
+        count: usize,
+    ) -> Result<Option<BucketPage>, LimiterError> {
+        let policy = self.policy();
+        let limit = limit
+            .map(|name| policy.limit(name).ok_or_else(|| ChargeError::UnknownLimit { name: name.to_owned() }))
+            .transpose()?;
+        let Some(redis) = &self.redis else { return Ok(None) };
+        Ok(Some(redis.scan(limit, from, count).await?))
+    }
+
+    /// Returns the number of buckets in the store, or 0 if a shared store gives no answer.
+    pub async fn size(&self) -> u64 {
+        match &self.redis {
+            None => self.parts.memory.stats().buckets as u64,
+            Some(redis) => redis.size().await.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Waiting until a cost fits, with a timeout.
+
+use std::time::{Duration, Instant};
+
+use futures_timer::Delay;
+use thiserror::Error;
+use tollway_core::{ChargeError, Decision};
+
+/// The error of a wait that cannot end in time, or that never began.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UntilReadyError {
+    /// The charge was not valid: an unknown limit, an id of the wrong format, or a cost that can never fit.
+    #[error(transparent)]
+    Charge(#[from] ChargeError),
+    /// The cost does not fit before the timeout. Nothing was taken.
+    #[error("the request would be allowed in {:?} at the earliest, after its timeout", .decision.retry_after())]
+    TimedOut {
+        /// The last denial, whose `retry_after` counts from when the wait was given up.
+        decision: Decision,
+    },
+}
+
+/// Asks again whenever the last denial says so, until the request is allowed or the next try would come after the timeout.
+pub(super) async fn until_ready<A>(
+    timeout: Duration,
+    mut ask: impl FnMut() -> A,
+) -> Result<Decision, UntilReadyError>
+where
+    A: Future<Output = Result<Decision, ChargeError>>,
+{
+    let started = Instant::now();
+    loop {
+        let decision = ask().await?;
+        if decision.allowed() {
+            return Ok(decision);
+        }
+        let wait = decision.retry_after();
+        if started.elapsed().saturating_add(wait) > timeout {
+            return Err(UntilReadyError::TimedOut { decision });
+        }
+        Delay::new(wait).await;
+    }
+}
