@@ -32,8 +32,8 @@ const ANSWER: usize = 5;
 fn main() -> io::Result<()> {
     let bench = Bench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
     let mut part = format!(
-        "50 connections and 1,000,000 keys; {} turns of {} s each, taken alternately: median (lowest to highest), and ratios turn \
-         by turn.\n\n",
+        "50 connections and 1,000,000 keys; {} turns of {} s each, alternating: median (lowest to highest),\n\
+         and ratios turn by turn.\n\n",
         bench.turns, bench.seconds
     );
     let throttr = bench.throttr(&mut part);

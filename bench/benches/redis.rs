@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(contestants);
     let busy: Vec<Vec<f64>> = busy.into_iter().map(|busy| busy.into_inner().split_off(1)).collect();
     let mut table = String::from(
-        "| | decisions a second | beside the plain script | CPU of Redis a decision | beside it |\n|---|---|---|---|---|\n",
+        "| | decisions per second | ratio to the plain script | CPU time of Redis per decision | ratio |\n|---|---|---|---|---|\n",
     );
     for (standing, busy_ours) in standings.iter().zip(&busy) {
         let rate = 1e9 / standing.nanos.median;

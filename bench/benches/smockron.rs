@@ -46,8 +46,8 @@ fn main() -> io::Result<()> {
     let turns = arguments.next().map_or(Some(7), |turns| turns.parse().ok()).ok_or_else(wrong)?;
     let scratch = Scratch::new()?;
     let mut part = format!(
-        "One master on one core, whoever sends on the other; {turns} turns of {MESSAGES} messages, taken alternately: median (lowest to \
-         highest), and ratios turn by turn.\n\n"
+        "One master on one core, the senders on the other; {turns} turns of {MESSAGES} messages, alternating:\n\
+         median (lowest to highest), and ratios turn by turn.\n\n"
     );
     beside_the_bare_reader(&program, &scratch, turns, &mut part)?;
     under_libzmq(&program, &python, &scratch, &mut part)?;
@@ -140,14 +140,14 @@ fn beside_the_bare_reader(
     };
     let takes = |master: &Master, domain| master.take(&messages(domain)).expect("a master");
     let mut contestants = [
-        Contestant { name: "read, and thrown away", work: Box::new(reads) },
-        Contestant { name: "accounted for, of 100,000 clients", work: Box::new(|| takes(&master, "web")) },
+        Contestant { name: "read and discarded", work: Box::new(reads) },
+        Contestant { name: "processed, of 100,000 clients", work: Box::new(|| takes(&master, "web")) },
         Contestant {
             name: "the same, and each published to 4 gatekeepers",
             work: Box::new(|| takes(&telling, "all")),
         },
     ];
-    *part += "| | messages a second | beside the bare reader |\n|---|---|---|\n";
+    *part += "| | messages per second | ratio to the bare reader |\n|---|---|---|\n";
     for standing in alternate(turns, &mut contestants) {
         let rate = 1e9 / standing.nanos.median;
         *part += &format!("| {} | {rate:.0} | {:.2} |\n", standing.name, standing.ratio);
@@ -156,8 +156,8 @@ fn beside_the_bare_reader(
     let published = telling.sum("tollway_smockron_published_total")?;
     let dropped = telling.sum("tollway_smockron_dropped_total{what=\"control\"}")?;
     *part += &format!(
-        "\nOf the accounting, {} and {} messages were lost; {published} were published, and of their copies {dropped} lost by \
-         gatekeepers that read too slowly, on the sender's core.\n\n",
+        "\nOf the accounting, {} and {} messages were lost. {published} were published, and of their copies {dropped}\n\
+         were lost by gatekeepers that read too slowly, on the sender's core.\n\n",
         lost(&master)?,
         lost(&telling)?,
     );
@@ -278,8 +278,8 @@ fn flooded(program: &str, scratch: &Scratch, part: &mut String) -> io::Result<()
     while master.accounted()? + master.dropped()? < sent {}
     let (accounted, took) = (master.accounted()?, started.elapsed().as_secs_f64());
     *part += &format!(
-        "\nUnder {FLOODERS} gatekeepers that send {:.1} million messages a second together: {:.1} million a second accounted for, the rest \
-         dropped and counted ({accounted} + {} = {sent}), {} MiB.\n",
+        "\nUnder {FLOODERS} gatekeepers that send {:.1} million messages per second together: {:.1} million per second processed,\n\
+         the rest dropped and counted ({accounted} + {} = {sent}), {} MiB.\n",
         sent as f64 / took / 1e6,
         accounted as f64 / took / 1e6,
         master.dropped()?,

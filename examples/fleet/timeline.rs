@@ -110,16 +110,16 @@ impl Timeline {
             let [at_once, waited, rejected] =
                 [Outcome::AtOnce, Outcome::Waited, Outcome::Rejected].map(total);
             println!(
-                "{client}, {per_second} a second: {at_once} passed at once, {waited} after a wait, {rejected} were rejected"
+                "{client}, {per_second} per second: {at_once} passed at once, {waited} after a wait, {rejected} were rejected"
             );
         }
         // Whoever waited at the end has passed in the second after.
         let seconds = seconds + 1;
         let limit = 8 + 4 * seconds;
         println!(
-            "\nEight at once and four a second are {limit} in {seconds} seconds: greed gets no more, from both services"
+            "\nEight at once and four per second are {limit} in {seconds} seconds: greedy gets no more, from both services"
         );
-        println!("together. Who asks for less is never delayed. And no request ever waited for the master.");
+        println!("together. A client below its limit is never delayed. No request waited for the master.");
     }
 }
 
