@@ -1,11 +1,11 @@
-//! What stands in the parentheses.
+//! Parses the arguments of `#[tollway::limit(…)]`, and checks its selectors against its rule.
 //!
 //! ```text
-//! "RULE"                 first, and at most once; left out, the key has been given one before
+//! "RULE"                 first, and at most once; without it, the key must have been defined before
 //! user = EXPRESSION      the value of a selector; `user` alone is `user = user`
-//! key = "cats"           counted under this, and not under the function's name
-//! with = EXPRESSION      the rate limit to ask, if not the global one
-//! on_full = …            and on_store_failure: answers of the type of that name
+//! key = "cats"           the key to count under, instead of the function's name
+//! with = EXPRESSION      the rate limit to use, instead of the global one
+//! on_full = …            and on_store_failure: values of the types with these names
 //! ```
 
 use proc_macro2::Span;
@@ -14,12 +14,12 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Ident, LitStr, Token, parse_quote};
 use tollway_core::Rule;
 
-/// The names that are no selectors.
+/// The names that are options and cannot be selectors.
 const OPTIONS: [&str; 4] = ["key", "with", "on_full", "on_store_failure"];
 
 const RULE_FIRST: &str = "the rule is a string such as \"user:10/5m\", and comes first";
 
-/// What was asked for. Its selectors are those of its rule, if it has one.
+/// The arguments that the attribute was given. If there is a rule, the selectors are exactly those of the rule.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) rule: Option<LitStr>,
@@ -73,7 +73,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Holds the selectors to the rule. Without one that is left to when the function is called.
+    /// Checks the selectors against the rule. Without a rule, they are checked when the function is called.
     fn check(&self) -> Result<(), Error> {
         let Some(rule) = &self.rule else {
             return match (&self.key, self.selectors.first()) {
@@ -95,7 +95,7 @@ impl Arguments {
     }
 }
 
-/// What separates arguments, if another follows.
+/// Parses the comma between two arguments; after the last one it is optional.
 fn comma(input: ParseStream<'_>) -> Result<(), Error> {
     if input.is_empty() { Ok(()) } else { input.parse::<Token![,]>().map(|_| ()) }
 }

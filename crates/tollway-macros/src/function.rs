@@ -1,4 +1,4 @@
-//! The function, with a question before its first line.
+//! Rewrites the function, so that it resolves its rule before its first line runs.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -8,7 +8,7 @@ use syn::{Error, Expr, Item, ItemFn, ReturnType, Signature, TraitItemFn, Type, p
 
 use crate::arguments::Arguments;
 
-/// The function, limited as `arguments` say.
+/// Returns the function with the code that resolves its rule inserted.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Error> {
     let arguments = syn::parse2(arguments)?;
     let mut function = read(item)?;
@@ -30,7 +30,7 @@ fn read(item: TokenStream) -> Result<ItemFn, Error> {
     }
 }
 
-/// The type that says how a denial becomes an error.
+/// Returns the return type of the function, which must be able to hold the error of a denial.
 fn returned(signature: &Signature) -> Result<&Type, Error> {
     if let Some(constness) = &signature.constness {
         return Err(Error::new(constness.span(), "a limit is asked at run time, and this function is const"));
@@ -45,12 +45,13 @@ fn returned(signature: &Signature) -> Result<&Type, Error> {
 const NO_RESULT: &str =
     "a limited function returns a `Result`, so that it can be denied: its error is `From<RateLimitExceeded>`";
 
-/// Could a type be a `Result` by another name? The compiler knows; we know of some that cannot.
+/// Returns whether a type could be a `Result` or an alias of one. A macro cannot resolve names, so it refuses only
+/// types that certainly are not; the compiler reports the rest.
 fn may_be_result(returned: &Type) -> bool {
     let named = |name: String| name != "Option" && !name.starts_with(char::is_lowercase);
     match returned {
         Type::Path(path) => path.path.segments.last().is_some_and(|last| named(last.ident.to_string())),
-        // Of a macro, or handed on by one.
+        // Types that come from a macro are wrapped in groups.
         Type::Group(group) => may_be_result(&group.elem),
         Type::Paren(group) => may_be_result(&group.elem),
         Type::Macro(_) => true,
@@ -58,7 +59,8 @@ fn may_be_result(returned: &Type) -> bool {
     }
 }
 
-/// Asks, and leaves with the error of a denial. Its names are its own, and cannot be meant by a selector's expression.
+/// Returns the code that resolves the rule, and returns the error of a denial from the function. Its variables are
+/// hygienic: expressions of selectors cannot refer to them.
 fn question(arguments: &Arguments, signature: &Signature, returned: &Type) -> TokenStream {
     let site = site(arguments, signature);
     let rate_limit = match &arguments.with {
@@ -67,7 +69,7 @@ fn question(arguments: &Arguments, signature: &Signature, returned: &Type) -> To
     };
     let values = arguments.selectors.iter().map(|(name, value)| value_of(&name.unraw().to_string(), value));
     let here = Span::mixed_site();
-    // Where the compiler points if the function's error cannot be made of ours.
+    // The `?` has the span of the return type, so that the compiler points there if the error cannot be converted.
     let leave = quote_spanned!(here.located_at(returned.span()) => ?);
     let (rule, bill, leave_early) = match arguments.key {
         None => (quote!(own_rule), quote!(own_bill), None),
@@ -79,7 +81,8 @@ fn question(arguments: &Arguments, signature: &Signature, returned: &Type) -> To
     };
     let exceeded =
         arguments.key.as_ref().map(|_| quote!(.map_err(::tollway::rate_limit::RateLimitError::from)));
-    // The values are seen before anything is awaited, so that what they were seen through is not held meanwhile.
+    // The values are evaluated before anything is awaited, so that a guard or borrow in their expressions is not held
+    // across the await.
     quote_spanned! { here =>
         {
             static __TOLLWAY_SITE: ::tollway::rate_limit::CallSite = #site;
@@ -91,7 +94,7 @@ fn question(arguments: &Arguments, signature: &Signature, returned: &Type) -> To
     }
 }
 
-/// What is remembered of the function.
+/// Returns the initializer of the function's static `CallSite`.
 fn site(arguments: &Arguments, signature: &Signature) -> TokenStream {
     let name = match &arguments.key {
         Some(key) => key.value(),
@@ -107,7 +110,7 @@ fn site(arguments: &Arguments, signature: &Signature) -> TokenStream {
     quote!(::tollway::rate_limit::CallSite::new(#name, #rule) #on_full #on_store_failure)
 }
 
-/// A selector's value, where it stands: an argument is not moved.
+/// Returns the code for the value of a selector. It borrows: an argument of the function is not moved.
 fn value_of(name: &str, value: &Expr) -> TokenStream {
     let seen = quote_spanned!(value.span() => ::tollway::rate_limit::Selector::value(&(#value)));
     quote!((#name, #seen))

@@ -76,7 +76,7 @@ impl Engine {
 
     /// Rules that are counted under this name, and not remembered.
     fn unnamed(&self, name: &str, rule: &str) -> PyResult<Keyed> {
-        Ok(Keyed(self.rules.unnamed(name, self.read(rule)?)))
+        Ok(Keyed(self.rules.unregistered(name, self.read(rule)?)))
     }
 
     /// Must be called in a process that was forked from the one in which this was made.

@@ -1,7 +1,7 @@
-//! The one place that asks what time it is.
+//! The clock of a limiter: the only place that reads the time.
 //!
-//! The time is the wall clock's when the process started, and from then on a monotonic counter's: a step of the wall
-//! clock changes no decision. A manual clock stands where it was set, for tests and traces.
+//! The time starts at the wall clock and advances with a monotonic counter, so a step of the wall clock changes no
+//! decision. A manual clock keeps the time that it was set to, for tests and traces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,53 +9,54 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollway_core::Timestamp;
 
-/// What time it is. Clones of a manual clock are the same clock.
+/// A clock that returns the current time. Clones of a manual clock share their time.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum TimeSource {
     Monotonic { counter: quanta::Clock, started: u64 },
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns a clock that starts at the wall clock and advances with the machine's monotonic counter.
     pub fn monotonic() -> Self {
         let counter = quanta::Clock::new();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX).min(Timestamp::MAX.as_nanos());
         let started = wall.wrapping_sub(counter.delta_as_nanos(0, counter.raw()));
-        Self(Source::Monotonic { counter, started })
+        Self(TimeSource::Monotonic { counter, started })
     }
 
-    /// A clock that stands at `now` until it is set.
+    /// Returns a manual clock, which stays at `now` until it is set.
     pub fn manual(now: Timestamp) -> Self {
-        Self(Source::Manual(Arc::new(AtomicU64::new(now.as_nanos()))))
+        Self(TimeSource::Manual(Arc::new(AtomicU64::new(now.as_nanos()))))
     }
 
-    /// What time it is.
+    /// Returns the current time.
     #[inline]
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanos(match &self.0 {
-            Source::Monotonic { counter, started } => {
+            TimeSource::Monotonic { counter, started } => {
                 started.wrapping_add(counter.delta_as_nanos(0, counter.raw()))
             }
-            Source::Manual(nanos) => nanos.load(Ordering::Relaxed),
+            TimeSource::Manual(nanos) => nanos.load(Ordering::Relaxed),
         })
     }
 
-    /// What a manual clock was set to; `None` of the machine's, whose time another machine need not share.
+    /// Returns the time of a manual clock, or `None` for the machine's clock. The Redis store sends only a manual time
+    /// to the server: otherwise Redis uses its own clock, because the clocks of several hosts differ.
     pub fn manual_time(&self) -> Option<Timestamp> {
         match &self.0 {
-            Source::Monotonic { .. } => None,
-            Source::Manual(_) => Some(self.now()),
+            TimeSource::Monotonic { .. } => None,
+            TimeSource::Manual(_) => Some(self.now()),
         }
     }
 
-    /// Sets a manual clock; the machine's clock is nobody's to set.
+    /// Sets a manual clock. The machine's clock ignores this.
     pub fn set(&self, now: Timestamp) {
-        if let Source::Manual(nanos) = &self.0 {
+        if let TimeSource::Manual(nanos) = &self.0 {
             nanos.store(now.as_nanos(), Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! One YAML file, read whole and checked whole.
+//! Reads the YAML configuration file into a [`Config`], and reports every mistake in it with its line.
 //!
 //! ```
 //! use tollway::config::Config;
@@ -13,10 +13,11 @@
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! Reading never stops at the first mistake: whoever edits the file sees all of them, each where it is.
+//! Reading never stops at the first mistake: the author of the file sees all of them at once, each with its position.
 
 mod algorithm;
 mod describe;
+mod did_you_mean;
 mod domains;
 mod errors;
 mod fields;
@@ -27,7 +28,6 @@ mod limits;
 mod overrides;
 mod rules;
 mod store;
-mod suggest;
 mod yaml;
 
 use std::fs::File;
@@ -40,10 +40,10 @@ use tollway_core::Policy;
 
 use crate::patterns::Patterns;
 use crate::store::memory::MAX_BUCKETS;
-use errors::{Errors, Position};
+use errors::{ErrorCollector, Position};
 use fields::{unknown_field, whole_number};
-use limits::Limits;
-use rules::Rules;
+use limits::LimitsDraft;
+use rules::RulesDraft;
 use yaml::{YamlEntry, YamlNode, YamlValue};
 
 pub use describe::{describe, describe_algorithm};
@@ -52,26 +52,26 @@ pub use file_watch::FileWatch;
 pub use gates::{GateAddressError, Gates, OnInsert, SmockronGate};
 pub use store::{StoreUrl, StoreUrlError};
 
-/// The parts of a file.
+/// The names that a file can have at its top level.
 const SECTIONS: [&str; 9] =
     ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
-/// What marks a mapping at the top of a file as a limit or an override.
+/// The fields that mark a mapping at the top level of a file as a limit or an override.
 const NUMBERS: [&str; 3] = ["burst", "count", "period"];
 
-/// Everything configured.
+/// Everything that a file configures: the policy, the store and the gates.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What is limited, and to what.
+    /// The limits, rules, keys and domains that were configured.
     pub policy: Policy,
-    /// The patterns of the policy's keys, as they were written.
+    /// The patterns of the policy's keys, as the file has them.
     pub patterns: Arc<Patterns>,
-    /// Where buckets live.
+    /// The store that holds the buckets.
     pub store: StoreUrl,
-    /// How many buckets are kept in memory at most.
+    /// The largest number of buckets that the memory store keeps.
     pub max_buckets: usize,
-    /// Where the server listens.
+    /// The addresses at which the server listens.
     pub gates: Gates,
-    /// What holds, but perhaps not as its author thinks.
+    /// Warnings about text that is valid, but probably does not mean what its author thinks.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -79,15 +79,15 @@ impl Config {
     /// The file that [`Config::default`] is made from.
     pub const DEFAULT_YAML: &str = include_str!("config/default.yaml");
 
-    /// Reads a whole file's text. `source` is what errors call it. What the text leaves out has its default.
+    /// Parses the text of a file. Errors call it `source`. Everything that the text leaves out has its default.
     pub fn parse(text: &str, source: &str) -> Result<Self, ConfigErrors> {
-        let mut errors = Errors::default();
+        let mut errors = ErrorCollector::default();
         let document = yaml::parse(text, &mut errors);
         let config = read(document.as_ref(), &mut errors);
         errors.finish(source, config)
     }
 
-    /// Reads a file.
+    /// Reads and parses the file at `path`.
     pub fn from_file(path: &Path) -> Result<Self, ConfigErrors> {
         let source = path.display().to_string();
         let bytes = read_bounded(path)
@@ -96,35 +96,37 @@ impl Config {
             Ok(text) => Self::parse(&text, &source),
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let mut errors = Errors::default();
-                errors.add(Position::after(&String::from_utf8_lossy(valid)), "not UTF-8 from here on");
+                let mut errors = ErrorCollector::default();
+                errors.add(Position::end_of(&String::from_utf8_lossy(valid)), "not UTF-8 from here on");
                 errors.finish(&source, None)
             }
         }
     }
 }
 
-/// The policy of `tollway serve` without a file: [`Config::DEFAULT_YAML`], in memory, every gate at its default.
+/// The configuration that `tollway serve` uses without a file: [`Config::DEFAULT_YAML`], in memory, every gate at its
+/// default address.
 impl Default for Config {
     fn default() -> Self {
         Self::parse(Self::DEFAULT_YAML, "default.yaml").expect("a test reads the built-in file")
     }
 }
 
-/// At most one byte more than a file may have, so that one too long is refused and not swallowed.
+/// Reads at most one byte more than a file may have: enough to refuse a file that is too long without reading all of
+/// it.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(yaml::FILE_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
+fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Config> {
     let entries: &[YamlEntry] = match document {
         None => &[],
         Some(node) if node.is_null() => &[],
         Some(YamlNode { value: YamlValue::Map(entries), .. }) => entries,
         Some(node) => {
-            let names = fields::listed(&SECTIONS, "and");
+            let names = fields::join_words(&SECTIONS, "and");
             errors.add(node.at, format!("a file is a mapping with {names}, not {}", node.quoted()));
             return None;
         }
@@ -133,7 +135,7 @@ fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
     let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
-    let mut rules = Rules::default();
+    let mut rules = RulesDraft::default();
     if let Some(entry) = section("rules") {
         rules.section(entry, errors);
     }
@@ -149,12 +151,16 @@ fn read(document: Option<&YamlNode>, errors: &mut Errors) -> Option<Config> {
     })
 }
 
-/// The limits of the file, those of its sections and those at the top, its rules for keys and its rules by name; the built-in
-/// ones if it has nothing to say.
-fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Option<(Policy, Arc<Patterns>)> {
-    let mut limits = Limits::default();
+/// Reads the limits of the file (in sections and at the top level), its rules for keys and its named rules. A file that
+/// has none of these gets the built-in policy.
+fn read_policy(
+    entries: &[YamlEntry],
+    rules: RulesDraft,
+    errors: &mut ErrorCollector,
+) -> Option<(Policy, Arc<Patterns>)> {
+    let mut limits = LimitsDraft::default();
     let mut overrides = Vec::new();
-    let mut silent = true;
+    let mut no_policy = true;
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
@@ -169,7 +175,7 @@ fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Opti
                 continue;
             }
         }
-        silent = false;
+        no_policy = false;
     }
     let implied = limits.is_empty();
     overrides.into_iter().for_each(|entry| limits.bare_override(entry, implied, errors));
@@ -177,7 +183,7 @@ fn read_policy(entries: &[YamlEntry], rules: Rules, errors: &mut Errors) -> Opti
     if let Some(entry) = section("overrides") {
         limits.overrides(entry, errors);
     }
-    if silent {
+    if no_policy {
         let Config { policy, patterns, .. } = Config::default();
         return Some((policy, patterns));
     }
@@ -195,7 +201,7 @@ fn has_numbers(node: &YamlNode) -> bool {
     entries.iter().any(|entry| NUMBERS.contains(&&*entry.key.text))
 }
 
-fn read_max_buckets(entry: &YamlEntry, errors: &mut Errors) -> Option<usize> {
+fn read_max_buckets(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<usize> {
     let number = whole_number(entry, 1..=usize::MAX as u64, errors)?;
     usize::try_from(number).ok()
 }

@@ -1,21 +1,21 @@
-//! Finds a bucket by what it is about: 128 bits stand for the limit and the id, and neither is stored.
+//! Hashes a limit and an id into the 128 bits that identify a bucket; neither is stored.
 //!
-//! The hash is keyed with numbers drawn at start. Nobody outside can tell which ids meet in a shard, so nobody can aim
-//! at one; and that any two of ten million ids should ever share a bucket has a chance of one in 10^24.
+//! The hash is keyed with random numbers that are drawn at start. Without them an attacker could choose ids that all
+//! fall into one shard. The chance that any two of ten million ids ever share a bucket is one in 10^24.
 
 use std::hash::{BuildHasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 use tollway_core::Charge;
 
-/// The key of one process: two independent ones, each for half of the hash.
+/// The random key that one process hashes with. It has two independent halves, one for each half of the hash.
 #[derive(Clone, Debug)]
 pub(crate) struct HashKey {
     high: RapidSecrets,
     low: RapidSecrets,
 }
 
-/// What stands for one bucket. Ordered by its high half first: a table keeps its slots in this order.
+/// The 128 bits that identify one bucket. The order is by the high half first: a table keeps its slots in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketHash {
     high: u64,
@@ -34,7 +34,8 @@ impl HashKey {
         self.hash_of(charge.limit().fingerprint(), charge.id())
     }
 
-    /// The low half, and so the shard, depends on the id alone: the buckets of one id under several limits share a lock.
+    /// Hashes an id under a limit with this fingerprint. The low half, and so the shard, depends on the id alone: the
+    /// buckets of one id under several limits are then behind one lock.
     #[inline]
     pub(crate) fn hash_of(&self, fingerprint: u64, id: &[u8]) -> BucketHash {
         let half = |key| rapidhash_v3_nano_inline::<true, true>(id, key);
@@ -43,37 +44,37 @@ impl HashKey {
 }
 
 impl BucketHash {
-    /// Stands for no bucket: it marks an empty slot.
+    /// The value that marks an empty slot. No bucket has it, because the low half is never 0.
     pub(crate) const NONE: Self = Self { high: 0, low: 0 };
 
-    /// Equality without a branch.
+    /// Compares without a branch, unlike the derived `==`, which compares the halves one after the other.
     #[inline]
-    pub(crate) fn is(self, other: Self) -> bool {
+    pub(crate) fn equals(self, other: Self) -> bool {
         (self.high ^ other.high) | (self.low ^ other.low) == 0
     }
 
-    /// Which of `shards` (a power of two) it belongs to.
+    /// Returns the index of its shard. `shards` is a power of two.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "masked to the number of shards")]
     pub(crate) fn shard(self, shards: usize) -> usize {
         self.low as usize & (shards - 1)
     }
 
-    /// Where among `homes` it belongs, so that a greater hash never comes before a smaller one.
+    /// Returns its home among `homes`. A greater hash never has an earlier home: tables rely on this order.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "less than `homes`")]
     pub(crate) fn home(self, homes: usize) -> usize {
         ((u128::from(self.high) * homes as u128) >> 64) as usize
     }
 
-    /// Both halves.
+    /// Returns the high and the low half.
     #[inline]
     #[cfg(feature = "yaml")]
     pub(crate) const fn halves(self) -> (u64, u64) {
         (self.high, self.low)
     }
 
-    /// A hash of the test's choosing.
+    /// Returns a hash that a test chooses.
     #[cfg(test)]
     pub(crate) fn of(high: u64, low: u64) -> Self {
         Self { high, low: low.max(1) }

@@ -1,117 +1,120 @@
-//! Finds the rule of a key, and remembers it: a key seen before runs no pattern again.
+//! Caches which rule applies to a key, so that the patterns run only once for each key.
 //!
 //! ```
 //! use tollway::Limiter;
 //! use tollway::keys::KeyRuleCache;
 //!
 //! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 22, period: 20s }]")?;
-//! let (mut finder, hash) = (KeyRuleCache::new(), limiter.hash_key(b"ws global"));
-//! assert_eq!(finder.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
+//! let (mut cache, hash) = (KeyRuleCache::new(), limiter.hash_key(b"ws global"));
+//! assert_eq!(cache.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! One thread's own, for one policy: whoever has another policy in hand takes another finder. Keys themselves are not
-//! kept, only 96 bits that stand for each, and the results of rewriting, which are few.
+//! Each thread has a cache of its own (there is no lock), and each policy needs a new one: after a reload, entries
+//! would name rules of the old policy. Keys are not kept, only 96 bits of the hash of each, and the results of
+//! rewriting.
 
-mod sets;
+mod set_cache;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollway_core::{FoundKey, Keys};
 
-use self::sets::{Sets, Tag};
+use self::set_cache::{KeyTag, SetCache};
 use crate::rates::KeyHash;
 
-/// The most results of rewriting that are kept. Many keys become one: a range of addresses, one customer.
+/// The most results of rewriting that are kept. They are few: rewriting maps many keys to one, such as a range of
+/// addresses to a customer.
 const REWRITTEN_MAX: usize = 1 << 16;
 
-/// A key as rewritten, and the place of its rule.
+/// A key after rewriting, and the rule that applies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<'k> {
-    /// The key that counts.
+pub struct KeyRuleMatch<'k> {
+    /// The key that is counted.
     pub key: RewrittenKey<'k>,
-    /// The place of its rule; `None` if none matches.
+    /// The index of its rule; `None` if no rule matches.
     pub rule: Option<usize>,
 }
 
 /// A key after rewriting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewrittenKey<'k> {
-    /// As it was.
-    Same(&'k [u8]),
-    /// Another, kept by the finder.
-    Other(Arc<[u8]>),
+    /// The key that was given: no rewrite matched.
+    Unchanged(&'k [u8]),
+    /// The result of rewriting, shared with the cache.
+    Rewritten(Arc<[u8]>),
 }
 
 impl AsRef<[u8]> for RewrittenKey<'_> {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Same(key) => key,
-            Self::Other(key) => key,
+            Self::Unchanged(key) => key,
+            Self::Rewritten(key) => key,
         }
     }
 }
 
-/// What was found for the keys seen so far.
+/// A cache of the rules that apply to keys. It belongs to one thread and one policy.
 #[derive(Debug)]
 pub struct KeyRuleCache {
-    sets: Sets,
-    others: Vec<(Arc<[u8]>, Option<usize>)>,
-    by_text: HashMap<Arc<[u8]>, u32>,
+    sets: SetCache,
+    rewritten: Vec<(Arc<[u8]>, Option<usize>)>,
+    rewritten_index: HashMap<Arc<[u8]>, u32>,
 }
 
 impl KeyRuleCache {
-    /// Has seen nothing.
+    /// Returns an empty cache.
     pub fn new() -> Self {
-        Self { sets: Sets::new(), others: Vec::new(), by_text: HashMap::new() }
+        Self { sets: SetCache::new(), rewritten: Vec::new(), rewritten_index: HashMap::new() }
     }
 
-    /// Has what is known of a key fetched from memory while others are looked up.
+    /// Starts to fetch the entry of a key from memory, while other keys are looked up.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.sets.prefetch(Tag::of(hash.0));
+        self.sets.prefetch(KeyTag::of(hash.0));
     }
 
-    /// Finds the rule of a key that the limiter hashed.
+    /// Finds the rule of a key. `hash` is the limiter's hash of the key.
     #[inline]
-    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
-        match self.sets.get(Tag::of(hash.0)).map(Remembered::decode) {
-            Some(Remembered::Rule(rule)) => Found { key: RewrittenKey::Same(key), rule },
-            Some(Remembered::Other(index)) => {
-                let (other, rule) = &self.others[index];
-                Found { key: RewrittenKey::Other(Arc::clone(other)), rule: *rule }
+    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
+        match self.sets.get(KeyTag::of(hash.0)).map(CacheEntry::decode) {
+            Some(CacheEntry::Rule(rule)) => KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule },
+            Some(CacheEntry::Rewritten(index)) => {
+                let (other, rule) = &self.rewritten[index];
+                KeyRuleMatch { key: RewrittenKey::Rewritten(Arc::clone(other)), rule: *rule }
             }
             None => self.find_new(keys, key, hash),
         }
     }
 
     #[cold]
-    fn find_new<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> Found<'k> {
+    fn find_new<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
         let FoundKey { key: rewritten, rule } = keys.find(key);
         if *rewritten == *key {
-            self.remember(hash, Remembered::Rule(rule));
-            return Found { key: RewrittenKey::Same(key), rule };
+            self.remember(hash, CacheEntry::Rule(rule));
+            return KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule };
         }
         let other: Arc<[u8]> = rewritten.into_owned().into();
-        let index = self.by_text.get(&other).copied().or_else(|| self.keep(&other, rule));
+        let index = self.rewritten_index.get(&other).copied().or_else(|| self.keep_rewritten(&other, rule));
         if let Some(index) = index {
-            self.remember(hash, Remembered::Other(index as usize));
+            self.remember(hash, CacheEntry::Rewritten(index as usize));
         }
-        Found { key: RewrittenKey::Other(other), rule }
+        KeyRuleMatch { key: RewrittenKey::Rewritten(other), rule }
     }
 
-    /// Keeps a result of rewriting, if there is room.
-    fn keep(&mut self, other: &Arc<[u8]>, rule: Option<usize>) -> Option<u32> {
-        let index = u32::try_from(self.others.len()).ok().filter(|_| self.others.len() < REWRITTEN_MAX)?;
-        self.others.push((Arc::clone(other), rule));
-        self.by_text.insert(Arc::clone(other), index);
+    /// Keeps a result of rewriting and returns its index, or `None` if there are too many.
+    fn keep_rewritten(&mut self, other: &Arc<[u8]>, rule: Option<usize>) -> Option<u32> {
+        let index =
+            u32::try_from(self.rewritten.len()).ok().filter(|_| self.rewritten.len() < REWRITTEN_MAX)?;
+        self.rewritten.push((Arc::clone(other), rule));
+        self.rewritten_index.insert(Arc::clone(other), index);
         Some(index)
     }
 
-    fn remember(&mut self, hash: KeyHash, remembered: Remembered) {
+    fn remember(&mut self, hash: KeyHash, remembered: CacheEntry) {
         if let Some(code) = remembered.encode() {
-            self.sets.insert(Tag::of(hash.0), code);
+            self.sets.insert(KeyTag::of(hash.0), code);
         }
     }
 }
@@ -122,29 +125,29 @@ impl Default for KeyRuleCache {
     }
 }
 
-/// What is remembered of one key, in 32 bits.
+/// The cached answer for one key. It is stored in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Remembered {
-    /// It is not rewritten, and has this rule or none.
+enum CacheEntry {
+    /// The key is not rewritten, and has this rule or none.
     Rule(Option<usize>),
-    /// It is rewritten to this one of the kept results.
-    Other(usize),
+    /// The key is rewritten to the result with this index.
+    Rewritten(usize),
 }
 
-impl Remembered {
-    const OTHER: u32 = 1 << 31;
+impl CacheEntry {
+    const REWRITTEN: u32 = 1 << 31;
 
     fn encode(self) -> Option<u32> {
         let (number, mark) = match self {
             Self::Rule(rule) => (rule.map_or(0, |rule| rule + 1), 0),
-            Self::Other(index) => (index, Self::OTHER),
+            Self::Rewritten(index) => (index, Self::REWRITTEN),
         };
-        u32::try_from(number).ok().filter(|number| *number < Self::OTHER).map(|number| number | mark)
+        u32::try_from(number).ok().filter(|number| *number < Self::REWRITTEN).map(|number| number | mark)
     }
 
     fn decode(code: u32) -> Self {
-        let number = (code & !Self::OTHER) as usize;
-        if code & Self::OTHER == 0 { Self::Rule(number.checked_sub(1)) } else { Self::Other(number) }
+        let number = (code & !Self::REWRITTEN) as usize;
+        if code & Self::REWRITTEN == 0 { Self::Rule(number.checked_sub(1)) } else { Self::Rewritten(number) }
     }
 }
 
@@ -158,11 +161,11 @@ mod tests {
     use super::*;
     use crate::hash::HashKey;
 
-    /// `shout` is rewritten to `SHOUT`; keys that start with `a` have rule 0, with `S` rule 1.
+    /// Counts how often it matches. `shout` is rewritten to `SHOUT`; keys with `a` have rule 0, with `S` rule 1.
     #[derive(Debug, Default)]
-    struct Counting(AtomicUsize);
+    struct CountingMatcher(AtomicUsize);
 
-    impl KeyMatcher for Counting {
+    impl KeyMatcher for CountingMatcher {
         fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
             if key.starts_with(b"shout") { Cow::Owned(b"SHOUT".to_vec()) } else { Cow::Borrowed(key) }
         }
@@ -179,38 +182,38 @@ mod tests {
 
     #[test]
     fn a_key_seen_before_is_not_matched_again() {
-        let matcher = Arc::new(Counting::default());
+        let matcher = Arc::new(CountingMatcher::default());
         let rule = KeyRule { limit: KeyLimit::Never, stats: false };
         let keys = Keys::new(Arc::clone(&matcher) as Arc<dyn KeyMatcher>, vec![rule; 2]);
-        let (mut finder, hash_key) = (KeyRuleCache::new(), HashKey::random());
+        let (mut cache, hash_key) = (KeyRuleCache::new(), HashKey::random());
         let asked: Vec<String> =
             (0..3_000).map(|number| format!("{}{number}", ["a", "b", "shout"][number % 3])).collect();
         for round in 0..5 {
             let before = matcher.0.load(Ordering::Relaxed);
             for (number, key) in asked.iter().enumerate() {
-                let found = finder.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
+                let found = cache.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
                 assert_eq!(found.rule, [Some(0), None, Some(1)][number % 3]);
                 let expected = if number % 3 == 2 { "SHOUT" } else { key };
                 assert_eq!(found.key.as_ref(), expected.as_bytes());
             }
             let matched = matcher.0.load(Ordering::Relaxed) - before;
-            // The first rounds find that room has become more; then only those that share full sets are missed.
+            // In the first rounds the cache grows and loses entries; later, only keys that share a full set miss.
             assert!(round < 3 || matched <= asked.len() / 50, "{matched} were matched in round {round}");
         }
-        assert_eq!(finder.others.len(), 1, "one result of rewriting is kept once");
+        assert_eq!(cache.rewritten.len(), 1, "one result of rewriting is kept once");
     }
 
     #[test]
     fn whatever_is_remembered_is_read_back() {
         for remembered in [
-            Remembered::Rule(None),
-            Remembered::Rule(Some(0)),
-            Remembered::Rule(Some(9_999)),
-            Remembered::Other(0),
-            Remembered::Other(REWRITTEN_MAX),
+            CacheEntry::Rule(None),
+            CacheEntry::Rule(Some(0)),
+            CacheEntry::Rule(Some(9_999)),
+            CacheEntry::Rewritten(0),
+            CacheEntry::Rewritten(REWRITTEN_MAX),
         ] {
-            assert_eq!(remembered.encode().map(Remembered::decode), Some(remembered));
+            assert_eq!(remembered.encode().map(CacheEntry::decode), Some(remembered));
         }
-        assert_eq!(Remembered::Rule(Some(1 << 31)).encode(), None);
+        assert_eq!(CacheEntry::Rule(Some(1 << 31)).encode(), None);
     }
 }

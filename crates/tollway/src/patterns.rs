@@ -1,4 +1,4 @@
-//! Regular expressions over keys: which rule comes first, and what a key is rewritten to.
+//! Compiles the regular expressions of the policy: finds the first rule that matches a key, and rewrites keys.
 //!
 //! ```
 //! use tollway::core::KeyMatcher;
@@ -15,8 +15,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! All rules are one automaton, so a key is read once however many rules there are; the rewrites are another. Keys are
-//! bytes: `.` is any of them, `\d` and `\w` are ASCII, and `^` and `$` are the ends of the key.
+//! All rules are compiled into one automaton, so a key is read once, however many rules there are; the rewrites are
+//! another automaton. Keys are bytes: `.` matches any byte, `\d` and `\w` are ASCII, `^` and `$` are the ends of the
+//! key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,48 +29,48 @@ use regex_automata::{Input, MatchKind, PatternSet};
 use thiserror::Error;
 use tollway_core::KeyMatcher;
 
-/// The most rules.
+/// The most rules that a policy can have.
 pub const RULES_MAX: usize = 10_000;
-/// The most rewrites: each that applies reads the key once more.
+/// The most rewrites that a policy can have. Each one that applies reads the key once more.
 pub const REWRITES_MAX: usize = 1_000;
-/// The most memory for one compiled pattern, in bytes.
+/// The most memory that one compiled pattern can take, in bytes.
 pub const PATTERN_SIZE_MAX: usize = 256 << 10;
-/// The most memory for all of them together, in bytes.
+/// The most memory that all compiled patterns together can take, in bytes.
 pub const PATTERNS_SIZE_MAX: usize = 16 << 20;
-/// The longest replacement, in bytes.
+/// The longest replacement that a rewrite can have, in bytes.
 pub const REPLACEMENT_MAX: usize = 1_000;
-/// The longest key that rewriting makes, in bytes. Without a bound, a few rewrites that double a key would fill memory.
+/// The longest key that rewriting can make, in bytes. Without a bound, a few rewrites that each double the key would
+/// fill the memory.
 pub const REWRITTEN_MAX: usize = 1_000;
 
-/// What the states of an automaton may take that are found while it runs, for each thread, in bytes. They are taken as
-/// they are found; a thousand patterns that match anywhere find up to this much, and without the room a key would take
-/// hundreds of times as long.
+/// The memory for the states of the lazy DFA, for each thread, in bytes. It is taken as states are found. A thousand
+/// patterns that match anywhere need up to this much; with less, a key takes hundreds of times as long.
 const STATES_SIZE_MAX: usize = 32 << 20;
 
-/// A regular expression that was found sound.
+/// A regular expression that was parsed and found small enough.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
     size: usize,
 }
 
-/// Why a text is no pattern.
+/// A text that is not a usable pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It is no regular expression.
+    /// The text is not a regular expression.
     #[error("is no regular expression: {reason}")]
     Syntax {
-        /// What is wrong with it, on one line.
+        /// The message of the parser, on one line.
         reason: String,
     },
-    /// It is one that takes too much memory.
+    /// The compiled expression takes more than [`PATTERN_SIZE_MAX`].
     #[error("takes more than {} KiB of memory when compiled", PATTERN_SIZE_MAX >> 10)]
     TooLarge,
 }
 
 impl Pattern {
-    /// Takes a regular expression.
+    /// Parses and compiles a regular expression.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let expression = syntax::parse_with(text, &dialect())
             .map_err(|error| PatternError::Syntax { reason: reason(&error.to_string()) })?;
@@ -79,29 +80,30 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), size })
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// How much memory it takes, in bytes.
+    /// Returns the memory that the compiled pattern takes, in bytes.
     pub const fn size(&self) -> usize {
         self.size
     }
 }
 
-/// What a pattern means: bytes rather than characters, of which `.` is any.
+/// Returns the syntax of patterns: they match bytes instead of characters, and `.` matches any byte.
 fn dialect() -> syntax::Config {
     syntax::Config::new().unicode(false).utf8(false).dot_matches_new_line(true)
 }
 
-/// `unclosed group, at character 3`, of a message that draws the expression with an arrow below.
+/// Shortens the parser's message, which shows the expression with an arrow below it, to one line:
+/// `unclosed group, at character 3`.
 fn reason(message: &str) -> String {
     let is_arrow = |line: &&str| line.contains('^') && line.bytes().all(|byte| matches!(byte, b' ' | b'^'));
     let last = message.lines().last().unwrap_or_default();
     let reason = last.strip_prefix("error: ").unwrap_or(last);
     match message.lines().find(is_arrow).and_then(|arrow| arrow.find('^')) {
-        // The expression is indented by four, and characters are counted from 1.
+        // The message indents the expression by four spaces; characters are counted from 1.
         Some(column) if message.lines().count() == 4 => {
             format!("{reason}, at character {}", column.saturating_sub(3))
         }
@@ -109,7 +111,7 @@ fn reason(message: &str) -> String {
     }
 }
 
-/// A pattern and what takes the place of the first part of a key that it matches.
+/// A pattern, and the text that replaces its first match in a key.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
     pattern: Pattern,
@@ -117,22 +119,22 @@ pub struct Rewrite {
     replacement: String,
 }
 
-/// Why a text replaces nothing.
+/// A text that is not a usable replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReplacementError {
-    /// A group that the pattern has not.
+    /// The text uses a group that the pattern does not have.
     #[error("uses ${{{group}}}, a group that the pattern has not{}", hint(.group))]
     Group {
-        /// Its number or name.
+        /// The number or name that the group has.
         group: String,
     },
-    /// A replacement beyond [`REPLACEMENT_MAX`].
+    /// The text is longer than [`REPLACEMENT_MAX`].
     #[error("may have at most {REPLACEMENT_MAX} bytes")]
     TooLong,
 }
 
-/// What was probably meant by a name that starts like a number.
+/// Returns the group that was probably meant by a name that starts with a number.
 fn hint(group: &str) -> String {
     let digits = group.bytes().take_while(u8::is_ascii_digit).count();
     match group.split_at(digits) {
@@ -142,13 +144,14 @@ fn hint(group: &str) -> String {
 }
 
 impl Rewrite {
-    /// In the replacement `$1` or `${1}` is what the first group matched, `$0` the whole match, `${name}` a group with
-    /// a name, and `$$` a dollar.
+    /// Returns a rewrite. In the replacement, `$1` or `${1}` stands for the match of the first group, `$0` for the
+    /// whole match, `${name}` for a named group, and `$$` for a dollar sign.
     pub fn new(pattern: Pattern, replacement: &str) -> Result<Self, ReplacementError> {
         if replacement.len() > REPLACEMENT_MAX {
             return Err(ReplacementError::TooLong);
         }
-        // Without tables: a rewrite runs for few keys, and there may be many.
+        // No DFA: a rewrite runs only for the few keys it matches, and a table for each of a thousand rewrites costs
+        // memory.
         let config = Config::new().utf8_empty(false).onepass(false).dfa(false).hybrid(false);
         let regex = Regex::builder().configure(config).syntax(dialect()).build(&pattern.text);
         let regex = regex.expect("a pattern compiled before");
@@ -158,17 +161,17 @@ impl Rewrite {
         }
     }
 
-    /// The pattern.
+    /// Returns the pattern that is replaced.
     pub const fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// What takes its place.
+    /// Returns the text that replaces the match.
     pub fn replacement(&self) -> &str {
         &self.replacement
     }
 
-    /// The key with the first match replaced; as it was if there is none.
+    /// Returns the key with its first match replaced, or unchanged if there is no match.
     fn apply(&self, key: &[u8]) -> Vec<u8> {
         let mut groups = self.regex.create_captures();
         self.regex.captures(key, &mut groups);
@@ -181,7 +184,7 @@ impl Rewrite {
     }
 }
 
-/// The first group of the replacement that the expression does not have.
+/// Returns the first group in the replacement that the expression does not have.
 fn unknown_group(regex: &Regex, replacement: &str) -> Option<String> {
     let groups = regex.captures_len();
     let (mut number, mut name) = (None, None);
@@ -201,7 +204,7 @@ fn unknown_group(regex: &Regex, replacement: &str) -> Option<String> {
     name.or(number)
 }
 
-/// Rules and rewrites, each kind compiled into one automaton.
+/// The rules and rewrites of a policy, each kind compiled into one automaton.
 #[derive(Clone)]
 pub struct Patterns {
     rewrites: Vec<Rewrite>,
@@ -210,7 +213,7 @@ pub struct Patterns {
     any_rule: Regex,
 }
 
-/// More patterns than memory is set aside for.
+/// The patterns are too many, or take too much memory together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "there may be at most {RULES_MAX} rules and {REWRITES_MAX} rewrites, and compiled they may take at most {} MiB",
@@ -219,7 +222,7 @@ pub struct Patterns {
 pub struct TooManyPatterns;
 
 impl Patterns {
-    /// Rewrites in the order they apply, and rules in the order they are tried.
+    /// Compiles rewrites, in the order in which they apply, and rules, in the order in which they are tried.
     pub fn new(rewrites: Vec<Rewrite>, rules: Vec<Pattern>) -> Result<Self, TooManyPatterns> {
         let size: usize = rewrites.iter().map(Rewrite::pattern).chain(&rules).map(Pattern::size).sum();
         if rules.len() > RULES_MAX || rewrites.len() > REWRITES_MAX || size > PATTERNS_SIZE_MAX {
@@ -230,18 +233,18 @@ impl Patterns {
         Ok(Self { rewrites, any_rewrite, rules, any_rule })
     }
 
-    /// The rules in the order they are tried.
+    /// Returns the rules in the order in which they are tried.
     pub fn rules(&self) -> &[Pattern] {
         &self.rules
     }
 
-    /// The rewrites in the order they apply.
+    /// Returns the rewrites in the order in which they apply.
     pub fn rewrites(&self) -> &[Rewrite] {
         &self.rewrites
     }
 }
 
-/// One automaton that finds in one pass all the patterns that match.
+/// Compiles one automaton that finds all matching patterns in one pass.
 fn any_of<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Result<Regex, TooManyPatterns> {
     let patterns: Vec<_> = patterns.into_iter().map(Pattern::as_str).collect();
     let config = Config::new()
@@ -255,7 +258,7 @@ fn any_of<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Result<Regex, 
     built.map_err(|_| TooManyPatterns)
 }
 
-/// The first pattern of the automaton that matches `key`, of those from the place `from` on.
+/// Returns the first pattern that matches `key`, among those from the index `from` on.
 fn first(automaton: &Regex, key: &[u8], from: usize) -> Option<usize> {
     if from >= automaton.pattern_len() {
         return None;
@@ -281,14 +284,14 @@ impl KeyMatcher for Patterns {
     }
 }
 
-/// No rewrites and no rules.
+/// By default there are no rewrites and no rules.
 impl Default for Patterns {
     fn default() -> Self {
         Self::new(Vec::new(), Vec::new()).expect("nothing is not too many")
     }
 }
 
-/// The patterns as they were written; automata are no reading matter.
+/// Writes the patterns as they were written. The automata would fill pages.
 impl fmt::Debug for Patterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rewrites = self.rewrites.iter().map(|rewrite| (rewrite.pattern.as_str(), &rewrite.replacement));
@@ -310,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_anywhere_wins() {
-        // The second matches earlier in the key, the third more of it.
+        // The second pattern matches earlier in the key, and the third matches more of it; still the first wins.
         let patterns = patterns(&[], &["global$", "^ws", "^ws global$", ""]);
         for (key, expected) in
             [(&b"ws global"[..], 0), (b"ws ip=1", 1), (b"search ip=1", 3), (b"", 3), (b"\xff\n", 3)]

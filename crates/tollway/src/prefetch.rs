@@ -1,10 +1,11 @@
-//! Asks the processor to fetch memory that is about to be needed.
+//! Prefetches memory: asks the processor to fetch a cache line that is needed soon.
 //!
-//! The one `unsafe` of the workspace. A prefetch is a hint: for any address whatever it neither faults nor changes
-//! anything a program can observe, so the pointer may be stale by the time it is used, and often is while a table grows.
+//! This is the only `unsafe` code of the workspace. A prefetch is a hint: it is defined for every address, and never
+//! faults or changes anything that a program can observe. So the pointer may be stale, and often is while a table
+//! grows.
 #![allow(unsafe_code)]
 
-/// Fetches the cache line that `address` is in.
+/// Starts to fetch the cache line that contains `address`. Does nothing on other processors than x86-64.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

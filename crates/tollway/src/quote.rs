@@ -1,10 +1,10 @@
-//! What an error may repeat of what it is about.
+//! Shortens values for error messages, and removes passwords from them.
 
-/// How much of a value an error quotes.
+/// The most characters of a value that an error message repeats.
 const QUOTE_MAX: usize = 60;
 
-/// At most [`QUOTE_MAX`] characters of `text`, on one line. Who logs in to a URL, and with what, is left out wherever it is
-/// met: a URL may have slipped into any field.
+/// Returns at most [`QUOTE_MAX`] characters of `text`, on one line. The user and password of a URL are replaced by
+/// `***`: a URL can end up in any field by mistake, and error messages end up in logs.
 pub(crate) fn shorten(text: &str) -> String {
     let login = text.find("://").map(|at| at + 3).zip(text.rfind('@')).filter(|(start, end)| start <= end);
     match login {

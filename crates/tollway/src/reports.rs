@@ -1,32 +1,32 @@
-//! What gatekeepers report to a master.
+//! The reports that gatekeepers send to a Smockron master, and the delays that the master publishes.
 
 use tollway_core::{Domain, Timestamp};
 
-/// One request that a gatekeeper let through, at once or after a wait.
+/// A request that a gatekeeper let through, immediately or after a delay.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// Of which resource.
+    /// The domain whose rules apply to the request.
     pub domain: &'a Domain,
-    /// Whose.
+    /// The client that made the request.
     pub identifier: &'a [u8],
-    /// When it was let through, by the gatekeeper's clock.
+    /// The time at which it was let through, by the gatekeeper's clock.
     pub at: Timestamp,
 }
 
-/// One identifier that is still to wait.
+/// A client that is delayed at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Whose next request is not welcome yet.
+    /// The client whose next request is not allowed yet.
     pub identifier: Vec<u8>,
-    /// From when on it is.
+    /// The time from which its next request is allowed.
     pub until: Timestamp,
 }
 
-/// Some of those who are still to wait.
+/// One page of the clients that are delayed at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// Who, and until when.
+    /// The delays on this page.
     pub delays: Vec<Delay>,
-    /// Where the next page starts, if there is one.
+    /// The position at which the next page starts, if there is one.
     pub next: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Traces: requests with times, and the replies they must get.
+//! Reads and replays traces: texts that list requests with their times and the replies they must get.
 //!
 //! ```
 //! use tollway::core::algorithm::{Algorithm, TokenBucket};
@@ -23,46 +23,46 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The trace is the clock: whatever answers it is told the time of each event, so nothing ever waits, and the same
-//! text drives the core, a store, a gate on a socket, or a million recorded requests.
+//! The trace is the clock: the target of a replay takes the time from each event, so nothing ever waits. The same text
+//! drives the core, a store, a gate on a socket, or a million recorded requests.
 
 mod escape;
-mod frames;
 mod hex;
 mod parse;
 mod reader;
 mod reply;
-mod rule;
+mod rule_request;
 mod target;
+mod zmq_frames;
 
 use std::fmt;
 
 use tollway_core::{Timestamp, Verb};
 
-pub use frames::ZmqMessage;
 pub use parse::{TraceError, TraceProblem, parse_line};
-pub use reader::{LINE_MAX, ReadError, TraceReader};
+pub use reader::{LINE_MAX, TraceReadError, TraceReader};
 pub use reply::{TraceReply, matches};
-pub use rule::RuleRequest;
+pub use rule_request::RuleRequest;
 pub use target::TraceTarget;
+pub use zmq_frames::ZmqMessage;
 
-/// One line of a trace that asks for something.
+/// One line of a trace that contains a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// The line it stands on, counted from 1.
+    /// The number of the line, counted from 1.
     pub line: u64,
-    /// When it happens.
+    /// The time at which the request is made.
     pub at: Timestamp,
-    /// What is asked.
+    /// The request, with the gate that it is sent to.
     pub request: TraceRequest,
-    /// The reply that must come back, if the trace says.
+    /// The reply that the trace expects, if it has one.
     pub expected: Option<String>,
-    /// The time, the gate and the request as they were written, with the blanks before the arrow.
+    /// The time, the gate and the request as they were written, with the spaces before the arrow.
     pub text: String,
 }
 
 impl TraceEvent {
-    /// The event as a line of a trace in which `reply` is what must come back, spaced as it was written.
+    /// Returns the event as a line of a trace that expects `reply`, with the spacing of the original line.
     pub fn with_reply<'a>(&'a self, reply: &'a TraceReply) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             f.write_str(&self.text)?;
@@ -74,23 +74,23 @@ impl TraceEvent {
     }
 }
 
-/// What is asked, and at which gate. It displays as the trace writes it, the gate first.
+/// A request and the gate that it is sent to. It displays as a trace writes it, the gate first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceRequest {
-    /// At the gate `limit`, which speaks of limits by name.
+    /// A request to the gate `limit`, which finds limits by name.
     Limit(LimitRequest),
-    /// At the gate `rule`, which resolves rules.
+    /// A request to the gate `rule`, which resolves rules.
     Rule(RuleRequest),
-    /// At the gate `text`: one datagram.
+    /// A datagram that is sent to the gate `text`.
     Text(Vec<u8>),
-    /// At the gate `throttr`: what the client of the trace's one connection writes, whole requests or parts of them.
+    /// Bytes that are written to the gate `throttr`, whole requests or parts of them. A trace has one connection to it.
     Throttr(Vec<u8>),
-    /// At the gate `smockron`: an accounting message.
+    /// An accounting message that is sent to the gate `smockron`.
     Smockron(ZmqMessage),
 }
 
 impl TraceRequest {
-    /// The gate's name.
+    /// Returns the name of the gate.
     pub const fn gate(&self) -> &'static str {
         match self {
             Self::Limit(_) => "limit",
@@ -110,17 +110,17 @@ impl fmt::Display for TraceRequest {
             Self::Rule(request) => request.fmt(f),
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
-            Self::Smockron(message) => frames::write(f, message),
+            Self::Smockron(message) => zmq_frames::write(f, message),
         }
     }
 }
 
-/// One bill of named limits, and what to do with it.
+/// A verb and the charges that it applies to, all as one bill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRequest {
-    /// What to do.
+    /// The verb that is applied to the charges.
     pub verb: Verb,
-    /// To which buckets, and how much.
+    /// The charges of the bill.
     pub charges: Vec<ChargeText>,
 }
 
@@ -137,23 +137,23 @@ impl fmt::Display for LimitRequest {
     }
 }
 
-/// A charge as a caller spells it: not yet held against any policy.
+/// A charge as the trace spells it, before it is looked up in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChargeText {
-    /// The limit's name.
+    /// The name of the limit.
     pub limit: String,
-    /// The id, in any spelling.
+    /// The id as it was written, not yet in its canonical form.
     pub id: Vec<u8>,
-    /// How much.
+    /// The cost that the charge has.
     pub cost: u64,
 }
 
-/// Bytes as a trace writes them: one field, printable, and read back as the same bytes.
+/// Returns bytes as a trace writes them: printable, without spaces, and parsed back to the same bytes.
 pub fn escaped(bytes: &[u8]) -> impl fmt::Display {
     fmt::from_fn(move |f| escape::write_token(f, bytes))
 }
 
-/// `Name:id`, escaped so that a trace reads it back.
+/// Writes `Name:id`, escaped so that a trace parses it back.
 impl fmt::Display for ChargeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         escape::write_name(f, &self.limit)?;

@@ -1,4 +1,4 @@
-//! What cannot be limited.
+//! Items that cannot be limited, and functions whose return type cannot hold a denial.
 
 use tollway_macros::limit;
 

@@ -1,4 +1,4 @@
-//! What is wrong with the rule itself.
+//! Rules that cannot be parsed.
 #![allow(unused_variables)]
 
 use tollway_macros::limit;

@@ -1,4 +1,4 @@
-//! Selectors that are not those of the rule.
+//! Selectors that the rule does not have, or that are missing.
 #![allow(unused_variables)]
 
 use tollway_macros::limit;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollway::keys::{Found, KeyRuleCache, RewrittenKey};
+use tollway::keys::{KeyRuleCache, KeyRuleMatch, RewrittenKey};
 use tollway::rates::{KeyHash, RateSubject, RateUpdate};
 use tollway_core::algorithm::{RateReading, SmoothedRate};
 use tollway_core::{Algorithm, Bill, Charge, Decision, KeyLimit, Keys, Nanos, Policy, Verdict};
@@ -45,7 +45,7 @@ struct Asked<'d, P> {
 
 /// What is known of a key before it is used: its rule.
 struct Known<'d> {
-    found: Found<'d>,
+    found: KeyRuleMatch<'d>,
     /// Of the key as rewritten.
     hash: KeyHash,
 }
@@ -152,8 +152,8 @@ impl TextService {
     fn find<'d>(&mut self, keys: &Keys, key: &'d [u8], hash: KeyHash) -> Known<'d> {
         let found = self.finder.find(keys, key, hash);
         let hash = match &found.key {
-            RewrittenKey::Same(_) => hash,
-            RewrittenKey::Other(other) => self.service.limiter.hash_key(other),
+            RewrittenKey::Unchanged(_) => hash,
+            RewrittenKey::Rewritten(other) => self.service.limiter.hash_key(other),
         };
         Known { found, hash }
     }

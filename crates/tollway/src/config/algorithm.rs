@@ -1,18 +1,18 @@
-//! An algorithm and the numbers it takes.
+//! Reads the algorithm of a limit and its numbers: `burst`, `count`, `period` and `strict`.
 
 use tollway_core::algorithm::{
     FORGET_AFTER_PERIODS, NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket,
 };
 use tollway_core::{Algorithm, Nanos};
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, duration, flag, listed, whole_number};
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, duration, flag, join_words, whole_number};
 use super::yaml::{YamlEntry, YamlKey};
 
-/// Whole numbers above this are not all doubles, and a smoothed rate is a double.
+/// The largest count of a smoothed rate, which is a double: above this, not every whole number is one.
 pub(super) const RATE_MAX: u64 = 1 << 53;
 
-/// Which of the four.
+/// The algorithm that a limit names in its field `algorithm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AlgorithmKind {
     #[default]
@@ -30,7 +30,7 @@ impl AlgorithmKind {
         ("quota", Self::Quota),
     ];
 
-    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         choice(entry, &Self::ALL, errors)
     }
 
@@ -38,7 +38,7 @@ impl AlgorithmKind {
         Self::ALL[self as usize].0
     }
 
-    /// The numbers it cannot do without.
+    /// Returns the fields that the algorithm requires.
     const fn needs(self) -> &'static [&'static str] {
         match self {
             Self::TokenBucket => &["burst", "count", "period"],
@@ -46,7 +46,7 @@ impl AlgorithmKind {
         }
     }
 
-    /// Everything that may be said about it.
+    /// Returns the fields that the algorithm accepts.
     const fn takes(self) -> &'static [&'static str] {
         match self {
             Self::SmoothedRate => &["count", "period", "strict"],
@@ -55,7 +55,7 @@ impl AlgorithmKind {
     }
 }
 
-/// The fields of a limit or an override that are its algorithm's.
+/// The fields of a limit or an override that belong to its algorithm.
 #[derive(Clone, Copy)]
 pub(super) struct AlgorithmFields<'a> {
     burst: Option<&'a YamlEntry>,
@@ -65,14 +65,14 @@ pub(super) struct AlgorithmFields<'a> {
 }
 
 impl<'a> AlgorithmFields<'a> {
-    pub(super) fn of(fields: &Fields<'a>) -> Self {
+    pub(super) fn of(fields: &YamlFields<'a>) -> Self {
         let [burst, count, period, strict] =
             ["burst", "count", "period", "strict"].map(|name| fields.get(name));
         Self { burst, count, period, strict }
     }
 
-    /// Does it say how much? `strict` alone does not.
-    pub(super) fn given(&self) -> bool {
+    /// Returns whether any number is given. `strict` is not a number.
+    pub(super) fn any_given(&self) -> bool {
         self.burst.is_some() || self.count.is_some() || self.period.is_some()
     }
 
@@ -80,30 +80,31 @@ impl<'a> AlgorithmFields<'a> {
         [("burst", self.burst), ("count", self.count), ("period", self.period), ("strict", self.strict)]
     }
 
-    /// Reports what `kind` does not take.
-    pub(super) fn refuse_others(&self, kind: AlgorithmKind, errors: &mut Errors) {
+    /// Reports every field that `kind` does not accept.
+    pub(super) fn report_unsupported(&self, kind: AlgorithmKind, errors: &mut ErrorCollector) {
         for (name, entry) in self.all() {
             if let Some(entry) = entry
                 && !kind.takes().contains(&name)
             {
-                let (kind, takes) = (kind.name(), listed(kind.takes(), "and"));
+                let (kind, takes) = (kind.name(), join_words(kind.takes(), "and"));
                 errors.add(entry.key.at, format!("{kind} takes no `{name}`: it takes {takes}"));
             }
         }
     }
 
-    /// The algorithm, if all that `kind` needs is there and right. `owner` is whose numbers these are.
+    /// Returns the algorithm, or `None` if a field is missing or wrong. `owner` is the limit or override that has the
+    /// fields.
     pub(super) fn algorithm(
         &self,
         owner: &YamlKey,
         kind: AlgorithmKind,
         strict: bool,
-        errors: &mut Errors,
+        errors: &mut ErrorCollector,
     ) -> Option<Algorithm> {
-        self.refuse_others(kind, errors);
+        self.report_unsupported(kind, errors);
         self.report_missing(owner, kind, errors);
         let burst = self.burst.filter(|_| kind == AlgorithmKind::TokenBucket);
-        // Each is read before any is missed, so that one bad number hides no other.
+        // All fields are read before the first `?`, so that one bad number does not hide the next.
         let burst = burst.and_then(|entry| whole_number(entry, 1..=u64::MAX, errors));
         let count_max = if kind == AlgorithmKind::SmoothedRate { RATE_MAX } else { u64::MAX };
         let count = self.count.and_then(|entry| whole_number(entry, 1..=count_max, errors));
@@ -119,22 +120,28 @@ impl<'a> AlgorithmFields<'a> {
             }
             AlgorithmKind::Quota => Quota::new(count?, period?).map(Algorithm::Quota),
         };
-        made.map_err(|error| self.blame(&error, owner, kind, errors)).ok()
+        made.map_err(|error| self.report_bad_numbers(&error, owner, kind, errors)).ok()
     }
 
-    fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut Errors) {
+    fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut ErrorCollector) {
         let absent = |name: &&str| self.all().iter().any(|(field, entry)| field == name && entry.is_none());
         let missing: Vec<_> = kind.needs().iter().copied().filter(absent).collect();
         if !missing.is_empty() {
-            let (owner_name, missing) = (owner.quoted(), listed(&missing, "and"));
-            let (kind, needs) = (kind.name(), listed(kind.needs(), "and"));
+            let (owner_name, missing) = (owner.quoted(), join_words(&missing, "and"));
+            let (kind, needs) = (kind.name(), join_words(kind.needs(), "and"));
             let message = format!("`{owner_name}` has no {missing}: {kind} needs {needs}");
             errors.add(owner.at, message);
         }
     }
 
-    /// Reports numbers that do not go together at the one to change.
-    fn blame(&self, error: &NumbersError, owner: &YamlKey, kind: AlgorithmKind, errors: &mut Errors) {
+    /// Reports numbers that contradict each other, at the field that should change.
+    fn report_bad_numbers(
+        &self,
+        error: &NumbersError,
+        owner: &YamlKey,
+        kind: AlgorithmKind,
+        errors: &mut ErrorCollector,
+    ) {
         let (field, message) = match error {
             NumbersError::Zero { field: "burst" } | NumbersError::TooSlow { .. } => {
                 (self.burst, error.to_string())
@@ -150,7 +157,7 @@ impl<'a> AlgorithmFields<'a> {
     }
 }
 
-/// What is wrong with a period that a smoothed rate cannot have.
+/// Returns the error message for a period that is too long for a smoothed rate.
 pub(super) fn smoothed_period_too_long() -> String {
     let longest = Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000;
     format!("period must be at most {longest}d for {}", AlgorithmKind::SmoothedRate.name())

@@ -1,4 +1,4 @@
-//! A configuration as it was understood, for whoever wrote it.
+//! Prints a configuration as it was understood, for `tollway validate`.
 //!
 //! ```text
 //! store   memory, at most 10000000 buckets
@@ -34,20 +34,20 @@ use tollway_core::{
 
 use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl};
 
-/// Longer names stand out rather than push everything to the right.
+/// The widest column. A longer name sticks out of its column instead of widening it for every line.
 const COLUMN_MAX: usize = 60;
 
-/// The policy with what follows from its numbers, the store and the gates.
+/// Returns the store, the gates and the policy as text, with what follows from the numbers ("full after 3h").
 pub fn describe(config: &Config) -> impl Display {
     fmt::from_fn(move |f| {
         let limits = config.policy.limits();
         writeln!(f, "store   {}", store(config))?;
         writeln!(f, "gates   {}", gates(&config.gates))?;
         writeln!(f, "limits  {}", limits.len())?;
-        write!(f, "keys    {}", counted(config.patterns.rules().len(), "rule"))?;
+        write!(f, "keys    {}", count_of(config.patterns.rules().len(), "rule"))?;
         match config.patterns.rewrites().len() {
             0 => writeln!(f)?,
-            rewrites => writeln!(f, ", {}", counted(rewrites, "rewrite"))?,
+            rewrites => writeln!(f, ", {}", count_of(rewrites, "rewrite"))?,
         }
         writeln!(f, "rules   {}", config.policy.rules().len())?;
         writeln!(f, "domains {}", config.policy.domains().len())?;
@@ -60,9 +60,10 @@ pub fn describe(config: &Config) -> impl Display {
     })
 }
 
-/// An algorithm with its numbers and what follows from them: `token_bucket, burst 5, 5 per 10s: one per 2s, full after 10s`.
+/// Returns an algorithm as text, with what follows from its numbers:
+/// `token_bucket, burst 5, 5 per 10s: one per 2s, full after 10s`.
 pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
-    let (numbers, consequence) = in_words(algorithm);
+    let (numbers, consequence) = describe_numbers(algorithm);
     format!("{}, {numbers}: {consequence}", algorithm.name())
 }
 
@@ -74,7 +75,7 @@ fn store(config: &Config) -> String {
             let password_file =
                 url.password_file.as_ref().map(|path| format!(", password_file {}", path.display()));
             let tls_ca = url.tls_ca.as_ref().map(|path| format!(", tls_ca {}", path.display()));
-            let files = shown(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
+            let files = on_one_line(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
             format!("{place}, namespace {namespace}, deadline {deadline:?}{files}")
         }
     }
@@ -96,26 +97,30 @@ fn smockron(gate: Option<&SmockronGate>) -> String {
     let Some(gate) = gate else { return "off".to_owned() };
     let control = gate.control().map(|control| format!(" (control {control})")).unwrap_or_default();
     let statsd =
-        gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", shown(statsd))).unwrap_or_default();
+        gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", on_one_line(statsd))).unwrap_or_default();
     format!("{}{control}{statsd}", gate.accounting)
 }
 
-/// `1 rule`, `2 rules`.
-fn counted(n: usize, noun: &str) -> String {
+/// Returns a number and a noun that agrees with it: `1 rule`, `2 rules`.
+fn count_of(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
 
-/// The rewrites and the rules, each with its number and its pattern.
+/// Writes the rewrites and the rules for keys, each with its number and its pattern.
 fn write_keys(config: &Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut rows = Vec::new();
     for (index, rewrite) in config.patterns.rewrites().iter().enumerate() {
-        let replaces = format!("to {}", shown(rewrite.replacement()));
-        rows.push([format!("rewrite {}", index + 1), shown(rewrite.pattern().as_str()), replaces]);
+        let replaces = format!("to {}", on_one_line(rewrite.replacement()));
+        rows.push([format!("rewrite {}", index + 1), on_one_line(rewrite.pattern().as_str()), replaces]);
     }
     let rules = config.policy.keys().rules();
     for (index, (rule, pattern)) in rules.iter().zip(config.patterns.rules()).enumerate() {
-        rows.push([format!("rule {}", index + 1), shown(pattern.as_str()), what_holds(rule, &config.policy)]);
+        rows.push([
+            format!("rule {}", index + 1),
+            on_one_line(pattern.as_str()),
+            describe_key_limit(rule, &config.policy),
+        ]);
     }
     if !rows.is_empty() {
         writeln!(f)?;
@@ -128,7 +133,7 @@ fn write_keys(config: &Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     rows.iter().try_for_each(|[a, b, c]| writeln!(f, "{a:number$}  {b:pattern$}  {c}"))
 }
 
-/// A rule in its canonical form, and the names of its logs.
+/// Writes a rule in its canonical form, and the names of its logs.
 fn write_rule(rule: &NamedRule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let limit = rule.keyed().limit();
     writeln!(f, "\n{}  {}", rule.name(), limit.rule())?;
@@ -140,7 +145,7 @@ fn write_rule(rule: &NamedRule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "  logs {logs}, on_full {full}, on_store_failure {failure}")
 }
 
-/// A domain, with its rules as numbers of requests.
+/// Writes a domain, with its rules as numbers of requests.
 fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let rule = |rule: &DomainRule| {
         let limit = rule.limit();
@@ -152,16 +157,16 @@ fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Logic::Window => "window",
         Logic::Gcra => "gcra",
     };
-    writeln!(f, "\n{}  {rules}\n  logic {logic}", shown(domain.name()))
+    writeln!(f, "\n{}  {rules}\n  logic {logic}", on_one_line(domain.name()))
 }
 
-/// A text on one line.
-fn shown(text: &str) -> String {
+/// Escapes control characters, so that the text stays on one line.
+fn on_one_line(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
 }
 
-fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
+fn describe_key_limit(rule: &KeyRule, policy: &Policy) -> String {
     let stats = if rule.stats { ", stats" } else { "" };
     match rule.limit {
         KeyLimit::Never => format!("never over{stats}"),
@@ -176,9 +181,9 @@ fn what_holds(rule: &KeyRule, policy: &Policy) -> String {
 }
 
 enum DescribedLine {
-    /// A name, an algorithm, its numbers, and what follows from them.
+    /// A row that has a name, an algorithm, its numbers, and what follows from them.
     Row([String; 4]),
-    /// Whatever else there is to say.
+    /// A line that does not take part in the columns.
     Note(String),
 }
 
@@ -220,12 +225,12 @@ fn lines_of(limit: &Limit) -> Vec<DescribedLine> {
 }
 
 fn row(name: String, algorithm: &Algorithm) -> DescribedLine {
-    let (numbers, consequence) = in_words(algorithm);
+    let (numbers, consequence) = describe_numbers(algorithm);
     DescribedLine::Row([name, algorithm.name().to_owned(), numbers, consequence])
 }
 
-/// The numbers, and what follows from them.
-fn in_words(algorithm: &Algorithm) -> (String, String) {
+/// Returns the numbers of an algorithm as text, and what follows from them.
+fn describe_numbers(algorithm: &Algorithm) -> (String, String) {
     match algorithm {
         Algorithm::TokenBucket(limit) => {
             let (each, full) = (span(limit.emission_interval()), span(limit.fill_time()));
@@ -277,7 +282,7 @@ fn on_store_failure_name(on_store_failure: OnStoreFailure) -> String {
     }
 }
 
-/// A span as a person would write it, to the nanosecond: `1h30m`, `50ms`, `333.333333ms`.
+/// Writes a duration as a person would, exact to the nanosecond: `1h30m`, `50ms`, `333.333333ms`.
 fn span(span: Nanos) -> String {
     const UNITS: [(u64, usize, &str); 4] =
         [(1_000_000_000, 9, "s"), (1_000_000, 6, "ms"), (1_000, 3, "us"), (1, 0, "ns")];
@@ -297,7 +302,7 @@ fn span(span: Nanos) -> String {
     text
 }
 
-/// `whole.fraction` without zeros at the end.
+/// Writes `whole.fraction` without zeros at the end.
 fn decimal(whole: u64, fraction: u64, digits: usize) -> String {
     if fraction == 0 {
         return whole.to_string();

@@ -1,4 +1,4 @@
-//! Domains: what a Smockron master holds the clients of each resource to.
+//! Reads the section `domains`: the rates that a Smockron master enforces.
 //!
 //! ```yaml
 //! domains:
@@ -9,15 +9,16 @@
 use tollway_core::{Burst, DomainRule, Logic, RateSpec, RateSpecError};
 use tollway_core::{Domain, DomainError};
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, duration, literal, mapping, refuse};
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, duration, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
 const EXAMPLE: &str = "{ rules: [{ rate: 1/s, burst: 10 }] }";
 const RULE_EXAMPLE: &str = "{ rate: 1/s, burst: 10 }";
 
-/// Everything under `domains:`. What is wrong is left out: it was reported, and the file is refused.
-pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Vec<Domain> {
+/// Reads everything under `domains:`. A domain with a mistake is left out: the mistake is reported, so the file as a
+/// whole is refused anyway.
+pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Vec<Domain> {
     if entry.value.is_null() {
         return Vec::new();
     }
@@ -25,8 +26,8 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Vec<Domain> {
     domains.iter().filter_map(|domain| read_domain(domain, errors)).collect()
 }
 
-fn read_domain(entry: &YamlEntry, errors: &mut Errors) -> Option<Domain> {
-    let fields = Fields::read(mapping(entry, EXAMPLE, errors)?, "a domain", &["rules", "logic"], errors);
+fn read_domain(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Domain> {
+    let fields = YamlFields::read(mapping(entry, EXAMPLE, errors)?, "a domain", &["rules", "logic"], errors);
     let words = [("window", Logic::Window), ("gcra", Logic::Gcra)];
     let logic = fields.get("logic").map_or(Some(Logic::default()), |entry| choice(entry, &words, errors));
     let rules = match fields.get("rules").map(|entry| (entry, &entry.value.value)) {
@@ -43,14 +44,14 @@ fn read_domain(entry: &YamlEntry, errors: &mut Errors) -> Option<Domain> {
     domain.map_err(|error| errors.add(entry.key.at, format!("`{}`: {error}", entry.key.quoted()))).ok()
 }
 
-fn read_rule(item: &YamlNode, errors: &mut Errors) -> Option<DomainRule> {
+fn read_rule(item: &YamlNode, errors: &mut ErrorCollector) -> Option<DomainRule> {
     let YamlValue::Map(entries) = &item.value else {
         let message =
             format!("a rule of a domain is a mapping, such as {RULE_EXAMPLE}, not {}", item.quoted());
         errors.add(item.at, message);
         return None;
     };
-    let fields = Fields::read(entries, "a rule of a domain", &["rate", "interval", "burst"], errors);
+    let fields = YamlFields::read(entries, "a rule of a domain", &["rate", "interval", "burst"], errors);
     let pace = read_pace(item, &fields, errors);
     let burst = match fields.get("burst") {
         Some(entry) => parse(entry, errors),
@@ -61,8 +62,8 @@ fn read_rule(item: &YamlNode, errors: &mut Errors) -> Option<DomainRule> {
     rule.map_err(wrong).ok()
 }
 
-/// From `rate` or from `interval`, one of them.
-fn read_pace(item: &YamlNode, fields: &Fields<'_>, errors: &mut Errors) -> Option<RateSpec> {
+/// Reads the rate of a rule from `rate` or from `interval`; a rule has exactly one of them.
+fn read_pace(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<RateSpec> {
     match (fields.get("rate"), fields.get("interval")) {
         (Some(rate), None) => parse(rate, errors),
         (None, Some(interval)) => RateSpec::every(duration(interval, errors)?).ok(),
@@ -80,8 +81,11 @@ fn read_pace(item: &YamlNode, fields: &Fields<'_>, errors: &mut Errors) -> Optio
     }
 }
 
-fn parse<T: std::str::FromStr<Err = RateSpecError>>(entry: &YamlEntry, errors: &mut Errors) -> Option<T> {
-    let text = literal(&entry.value).filter(|_| !entry.value.is_absent());
+fn parse<T: std::str::FromStr<Err = RateSpecError>>(
+    entry: &YamlEntry,
+    errors: &mut ErrorCollector,
+) -> Option<T> {
+    let text = scalar_text(&entry.value).filter(|_| !entry.value.is_absent());
     let Some(text) = text else { return refuse(entry, "must be a number or a text", errors) };
     let wrong = |error: RateSpecError| {
         errors.add(entry.value.at, format!("{} {}: {error}", entry.key.quoted(), entry.value.quoted()));

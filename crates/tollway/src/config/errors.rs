@@ -1,12 +1,12 @@
-//! What is wrong with a file, all of it, and where.
+//! Collects the errors of a configuration file, each with its line and column.
 
 use std::error::Error;
 use std::fmt;
 
-/// A file with more wrong than this is another kind of file: the rest is only counted.
+/// The most errors that are kept; further ones are only counted. A file with more is hardly a configuration at all.
 const ERRORS_MAX: usize = 1_000;
 
-/// Everything that is wrong with one file, in the order a reader meets it. There is always at least one error.
+/// All errors of one file, sorted by position. There is always at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     source: String,
@@ -14,39 +14,39 @@ pub struct ConfigErrors {
     omitted: usize,
 }
 
-/// One thing that is wrong, and what would be right.
+/// One error in a file, with a message that says what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// The line, counted from 1; 0 if the error is the file's as a whole.
+    /// The line, counted from 1; 0 if the error concerns the whole file.
     pub line: usize,
-    /// The column in characters, counted from 1; 0 if the error is the file's as a whole.
+    /// The column in characters, counted from 1; 0 if the error concerns the whole file.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// The message, which says what is wrong and what would be right.
     pub message: String,
-    /// What was written, and below it carets under the place, where a line and a column do not say it well enough.
+    /// The text in question with carets below the mistake. Only errors inside an expression have one.
     pub excerpt: Option<String>,
 }
 
 impl ConfigErrors {
-    /// The one error of a file that could not even be looked into.
+    /// Returns the only error of a file that could not be read.
     pub(crate) fn whole_file(source: &str, message: String) -> Self {
         let error = ConfigError { line: 0, column: 0, message, excerpt: None };
         Self { source: source.to_owned(), errors: vec![error], omitted: 0 }
     }
 
-    /// The name of the file, or of whatever else was read.
+    /// Returns the name of the file, or of the other source that was read.
     pub fn source_name(&self) -> &str {
         &self.source
     }
 
-    /// The errors, sorted by position.
+    /// Returns the errors, sorted by position.
     pub fn errors(&self) -> &[ConfigError] {
         &self.errors
     }
 }
 
-/// One error a line, `policy.yaml:3:5: what is wrong`, and its excerpt below it.
+/// Writes one error a line, `policy.yaml:3:5: message`, and its excerpt below it.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {
@@ -62,7 +62,7 @@ impl fmt::Display for ConfigErrors {
 
 impl Error for ConfigErrors {}
 
-/// What stands after the name of the file: `3:5: what is wrong`, and the excerpt below it.
+/// Writes the part that follows the name of the file: `3:5: message`, and the excerpt below it.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {
@@ -80,7 +80,7 @@ impl ConfigError {
     }
 }
 
-/// A place in a file, both counted from 1.
+/// A line and a column in a file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) line: usize,
@@ -90,8 +90,8 @@ pub(super) struct Position {
 impl Position {
     pub(super) const START: Self = Self { line: 1, column: 1 };
 
-    /// Where `text` ends.
-    pub(super) fn after(text: &str) -> Self {
+    /// Returns the position at which `text` ends.
+    pub(super) fn end_of(text: &str) -> Self {
         let last_line = text.rsplit('\n').next().unwrap_or(text);
         Self { line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
     }
@@ -103,14 +103,14 @@ impl fmt::Display for Position {
     }
 }
 
-/// Collects what is found, in whatever order it is found.
+/// Collects errors in the order in which they are found, up to [`ERRORS_MAX`].
 #[derive(Default)]
-pub(super) struct Errors {
+pub(super) struct ErrorCollector {
     found: Vec<ConfigError>,
     omitted: usize,
 }
 
-impl Errors {
+impl ErrorCollector {
     pub(super) fn add(&mut self, at: Position, message: impl Into<String>) {
         self.push(ConfigError::new(at, message.into()));
     }
@@ -123,12 +123,12 @@ impl Errors {
         }
     }
 
-    /// Is the next error only counted?
+    /// Returns whether the next error would only be counted.
     pub(super) fn is_full(&self) -> bool {
         self.found.len() >= ERRORS_MAX
     }
 
-    /// What was read, unless anything was wrong with it.
+    /// Returns what was read, or all errors sorted by position.
     pub(super) fn finish<T>(mut self, source: &str, read: Option<T>) -> Result<T, ConfigErrors> {
         match read {
             Some(read) if self.found.is_empty() => Ok(read),

@@ -1,23 +1,24 @@
-//! Single values, read from the tree with an error that says what would be right.
+//! Reads single values of the YAML tree (numbers, durations, choices), with errors that say what would be right.
 
 use std::ops::RangeInclusive;
 
 use tollway_core::{Nanos, ParseNanosError};
 
-use super::errors::Errors;
-use super::suggest::{did_you_mean, nearest};
+use super::did_you_mean::{did_you_mean, nearest};
+use super::errors::ErrorCollector;
 use super::yaml::{YamlEntry, YamlNode, YamlValue, shorten};
 
-/// The entries of a mapping by the names they may have.
-pub(super) struct Fields<'a>(Vec<(&'static str, &'a YamlEntry)>);
+/// The entries of a mapping, found by the field names that it may have.
+pub(super) struct YamlFields<'a>(Vec<(&'static str, &'a YamlEntry)>);
 
-impl<'a> Fields<'a> {
-    /// Takes the names there are; others are errors. `whose` is what has these fields, as in "a limit".
+impl<'a> YamlFields<'a> {
+    /// Looks up the fields in `names` and reports all others. Errors call the owner of the fields `whose`, as in "a
+    /// limit".
     pub(super) fn read(
         entries: &'a [YamlEntry],
         whose: &str,
         names: &[&'static str],
-        errors: &mut Errors,
+        errors: &mut ErrorCollector,
     ) -> Self {
         let mut found = Self(Vec::with_capacity(entries.len()));
         let mut misspelt = Vec::new();
@@ -28,7 +29,8 @@ impl<'a> Fields<'a> {
                 misspelt.push((meant, entry));
             }
         }
-        // Read as what was meant, after what was said: one slip is one error, and its value is checked as well.
+        // A misspelt field is read as the field that was meant, so that its value is checked as well and it is not
+        // reported as missing. Correctly spelt fields come first and win.
         found.0.extend(misspelt);
         found
     }
@@ -38,27 +40,27 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reports a name that nothing has, and finds the one that was meant.
+/// Reports an unknown field and returns the field that was probably meant.
 pub(super) fn unknown_field(
     entry: &YamlEntry,
     whose: &str,
     names: &[&'static str],
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<&'static str> {
     let meant = nearest(&entry.key.text, names.iter().copied());
     let hint = match meant {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("{whose} has {}", listed(names, "and")),
+        None => format!("{whose} has {}", join_words(names, "and")),
     };
     errors.add(entry.key.at, format!("unknown field `{}`; {hint}", entry.key.quoted()));
     meant
 }
 
-/// The entries of what must be a mapping, such as `example`.
+/// Returns the entries of a mapping; any other value is reported, with `example` as what is right.
 pub(super) fn mapping<'a>(
     entry: &'a YamlEntry,
     example: &str,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<&'a [YamlEntry]> {
     match &entry.value.value {
         YamlValue::Map(entries) => Some(entries),
@@ -66,8 +68,8 @@ pub(super) fn mapping<'a>(
     }
 }
 
-/// Reports that the value of `entry` is not what it must be.
-pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut Errors) -> Option<T> {
+/// Reports that the value of `entry` is wrong, and returns `None`.
+pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut ErrorCollector) -> Option<T> {
     let name = entry.key.quoted();
     match &entry.value.value {
         YamlValue::Refused => {}
@@ -79,19 +81,19 @@ pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut Errors) -
     None
 }
 
-/// The text of a scalar exactly as it stands there, whatever YAML takes it for.
-pub(super) fn literal(node: &YamlNode) -> Option<&str> {
+/// Returns the text of a scalar exactly as the file has it, whatever type YAML would give it.
+pub(super) fn scalar_text(node: &YamlNode) -> Option<&str> {
     match &node.value {
         YamlValue::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }
 
-/// Digits and nothing else. `1e3`, `0x10`, `1_000` and `"5"` each mean something else to somebody.
+/// Reads a whole number of plain digits. `1e3`, `0x10`, `1_000` and `"5"` are refused: parsers disagree about them.
 pub(super) fn whole_number(
     entry: &YamlEntry,
     range: RangeInclusive<u64>,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<u64> {
     let number = match &entry.value.value {
         YamlValue::Scalar { text, plain: true } => plain_digits(text),
@@ -110,8 +112,8 @@ pub(super) fn whole_number(
     refuse(entry, &must_be, errors)
 }
 
-/// A number above zero that may have decimals, such as `22` or `22.5`.
-pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut Errors) -> Option<f64> {
+/// Reads a number above zero that may have decimals, such as `22` or `22.5`.
+pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut ErrorCollector) -> Option<f64> {
     let in_range = |text: &str| plain_decimal(text).filter(|number| *number > 0.0 && *number <= most as f64);
     let must_be = format!("must be a number above 0 and at most {most}, such as 22 or 22.5");
     match &entry.value.value {
@@ -124,7 +126,7 @@ pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut Errors) 
     }
 }
 
-/// Digits, and perhaps a point and more digits.
+/// Parses digits that may be followed by a point and more digits.
 fn plain_decimal(text: &str) -> Option<f64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -134,13 +136,13 @@ fn plain_decimal(text: &str) -> Option<f64> {
 
 fn plain_digits(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    // A zero in front makes a number octal for some readers.
+    // With a leading zero, some YAML parsers read an octal number.
     let ambiguous = text.len() > 1 && text.starts_with('0');
     if digits && !ambiguous { text.parse().ok() } else { None }
 }
 
-/// `true` or `false`.
-pub(super) fn flag(entry: &YamlEntry, errors: &mut Errors) -> Option<bool> {
+/// Reads `true` or `false`.
+pub(super) fn flag(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<bool> {
     match &entry.value.value {
         YamlValue::Scalar { text, plain: true } if text == "true" => Some(true),
         YamlValue::Scalar { text, plain: true } if text == "false" => Some(false),
@@ -148,15 +150,15 @@ pub(super) fn flag(entry: &YamlEntry, errors: &mut Errors) -> Option<bool> {
     }
 }
 
-/// One of some words, each with its meaning.
+/// Reads one of several words and returns the value that it stands for.
 pub(super) fn choice<T: Copy>(
     entry: &YamlEntry,
     choices: &[(&'static str, T)],
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<T> {
     let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-    let must_be = format!("must be {}", listed(&words, "or"));
-    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
+    let must_be = format!("must be {}", join_words(&words, "or"));
+    let Some(text) = scalar_text(&entry.value).filter(|text| !text.is_empty()) else {
         return refuse(entry, &must_be, errors);
     };
     if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text) {
@@ -168,12 +170,12 @@ pub(super) fn choice<T: Copy>(
     None
 }
 
-/// A span of time above zero, such as `1h30m`.
-pub(super) fn duration(entry: &YamlEntry, errors: &mut Errors) -> Option<Nanos> {
+/// Reads a duration above zero, such as `1h30m`.
+pub(super) fn duration(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Nanos> {
     let must_be = "must be a duration such as 1s, 180m, 1h30m or 500ms";
-    let Some(text) = literal(&entry.value) else { return refuse(entry, must_be, errors) };
+    let Some(text) = scalar_text(&entry.value) else { return refuse(entry, must_be, errors) };
     let given = entry.value.quoted();
-    let problem = match (text.parse::<Nanos>(), in_our_units(text)) {
+    let problem = match (text.parse::<Nanos>(), suggest_duration(text)) {
         (Ok(Nanos::ZERO), _) => format!("must be longer than {given}"),
         (Ok(span), _) => return Some(span),
         (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
@@ -190,8 +192,8 @@ pub(super) fn duration(entry: &YamlEntry, errors: &mut Errors) -> Option<Nanos> 
     None
 }
 
-/// What `10`, `5 min` or `2 hours` would be here: `10s`, `5m`, `2h`.
-fn in_our_units(text: &str) -> Option<String> {
+/// Rewrites `10`, `5 min` or `2 hours` in the units of this file: `10s`, `5m`, `2h`.
+fn suggest_duration(text: &str) -> Option<String> {
     const UNITS: [(&str, &[&str]); 5] = [
         ("ms", &["millis", "msec", "millisecond", "milliseconds"]),
         ("s", &["", "S", "sec", "secs", "second", "seconds"]),
@@ -208,8 +210,8 @@ fn in_our_units(text: &str) -> Option<String> {
     (meant.len() <= 40 && meant.parse::<Nanos>().is_ok()).then_some(meant)
 }
 
-/// `a, b and c`.
-pub(super) fn listed(words: &[&str], conjunction: &str) -> String {
+/// Joins words into a list: `a, b and c`.
+pub(super) fn join_words(words: &[&str], conjunction: &str) -> String {
     match words {
         [] => String::new(),
         [word] => (*word).to_owned(),

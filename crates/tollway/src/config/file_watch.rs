@@ -1,4 +1,4 @@
-//! Has the file changed?
+//! Watches the configuration file: reports when its content has changed, so that it can be reloaded.
 //!
 //! ```no_run
 //! use tollway::config::{Config, FileWatch};
@@ -16,8 +16,8 @@
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! It looks at what the path leads to, links and all, and never at how it got there: an edit in place, a rename over
-//! the file, and a Kubernetes ConfigMap that swaps a link two directories up are all the same to it.
+//! The path is resolved again each time. So an edit in place, a rename over the file, and a Kubernetes ConfigMap that
+//! swaps a link two directories up are all found. (A watch by inode, such as inotify, would miss the last one.)
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, Metadata};
@@ -27,45 +27,46 @@ use std::time::{Duration, SystemTime};
 
 use super::read_bounded;
 
-/// A file this young may change again without its timestamps showing it: they are only so fine.
-const YOUNG: Duration = Duration::from_secs(2);
+/// Timestamps are coarse: a file younger than this may change again and keep the same timestamps, so it is read again.
+const MIN_STABLE_AGE: Duration = Duration::from_secs(2);
 
-/// Watches one file by looking at it whenever asked.
+/// A watch on one file, which checks the file whenever [`FileWatch::changed`] is called.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
     hasher: RandomState,
-    /// The file when it was last read, if that tells whether it has to be read again.
-    seen: Option<Stamp>,
-    content: Option<u64>,
+    /// The metadata of the file when it was last read; `None` if the file must be read to find a change.
+    last_stamp: Option<FileStamp>,
+    content_hash: Option<u64>,
 }
 
-/// What differs between two files, or between a file and itself after an edit.
+/// The metadata that differs between two files, or between a file before and after an edit.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     modified: SystemTime,
     len: u64,
-    /// The device and the file on it, where there is such a thing.
+    /// The numbers of the device and of the file on it; zeros on systems that have none.
     inode: (u64, u64),
-    /// When anything about the file last changed, which nobody can set back.
+    /// The time of the last change to the file or its metadata, which programs cannot set back (unlike `modified`).
     changed: SystemTime,
 }
 
 impl FileWatch {
-    /// Watches from now on. The file need not be there yet.
+    /// Starts to watch the file at `path`, which need not exist yet.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        let mut watch = Self { path, hasher: RandomState::new(), seen: None, content: None };
+        let mut watch = Self { path, hasher: RandomState::new(), last_stamp: None, content_hash: None };
         watch.changed();
         watch
     }
 
-    /// Is there something else in the file than when this was last asked?
+    /// Returns whether the content of the file differs from the content at the last call.
     ///
-    /// A file that is missing, unreadable or empty has not changed: it is about to be written, and is asked about again.
+    /// A file that is missing, unreadable or empty counts as unchanged: it is probably being written right now, and the
+    /// next call will find its new content.
     pub fn changed(&mut self) -> bool {
-        let stamp = fs::metadata(&self.path).ok().and_then(|metadata| Stamp::of(&metadata));
-        if stamp.is_some() && stamp == self.seen {
+        let stamp = fs::metadata(&self.path).ok().and_then(|metadata| FileStamp::of(&metadata));
+        if stamp.is_some() && stamp == self.last_stamp {
             return false;
         }
         let Ok(bytes) = read_bounded(&self.path) else { return false };
@@ -73,24 +74,24 @@ impl FileWatch {
             return false;
         }
         let content = Some(self.hasher.hash_one(bytes));
-        let changed = content != self.content;
-        self.content = content;
-        self.seen = stamp.filter(Stamp::is_settled);
+        let changed = content != self.content_hash;
+        self.content_hash = content;
+        self.last_stamp = stamp.filter(FileStamp::is_stable);
         changed
     }
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
         let (inode, changed) = identity(metadata).unwrap_or(((0, 0), modified));
         Some(Self { modified, len: metadata.len(), inode, changed })
     }
 
-    /// Would another edit show?
-    fn is_settled(&self) -> bool {
+    /// Returns whether any further edit would change the timestamps.
+    fn is_stable(&self) -> bool {
         let newest = self.modified.max(self.changed);
-        SystemTime::now().duration_since(newest).is_ok_and(|age| age > YOUNG)
+        SystemTime::now().duration_since(newest).is_ok_and(|age| age > MIN_STABLE_AGE)
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn a_file_is_settled_when_nothing_about_it_is_young() {
         let now = SystemTime::now();
-        let (old, young, future) = (now - YOUNG * 2, now, now + YOUNG * 2);
+        let (old, young, future) = (now - MIN_STABLE_AGE * 2, now, now + MIN_STABLE_AGE * 2);
         for (modified, changed, settled) in [
             (old, old, true),
             (young, old, false),
@@ -122,8 +123,8 @@ mod tests {
             (future, old, false),
             (old, future, false),
         ] {
-            let stamp = Stamp { modified, len: 1, inode: (0, 0), changed };
-            assert_eq!(stamp.is_settled(), settled, "{stamp:?}");
+            let stamp = FileStamp { modified, len: 1, inode: (0, 0), changed };
+            assert_eq!(stamp.is_stable(), settled, "{stamp:?}");
         }
     }
 
@@ -132,11 +133,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(&file, "one").expect("written");
         let mut watch = FileWatch::new(&file);
-        // As though it had been read long after it was written.
-        watch.seen = fs::metadata(&file).ok().and_then(|metadata| Stamp::of(&metadata));
-        watch.content = None;
+        // Pretends that the file was read long after it was written.
+        watch.last_stamp = fs::metadata(&file).ok().and_then(|metadata| FileStamp::of(&metadata));
+        watch.content_hash = None;
         assert!(!watch.changed());
-        watch.seen = None;
+        watch.last_stamp = None;
         assert!(watch.changed());
     }
 }

@@ -1,4 +1,4 @@
-//! Where the server listens.
+//! Reads the section `gates`: the addresses at which the server listens.
 
 mod smockron;
 
@@ -6,38 +6,38 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, literal, mapping, refuse};
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
 
 pub use smockron::SmockronGate;
 
-/// Where each gate listens; `None` is nowhere.
+/// The address of each gate; a gate that is off has `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// The HTTP gate.
+    /// The address at which the HTTP gate listens.
     pub http: Option<SocketAddr>,
-    /// The text gate, UDP.
+    /// The UDP address at which the text gate listens.
     pub text: Option<SocketAddr>,
-    /// The Throttr gate.
+    /// The address at which the Throttr gate listens.
     pub throttr: Option<SocketAddr>,
-    /// What the Throttr gate does when a live pair is inserted again.
+    /// The effect of an insert at the Throttr gate on a pair that exists already.
     pub on_insert: OnInsert,
-    /// The Smockron gate.
+    /// The addresses at which the Smockron gate listens.
     pub smockron: Option<SmockronGate>,
 }
 
-/// What an insert does to a pair that is live.
+/// The effect of a Throttr insert on a pair that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnInsert {
-    /// It fails, and the pair stays as it is.
+    /// The insert fails, and the pair stays as it is.
     #[default]
     Fail,
-    /// It starts the pair over.
+    /// The insert replaces the pair.
     Reset,
 }
 
-/// Every gate at its default address, on loopback.
+/// By default every gate listens on loopback, at its default port.
 impl Default for Gates {
     fn default() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Default for Gates {
     }
 }
 
-/// Why a text is no address for a gate.
+/// A text that is not an address for a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("must be an address and a port, such as {usual}, or off, not {given}{hint}")]
 pub struct GateAddressError {
@@ -60,18 +60,18 @@ pub struct GateAddressError {
 }
 
 impl Gates {
-    /// Where the HTTP gate listens unless told otherwise.
+    /// The address at which the HTTP gate listens by default.
     pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-    /// Where the text gate listens unless told otherwise.
+    /// The address at which the text gate listens by default.
     pub const TEXT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2000);
-    /// Where the Throttr gate listens unless told otherwise.
+    /// The address at which the Throttr gate listens by default.
     pub const THROTTR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
-    /// No gate at all.
+    /// A configuration in which every gate is off.
     pub const OFF: Self =
         Self { http: None, text: None, throttr: None, on_insert: OnInsert::Fail, smockron: None };
 
-    /// An address and a port, or `off`. An error suggests the `usual` port, that of the gate's default.
+    /// Parses an address and a port, or `off`. Errors suggest `usual`, the default address of the gate.
     pub fn address(text: &str, usual: SocketAddr) -> Result<Option<SocketAddr>, GateAddressError> {
         if text == "off" {
             return Ok(None);
@@ -80,16 +80,16 @@ impl Gates {
         text.parse().map(Some).map_err(|_| error())
     }
 
-    /// Is there nowhere to ask?
+    /// Returns whether every gate is off.
     pub fn are_off(&self) -> bool {
         [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
     }
 
-    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         let mut gates = Self::OFF;
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let fields = Fields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
-        let mut sound = true;
+        let fields = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
+        let mut valid = true;
         for (name, usual, place) in [
             ("http", Self::HTTP, &mut gates.http),
             ("text", Self::TEXT, &mut gates.text),
@@ -98,29 +98,29 @@ impl Gates {
             let Some(entry) = fields.get(name) else { continue };
             match read_gate(entry, usual, &mut gates.on_insert, errors) {
                 Some(address) => *place = address,
-                None => sound = false,
+                None => valid = false,
             }
         }
         if let Some(entry) = fields.get("smockron") {
             match smockron::read(entry, errors) {
                 Some(gate) => gates.smockron = gate,
-                None => sound = false,
+                None => valid = false,
             }
         }
-        sound.then_some(gates)
+        valid.then_some(gates)
     }
 }
 
-/// An address, or a mapping with one in `listen` and whatever else there is to say about the gate.
+/// Reads an address, or a mapping with the address in `listen` and the other settings of the gate.
 fn read_gate(
     entry: &YamlEntry,
     usual: SocketAddr,
     on_insert: &mut OnInsert,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<Option<SocketAddr>> {
     let YamlValue::Map(entries) = &entry.value.value else { return read_address(entry, usual, errors) };
     let names: &[_] = if usual == Gates::THROTTR { &["listen", "on_insert"] } else { &["listen"] };
-    let fields = Fields::read(entries, &entry.key.text, names, errors);
+    let fields = YamlFields::read(entries, &entry.key.text, names, errors);
     let address = fields.get("listen").map_or(Some(Some(usual)), |entry| read_address(entry, usual, errors));
     if let Some(entry) = fields.get("on_insert") {
         *on_insert = choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)?;
@@ -128,8 +128,12 @@ fn read_gate(
     address
 }
 
-fn read_address(entry: &YamlEntry, usual: SocketAddr, errors: &mut Errors) -> Option<Option<SocketAddr>> {
-    let text = literal(&entry.value).filter(|text| !text.is_empty());
+fn read_address(
+    entry: &YamlEntry,
+    usual: SocketAddr,
+    errors: &mut ErrorCollector,
+) -> Option<Option<SocketAddr>> {
+    let text = scalar_text(&entry.value).filter(|text| !text.is_empty());
     let Some(text) = text else {
         return refuse(entry, &format!("must be an address and a port, such as {usual}, or off"), errors);
     };
@@ -138,7 +142,7 @@ fn read_address(entry: &YamlEntry, usual: SocketAddr, errors: &mut Errors) -> Op
         .ok()
 }
 
-/// What was probably meant by a port alone, a host name, or an address alone.
+/// Returns the address that was probably meant by a port alone, a host name, or an address alone.
 fn hint(text: &str, usual_port: u16) -> String {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     if let Ok(port) = port.parse::<u16>() {

@@ -1,4 +1,4 @@
-//! Rules for keys, and what keys are rewritten to before.
+//! Reads the sections `keys` and `rewrite`: regular expressions that find the limit of a key.
 //!
 //! ```yaml
 //! keys:
@@ -10,8 +10,8 @@
 //!   - { match: '.*', answer: never }
 //! ```
 //!
-//! The rewrites may also stand beside the rules, `keys: { rewrite: […], rules: […] }`, or at the top of the file; only
-//! not below a rule, where it would look as though they came after it.
+//! The rewrites can also stand beside the rules, `keys: { rewrite: […], rules: […] }`, or at the top level of the file.
+//! Below a rule they are refused: they would look as if they were applied after that rule.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use tollway_core::algorithm::{NumbersError, SmoothedRate};
 use tollway_core::{KeyLimit, KeyRule, Keys, OnFull};
 
 use super::algorithm::{RATE_MAX, smoothed_period_too_long};
-use super::errors::{Errors, Position};
-use super::fields::{Fields, choice, decimal_number, duration, flag, literal, refuse};
-use super::limits::Limits;
-use super::store::read_failure;
+use super::errors::{ErrorCollector, Position};
+use super::fields::{YamlFields, choice, decimal_number, duration, flag, refuse, scalar_text};
+use super::limits::LimitsDraft;
+use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 use crate::patterns::{PATTERNS_SIZE_MAX, Pattern, Patterns, REWRITES_MAX, RULES_MAX, Rewrite};
 
-/// What can be said about a rule.
+/// The fields that a rule for keys can have.
 const RULE_FIELDS: [&str; 10] = [
     "match",
     "limit",
@@ -39,18 +39,18 @@ const RULE_FIELDS: [&str; 10] = [
     "answer",
     "use",
 ];
-/// What belongs to a rate of the rule's own.
+/// The fields that define a rate. They do not go together with `answer` or `use`.
 const RATE_FIELDS: [&str; 6] = ["limit", "period", "strict", "on_full", "on_store_failure", "local_share"];
 
 const RULE_EXAMPLE: &str = "{match: '^ws ip=', limit: 22, period: 20s}";
 const REWRITE_EXAMPLE: &str = "{match: 'ip=10\\.0\\..*', replace: 'cust=office'}";
 
-/// The rules for keys, and their patterns as they were written.
+/// Reads the rules for keys, and returns them with their patterns.
 pub(super) fn read(
     section: Option<&YamlEntry>,
     rewrite: Option<&YamlEntry>,
-    limits: &Limits,
-    errors: &mut Errors,
+    limits: &LimitsDraft,
+    errors: &mut ErrorCollector,
 ) -> Option<(Keys, Arc<Patterns>)> {
     let mut draft = KeyRuleDraft {
         limits,
@@ -75,12 +75,13 @@ pub(super) fn read(
     Some((Keys::new(Arc::clone(&patterns) as _, draft.rules), patterns))
 }
 
-/// What was read so far. What is wrong is left out: it was reported, and the file is refused.
+/// The rules and rewrites that were read so far. Those with a mistake are left out: the mistake is reported, so the
+/// file as a whole is refused anyway.
 struct KeyRuleDraft<'a> {
-    limits: &'a Limits,
-    /// Where the rewrites stand.
+    limits: &'a LimitsDraft,
+    /// The position of the rewrites in the file, if there were any.
     rewrite_at: Option<Position>,
-    /// How much memory the patterns take, in bytes.
+    /// The memory that the compiled patterns take, in bytes.
     size: usize,
     rewrites: Vec<Rewrite>,
     patterns: Vec<Pattern>,
@@ -88,12 +89,12 @@ struct KeyRuleDraft<'a> {
 }
 
 impl KeyRuleDraft<'_> {
-    /// Everything under `keys:`, in either form.
-    fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    /// Reads everything under `keys:`, which is a list of rules or a mapping.
+    fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         match &entry.value.value {
             YamlValue::List(items) => self.items(items, errors),
             YamlValue::Map(entries) => {
-                let fields = Fields::read(entries, "keys", &["rewrite", "rules"], errors);
+                let fields = YamlFields::read(entries, "keys", &["rewrite", "rules"], errors);
                 if let Some(entry) = fields.get("rewrite") {
                     self.rewrites(entry, errors);
                 }
@@ -113,8 +114,8 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    /// Rules, and above them perhaps `rewrite: […]`.
-    fn items(&mut self, items: &[YamlNode], errors: &mut Errors) {
+    /// Reads a list of rules, which may start with `rewrite: […]`.
+    fn items(&mut self, items: &[YamlNode], errors: &mut ErrorCollector) {
         for (index, item) in items.iter().enumerate() {
             let Some(entry) = rewrites_of(item) else {
                 self.rule(item, errors);
@@ -125,14 +126,14 @@ impl KeyRuleDraft<'_> {
                 errors.add(entry.key.at, format!("rewrite stands below a rule and belongs {why}"));
             }
             if let YamlValue::Map(entries) = &item.value {
-                Fields::read(entries, "this item", &["rewrite"], errors);
+                YamlFields::read(entries, "this item", &["rewrite"], errors);
             }
             self.rewrites(entry, errors);
         }
     }
 
-    /// `rewrite: [{match, replace}, …]`.
-    fn rewrites(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    /// Reads a list of rewrites, `rewrite: [{match, replace}, …]`.
+    fn rewrites(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if let Some(earlier) = self.rewrite_at.replace(entry.key.at) {
             let belongs = "keep one, above the rules of `keys`";
             errors.add(entry.key.at, format!("there is a rewrite already, at {earlier}: {belongs}"));
@@ -147,15 +148,15 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    fn rewrite(&mut self, item: &YamlNode, errors: &mut Errors) {
+    fn rewrite(&mut self, item: &YamlNode, errors: &mut ErrorCollector) {
         let Some(entries) = entries_of(item, "a rewrite", REWRITE_EXAMPLE, errors) else { return };
-        let fields = Fields::read(entries, "a rewrite", &["match", "replace"], errors);
+        let fields = YamlFields::read(entries, "a rewrite", &["match", "replace"], errors);
         let pattern = self.pattern(item, "a rewrite", &fields, errors);
         let Some(entry) = fields.get("replace") else {
             errors.add(item.at, format!("a rewrite has a `replace`, as in {REWRITE_EXAMPLE}"));
             return;
         };
-        let Some(replacement) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
+        let Some(replacement) = scalar_text(&entry.value).filter(|_| !entry.value.is_absent()) else {
             refuse::<()>(entry, "must be a text, such as 'cust=$1'", errors);
             return;
         };
@@ -166,9 +167,9 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    fn rule(&mut self, item: &YamlNode, errors: &mut Errors) {
+    fn rule(&mut self, item: &YamlNode, errors: &mut ErrorCollector) {
         let Some(entries) = entries_of(item, "a rule", RULE_EXAMPLE, errors) else { return };
-        let fields = Fields::read(entries, "a rule", &RULE_FIELDS, errors);
+        let fields = YamlFields::read(entries, "a rule", &RULE_FIELDS, errors);
         let pattern = self.pattern(item, "a rule", &fields, errors);
         let stats = fields.get("stats").map_or(Some(false), |entry| flag(entry, errors));
         let limit = self.limit(item, &fields, errors);
@@ -178,19 +179,20 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    /// What `match` says. Patterns beyond the memory for all of them are not compiled.
+    /// Reads and compiles the pattern in `match`. Once all patterns together are too large, no more are compiled: the
+    /// file is refused anyway, and compiling costs time and memory.
     fn pattern(
         &mut self,
         item: &YamlNode,
         whose: &str,
-        fields: &Fields<'_>,
-        errors: &mut Errors,
+        fields: &YamlFields<'_>,
+        errors: &mut ErrorCollector,
     ) -> Option<Pattern> {
         let Some(entry) = fields.get("match") else {
             errors.add(item.at, format!("{whose} has a `match`, a regular expression such as '^ws global$'"));
             return None;
         };
-        let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
+        let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_absent()) else {
             return refuse(entry, "must be a regular expression, such as '^ws global$'", errors);
         };
         if self.size > PATTERNS_SIZE_MAX || self.rules.len() > RULES_MAX || errors.is_full() {
@@ -210,8 +212,13 @@ impl KeyRuleDraft<'_> {
         Some(pattern)
     }
 
-    /// What holds for the keys of a rule: one thing, and everything that it needs.
-    fn limit(&self, item: &YamlNode, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
+    /// Reads the limit of a rule: a rate, `answer: never` or `use: NAME`, exactly one of them.
+    fn limit(
+        &self,
+        item: &YamlNode,
+        fields: &YamlFields<'_>,
+        errors: &mut ErrorCollector,
+    ) -> Option<KeyLimit> {
         const ONE_OF: &str = "`limit` and `period`, or `answer: never`, or `use: NAME`";
         let rate = fields.get("limit").or_else(|| fields.get("period"));
         let (answer, named) = (fields.get("answer"), fields.get("use"));
@@ -237,8 +244,8 @@ impl KeyRuleDraft<'_> {
         }
     }
 
-    fn named_limit(&self, entry: &YamlEntry, errors: &mut Errors) -> Option<KeyLimit> {
-        let Some(name) = literal(&entry.value).filter(|name| !name.is_empty()) else {
+    fn named_limit(&self, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<KeyLimit> {
+        let Some(name) = scalar_text(&entry.value).filter(|name| !name.is_empty()) else {
             return refuse(entry, "must be the name of a limit", errors);
         };
         let limit = self.limits.find(name, entry.value.at, errors)?;
@@ -246,26 +253,26 @@ impl KeyRuleDraft<'_> {
     }
 }
 
-/// The rewrites that a list item is, if it is that and no rule.
+/// Returns the rewrites in a list item, or `None` if the item is a rule.
 fn rewrites_of(item: &YamlNode) -> Option<&YamlEntry> {
     let YamlValue::Map(entries) = &item.value else { return None };
     entries.iter().find(|entry| entry.key.text == "rewrite")
 }
 
-/// A rate of the rule's own.
-fn own_rate(item: &YamlNode, fields: &Fields<'_>, errors: &mut Errors) -> Option<KeyLimit> {
+/// Reads a rate that is defined in the rule itself.
+fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<KeyLimit> {
     let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
     if limit.is_none() || period.is_none() {
         let (has, lacks) = if limit.is_some() { ("limit", "period") } else { ("period", "limit") };
         errors.add(item.at, format!("a rule with a `{has}` has a `{lacks}` too, as in {RULE_EXAMPLE}"));
     }
     let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
-    // Each is read before any is missed, so that one that is wrong hides no other.
+    // All fields are read before the first `?`, so that one mistake does not hide the next.
     let rate = limit.and_then(|entry| decimal_number(entry, RATE_MAX, errors));
     let span = period.and_then(|entry| duration(entry, errors));
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
     let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
-    let on_store_failure = read_failure(fields, "rule", errors);
+    let on_store_failure = read_on_store_failure(fields, "rule", errors);
     match SmoothedRate::new(rate?, span?, strict?) {
         Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),
         Err(error) => {
@@ -283,7 +290,7 @@ fn entries_of<'a>(
     item: &'a YamlNode,
     what: &str,
     example: &str,
-    errors: &mut Errors,
+    errors: &mut ErrorCollector,
 ) -> Option<&'a [YamlEntry]> {
     match &item.value {
         YamlValue::Map(entries) => Some(entries),
@@ -296,6 +303,6 @@ fn entries_of<'a>(
     }
 }
 
-fn refuse_list(entry: &YamlEntry, example: &str, errors: &mut Errors) {
+fn refuse_list(entry: &YamlEntry, example: &str, errors: &mut ErrorCollector) {
     refuse::<()>(entry, &format!("must be a list, such as [{example}]"), errors);
 }

@@ -1,26 +1,26 @@
-//! Limits, and the policy they make.
+//! Reads the section `limits`, and builds the policy from its limits.
 //!
 //! ```yaml
 //! limits:
 //!   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId }
 //! ```
 //!
-//! A limit that is wrong stays known by its name, so that its overrides are not wrong as well.
+//! A limit with a mistake keeps its name in the draft, so that its overrides are not reported as well.
 
 use std::collections::HashMap;
 
 use tollway_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, Policy, PolicyError};
 
 use super::algorithm::{AlgorithmFields, AlgorithmKind};
-use super::errors::{Errors, Position};
-use super::fields::{Fields, choice, flag, mapping, whole_number};
-use super::store::read_failure;
+use super::errors::{ErrorCollector, Position};
+use super::fields::{YamlFields, choice, flag, mapping, whole_number};
+use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
-/// What a limit or an override looks like, for those who wrote something else.
+/// The example of a limit or an override that error messages show.
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
-/// What can be said about a limit.
+/// The fields that a limit can have.
 const FIELDS: [&str; 11] = [
     "burst",
     "count",
@@ -35,34 +35,34 @@ const FIELDS: [&str; 11] = [
     "local_share",
 ];
 
-/// The limits read so far.
+/// The limits that were read so far.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct LimitsDraft {
     pub(super) drafts: Vec<LimitDraft>,
     pub(super) by_name: HashMap<String, usize>,
     numbers: HashMap<u64, usize>,
 }
 
-/// A limit on its way to become one.
+/// A limit that is being read, and may still turn out to be wrong.
 pub(super) struct LimitDraft {
     pub(super) name: String,
     at: Position,
-    /// `None` if the name cannot be one.
+    /// The limit; `None` if its name is not valid.
     pub(super) limit: Option<Limit>,
-    /// `None` if it is not known what was meant.
+    /// The algorithm; `None` if the field `algorithm` is not valid.
     pub(super) kind: Option<AlgorithmKind>,
     pub(super) strict: bool,
-    /// Where each canonical id was overridden.
+    /// The position of the override of each canonical id.
     pub(super) overridden: HashMap<Vec<u8>, Position>,
 }
 
-impl Limits {
+impl LimitsDraft {
     pub(super) fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
 
-    /// Everything under `limits:`.
-    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    /// Reads everything under `limits:`.
+    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if entry.value.is_null() {
             return;
         }
@@ -72,22 +72,22 @@ impl Limits {
         }
     }
 
-    /// One limit, `Name: {burst, count, period, …}`.
-    pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    /// Reads one limit, `Name: {burst, count, period, …}`.
+    pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(index) = self.declare(&entry.key, errors) else { return };
         let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else {
             self.drafts[index].kind = None;
             return;
         };
-        let fields = Fields::read(entries, "a limit", &FIELDS, errors);
+        let fields = YamlFields::read(entries, "a limit", &FIELDS, errors);
         if let Some(number) = fields.get("number") {
             self.number(index, number, errors);
         }
         self.drafts[index].fill(&entry.key, &fields, errors);
     }
 
-    /// A limit of this name that says nothing yet, unless there is one.
-    pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut Errors) -> Option<usize> {
+    /// Adds an empty limit with this name and returns its index; a second limit with the same name is reported.
+    pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut ErrorCollector) -> Option<usize> {
         if let Some(index) = self.by_name.get(&key.text) {
             let (name, earlier) = (key.quoted(), self.drafts[*index].at);
             errors.add(key.at, format!("there is a limit `{name}` already, at {earlier}"));
@@ -110,7 +110,7 @@ impl Limits {
         Some(index)
     }
 
-    fn number(&mut self, index: usize, entry: &YamlEntry, errors: &mut Errors) {
+    fn number(&mut self, index: usize, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
         if let Some(earlier) = self.numbers.insert(number, index) {
             let LimitDraft { name, at, .. } = &self.drafts[earlier];
@@ -120,8 +120,8 @@ impl Limits {
         self.drafts[index].change(|limit| limit.with_number(number));
     }
 
-    /// The policy. What is wrong with the whole is reported at the limit that comes later.
-    pub(super) fn policy(self, errors: &mut Errors) -> Option<Policy> {
+    /// Builds the policy. A conflict between two limits is reported at the later one.
+    pub(super) fn policy(self, errors: &mut ErrorCollector) -> Option<Policy> {
         let places: HashMap<_, _> = self.drafts.iter().map(|draft| (draft.name.clone(), draft.at)).collect();
         let limits = self.drafts.into_iter().map(|draft| draft.limit).collect::<Option<Vec<_>>>()?;
         let report = |error: PolicyError| {
@@ -142,7 +142,7 @@ impl LimitDraft {
         self.limit = self.limit.take().map(change);
     }
 
-    fn fill(&mut self, key: &YamlKey, fields: &Fields<'_>, errors: &mut Errors) {
+    fn fill(&mut self, key: &YamlKey, fields: &YamlFields<'_>, errors: &mut ErrorCollector) {
         let formats = IdFormat::ALL.map(|format| (format.name(), format));
         if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &formats, errors)) {
             self.change(|limit| limit.with_ids(format));
@@ -154,7 +154,7 @@ impl LimitDraft {
         if let Some(answer) = fields.get("on_full").and_then(|entry| choice(entry, &answers, errors)) {
             self.change(|limit| limit.with_on_full(answer));
         }
-        if let Some(answer) = read_failure(fields, "limit", errors) {
+        if let Some(answer) = read_on_store_failure(fields, "limit", errors) {
             self.change(|limit| limit.with_on_store_failure(answer));
         }
         if let Some(entry) = fields.get("algorithm") {
@@ -163,9 +163,9 @@ impl LimitDraft {
         self.fill_numbers(key, &AlgorithmFields::of(fields), errors);
     }
 
-    fn fill_numbers(&mut self, key: &YamlKey, numbers: &AlgorithmFields<'_>, errors: &mut Errors) {
+    fn fill_numbers(&mut self, key: &YamlKey, numbers: &AlgorithmFields<'_>, errors: &mut ErrorCollector) {
         let Some(kind) = self.kind else { return };
-        if numbers.given() {
+        if numbers.any_given() {
             let algorithm = numbers.algorithm(key, kind, false, errors);
             if let Some(algorithm) = algorithm {
                 self.change(|limit| limit.with_default(algorithm));
@@ -173,7 +173,7 @@ impl LimitDraft {
             self.strict = matches!(algorithm, Some(Algorithm::SmoothedRate(limit)) if limit.strict());
             return;
         }
-        numbers.refuse_others(kind, errors);
+        numbers.report_unsupported(kind, errors);
         self.strict = numbers.strict.and_then(|entry| flag(entry, errors)).unwrap_or_default();
     }
 }

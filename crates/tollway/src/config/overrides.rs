@@ -1,4 +1,4 @@
-//! Overrides: one limit, but other numbers for some ids.
+//! Reads the section `overrides`: other numbers of a limit for some ids.
 //!
 //! ```yaml
 //! overrides:
@@ -15,22 +15,22 @@
 use tollway_core::{Algorithm, IdError, Limit};
 
 use super::algorithm::{AlgorithmFields, AlgorithmKind};
-use super::errors::{Errors, Position};
-use super::fields::{Fields, literal, mapping, refuse};
-use super::limits::{LimitDraft, Limits, NUMBERS_EXAMPLE};
-use super::suggest::nearest;
+use super::did_you_mean::nearest;
+use super::errors::{ErrorCollector, Position};
+use super::fields::{YamlFields, mapping, refuse, scalar_text};
+use super::limits::{LimitDraft, LimitsDraft, NUMBERS_EXAMPLE};
 use super::yaml::{YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
-/// What can be said about an override, and, last, in the form that lists ids.
+/// The fields that an override can have in the form that lists ids, and those in the form `Name:id`.
 const LIST_FIELDS: [&str; 6] = ["burst", "count", "period", "strict", "algorithm", "ids"];
 const FIELDS: [&str; 5] = ["burst", "count", "period", "strict", "algorithm"];
 
-/// The same with ids, for the form that lists them.
+/// The example of an override with a list of ids that error messages show.
 const IDS_EXAMPLE: &str = "{burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}";
 
-impl Limits {
-    /// Everything under `overrides:`, in either form.
-    pub(super) fn overrides(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+impl LimitsDraft {
+    /// Reads everything under `overrides:`, which is a mapping or a list.
+    pub(super) fn overrides(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         match &entry.value.value {
             YamlValue::Map(entries) => entries.iter().for_each(|entry| self.one_override(entry, errors)),
             YamlValue::List(items) => items.iter().for_each(|item| self.override_list_item(item, errors)),
@@ -42,8 +42,8 @@ impl Limits {
         }
     }
 
-    /// `Name:id: {burst, count, period}`.
-    fn one_override(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    /// Reads one override, `Name:id: {burst, count, period}`.
+    fn one_override(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let YamlKey { at, text } = &entry.key;
         let Some((name, id)) = text.split_once(':') else {
             let name = shorten(text);
@@ -52,15 +52,16 @@ impl Limits {
         };
         let found = self.find(name, *at, errors);
         let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else { return };
-        let fields = Fields::read(entries, "an override", &FIELDS, errors);
+        let fields = YamlFields::read(entries, "an override", &FIELDS, errors);
         let algorithm = self.algorithm(found, &entry.key, &fields, errors);
         if let Some(index) = found {
             self.drafts[index].add_override(id, *at, algorithm, errors);
         }
     }
 
-    /// An override at the top of a file. Without any limits in the file it brings its own.
-    pub(super) fn bare_override(&mut self, entry: &YamlEntry, implied: bool, errors: &mut Errors) {
+    /// Reads an override at the top level of a file. If the file has no limits at all (`implied`), the override
+    /// declares its limit, so that a file of overrides alone is valid.
+    pub(super) fn bare_override(&mut self, entry: &YamlEntry, implied: bool, errors: &mut ErrorCollector) {
         if implied
             && let Some((name, _)) = entry.key.text.split_once(':')
             && !self.by_name.contains_key(name)
@@ -70,8 +71,8 @@ impl Limits {
         self.one_override(entry, errors);
     }
 
-    /// `- Name: {burst, count, period, ids: [{id, comment}, …]}`.
-    fn override_list_item(&mut self, item: &YamlNode, errors: &mut Errors) {
+    /// Reads one item of the list, `- Name: {burst, count, period, ids: [{id, comment}, …]}`.
+    fn override_list_item(&mut self, item: &YamlNode, errors: &mut ErrorCollector) {
         let YamlValue::Map(entries) = &item.value else {
             if !matches!(item.value, YamlValue::Refused) {
                 let found = item.quoted();
@@ -84,11 +85,11 @@ impl Limits {
         }
     }
 
-    fn override_for_ids(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+    fn override_for_ids(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let YamlKey { at, text } = &entry.key;
         let found = self.find(text, *at, errors);
         let Some(entries) = mapping(entry, IDS_EXAMPLE, errors) else { return };
-        let fields = Fields::read(entries, "an override", &LIST_FIELDS, errors);
+        let fields = YamlFields::read(entries, "an override", &LIST_FIELDS, errors);
         let algorithm = self.algorithm(found, &entry.key, &fields, errors);
         let Some(ids) = fields.get("ids") else {
             errors.add(*at, format!("`{}` has no ids: an override says whose it is", shorten(text)));
@@ -101,11 +102,11 @@ impl Limits {
         }
     }
 
-    /// The place of the limit of this name, or an error at `at`.
-    pub(super) fn find(&self, name: &str, at: Position, errors: &mut Errors) -> Option<usize> {
+    /// Returns the index of the limit with this name, or reports at `at` that there is none.
+    pub(super) fn find(&self, name: &str, at: Position, errors: &mut ErrorCollector) -> Option<usize> {
         let found = self.by_name.get(name).copied();
         if found.is_none() {
-            // Once errors are only counted, nobody would see a suggestion, and it takes its time.
+            // Once errors are only counted, nobody sees a suggestion, and finding one compares up to a thousand names.
             let candidates = if errors.is_full() { &[] } else { &*self.drafts };
             let names = candidates.iter().filter_map(|draft| draft.limit.as_ref()).map(Limit::name);
             let hint = match nearest(name, names) {
@@ -121,8 +122,8 @@ impl Limits {
         &self,
         found: Option<usize>,
         owner: &YamlKey,
-        fields: &Fields<'_>,
-        errors: &mut Errors,
+        fields: &YamlFields<'_>,
+        errors: &mut ErrorCollector,
     ) -> Option<Algorithm> {
         let draft = found.map(|index| &self.drafts[index]);
         let kind = match fields.get("algorithm") {
@@ -135,12 +136,18 @@ impl Limits {
 }
 
 impl LimitDraft {
-    /// `algorithm` is `None` if it was wrong; the id is then looked at all the same.
-    fn add_override(&mut self, id: &str, at: Position, algorithm: Option<Algorithm>, errors: &mut Errors) {
+    /// Adds an override for one id. `algorithm` is `None` if it had a mistake; the id is checked nevertheless.
+    fn add_override(
+        &mut self,
+        id: &str,
+        at: Position,
+        algorithm: Option<Algorithm>,
+        errors: &mut ErrorCollector,
+    ) {
         let Some(limit) = &mut self.limit else { return };
         let canonical = match limit.ids().canonical(id.as_bytes()) {
             Ok(canonical) => canonical,
-            Err(error) => return errors.add(at, format!("`{}`: {}", self.name, brief(error, id))),
+            Err(error) => return errors.add(at, format!("`{}`: {}", self.name, shorten_id(error, id))),
         };
         if let Some(earlier) = self.overridden.get(&*canonical) {
             let id = shorten(&String::from_utf8_lossy(&canonical));
@@ -156,16 +163,16 @@ impl LimitDraft {
     }
 }
 
-/// The error with no more of the id than fits on a line.
-fn brief(error: IdError, id: &str) -> IdError {
+/// Shortens the id in an error, so that the message fits on a line.
+fn shorten_id(error: IdError, id: &str) -> IdError {
     match error {
         IdError::Format { format, .. } => IdError::Format { id: shorten(id), format },
         error => error,
     }
 }
 
-/// The ids of a list form, each a plain text or `{id, comment}`.
-fn read_ids<'a>(entry: &'a YamlEntry, errors: &mut Errors) -> Vec<(&'a str, Position)> {
+/// Reads a list of ids, each a plain text or `{id, comment}`.
+fn read_ids<'a>(entry: &'a YamlEntry, errors: &mut ErrorCollector) -> Vec<(&'a str, Position)> {
     let must_be = "must be a list of ids, such as [10.0.0.2]";
     let YamlValue::List(items) = &entry.value.value else {
         refuse::<()>(entry, must_be, errors);
@@ -177,14 +184,14 @@ fn read_ids<'a>(entry: &'a YamlEntry, errors: &mut Errors) -> Vec<(&'a str, Posi
     items.iter().filter_map(|item| read_id(item, errors)).collect()
 }
 
-fn read_id<'a>(item: &'a YamlNode, errors: &mut Errors) -> Option<(&'a str, Position)> {
+fn read_id<'a>(item: &'a YamlNode, errors: &mut ErrorCollector) -> Option<(&'a str, Position)> {
     let must_be = "must be a text or a number, or {id, comment}";
     match &item.value {
         YamlValue::Scalar { text, .. } => Some((text, item.at)),
         YamlValue::Map(entries) => {
-            let fields = Fields::read(entries, "an id", &["id", "comment"], errors);
+            let fields = YamlFields::read(entries, "an id", &["id", "comment"], errors);
             if let Some(comment) = fields.get("comment")
-                && literal(&comment.value).is_none()
+                && scalar_text(&comment.value).is_none()
             {
                 refuse::<()>(comment, "must be a text", errors);
             }
@@ -192,7 +199,7 @@ fn read_id<'a>(item: &'a YamlNode, errors: &mut Errors) -> Option<(&'a str, Posi
                 errors.add(item.at, "there is no `id` here: an id is a text, a number, or {id, comment}");
                 return None;
             };
-            match literal(&id.value) {
+            match scalar_text(&id.value) {
                 Some(text) => Some((text, id.value_at())),
                 None => refuse(id, "must be a text or a number", errors),
             }

@@ -1,4 +1,4 @@
-//! Rules by name.
+//! Reads the section `rules`: named `And`/`Or` rules.
 //!
 //! ```yaml
 //! rules:
@@ -9,26 +9,26 @@
 use tollway_core::rule::RuleNameError;
 use tollway_core::{NamedRule, OnFull, Rule, RuleLimit};
 
-use super::errors::{ConfigError, Errors};
-use super::fields::{Fields, choice, literal, mapping, refuse};
-use super::store::read_failure;
+use super::errors::{ConfigError, ErrorCollector};
+use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
+use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlValue};
 
-/// What can be said about a rule.
+/// The fields that a rule can have.
 const FIELDS: [&str; 4] = ["rule", "on_full", "on_store_failure", "local_share"];
 
 const EXAMPLE: &str = "\"Or('10/s', 'user:100/h')\"";
 
-/// What was read so far, without what was refused; and what holds, but perhaps not as its author thinks.
+/// The valid rules that were read so far, and warnings about those that probably do not mean what their author thinks.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(super) struct RulesDraft {
     pub(super) rules: Vec<NamedRule>,
     pub(super) warnings: Vec<ConfigError>,
 }
 
-impl Rules {
-    /// Everything under `rules:`.
-    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut Errors) {
+impl RulesDraft {
+    /// Reads everything under `rules:`.
+    pub(super) fn section(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if entry.value.is_null() {
             return;
         }
@@ -43,12 +43,12 @@ impl Rules {
         }
     }
 
-    /// One rule, `name: "…"` or `name: { rule: "…", … }`.
-    fn limit(&mut self, entry: &YamlEntry, errors: &mut Errors) -> Option<RuleLimit> {
+    /// Reads one rule, `name: "…"` or `name: { rule: "…", … }`.
+    fn limit(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<RuleLimit> {
         let YamlValue::Map(entries) = &entry.value.value else {
             return self.rule(entry, &entry.key.quoted(), errors).map(RuleLimit::new);
         };
-        let fields = Fields::read(entries, "a rule", &FIELDS, errors);
+        let fields = YamlFields::read(entries, "a rule", &FIELDS, errors);
         let rule = match fields.get("rule") {
             Some(field) => self.rule(field, &entry.key.quoted(), errors),
             None => {
@@ -60,13 +60,13 @@ impl Rules {
         let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
         let on_full = fields.get("on_full");
         let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
-        let on_store_failure = read_failure(&fields, "rule", errors);
+        let on_store_failure = read_on_store_failure(&fields, "rule", errors);
         Some(RuleLimit::new(rule?).with_on_full(on_full?).with_on_store_failure(on_store_failure?))
     }
 
-    /// The expression, or an error that points into it.
-    fn rule(&mut self, entry: &YamlEntry, name: &str, errors: &mut Errors) -> Option<Rule> {
-        let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_absent()) else {
+    /// Parses the expression; an error shows an excerpt with the position of the mistake.
+    fn rule(&mut self, entry: &YamlEntry, name: &str, errors: &mut ErrorCollector) -> Option<Rule> {
+        let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_absent()) else {
             return refuse(entry, &format!("must be a rule, such as {EXAMPLE}"), errors);
         };
         match text.parse::<Rule>() {
@@ -83,7 +83,7 @@ impl Rules {
             Err(error) => {
                 let mut found =
                     ConfigError::new(entry.value.at, format!("{}: {}", entry.key.quoted(), error.problem));
-                // Nobody's password is repeated, not even that of a URL in the wrong place.
+                // The excerpt would repeat the password of a URL that was put here by mistake.
                 found.excerpt =
                     error.excerpt().filter(|_| !text.contains("://")).map(|lines| lines.join("\n"));
                 errors.push(found);

@@ -1,10 +1,10 @@
-//! Where buckets live, and what happens when nobody is there.
+//! Reads the setting `store`, and what a limit does when the store fails (`on_store_failure`).
 //!
 //! ```yaml
 //! store: redis://cache:6379
 //! ```
 //!
-//! or, with everything that can be said about it,
+//! or, with all its settings,
 //!
 //! ```yaml
 //! store:
@@ -16,7 +16,7 @@
 //!   tls_ca: /etc/ssl/redis.pem
 //! ```
 //!
-//! A password may stand in either, and is in no error: what might be one is not quoted.
+//! Both forms can contain a password. No error message repeats text that could be one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,9 +24,9 @@ use std::str::FromStr;
 use thiserror::Error;
 use tollway_core::{LocalShare, OnStoreFailure};
 
-use super::errors::Errors;
-use super::fields::{Fields, choice, literal, refuse};
-use super::suggest::nearest;
+use super::did_you_mean::nearest;
+use super::errors::ErrorCollector;
+use super::fields::{YamlFields, choice, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue};
 use crate::quote::shorten;
 #[cfg(feature = "redis")]
@@ -36,31 +36,31 @@ const FIELDS: [&str; 7] = ["url", "namespace", "deadline", "username", "password
 const MUST_BE: &str = "must be `memory`, or a URL such as redis://cache:6379";
 const SHARE: &str = "must be above 0 and at most 1, such as 1/4 or 0.25";
 
-/// Where buckets live.
+/// The store that holds the buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreUrl {
-    /// In this process.
+    /// Buckets are in the memory of this process.
     #[default]
     Memory,
-    /// In Redis or Valkey.
+    /// Buckets are in Redis or Valkey.
     #[cfg(feature = "redis")]
     Redis(RedisUrl),
 }
 
-/// Why a text names no store.
+/// A text that does not name a store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreUrlError {
-    /// Not a URL at all.
+    /// The text is not a URL.
     #[error("{MUST_BE}, not {given}{hint}")]
     Unknown {
-        /// What was given, without a password.
+        /// The text that was given, without a password.
         given: String,
-        /// What was probably meant.
+        /// A suggestion of what was probably meant; it may be empty.
         hint: &'static str,
     },
-    /// Something is wrong with a URL.
+    /// The URL is not valid.
     #[cfg(feature = "redis")]
     #[error(transparent)]
     Redis(#[from] RedisUrlError),
@@ -91,7 +91,7 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// What `store:` would say, but for the password, which is `***`.
+/// Writes the store as the file would, with `***` in place of the password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,8 +103,8 @@ impl fmt::Display for StoreUrl {
 }
 
 impl StoreUrl {
-    /// What follows `store:`, in either form.
-    pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Self> {
+    /// Reads the value of `store:`, which is a URL or a mapping.
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         match &entry.value.value {
             YamlValue::Map(entries) => read_mapping(entry, entries, errors),
             _ => read_url(entry, "store", errors),
@@ -112,19 +112,19 @@ impl StoreUrl {
     }
 }
 
-fn read_url(entry: &YamlEntry, name: &str, errors: &mut Errors) -> Option<StoreUrl> {
-    let Some(text) = literal(&entry.value).filter(|text| !text.is_empty()) else {
+fn read_url(entry: &YamlEntry, name: &str, errors: &mut ErrorCollector) -> Option<StoreUrl> {
+    let Some(text) = scalar_text(&entry.value).filter(|text| !text.is_empty()) else {
         return refuse(entry, MUST_BE, errors);
     };
     text.parse().map_err(|error: StoreUrlError| errors.add(entry.value.at, format!("{name} {error}"))).ok()
 }
 
-fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut Errors) -> Option<StoreUrl> {
+fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<StoreUrl> {
     if let Some(rest) = entries.iter().find(|entry| is_rest_of_url(entry)) {
         errors.add(rest.key.at, "a comma ends a value between `{` and `}`: put the url in quotes");
         return None;
     }
-    let fields = Fields::read(entries, "a store", &FIELDS, errors);
+    let fields = YamlFields::read(entries, "a store", &FIELDS, errors);
     let store = match fields.get("url") {
         Some(url) => read_url(url, "url", errors),
         None => {
@@ -145,19 +145,20 @@ fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut Errors) -
     }
 }
 
-/// `{ url: redis+cluster://a,b }` is a URL and a field `b` to YAML. It is not quoted: it may be the end of a password.
+/// Returns whether a field is the second half of a URL: YAML reads `{ url: redis+cluster://a,b }` as a URL and a field
+/// `b`. The error does not repeat the field, which may be the end of a password.
 fn is_rest_of_url(entry: &YamlEntry) -> bool {
     let name = &*entry.key.text;
     let word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     !word || entry.value.is_absent() && nearest(name, FIELDS).is_none()
 }
 
-/// The URL with what stands beside it. What is wrong is left out: it was reported, and the file is refused.
+/// Applies the settings beside the URL. Those with a mistake are reported and left out.
 #[cfg(feature = "redis")]
-fn with_settings(url: RedisUrl, fields: &Fields<'_>, errors: &mut Errors) -> RedisUrl {
+fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> RedisUrl {
     RedisUrl::SETTINGS.iter().fold(url, |url, name| {
         let Some(entry) = fields.get(name) else { return url };
-        let Some(text) = literal(&entry.value).filter(|_| !entry.value.is_null()) else {
+        let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_null()) else {
             refuse::<()>(entry, "must be a text", errors);
             return url;
         };
@@ -168,8 +169,12 @@ fn with_settings(url: RedisUrl, fields: &Fields<'_>, errors: &mut Errors) -> Red
     })
 }
 
-/// `on_store_failure`, and the `local_share` that may go with it. `None` if either is wrong.
-pub(super) fn read_failure(fields: &Fields<'_>, whose: &str, errors: &mut Errors) -> Option<OnStoreFailure> {
+/// Reads `on_store_failure` and the `local_share` that can go with it. Returns `None` if either is wrong.
+pub(super) fn read_on_store_failure(
+    fields: &YamlFields<'_>,
+    whose: &str,
+    errors: &mut ErrorCollector,
+) -> Option<OnStoreFailure> {
     let answers = [
         ("allow", OnStoreFailure::Allow),
         ("deny", OnStoreFailure::Deny),
@@ -183,7 +188,7 @@ pub(super) fn read_failure(fields: &Fields<'_>, whose: &str, errors: &mut Errors
             format!("local_share goes with `on_store_failure: local`, which this {whose} does not have");
         errors.add(entry.key.at, message);
     }
-    let share = literal(&entry.value).and_then(|text| text.parse().ok());
+    let share = scalar_text(&entry.value).and_then(|text| text.parse().ok());
     let Some(share) = share else { return refuse(entry, SHARE, errors) };
     answer.map(|_| OnStoreFailure::Local(share))
 }

@@ -1,25 +1,25 @@
-//! YAML as a tree in which everything knows where it stands.
+//! Parses YAML into a tree in which every key and value has its position, for error messages.
 //!
-//! A scalar is its text: `007`, `1e3`, `true` and `1:2` are what was written, and whoever reads the tree decides
-//! what that means. There are no aliases, tags or merge keys, so a file is never larger than it looks.
+//! A scalar is its text: `007`, `1e3`, `true` and `1:2` stay as they were written, and the reader of the tree decides
+//! what they mean. Aliases, tags and merge keys are refused, so a small file can never become a huge tree.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use super::errors::{Errors, Position};
+use super::errors::{ErrorCollector, Position};
 pub(super) use crate::quote::shorten;
 
-/// The largest file: some hundred thousand overrides.
+/// The largest file that is read, in bytes: enough for some hundred thousand overrides.
 pub(super) const FILE_MAX: usize = 16 << 20;
-/// The deepest nesting. The deepest thing there is to say needs seven.
+/// The deepest nesting that is read. A valid file needs at most seven levels.
 const DEPTH_MAX: usize = 32;
-/// The most values in a file: what bounds the memory that a tree takes.
+/// The most keys and values that a file can have. This bounds the memory of the tree.
 const NODES_MAX: usize = 4_000_000;
 
 const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
 
-/// A value and where it starts.
+/// A value and the position at which it starts.
 #[derive(Debug)]
 pub(super) struct YamlNode {
     pub(super) at: Position,
@@ -30,16 +30,16 @@ pub(super) struct YamlNode {
 pub(super) enum YamlValue {
     Scalar {
         text: String,
-        /// Written without quotes.
+        /// True if the text was written without quotes.
         plain: bool,
     },
     List(Vec<YamlNode>),
     Map(Vec<YamlEntry>),
-    /// What was written here has been refused already.
+    /// A value that has already been reported as an error.
     Refused,
 }
 
-/// A key and its value.
+/// A key of a mapping with the value that belongs to it.
 #[derive(Debug)]
 pub(super) struct YamlEntry {
     pub(super) key: YamlKey,
@@ -53,17 +53,17 @@ pub(super) struct YamlKey {
 }
 
 impl YamlNode {
-    /// True of a value left out, and of the words for that.
+    /// Returns whether the value is missing, `~` or `null`.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.value, YamlValue::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null"))
     }
 
-    /// True if nothing was written.
+    /// Returns whether the value is missing.
     pub(super) fn is_absent(&self) -> bool {
         matches!(&self.value, YamlValue::Scalar { text, plain: true } if text.is_empty())
     }
 
-    /// The value as an error would name it.
+    /// Returns the value as an error message names it.
     pub(super) fn quoted(&self) -> String {
         match &self.value {
             YamlValue::Scalar { text, plain: true } => shorten(text),
@@ -76,59 +76,61 @@ impl YamlNode {
 }
 
 impl YamlKey {
-    /// The key as an error would name it.
+    /// Returns the key as an error message names it.
     pub(super) fn quoted(&self) -> String {
         shorten(&self.text)
     }
 }
 
 impl YamlEntry {
-    /// Where the value stands, or its key if there is nothing after it.
+    /// Returns the position of the value, or that of its key if the value is missing.
     pub(super) fn value_at(&self) -> Position {
         if self.value.is_absent() { self.key.at } else { self.value.at }
     }
 }
 
-/// The document in `text`. `None` if there is none to speak of: nothing in it, or an error that left nothing.
-pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<YamlNode> {
+/// Parses the document in `text`. Returns `None` if the text is empty or cannot be parsed.
+pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
         let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
         errors.add(Position::START, message);
         return None;
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // The parser takes NUL for the end of the text, and what follows it would be silently left out.
+    // The parser stops at a NUL as if the text ended there, and would silently ignore the rest.
     if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         let character = text[index..].chars().next().unwrap_or_default();
         let message = format!("the character U+{:04X} has no place here", u32::from(character));
-        errors.add(Position::after(&text[..index]), message);
+        errors.add(Position::end_of(&text[..index]), message);
         return None;
     }
     build(text, NODES_MAX, errors)
 }
 
-fn build(text: &str, nodes_max: usize, errors: &mut Errors) -> Option<YamlNode> {
-    Builder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }.document().unwrap_or(None)
+fn build(text: &str, nodes_max: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
+    YamlBuilder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }
+        .document()
+        .unwrap_or(None)
 }
 
-/// An error that ends the reading has been reported.
-struct Stop;
+/// Ends the parsing after an error that has already been reported.
+struct ParseAborted;
 
-struct Builder<'a, 'e> {
+struct YamlBuilder<'a, 'e> {
     events: Parser<'a, StrInput<'a>>,
     nodes_left: usize,
-    errors: &'e mut Errors,
+    errors: &'e mut ErrorCollector,
 }
 
-impl<'a> Builder<'a, '_> {
-    fn document(&mut self) -> Result<Option<YamlNode>, Stop> {
+impl<'a> YamlBuilder<'a, '_> {
+    fn document(&mut self) -> Result<Option<YamlNode>, ParseAborted> {
         let mut document = None;
         loop {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(document),
                 (Event::DocumentStart(_), at) => {
                     if document.is_some() {
-                        return self.stop(at, "a second document starts here: a file has one");
+                        return self.abort(at, "a second document starts here: a file has one");
                     }
                     let (event, at) = self.next()?;
                     document = Some(self.node(event, at, 0)?);
@@ -138,26 +140,26 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Position), Stop> {
+    fn next(&mut self) -> Result<(Event<'a>, Position), ParseAborted> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, position(span.start))),
-            Some(Err(error)) => self.stop(position(*error.marker()), explain(error.info())),
+            Some(Err(error)) => self.abort(position(*error.marker()), explain(error.info())),
             None => Ok((Event::StreamEnd, Position::START)),
         }
     }
 
-    fn stop<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, Stop> {
+    fn abort<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, ParseAborted> {
         self.errors.add(at, message);
-        Err(Stop)
+        Err(ParseAborted)
     }
 
-    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, Stop> {
+    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, ParseAborted> {
         let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
-            return self.stop(at, format!("a file may have at most {NODES_MAX} keys and values"));
+            return self.abort(at, format!("a file may have at most {NODES_MAX} keys and values"));
         };
         self.nodes_left = nodes_left;
         if depth > DEPTH_MAX {
-            return self.stop(at, format!("values may be nested at most {DEPTH_MAX} deep"));
+            return self.abort(at, format!("values may be nested at most {DEPTH_MAX} deep"));
         }
         if let Event::Scalar(_, _, _, Some(_))
         | Event::SequenceStart(_, Some(_))
@@ -179,7 +181,7 @@ impl<'a> Builder<'a, '_> {
         Ok(YamlNode { at, value })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, Stop> {
+    fn list(&mut self, depth: usize) -> Result<Vec<YamlNode>, ParseAborted> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -189,7 +191,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, Stop> {
+    fn map(&mut self, depth: usize) -> Result<Vec<YamlEntry>, ParseAborted> {
         let mut entries = Vec::new();
         loop {
             let key = match self.next()? {
@@ -202,7 +204,7 @@ impl<'a> Builder<'a, '_> {
                 entries.push(YamlEntry { key, value });
             }
         }
-        self.refuse_twice(&mut entries);
+        self.reject_duplicates(&mut entries);
         Ok(entries)
     }
 
@@ -221,8 +223,8 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Keeps the first of each key.
-    fn refuse_twice(&mut self, entries: &mut Vec<YamlEntry>) {
+    /// Reports keys that occur twice, and keeps the first.
+    fn reject_duplicates(&mut self, entries: &mut Vec<YamlEntry>) {
         let mut first = HashMap::with_capacity(entries.len());
         let mut keep = Vec::with_capacity(entries.len());
         for YamlEntry { key, .. } in &*entries {
@@ -237,7 +239,7 @@ impl<'a> Builder<'a, '_> {
     }
 }
 
-/// What the parser says, in the words of somebody who only wants to limit requests.
+/// Translates an error of the YAML parser into words that say what to change.
 fn explain(info: &str) -> String {
     let explanations = [
         ("unknown anchor", ALIAS),
@@ -271,7 +273,7 @@ mod tests {
     fn keys_and_values_are_counted() {
         for (text, nodes) in [("a", 1), ("[a, b]", 3), ("{a: b, c: d}", 5), ("a: [b, {c: d}]", 7)] {
             for (nodes_max, fits) in [(nodes, true), (nodes - 1, false)] {
-                let mut errors = Errors::default();
+                let mut errors = ErrorCollector::default();
                 assert_eq!(build(text, nodes_max, &mut errors).is_some(), fits, "{text} {nodes_max}");
                 assert_eq!(errors.finish("", Some(())).is_ok(), fits);
             }
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn a_scalar_is_its_text() {
         let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
-        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut Errors::default());
+        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut ErrorCollector::default());
         let Some(YamlNode { value: YamlValue::List(items), .. }) = node else { panic!("{node:?}") };
         assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), texts);
     }

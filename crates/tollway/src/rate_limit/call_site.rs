@@ -1,7 +1,7 @@
-//! A function with `#[tollway::limit]` on it: where its rule is, once it was read.
+//! The code behind `#[tollway::limit]`: one static for each function, which caches the function's rule.
 //!
-//! The rule stands in the program as text. It is read when the function is first called, once for each namespace that asks;
-//! most programs have one, and that is found without a lock.
+//! The rule is in the program as text. It is parsed when the function is first called in a namespace. Most programs
+//! have one namespace, and its rule is found without a lock.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,72 +13,74 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tollway_core::{KeyedRule, OnFull, OnStoreFailure, RuleBill, RuleLimit};
 
 use super::{
-    Pass, RateLimit, RateLimitError, RateLimitExceeded, RuleKeyError, RuleRegistry, SelectorError,
+    RateLimit, RateLimitError, RateLimitExceeded, RuleKeyError, RuleRegistry, RunPermit, SelectorError,
     SelectorValue,
 };
 
-/// What the macro leaves in a function. Not for use by hand.
+/// The static that the macro puts into a function. It is not meant to be used by hand.
+#[derive(Debug)]
 pub struct CallSite {
-    /// The key, or the name of the function.
+    /// The key that the function is counted under, or the name of the function.
     name: &'static str,
     rule: Option<&'static str>,
     on_full: Option<OnFull>,
     on_store_failure: Option<OnStoreFailure>,
-    /// The number of the namespace that asked first, and its rule.
+    /// The number of the namespace in which the function was called first, and its rule there.
     first: OnceLock<(u64, Arc<KeyedRule>)>,
 }
 
-/// The rules of all sites that asked in one namespace. There are as many as functions were written.
-pub(super) struct Sites {
-    /// Never another's, unlike an address.
+/// The rules of all call sites that were used in one namespace. Their number is bounded by the functions in the
+/// program.
+pub(super) struct CallSiteRules {
+    /// A number that is never used again, unlike an address: a new namespace could be allocated where an old one was.
     number: u64,
     rules: Mutex<HashMap<usize, Arc<KeyedRule>>>,
 }
 
-/// A rule, where it was remembered or by itself.
-type Found = Cow<'static, Arc<KeyedRule>>;
+/// A rule that is borrowed from the cache of the call site, or owned.
+type CachedRule = Cow<'static, Arc<KeyedRule>>;
 
 impl CallSite {
-    /// Counted under this name. Without a rule it is the one given before.
+    /// Returns a call site that is counted under this name. Without a rule, the key must have been defined before.
     pub const fn new(name: &'static str, rule: Option<&'static str>) -> Self {
         Self { name, rule, on_full: None, on_store_failure: None, first: OnceLock::new() }
     }
 
-    /// With this for new identifiers when there is no room for them.
+    /// Sets the answer for new identifiers when the store is full.
     pub const fn with_on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = Some(on_full);
         self
     }
 
-    /// With this for when the store gives no answer.
+    /// Sets the answer when the store fails.
     pub const fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.on_store_failure = Some(on_store_failure);
         self
     }
 
-    /// The rule of a function that has no key.
+    /// Returns the rule of a function that has no key.
     #[inline]
-    pub fn own_rule(&'static self, rate_limit: &RateLimit) -> Found {
+    pub fn own_rule(&'static self, rate_limit: &RateLimit) -> CachedRule {
         let Ok(found) = self.find::<Infallible>(rate_limit, |registry| {
             let limit = self.limit().expect("without a key the macro asks for a rule");
-            Ok(registry.unnamed(self.name, limit))
+            Ok(registry.unregistered(self.name, limit))
         });
         found
     }
 
-    /// The rule of a function that has a key.
+    /// Returns the rule of a function that has a key.
     #[inline]
-    pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<Found, RateLimitError> {
+    pub fn shared_rule(&'static self, rate_limit: &RateLimit) -> Result<CachedRule, RateLimitError> {
         Ok(self.find::<RuleKeyError>(rate_limit, |registry| registry.define(self.name, self.limit()))?)
     }
 
-    /// What is asked where all selectors of the rule are known to be given.
+    /// Returns the bill for a rule whose selectors were checked by the macro.
     #[inline]
     pub fn own_bill<'r>(rule: &'r KeyedRule, values: &[(&str, SelectorValue<'_>)]) -> RuleBill<'r> {
         Self::bill(rule, values).expect("the macro compared the selectors with the rule")
     }
 
-    /// What is asked where they are not.
+    /// Returns the bill for a rule that the macro did not see: a selector may be missing.
     #[inline]
     pub fn shared_bill<'r>(
         rule: &'r KeyedRule,
@@ -87,23 +89,23 @@ impl CallSite {
         Ok(Self::bill(rule, values)?)
     }
 
-    /// May it run?
+    /// Resolves the rule, and returns a permit if the function is allowed to run.
     #[inline]
     pub fn ask(
         rate_limit: &RateLimit,
         rule: &Arc<KeyedRule>,
         bill: &RuleBill<'_>,
-    ) -> Result<Pass, RateLimitExceeded> {
+    ) -> Result<RunPermit, RateLimitExceeded> {
         rate_limit.ask(rule, bill)
     }
 
-    /// The same, awaited.
+    /// Resolves the rule like [`ask`](Self::ask), and awaits the store instead of blocking the thread.
     #[inline]
     pub async fn ask_async(
         rate_limit: &RateLimit,
         rule: &Arc<KeyedRule>,
         bill: &RuleBill<'_>,
-    ) -> Result<Pass, RateLimitExceeded> {
+    ) -> Result<RunPermit, RateLimitExceeded> {
         rate_limit.ask_async(rule, bill).await
     }
 
@@ -112,9 +114,9 @@ impl CallSite {
         &'static self,
         rate_limit: &RateLimit,
         define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
-    ) -> Result<Found, E> {
+    ) -> Result<CachedRule, E> {
         match self.first.get() {
-            Some((number, rule)) if *number == rate_limit.rules.sites.number => Ok(Cow::Borrowed(rule)),
+            Some((number, rule)) if *number == rate_limit.rules.call_sites.number => Ok(Cow::Borrowed(rule)),
             _ => self.look_up(rate_limit, define),
         }
     }
@@ -124,20 +126,21 @@ impl CallSite {
         &'static self,
         rate_limit: &RateLimit,
         define: impl FnOnce(&RuleRegistry) -> Result<Arc<KeyedRule>, E>,
-    ) -> Result<Found, E> {
-        let sites = &rate_limit.rules.sites;
-        // BucketState while it is defined: of two threads that call a function first, neither has given its rule twice.
-        let mut rules = sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> Result<CachedRule, E> {
+        let call_sites = &rate_limit.rules.call_sites;
+        // Locked until the rule is defined. Otherwise two threads that call the function first would both define its
+        // key, and one of them would fail with `DefinedTwice`.
+        let mut rules = call_sites.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let place = ptr::from_ref(self).addr();
         let rule = match rules.get(&place) {
             Some(rule) => Arc::clone(rule),
             None => {
-                let rule = self.answering(define(rate_limit.registry())?);
+                let rule = self.with_own_answers(define(rate_limit.registry())?);
                 rules.insert(place, Arc::clone(&rule));
                 rule
             }
         };
-        let _ = self.first.set((sites.number, Arc::clone(&rule)));
+        let _ = self.first.set((call_sites.number, Arc::clone(&rule)));
         Ok(Cow::Owned(rule))
     }
 
@@ -145,8 +148,8 @@ impl CallSite {
         Some(RuleLimit::new(self.rule?.parse().expect("the macro read the rule")))
     }
 
-    /// With the answers that were asked for here, whoever gave the rule.
-    fn answering(&self, mut rule: Arc<KeyedRule>) -> Arc<KeyedRule> {
+    /// Applies the `on_full` and `on_store_failure` of this call site, even if the rule was defined elsewhere.
+    fn with_own_answers(&self, mut rule: Arc<KeyedRule>) -> Arc<KeyedRule> {
         if let Some(on_full) = self.on_full {
             rule = Arc::new(KeyedRule::clone(&rule).with_on_full(on_full));
         }
@@ -168,7 +171,7 @@ impl CallSite {
     }
 }
 
-impl Default for Sites {
+impl Default for CallSiteRules {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), rules: Mutex::default() }
@@ -219,7 +222,7 @@ mod tests {
             .with_on_full(OnFull::Allow)
             .with_on_store_failure(OnStoreFailure::Deny);
         let limits = RateLimit::in_memory();
-        let answers = |rule: Found| (rule.limit().on_full(), rule.limit().on_store_failure());
+        let answers = |rule: CachedRule| (rule.limit().on_full(), rule.limit().on_store_failure());
         let first = FIRST.shared_rule(&limits).unwrap();
         assert_eq!(answers(first), (OnFull::Deny, OnStoreFailure::Allow));
         let strict = STRICT.shared_rule(&limits).unwrap();

@@ -1,4 +1,4 @@
-//! The two answers: a pass, or what a denial says.
+//! The two answers of a rule guard: a permit to run, or an error that describes the denial.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,60 +6,67 @@ use std::time::Duration;
 
 use tollway_core::{KeyedRule, Nanos, Rule, RuleDecision, Verdict};
 
-/// Leave to run. It holds nothing and nothing happens when it is dropped; but nobody else can make one, so a function that
-/// takes it is one that cannot be called without asking.
+/// A permit, which proves that a rule allowed some code to run.
+///
+/// It holds no resource, and nothing happens when it is dropped. Only this crate can make one. So a function that takes
+/// a permit as an argument cannot be called without resolving a rule first.
 #[derive(Debug)]
-pub struct Pass {
-    ruling: RuleDecision,
+pub struct RunPermit {
+    decision: RuleDecision,
 }
 
-/// A request over its limit, which did not run and was logged nowhere.
+/// A rule denied some code: it did not run and was not counted.
 ///
-/// It names the key and the rule, but not the selectors' values: those are somebody's name or address, and errors end
-/// in logs.
+/// The message names the key and the rule, but not the values of selectors: those are names or addresses of people, and
+/// errors end up in logs.
+#[must_use]
 #[derive(Clone, PartialEq, Eq)]
 pub struct RateLimitExceeded {
     rule: Arc<KeyedRule>,
-    ruling: RuleDecision,
+    decision: RuleDecision,
 }
 
-impl Pass {
+impl RunPermit {
     #[inline]
-    pub(super) fn by(ruling: RuleDecision, rule: &Arc<KeyedRule>) -> Result<Self, RateLimitExceeded> {
-        match ruling.allowed() {
-            true => Ok(Self { ruling }),
-            false => Err(RateLimitExceeded { rule: Arc::clone(rule), ruling }),
+    pub(super) fn from_decision(
+        decision: RuleDecision,
+        rule: &Arc<KeyedRule>,
+    ) -> Result<Self, RateLimitExceeded> {
+        match decision.allowed() {
+            true => Ok(Self { decision }),
+            false => Err(RateLimitExceeded { rule: Arc::clone(rule), decision }),
         }
     }
 
-    /// On what ground it was given.
-    pub const fn ruling(&self) -> RuleDecision {
-        self.ruling
+    /// Returns the decision that allowed the code to run.
+    pub const fn decision(&self) -> RuleDecision {
+        self.decision
     }
 }
 
 impl RateLimitExceeded {
-    /// How long until it would be allowed, if nobody else came; `None` if no passing of time lifts it.
+    /// Returns the time until the code would be allowed, if nothing else is counted meanwhile. `None` means that
+    /// waiting does not help.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.ruling.retry_after()
+        self.decision.retry_after()
     }
 
-    /// Did the store give no answer, so that this is what the limit says to do then?
+    /// Returns whether the store failed, so that the answer is the limit's `on_store_failure`.
     pub const fn degraded(&self) -> bool {
-        self.ruling.degraded
+        self.decision.degraded
     }
 
-    /// What was decided, and on what ground.
-    pub const fn ruling(&self) -> RuleDecision {
-        self.ruling
+    /// Returns the decision that denied the code.
+    pub const fn decision(&self) -> RuleDecision {
+        self.decision
     }
 
-    /// What it is counted under: a key, or the name of a function.
+    /// Returns the key that the code is counted under, or the name of the function.
     pub fn key(&self) -> &str {
         self.rule.key()
     }
 
-    /// The rule that denied it.
+    /// Returns the rule that denied the code.
     pub fn rule(&self) -> &Rule {
         self.rule.limit().rule()
     }
@@ -69,7 +76,7 @@ impl std::error::Error for RateLimitExceeded {}
 
 impl fmt::Display for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.ruling.verdict {
+        let why = match self.decision.verdict {
             Verdict::DenyFull => "no room to count one more",
             Verdict::DenyAway => "the store that counts gives no answer",
             _ => "rate limit exceeded",
@@ -78,9 +85,9 @@ impl fmt::Display for RateLimitExceeded {
             "" => write!(f, "{why}: {}", self.rule())?,
             key => write!(f, "{why}: {key}, {}", self.rule())?,
         }
-        match self.ruling.retry_nanos {
+        match self.decision.retry_nanos {
             never if never.is_forever() => f.write_str("; waiting does not help"),
-            // For people, and rounded up: who waits that long is not early.
+            // Rounded up: a caller that waits for the time in the message must not come too early.
             retry_after => {
                 write!(f, "; retry after {}", Nanos::from_millis(retry_after.get().div_ceil(1_000_000)))
             }
@@ -88,7 +95,7 @@ impl fmt::Display for RateLimitExceeded {
     }
 }
 
-/// What a failed `unwrap` prints: short, unlike the rule.
+/// Writes a short form, which is what a failed `unwrap` prints. The derived form would print the parsed rule.
 impl fmt::Debug for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitExceeded")
@@ -128,7 +135,8 @@ mod tests {
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());
             let rule = Arc::new(KeyedRule::new(limit, "", key));
-            let denied = Pass::by(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
+            let denied =
+                RunPermit::from_decision(RuleDecision::new(verdict, retry_after), &rule).unwrap_err();
             assert_eq!(denied.to_string(), said);
             assert_eq!(denied.retry_after(), (retry_after == soon).then_some(soon.into()));
         }

@@ -1,4 +1,4 @@
-//! The rules of a whole process, for functions that name no other.
+//! The global rate limit of a process, which `#[tollway::limit]` uses unless it names another one.
 
 use std::sync::OnceLock;
 
@@ -8,18 +8,18 @@ use super::RateLimit;
 
 static GLOBAL: OnceLock<RateLimit> = OnceLock::new();
 
-/// The process has its rate limit already: it was set before, or used, which sets it to one in memory.
+/// The global rate limit is already set, by [`set_global`] or by its first use, which sets it to one in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the global rate limit is in use already: set it before the first limited function is called")]
 pub struct GlobalAlreadySet;
 
-/// Has [`#[tollway::limit]`](macro@crate::limit) ask this one wherever it is told no other. Once, and before it is asked for the
-/// first time: counts that moved from one store to another would be forgotten.
+/// Sets the global rate limit, which [`#[tollway::limit]`](macro@crate::limit) uses unless it names another one. It can
+/// be set once, before its first use: a later change would forget the counts in the store that was used until then.
 pub fn set_global(rate_limit: RateLimit) -> Result<(), GlobalAlreadySet> {
     GLOBAL.set(rate_limit).map_err(|_| GlobalAlreadySet)
 }
 
-/// What was [set](set_global); otherwise one in memory, with no namespace.
+/// Returns the global rate limit. If none was [set](set_global), it is one in memory with the empty namespace.
 #[inline]
 pub fn global() -> &'static RateLimit {
     GLOBAL.get_or_init(RateLimit::in_memory)

@@ -1,4 +1,4 @@
-//! The rules of one namespace, by key.
+//! The registry of the rules in one namespace: finds a rule by the key that it was defined under.
 //!
 //! ```
 //! use tollway::core::RuleLimit;
@@ -11,8 +11,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A function is defined once and a block is entered again and again, so the same rules under the same key mean two things:
-//! of a function they are a mistake, of a block they are the block again.
+//! A function is defined once, but a block of code is entered again and again. So a second definition of a key is a
+//! mistake in a function, while in a block it is the same block again, if the rule is the same.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,71 +21,72 @@ use std::sync::{Arc, PoisonError, RwLock};
 use thiserror::Error;
 use tollway_core::{KeyedRule, RuleLimit};
 
-/// Which rules stand under which key of a namespace. Keys stand in code, so there are as many as somebody wrote.
+/// A map that finds the rules of a namespace by key. Keys are literals in programs, so their number is bounded.
 #[derive(Debug, Default)]
 pub struct RuleRegistry {
     namespace: Box<str>,
     rules: RwLock<HashMap<Box<str>, Arc<KeyedRule>>>,
 }
 
-/// Why a key says no rules.
+/// A key that has no rule yet, or has one already.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RuleKeyError {
-    /// It has rules already.
+    /// The key has a rule already.
     #[error("the key {key:?} has rules already: give them once, and the key alone after that")]
     DefinedTwice {
-        /// The key.
+        /// The key that was looked up.
         key: String,
     },
-    /// It has none yet.
+    /// The key has no rule yet.
     #[error("the key {key:?} has no rules yet: give them where it is first used")]
     NotDefined {
-        /// The key.
+        /// The key that was looked up.
         key: String,
     },
 }
 
 impl RuleRegistry {
-    /// No rules yet, in this namespace. It may be empty.
+    /// Returns an empty registry for this namespace, whose name may be empty.
     pub fn new(namespace: &str) -> Self {
         Self { namespace: namespace.into(), rules: RwLock::default() }
     }
 
-    /// Part of the name of every log, so that two programs can share a store.
+    /// Returns the namespace. It is part of the name of every log, so that two programs can share a store.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The rules of a key, for a function: those given now, which must be the first, or else those given before.
+    /// Returns the rule of a key, for a function. With a `limit`, the key must be new; without one, it must be defined.
     pub fn define(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, RuleKeyError> {
         match limit {
-            None => self.given_before(key),
-            Some(limit) => self.give(key, limit, |_| false),
+            None => self.registered(key),
+            Some(limit) => self.register(key, limit, |_| false),
         }
     }
 
-    /// The rules of a key, for a block, which is entered again and again: those given now, which must be the first or the
-    /// same as before, or else those given before.
+    /// Returns the rule of a key, for a block, which is entered again and again. With a `limit`, the key must be new or
+    /// have the same rule; without one, it must be defined.
     pub fn enter(&self, key: &str, limit: Option<RuleLimit>) -> Result<Arc<KeyedRule>, RuleKeyError> {
-        let Some(limit) = limit else { return self.given_before(key) };
-        match self.given_before(key) {
+        let Some(limit) = limit else { return self.registered(key) };
+        match self.registered(key) {
             Ok(before) if *before.limit() == limit => Ok(before),
-            _ => self.give(key, limit.clone(), |before| *before.limit() == limit),
+            _ => self.register(key, limit.clone(), |before| *before.limit() == limit),
         }
     }
 
-    /// These rules, counted under this name and not remembered: the name of a function, or the empty key of blocks.
-    /// Whoever has the same name shares the counts.
-    pub fn unnamed(&self, name: &str, limit: RuleLimit) -> Arc<KeyedRule> {
+    /// Returns a rule that is counted under this name and not registered: the name of a function, or the empty key of
+    /// blocks. Rules with the same name share their counts.
+    pub fn unregistered(&self, name: &str, limit: RuleLimit) -> Arc<KeyedRule> {
         Arc::new(KeyedRule::new(limit, &self.namespace, name))
     }
 
-    fn given_before(&self, key: &str) -> Result<Arc<KeyedRule>, RuleKeyError> {
+    fn registered(&self, key: &str) -> Result<Arc<KeyedRule>, RuleKeyError> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(key).cloned().ok_or_else(|| RuleKeyError::NotDefined { key: key.to_owned() })
     }
 
-    fn give(
+    fn register(
         &self,
         key: &str,
         limit: RuleLimit,
@@ -95,7 +96,7 @@ impl RuleRegistry {
         match rules.entry(key.into()) {
             Entry::Occupied(before) if fits(before.get()) => Ok(Arc::clone(before.get())),
             Entry::Occupied(_) => Err(RuleKeyError::DefinedTwice { key: key.to_owned() }),
-            Entry::Vacant(place) => Ok(Arc::clone(place.insert(self.unnamed(key, limit)))),
+            Entry::Vacant(place) => Ok(Arc::clone(place.insert(self.unregistered(key, limit)))),
         }
     }
 }
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_counted_under_a_name_is_not_remembered() {
         let registry = RuleRegistry::new("shop");
-        let [one, other] = ["1/s", "2/s"].map(|rate| registry.unnamed("do_stuff", rules(rate).unwrap()));
+        let [one, other] = ["1/s", "2/s"].map(|rate| registry.unregistered("do_stuff", rules(rate).unwrap()));
         let name = |rule: &KeyedRule| {
             let bill = rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap();
             bill.identifiers()[0].as_deref().map(str::to_owned)

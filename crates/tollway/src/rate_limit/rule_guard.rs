@@ -1,4 +1,4 @@
-//! A rule under a key, and where the values of its selectors come from.
+//! Guards a block or a function with a rule, its key, and the sources of its selectors' values.
 //!
 //! ```
 //! # tollway::block_on(async {
@@ -17,8 +17,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! A block has no name, nor has a closure: without a key they are all counted together, under the empty one.
+//! Blocks and closures have no names: without a key they are all counted together, under the empty key.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
@@ -26,180 +27,201 @@ use tollway_core::{KeyedRule, OnFull, OnStoreFailure, Rule, RuleBill, RuleLimit}
 
 use super::selector::SelectorSource;
 use super::{
-    IntoSelector, LimitedFunction, Pass, RateLimit, RateLimitExceeded, RuleKeyError, Selector, SelectorValue,
+    IntoSelector, LimitedFunction, RateLimit, RateLimitExceeded, RuleKeyError, RunPermit, Selector,
+    SelectorValue,
 };
 
-/// A limit for a block or a function. Made once it can be asked often, and from many threads.
+/// A guard that decides whether a block or a function may run. It is made once and can be used by many threads.
 pub struct RuleGuard<'a> {
     rate_limit: RateLimit,
-    rules: Rules,
+    rule: GuardRule,
     selectors: Vec<(Box<str>, SelectorSource<'a>)>,
-    rest: Option<Box<Supply<'a>>>,
+    lookup: Option<Box<SelectorLookup<'a>>>,
 }
 
-/// Where the values of several selectors come from, by their names.
-type Supply<'a> = dyn Fn(&str) -> Option<SelectorValue<'static>> + Send + Sync + 'a;
+/// A function that supplies the value of a selector by its name.
+type SelectorLookup<'a> = dyn Fn(&str) -> Option<SelectorValue<'static>> + Send + Sync + 'a;
 
-enum Rules {
-    /// Given here. Whether the key had some already turns out when the first request comes.
-    New {
+enum GuardRule {
+    /// A rule that was given to this guard. It is registered when the guard is first used, which may fail.
+    Unregistered {
         limit: RuleLimit,
         key: Option<Box<str>>,
-        entered: OnceLock<Arc<KeyedRule>>,
+        registered: OnceLock<Arc<KeyedRule>>,
     },
-    Given(Arc<KeyedRule>),
+    Registered(Arc<KeyedRule>),
 }
 
-/// Why something did not run.
+/// The reason for which some code did not run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RateLimitError {
-    /// It is over its limit.
+    /// The rule denied it.
     #[error(transparent)]
     Exceeded(#[from] RateLimitExceeded),
-    /// Its key has no rules, or others.
+    /// The key has no rule, or another one.
     #[error(transparent)]
     Key(#[from] RuleKeyError),
-    /// Nothing was said of one of its selectors.
+    /// A selector of the rule is not supplied.
     #[error(transparent)]
     Selector(#[from] SelectorError),
 }
 
-/// A rule names a selector that nobody supplies. One that has no value now is no error.
+/// A selector of the rule is not supplied at all. (A selector that is supplied but has no value is not an error.)
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the rule {rule} needs the selector {selector:?}, and nothing supplies it here")]
 pub struct SelectorError {
-    /// The selector.
+    /// The selector that is not supplied.
     pub selector: String,
-    /// The rule, in canonical form.
+    /// The rule that needs it, in canonical form.
     pub rule: String,
 }
 
 impl<'a> RuleGuard<'a> {
-    pub(super) fn by_rule(rate_limit: RateLimit, rule: Rule) -> Self {
-        let rules = Rules::new(RuleLimit::new(rule), None);
-        Self { rate_limit, rules, selectors: Vec::new(), rest: None }
+    pub(super) fn from_rule(rate_limit: RateLimit, rule: Rule) -> Self {
+        let rule = GuardRule::new(RuleLimit::new(rule), None);
+        Self { rate_limit, rule, selectors: Vec::new(), lookup: None }
     }
 
-    pub(super) fn given(rate_limit: RateLimit, rule: Arc<KeyedRule>) -> Self {
-        Self { rate_limit, rules: Rules::Given(rule), selectors: Vec::new(), rest: None }
+    pub(super) fn from_registered(rate_limit: RateLimit, rule: Arc<KeyedRule>) -> Self {
+        Self { rate_limit, rule: GuardRule::Registered(rule), selectors: Vec::new(), lookup: None }
     }
 
-    /// Counted under this key, by whoever names it: others need not repeat the rule ([`RateLimit::key`]).
+    /// Sets the key that the code is counted under. Other code can use the same rule and counts by this key
+    /// ([`RateLimit::key`]).
     pub fn key(mut self, key: &str) -> Self {
-        self.rules = Rules::new(self.rules.limit().clone(), Some(key.into()));
+        self.rule = GuardRule::new(self.rule.limit().clone(), Some(key.into()));
         self
     }
 
-    /// Where the value of a selector comes from: a value, or a function that is called for one at each request.
-    pub fn selector<By>(mut self, name: &str, value: impl IntoSelector<'a, By>) -> Self {
+    /// Supplies a selector with a value, or with a function that is called for a value at each request.
+    pub fn selector<Origin>(mut self, name: &str, value: impl IntoSelector<'a, Origin>) -> Self {
         self.selectors.push((name.into(), value.into_source()));
         self
     }
 
-    /// Where the values of all other selectors come from, by their names. `None` is for a name that it does not know, which is
-    /// an error; a value that is `None` or empty is no value.
+    /// Supplies all other selectors with a function that gets their names. If it returns `None`, the selector is not
+    /// supplied, which is an error; a value that is itself `None` or empty counts as no value.
     pub fn selectors<V: Selector>(mut self, supply: impl Fn(&str) -> Option<V> + Send + Sync + 'a) -> Self {
-        self.rest = Some(Box::new(move |name| Some(supply(name)?.value().into_owned())));
+        self.lookup = Some(Box::new(move |name| Some(supply(name)?.value().into_owned())));
         self
     }
 
-    /// With this for new identifiers when there is no room for them. To deny is the default.
+    /// Sets the answer for new identifiers when the store is full (default: deny).
     pub fn on_full(mut self, on_full: OnFull) -> Self {
-        self.rules = match self.rules {
-            Rules::New { limit, key, .. } => Rules::new(limit.with_on_full(on_full), key),
-            Rules::Given(rule) => Rules::Given(Arc::new(KeyedRule::clone(&rule).with_on_full(on_full))),
+        self.rule = match self.rule {
+            GuardRule::Unregistered { limit, key, .. } => GuardRule::new(limit.with_on_full(on_full), key),
+            GuardRule::Registered(rule) => {
+                GuardRule::Registered(Arc::new(KeyedRule::clone(&rule).with_on_full(on_full)))
+            }
         };
         self
     }
 
-    /// With this for when the store gives no answer. To allow is the default.
+    /// Sets the answer when the store fails (default: allow).
     pub fn on_store_failure(mut self, then: OnStoreFailure) -> Self {
-        self.rules = match self.rules {
-            Rules::New { limit, key, .. } => Rules::new(limit.with_on_store_failure(then), key),
-            Rules::Given(rule) => Rules::Given(Arc::new(KeyedRule::clone(&rule).with_on_store_failure(then))),
+        self.rule = match self.rule {
+            GuardRule::Unregistered { limit, key, .. } => {
+                GuardRule::new(limit.with_on_store_failure(then), key)
+            }
+            GuardRule::Registered(rule) => {
+                GuardRule::Registered(Arc::new(KeyedRule::clone(&rule).with_on_store_failure(then)))
+            }
         };
         self
     }
 
-    /// Gives the rule to the key now, which must have none yet. For keys that are used in several places: whichever is
-    /// reached first, the rule is there.
+    /// Registers the rule under its key now; the key must not have one yet. Use it for keys that are used in several
+    /// places: the rule is then there, whichever place is reached first.
     pub fn define(mut self) -> Result<Self, RuleKeyError> {
-        if let Rules::New { limit, key, entered } = self.rules {
+        if let GuardRule::Unregistered { limit, key, registered } = self.rule {
             let registry = self.rate_limit.registry();
-            self.rules = Rules::Given(match (entered.into_inner(), key) {
+            self.rule = GuardRule::Registered(match (registered.into_inner(), key) {
                 (Some(rule), _) => rule,
                 (None, Some(key)) => registry.define(&key, Some(limit))?,
-                (None, None) => registry.unnamed("", limit),
+                (None, None) => registry.unregistered("", limit),
             });
         }
         Ok(self)
     }
 
-    /// Asks whether the code that follows may run: `limit.enter()?`.
-    pub fn enter(&self) -> Result<Pass, RateLimitError> {
+    /// Resolves the rule, and returns a permit if the code that follows is allowed to run: `limit.enter()?`.
+    pub fn enter(&self) -> Result<RunPermit, RateLimitError> {
         let rule = self.rule()?;
         Ok(self.rate_limit.ask(rule, &self.bill(rule)?)?)
     }
 
-    /// The same, awaited instead of slept for.
-    pub async fn enter_async(&self) -> Result<Pass, RateLimitError> {
+    /// Resolves the rule like [`enter`](Self::enter), and awaits the store instead of blocking the thread.
+    pub async fn enter_async(&self) -> Result<RunPermit, RateLimitError> {
         let rule = self.rule()?;
         Ok(self.rate_limit.ask_async(rule, &self.bill(rule)?).await?)
     }
 
-    /// Runs `code`, if it may run.
+    /// Runs `code`, if the rule allows it.
     pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, RateLimitError> {
         self.enter()?;
         Ok(code())
     }
 
-    /// Awaits `code`, if it may run. A future that is denied is dropped without ever having been polled.
+    /// Awaits `code`, if the rule allows it. A future that is denied is dropped without being polled.
     pub async fn run_async<R>(&self, code: impl Future<Output = R>) -> Result<R, RateLimitError> {
         self.enter_async().await?;
         Ok(code.await)
     }
 
-    /// The same function, which runs only when it may. It is counted under the limit's key, which must have no rule yet.
+    /// Wraps a function, so that it runs only if the rule allows it. The key must not have a rule yet.
     pub fn wrap<F>(self, function: F) -> Result<LimitedFunction<'a, F>, RuleKeyError> {
         Ok(LimitedFunction::new(self.define()?, function))
     }
 
-    /// The rule, known to the registry from the first request on.
+    /// Returns the rule, and registers it if this is its first use.
     fn rule(&self) -> Result<&Arc<KeyedRule>, RuleKeyError> {
-        let (limit, key, entered) = match &self.rules {
-            Rules::New { limit, key, entered } => (limit, key, entered),
-            Rules::Given(rule) => return Ok(rule),
+        let (limit, key, registered) = match &self.rule {
+            GuardRule::Unregistered { limit, key, registered } => (limit, key, registered),
+            GuardRule::Registered(rule) => return Ok(rule),
         };
-        if let Some(rule) = entered.get() {
+        if let Some(rule) = registered.get() {
             return Ok(rule);
         }
         let registry = self.rate_limit.registry();
         let rule = match key {
             Some(key) => registry.enter(key, Some(limit.clone()))?,
-            None => registry.unnamed("", limit.clone()),
+            None => registry.unregistered("", limit.clone()),
         };
-        Ok(entered.get_or_init(|| rule))
+        Ok(registered.get_or_init(|| rule))
     }
 
     fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, SelectorError> {
         rule.bill(|selector| {
             let known = self.selectors.iter().find(|(name, _)| **name == *selector);
             let value = known.map(|(_, source)| source.value());
-            let value = value.or_else(|| self.rest.as_ref()?(selector));
+            let value = value.or_else(|| self.lookup.as_ref()?(selector));
             value.map(Some).ok_or_else(|| SelectorError::new(selector, rule))
         })
     }
 }
 
-impl Rules {
+/// Writes the rule and the names of its selectors. Their values are left out: they are names or addresses of people.
+impl fmt::Debug for RuleGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let selectors: Vec<_> = self.selectors.iter().map(|(name, _)| name).collect();
+        f.debug_struct("RuleGuard")
+            .field("rate_limit", &self.rate_limit)
+            .field("rule", &self.rule.limit().rule().to_string())
+            .field("selectors", &selectors)
+            .finish_non_exhaustive()
+    }
+}
+
+impl GuardRule {
     fn new(limit: RuleLimit, key: Option<Box<str>>) -> Self {
-        Self::New { limit, key, entered: OnceLock::new() }
+        Self::Unregistered { limit, key, registered: OnceLock::new() }
     }
 
     fn limit(&self) -> &RuleLimit {
         match self {
-            Self::New { limit, .. } => limit,
-            Self::Given(rule) => rule.limit(),
+            Self::Unregistered { limit, .. } => limit,
+            Self::Registered(rule) => rule.limit(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a selector's value can be.
+//! Converts values (texts, numbers, addresses) into the values of a rule's selectors.
 //!
 //! ```
 //! use std::net::Ipv6Addr;
@@ -10,8 +10,8 @@
 //! assert_eq!(None::<String>.value().as_ref(), b""); // No value.
 //! ```
 //!
-//! A value is seen where it stands if it is text, and written into the value if it is not: neither allocates, unless it is
-//! long. An empty one is no value at all.
+//! A text is borrowed, and other values are written into an inline buffer: neither allocates unless the value is long.
+//! An empty value counts as no value.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -19,61 +19,61 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Something that has a value to tell one log from another by. Implement it for ids of your own, with [`SelectorValue::of`].
+/// A type that can be the value of a selector. Implement it for your own ids with [`SelectorValue::of`].
 #[diagnostic::on_unimplemented(
     note = "texts, numbers, addresses and options of them are selectors' values; for other types implement `Selector`, \
             or give `value.to_string()`"
 )]
 pub trait Selector {
-    /// The value; an empty one is none.
+    /// Returns the value; an empty one counts as no value.
     fn value(&self) -> SelectorValue<'_>;
 }
 
-/// The value of a selector, for one request.
+/// The value that a selector has in one request.
 #[derive(Clone, Debug)]
-pub struct SelectorValue<'a>(Content<'a>);
+pub struct SelectorValue<'a>(ValueBytes<'a>);
 
 #[derive(Clone, Debug)]
-enum Content<'a> {
+enum ValueBytes<'a> {
     Borrowed(&'a [u8]),
     Short { bytes: [u8; SHORT_MAX], len: usize },
     Long(Vec<u8>),
 }
 
-/// As long as an IPv6 address ever is as text.
+/// The longest value that is stored inline, in bytes: an IPv6 address always fits.
 const SHORT_MAX: usize = 46;
 
 impl<'a> SelectorValue<'a> {
-    /// No value: the rates of its selector are not reached, and nothing is logged for it.
-    pub const NONE: Self = Self(Content::Borrowed(b""));
+    /// No value: the rates of its selector do not apply, and nothing is counted for them.
+    pub const NONE: Self = Self(ValueBytes::Borrowed(b""));
 
-    /// What is displayed.
+    /// Returns the value as it displays.
     pub fn of(value: &(impl fmt::Display + ?Sized)) -> Self {
-        let mut written = Self(Content::Short { bytes: [0; SHORT_MAX], len: 0 });
-        // It fails only if `value` says so, and then has written what it could.
+        let mut written = Self(ValueBytes::Short { bytes: [0; SHORT_MAX], len: 0 });
+        // Writing here cannot fail; only the `Display` of `value` itself can, and then its partial text is the value.
         let _ = write!(written, "{value}");
         written
     }
 
-    /// The same, without what it was seen in.
+    /// Copies a borrowed value, so that it does not depend on a lifetime.
     pub fn into_owned(self) -> SelectorValue<'static> {
-        let mut owned = SelectorValue(Content::Short { bytes: [0; SHORT_MAX], len: 0 });
+        let mut owned = SelectorValue(ValueBytes::Short { bytes: [0; SHORT_MAX], len: 0 });
         match self.0 {
-            Content::Borrowed(bytes) => owned.append(bytes),
-            Content::Short { bytes, len } => owned.0 = Content::Short { bytes, len },
-            Content::Long(bytes) => owned.0 = Content::Long(bytes),
+            ValueBytes::Borrowed(bytes) => owned.append(bytes),
+            ValueBytes::Short { bytes, len } => owned.0 = ValueBytes::Short { bytes, len },
+            ValueBytes::Long(bytes) => owned.0 = ValueBytes::Long(bytes),
         }
         owned
     }
 
     fn append(&mut self, more: &[u8]) {
         match &mut self.0 {
-            Content::Long(bytes) => bytes.extend_from_slice(more),
-            Content::Short { bytes, len } if *len + more.len() <= SHORT_MAX => {
+            ValueBytes::Long(bytes) => bytes.extend_from_slice(more),
+            ValueBytes::Short { bytes, len } if *len + more.len() <= SHORT_MAX => {
                 bytes[*len..*len + more.len()].copy_from_slice(more);
                 *len += more.len();
             }
-            _ => self.0 = Content::Long([(*self).as_ref(), more].concat()),
+            _ => self.0 = ValueBytes::Long([(*self).as_ref(), more].concat()),
         }
     }
 }
@@ -82,9 +82,9 @@ impl AsRef<[u8]> for SelectorValue<'_> {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
-            Content::Borrowed(bytes) => bytes,
-            Content::Short { bytes, len } => &bytes[..*len],
-            Content::Long(bytes) => bytes,
+            ValueBytes::Borrowed(bytes) => bytes,
+            ValueBytes::Short { bytes, len } => &bytes[..*len],
+            ValueBytes::Long(bytes) => bytes,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Write for SelectorValue<'_> {
 
 impl Selector for SelectorValue<'_> {
     fn value(&self) -> SelectorValue<'_> {
-        SelectorValue(Content::Borrowed(self.as_ref()))
+        SelectorValue(ValueBytes::Borrowed(self.as_ref()))
     }
 }
 
@@ -108,21 +108,21 @@ impl<T: Selector> Selector for Option<T> {
     }
 }
 
-macro_rules! as_they_stand {
+macro_rules! selector_from_bytes {
     ($($kind:ty),*) => {$(
         impl Selector for $kind {
             #[inline]
             fn value(&self) -> SelectorValue<'_> {
                 let bytes: &[u8] = self.as_ref();
-                SelectorValue(Content::Borrowed(bytes))
+                SelectorValue(ValueBytes::Borrowed(bytes))
             }
         }
     )*};
 }
 
-as_they_stand!(str, String, [u8], Vec<u8>);
+selector_from_bytes!(str, String, [u8], Vec<u8>);
 
-macro_rules! as_what_they_hold {
+macro_rules! selector_from_pointer {
     ($($kind:ty),*) => {$(
         impl<T: Selector + ?Sized> Selector for $kind {
             #[inline]
@@ -133,7 +133,7 @@ macro_rules! as_what_they_hold {
     )*};
 }
 
-as_what_they_hold!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
+selector_from_pointer!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
 
 impl<T: Selector + ToOwned + ?Sized> Selector for Cow<'_, T> {
     fn value(&self) -> SelectorValue<'_> {
@@ -141,7 +141,7 @@ impl<T: Selector + ToOwned + ?Sized> Selector for Cow<'_, T> {
     }
 }
 
-macro_rules! as_they_display {
+macro_rules! selector_from_display {
     ($($kind:ty),*) => {$(
         impl Selector for $kind {
             fn value(&self) -> SelectorValue<'_> {
@@ -151,50 +151,60 @@ macro_rules! as_they_display {
     )*};
 }
 
-as_they_display!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, char);
-as_they_display!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr);
+selector_from_display!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, char);
+selector_from_display!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr);
 
-/// A value, or a function that is called for one at each request. `By` is which of the two; the compiler finds it.
-pub trait IntoSelector<'a, By> {
-    /// What gives the value at each request.
+/// A value, or a function that is called for a value at each request. `Origin` is [`FromValue`] or [`FromFunction`];
+/// the compiler infers it. Without it, the implementations for values and functions would overlap.
+pub trait IntoSelector<'a, Origin> {
+    /// Converts it into a source, which gives the value at each request.
     fn into_source(self) -> SelectorSource<'a>;
 }
 
-/// What a selector is: always one value, or what a function says.
-pub struct SelectorSource<'a>(Kind<'a>);
+/// A source that gives the value of a selector at each request.
+pub struct SelectorSource<'a>(SourceKind<'a>);
 
-type Call<'a> = dyn Fn() -> SelectorValue<'static> + Send + Sync + 'a;
+type SelectorFunction<'a> = dyn Fn() -> SelectorValue<'static> + Send + Sync + 'a;
 
-enum Kind<'a> {
-    SelectorValue(SelectorValue<'static>),
-    Call(Box<Call<'a>>),
+enum SourceKind<'a> {
+    Value(SelectorValue<'static>),
+    Function(Box<SelectorFunction<'a>>),
 }
 
-/// Given as a value.
+/// Marks a selector that was supplied as a value.
 #[derive(Debug)]
-pub struct ByValue;
+pub struct FromValue;
 
-/// Given as a function.
+/// Marks a selector that was supplied as a function.
 #[derive(Debug)]
-pub struct ByCall;
+pub struct FromFunction;
 
-impl<'a, V: Selector> IntoSelector<'a, ByValue> for V {
+impl<'a, V: Selector> IntoSelector<'a, FromValue> for V {
     fn into_source(self) -> SelectorSource<'a> {
-        SelectorSource(Kind::SelectorValue(self.value().into_owned()))
+        SelectorSource(SourceKind::Value(self.value().into_owned()))
     }
 }
 
-impl<'a, V: Selector, F: Fn() -> V + Send + Sync + 'a> IntoSelector<'a, ByCall> for F {
+impl<'a, V: Selector, F: Fn() -> V + Send + Sync + 'a> IntoSelector<'a, FromFunction> for F {
     fn into_source(self) -> SelectorSource<'a> {
-        SelectorSource(Kind::Call(Box::new(move || self().value().into_owned())))
+        SelectorSource(SourceKind::Function(Box::new(move || self().value().into_owned())))
+    }
+}
+
+impl fmt::Debug for SelectorSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            SourceKind::Value(_) => "SelectorSource::Value",
+            SourceKind::Function(_) => "SelectorSource::Function",
+        })
     }
 }
 
 impl SelectorSource<'_> {
     pub(super) fn value(&self) -> SelectorValue<'_> {
         match &self.0 {
-            Kind::SelectorValue(value) => value.value(),
-            Kind::Call(call) => call(),
+            SourceKind::Value(value) => value.value(),
+            SourceKind::Function(call) => call(),
         }
     }
 }

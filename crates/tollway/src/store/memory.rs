@@ -1,14 +1,14 @@
-//! Buckets in this process's memory.
+//! The memory store: keeps buckets in the memory of this process.
 //!
 //! ```text
 //! (limit, id) ─ keyed 128-bit hash ─┬─ low bits:  which shard   a lock and a table for each algorithm
 //!                                   └─ high bits: where in it   16 bytes of hash, 8 of token bucket
 //! ```
 //!
-//! A batch is hashed and prefetched whole before its first bucket is touched, so that the memory of sixty requests is
-//! on its way at once. A bucket that says nothing any more is dropped by a sweep that new buckets pay for, a few slots
-//! each. A bucket that still says something is never dropped: when all places are taken, it is the new id that gets
-//! its limit's `on_full` answer.
+//! A whole batch is hashed and prefetched before its first bucket is touched, so that up to 64 cache misses overlap
+//! instead of following each other. Expired buckets are dropped by an incremental sweep: every new bucket pays for a
+//! few slots of it. A live bucket is never dropped, because that would let a client reset its own limit by flooding the
+//! store with ids. When the store is full, the new id gets its limit's `on_full` answer.
 
 mod capacity;
 mod locked_bill;
@@ -29,95 +29,96 @@ use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Tim
 use self::capacity::Capacity;
 use self::locked_bill::LockedBill;
 use self::shard::{HasTable, Shards, with_table};
-use self::table::NoRoom;
+use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
 use crate::rates::{KeyHash, RateUpdate};
 use crate::store::BucketState;
 
-/// How many buckets are kept unless configured otherwise: a third of a gigabyte of token buckets.
+/// The largest number of buckets that is kept by default: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
 
-/// Logs take memory for this many entries for each bucket that there may be: as much again as a bucket takes.
+/// The log entries that are allowed for each bucket, on average: as much memory again as the bucket itself takes.
 const ENTRIES_PER_BUCKET: usize = 4;
-/// But for no fewer than this many in all: eight megabytes.
+/// The smallest bound on log entries, for stores with few buckets: eight megabytes.
 const ENTRIES_MIN: usize = 1 << 20;
 
-/// How many buckets a shard is meant for at most. Growing a table this long takes some tens of microseconds.
+/// The number of buckets that a shard is meant for. Growing a table of this size takes some tens of microseconds,
+/// during which the shard is locked.
 const SHARD_BUCKETS: usize = 16_384;
 const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 8_192;
 
-/// How many charges are hashed and prefetched before the first of them is settled.
-const BATCH: usize = 64;
+/// The number of charges that are hashed and prefetched before the first of them is settled.
+const PREFETCH_BATCH: usize = 64;
 
-/// A sweep of this many slots comes with every [`INSERTS_PER_SWEEP`] new buckets: while the store grows by an eighth, all
-/// of it is swept once.
+/// The number of slots that are swept for every [`INSERTS_PER_SWEEP`] new buckets. With these numbers the whole store
+/// is swept once while it grows by an eighth.
 const SWEEP_SLOTS: usize = 256;
 const INSERTS_PER_SWEEP: usize = 32;
-/// How many slots are swept for a new id that finds no room, before it is told so.
+/// The number of slots that are swept for a new id when the store is full, before the id is refused.
 const FULL_SWEEP_SLOTS: usize = 1_024;
-/// The most slots that are swept under one lock: a microsecond's worth.
-const SWEEP_STRETCH: usize = 256;
+/// The most slots that are swept under one lock, which takes about a microsecond.
+const SWEEP_SLOTS_PER_LOCK: usize = 256;
 
-/// What keys and Throttr's pairs have for the fingerprint of a limit. A name that came out as one of these would share
-/// their buckets: the chance is that of two names sharing theirs.
-const KEYS: u64 = u64::from_le_bytes(*b"text key");
-const PAIRS: u64 = u64::from_le_bytes(*b"the pair");
+/// The fingerprints of keys and of Throttr's pairs, which have no limit. A limit whose fingerprint happened to be the
+/// same would share their buckets; the chance is as small as for two limits.
+const KEY_FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
+const PAIR_FINGERPRINT: u64 = u64::from_le_bytes(*b"the pair");
 
-/// What a new id is told to wait when there is no room: by then a sweep may have made some.
+/// The `retry_after` for a new id when the store is full: by then a sweep may have dropped some buckets.
 const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// The memory store.
+/// A store that keeps buckets in the memory of this process.
 #[derive(Debug)]
 pub struct Memory {
     shards: Shards,
     key: HashKey,
     capacity: Capacity,
-    /// For how many entries logs take memory.
+    /// The number of log entries that memory is taken for, with its bound.
     entries: Capacity,
-    /// The shard the sweep is in, counted on without end.
-    sweeping: AtomicUsize,
+    /// The shard that is swept next. The number only grows; it is masked to the number of shards.
+    sweep_shard: AtomicUsize,
     sweeps: AtomicU64,
     swept: AtomicU64,
     refused_full: AtomicU64,
 }
 
-/// What the store holds and has done.
+/// Counters that describe what the store holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Buckets held now.
+    /// The number of buckets that the store holds now.
     pub buckets: usize,
-    /// The most that may be held.
+    /// The largest number of buckets that the store can hold.
     pub max_buckets: usize,
-    /// How often a stretch of the store was swept.
+    /// The number of sweeps, each of which covered a part of the store.
     pub sweeps: u64,
-    /// Buckets dropped because they had nothing to say any more.
+    /// The number of expired buckets that sweeps have dropped.
     pub swept: u64,
-    /// New ids that found no room.
+    /// The number of requests with a new id that were refused because the store was full.
     pub refused_full: u64,
 }
 
 impl Memory {
-    /// A store of at most this many buckets.
+    /// Returns an empty store, which holds at most this many buckets.
     pub fn new(max_buckets: usize) -> Self {
         let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         let mean = max_buckets / shards;
-        // Eight standard deviations above the mean, at two thirds full. No more than a few shards' worth, whatever the
-        // bound: address space is not free either, and a table that outgrows it moves once.
+        // Enough for a shard that is eight standard deviations above the mean, at two thirds full. It is capped at a
+        // few shards' worth, because address space is not free; a table that outgrows its reserve moves once.
         let reserve = (mean + 8 * mean.isqrt() + 16).min(2 * SHARD_BUCKETS) * 3 / 2;
         Self {
             shards: Shards::new(shards, reserve),
             key: HashKey::random(),
             capacity: Capacity::new(max_buckets),
             entries: Capacity::new(max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN)),
-            sweeping: AtomicUsize::new(0),
+            sweep_shard: AtomicUsize::new(0),
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
         }
     }
 
-    /// Settles a bill of one charge. The time is asked for while the bucket is on its way from memory.
+    /// Settles a bill of one charge. The clock is read while the bucket is being fetched from memory.
     #[inline]
     pub fn charge(&self, charge: &Charge<'_>, now: impl FnOnce() -> Timestamp) -> Decision {
         match Bill::one(charge).single() {
@@ -126,34 +127,35 @@ impl Memory {
                 self.shards.prefetch_bucket::<TokenBucketState>(hash);
                 self.settle_single(charge, hash, now())
             }
-            None => self.settle_whole(&Bill::one(charge), now()),
+            None => self.settle_locked(&Bill::one(charge), now()),
         }
     }
 
-    /// Settles each bill on its own: all its charges or none, in one step no other caller can split. Appends a decision each.
+    /// Settles each bill on its own, and appends its decision. All charges of a bill are taken or none, in one atomic
+    /// step.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.reserve(bills.len());
-        self.each_of(
+        self.for_each_prefetched(
             bills,
             |bill| self.key.hash(&bill.charges()[0]),
             |bill, hash| {
                 decisions.push(match bill.single() {
                     Some(charge) => self.settle_single(charge, hash, now),
-                    None => self.settle_whole(bill, now),
+                    None => self.settle_locked(bill, now),
                 });
             },
             Shards::prefetch_bucket::<TokenBucketState>,
         );
     }
 
-    /// The decisions that [`settle`](Self::settle) would make, remembering nothing.
+    /// Appends the decisions that [`settle`](Self::settle) would make, and changes nothing.
     pub fn check(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.extend(bills.iter().map(|bill| {
             let mut locked = LockedBill::new(self, bill);
             let answers: Vec<_> = (0..bill.charges().len())
                 .map(|index| {
                     if locked.needs_room(index) && self.capacity.is_full() {
-                        full_answer(&bill.charges()[index])
+                        full_decision(&bill.charges()[index])
                     } else {
                         locked.check(index, now)
                     }
@@ -163,49 +165,50 @@ impl Memory {
         }));
     }
 
-    /// What stands for a key.
+    /// Returns the hash of a key.
     #[inline]
     pub fn hash_key(&self, key: &[u8]) -> KeyHash {
-        KeyHash(self.key.hash_of(KEYS, key))
+        KeyHash(self.key.hash_of(KEY_FINGERPRINT, key))
     }
 
-    /// Has the bucket of a key fetched from memory.
+    /// Starts to fetch the bucket of a key from memory.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.shards.prefetch_bucket::<SmoothedRateState>(hash.0);
         self.shards.prefetch_lock(hash.0);
     }
 
-    /// What stands for the id of a charge under its limit.
+    /// Returns the hash of a charge's id under its limit.
     pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
         KeyHash(self.key.hash(charge))
     }
 
-    /// Measures each rate with one more request in it. Appends a measure each.
+    /// Counts one more request in each rate, and appends a reading for each.
     pub fn update_rates(&self, updates: &[RateUpdate<'_>], now: Timestamp, readings: &mut Vec<RateReading>) {
         readings.extend(updates.iter().map(|RateUpdate { hash, limit, on_full, .. }| {
             let measured =
                 self.change(hash.0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
-            measured.unwrap_or_else(|NoRoom| {
+            measured.unwrap_or_else(|StoreFull| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
                 RateReading::new(0.0, *on_full == OnFull::Deny)
             })
         }));
     }
 
-    /// Does what each order says, one after another. Appends an outcome each.
+    /// Runs each command in turn, and appends its outcome.
     pub fn run_quota_commands(
         &self,
         commands: &[QuotaCommand<'_>],
         now: Timestamp,
         outcomes: &mut Vec<QuotaOutcome>,
     ) {
-        self.each_of(
+        self.for_each_prefetched(
             commands,
-            |order| self.key.hash_of(PAIRS, order.pair),
-            |order, hash| {
-                let done = self.change(hash, now, |quota: &mut QuotaState| quota.apply(order.operation, now));
-                outcomes.push(done.unwrap_or_else(|NoRoom| {
+            |command| self.key.hash_of(PAIR_FINGERPRINT, command.pair),
+            |command, hash| {
+                let done =
+                    self.change(hash, now, |quota: &mut QuotaState| quota.apply(command.operation, now));
+                outcomes.push(done.unwrap_or_else(|StoreFull| {
                     self.refused_full.fetch_add(1, Ordering::Relaxed);
                     QuotaOutcome::Failed
                 }));
@@ -214,7 +217,7 @@ impl Memory {
         );
     }
 
-    /// Gives back what a charge took.
+    /// Returns the cost of a charge to its bucket.
     pub fn refund(&self, charge: &Charge<'_>, now: Timestamp) -> Refund {
         let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
         let hash = self.key.hash(charge);
@@ -223,14 +226,14 @@ impl Memory {
             .unwrap_or(Refund::UNLIMITED)
     }
 
-    /// Forgets the bucket of a charge.
+    /// Removes the bucket of a charge.
     pub fn reset(&self, charge: &Charge<'_>) {
         let Some(algorithm) = charge.algorithm() else { return };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
         let removed = with_table!(tables, algorithm, |table, _limit| {
             let removed = table.remove(hash);
-            self.entries.count(table.tell_growth());
+            self.entries.count(table.take_entry_delta());
             removed
         });
         if removed {
@@ -238,7 +241,7 @@ impl Memory {
         }
     }
 
-    /// What the bucket of a charge remembers, if it has anything to say.
+    /// Returns the state of the bucket of a charge, or `None` if there is no live bucket.
     pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> Option<BucketState> {
         let algorithm = charge.algorithm()?;
         let hash = self.key.hash(charge);
@@ -246,24 +249,25 @@ impl Memory {
         with_table!(tables, algorithm, |table, _limit| BucketState::live(table.get(hash), now))
     }
 
-    /// Drops what is silent among the next `slots` slots, or once round the whole store if it has fewer. Returns how many
-    /// buckets it dropped.
+    /// Drops the expired buckets among the next `slots` slots, at most once around the whole store. Returns the number
+    /// of dropped buckets.
     pub fn sweep(&self, slots: usize, now: Timestamp) -> usize {
-        // One more than there are: the first may be taken up in its middle.
+        // One more than there are: the first shard may have been swept from its middle on.
         let (mut looked_at, mut dropped, mut shards_left) = (0, 0, self.shards.len() + 1);
         while looked_at < slots && shards_left > 0 {
-            let at = self.sweeping.load(Ordering::Relaxed);
+            let at = self.sweep_shard.load(Ordering::Relaxed);
             let number = at & (self.shards.len() - 1);
-            let (swept, finished) = self.shards.sweep(number, (slots - looked_at).min(SWEEP_STRETCH), now);
+            let (swept, finished) =
+                self.shards.sweep(number, (slots - looked_at).min(SWEEP_SLOTS_PER_LOCK), now);
             if finished {
-                // Two sweeps at once may both move on; the shard left out has its turn in the next round.
-                self.sweeping.store(at.wrapping_add(1), Ordering::Relaxed);
+                // Two concurrent sweeps may both move on and skip a shard, which is then swept in the next round.
+                self.sweep_shard.store(at.wrapping_add(1), Ordering::Relaxed);
                 shards_left -= 1;
             }
-            // At least one: an empty table is a look as well.
+            // At least one, so that a store of empty shards cannot keep the loop busy.
             looked_at += swept.looked_at.max(1);
             dropped += swept.dropped;
-            self.entries.count(swept.growth);
+            self.entries.count(swept.entry_delta);
         }
         self.sweeps.fetch_add(1, Ordering::Relaxed);
         if dropped > 0 {
@@ -273,7 +277,7 @@ impl Memory {
         dropped
     }
 
-    /// What the store holds and has done.
+    /// Returns counters that describe what the store holds and has done.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             buckets: self.capacity.taken(),
@@ -284,17 +288,17 @@ impl Memory {
         }
     }
 
-    /// Hashes and prefetches a batch, then does the work on each.
+    /// Hashes and prefetches a batch in chunks, and runs `work` on each item of a chunk.
     #[inline]
-    fn each_of<T>(
+    fn for_each_prefetched<T>(
         &self,
         batch: &[T],
         hash_of: impl Fn(&T) -> BucketHash,
         mut work: impl FnMut(&T, BucketHash),
         prefetch: impl Fn(&Shards, BucketHash),
     ) {
-        let mut hashes = [BucketHash::NONE; BATCH];
-        for batch in batch.chunks(BATCH) {
+        let mut hashes = [BucketHash::NONE; PREFETCH_BATCH];
+        for batch in batch.chunks(PREFETCH_BATCH) {
             for (hash, one) in hashes.iter_mut().zip(batch) {
                 *hash = hash_of(one);
                 prefetch(&self.shards, *hash);
@@ -306,7 +310,7 @@ impl Memory {
         }
     }
 
-    /// The short way, for nearly every request there is: one charge, one lock, a bucket that is there.
+    /// Settles a bill of one charge under one lock. This is the fast path, which nearly every request takes.
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
@@ -328,36 +332,37 @@ impl Memory {
     ) -> Decision {
         let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
         if B::GROWS {
-            return self.change(hash, now, settle).unwrap_or_else(|NoRoom| self.refuse_full(charge));
+            return self.change(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
-        // As `change` does it, but what is decided is written where it belongs: moving it out of a `Result` is a tenth of all
-        // instructions of a decision.
+        // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
+        // a tenth of all instructions of a decision.
         let mut tables = self.shards.lock(self.shards.number(hash));
         if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
             return settle(bucket);
         }
         drop(tables);
-        self.change_new(hash, now, settle).unwrap_or_else(|NoRoom| self.refuse_full(charge))
+        self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))
     }
 
-    /// Changes one bucket. One not there yet is made, if there is something to remember and room for it.
+    /// Changes one bucket. If it does not exist, it is inserted, unless the change leaves it empty or the store is
+    /// full.
     #[inline]
     fn change<B: HasTable, T>(
         &self,
         hash: BucketHash,
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
+    ) -> Result<T, StoreFull> {
         let mut tables = self.shards.lock(self.shards.number(hash));
         let table = B::table(&mut tables);
         if B::GROWS && self.entries.is_full() && table.outgrows(hash, &change) {
             drop(tables);
             self.sweep(FULL_SWEEP_SLOTS, now);
-            return Err(NoRoom);
+            return Err(StoreFull);
         }
-        let changed = table.alter(hash, &change);
+        let changed = table.change_existing(hash, &change);
         if B::GROWS {
-            self.entries.count(table.tell_growth());
+            self.entries.count(table.take_entry_delta());
         }
         drop(tables);
         match changed {
@@ -372,7 +377,7 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
+    ) -> Result<T, StoreFull> {
         let number = self.shards.number(hash);
         let mut place = None;
         let room = || {
@@ -380,27 +385,27 @@ impl Memory {
             place.is_some()
         };
         let mut tables = self.shards.lock(number);
-        let outcome = B::table(&mut tables).change(hash, now, room, &change);
-        self.entries.count(B::table(&mut tables).tell_growth());
-        self.shards.note_place::<B>(number, &mut tables);
+        let outcome = B::table(&mut tables).change_or_insert(hash, now, room, &change);
+        self.entries.count(B::table(&mut tables).take_entry_delta());
+        self.shards.publish_location::<B>(number, &mut tables);
         drop(tables);
         if let Some(taken) = place {
-            self.pay_for_place(taken, now);
+            self.sweep_after_insert(taken, now);
         }
         match outcome {
-            Err(NoRoom) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => self.change_new(hash, now, change),
+            Err(StoreFull) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => self.change_new(hash, now, change),
             outcome => outcome,
         }
     }
 
-    /// A place for one more bucket, swept free if need be.
-    fn take_place(&self, now: Timestamp) -> bool {
+    /// Reserves capacity for one more bucket, after a sweep if the store is full. Returns whether it succeeded.
+    fn reserve_bucket(&self, now: Timestamp) -> bool {
         self.capacity.take().is_some()
             || (self.sweep(FULL_SWEEP_SLOTS, now) > 0 && self.capacity.take().is_some())
     }
 
-    /// Whoever takes a place sweeps a little: the store never grows faster than it is swept.
-    fn pay_for_place(&self, taken: usize, now: Timestamp) {
+    /// Sweeps a part of the store after every few new buckets, so that the store never grows faster than it is swept.
+    fn sweep_after_insert(&self, taken: usize, now: Timestamp) {
         if taken.is_multiple_of(INSERTS_PER_SWEEP) {
             self.sweep(SWEEP_SLOTS, now);
         }
@@ -408,11 +413,11 @@ impl Memory {
 
     fn refuse_full(&self, charge: &Charge<'_>) -> Decision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
-        full_answer(charge)
+        full_decision(charge)
     }
 
-    /// The long way: every shard of the bill is locked before the first bucket is looked at.
-    fn settle_whole(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
+    /// Settles a bill of several charges: locks every shard of the bill before it looks at the first bucket.
+    fn settle_locked(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
         let mut locked = LockedBill::new(self, bill);
         let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
         let mut places = 0;
@@ -422,7 +427,7 @@ impl Memory {
                 self.refuse_full(charge)
             } else if !locked.needs_room(index) {
                 locked.check(index, now)
-            } else if self.take_place(now) {
+            } else if self.reserve_bucket(now) {
                 places += 1;
                 locked.check(index, now)
             } else {
@@ -441,7 +446,7 @@ impl Memory {
     }
 }
 
-fn full_answer(charge: &Charge<'_>) -> Decision {
+fn full_decision(charge: &Charge<'_>) -> Decision {
     let (verdict, retry_after) = match charge.limit().on_full() {
         OnFull::Allow => (Verdict::AllowFull, Nanos::ZERO),
         OnFull::Deny => (Verdict::DenyFull, FULL_RETRY_AFTER),

@@ -1,9 +1,9 @@
-//! Bytes in a trace: printable ASCII as it is, the rest as `\n`, `\r`, `\t`, `\\` or `\xff`.
+//! Escapes bytes in a trace: printable ASCII stays, other bytes become `\n`, `\r`, `\t`, `\\` or `\xff`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The bytes that `token` spells, or the place of an escape that is none.
+/// Returns the bytes that `token` stands for, or the position of an invalid escape.
 pub(super) fn unescape(token: &[u8]) -> Result<Cow<'_, [u8]>, usize> {
     if !token.contains(&b'\\') {
         return Ok(Cow::Borrowed(token));
@@ -18,20 +18,20 @@ pub(super) fn unescape(token: &[u8]) -> Result<Cow<'_, [u8]>, usize> {
     Ok(Cow::Owned(bytes))
 }
 
-/// The byte that the escape in front stands for, and the length of the escape.
+/// Returns the byte that the escape at the start of `text` stands for, and the length of the escape.
 fn escaped(text: &[u8]) -> Option<(u8, usize)> {
     Some(match *text.get(1)? {
         b'n' => (b'\n', 2),
         b'r' => (b'\r', 2),
         b't' => (b'\t', 2),
         b'\\' => (b'\\', 2),
-        b'x' => (hex(*text.get(2)?)? << 4 | hex(*text.get(3)?)?, 4),
+        b'x' => (hex_digit(*text.get(2)?)? << 4 | hex_digit(*text.get(3)?)?, 4),
         _ => return None,
     })
 }
 
-/// What a hexadecimal digit stands for.
-pub(super) const fn hex(digit: u8) -> Option<u8> {
+/// Returns the value of a hexadecimal digit.
+pub(super) const fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
@@ -40,7 +40,7 @@ pub(super) const fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-/// Writes what a reader takes for one field: blanks are escaped too.
+/// Writes bytes as one field of a line: spaces are escaped too.
 pub(super) fn write_token(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     write_escaped(f, bytes, |_, byte| byte.is_ascii_graphic())
 }
@@ -50,8 +50,8 @@ pub(super) fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result 
     write_escaped(f, name.as_bytes(), |_, byte| byte.is_ascii_graphic() && byte != b':')
 }
 
-/// Writes what stands between blanks: those inside stay, those at its ends are escaped, and so is an arrow, which
-/// would end it.
+/// Writes a text that may contain spaces. Those at its ends are escaped, because the parser trims them, and so is an
+/// arrow, which would end the request.
 pub(super) fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     let inside = 1..text.len().saturating_sub(1);
     write_escaped(f, text, |at, byte| match byte {
@@ -61,7 +61,7 @@ pub(super) fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result
     })
 }
 
-/// Writes each byte as it is where it is `plain`, by its place and value.
+/// Writes bytes; each for which `plain` returns false (given its index and value) is escaped.
 pub(super) fn write_escaped(
     f: &mut fmt::Formatter<'_>,
     bytes: &[u8],

@@ -1,11 +1,11 @@
-//! Binary in a trace: two hexadecimal digits a byte, of either case, with blanks between bytes where they help to read.
+//! Reads and writes binary data in a trace: two hexadecimal digits a byte, in either case; spaces may separate bytes.
 
 use std::fmt;
 
-use super::escape::hex;
+use super::escape::hex_digit;
 use super::parse::TraceProblem;
 
-/// The bytes that `text` spells, or the place of what is none and why.
+/// Parses hexadecimal digits. An error has the position of the mistake.
 pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, (usize, TraceProblem)> {
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut at = 0;
@@ -24,7 +24,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, (usize, TraceProblem)> {
 }
 
 fn digit(byte: u8, at: usize) -> Result<u8, (usize, TraceProblem)> {
-    hex(byte).ok_or((at, TraceProblem::Digit { digit: char::from(byte) }))
+    hex_digit(byte).ok_or((at, TraceProblem::Digit { digit: char::from(byte) }))
 }
 
 /// Writes two lower-case digits a byte.

@@ -1,14 +1,14 @@
-//! One line of a trace, from bytes to an event.
+//! Parses one line of a trace into an event.
 
 use thiserror::Error;
 use tollway_core::{Nanos, ParseNanosError, Timestamp, Verb};
 
 use super::escape::unescape;
 use super::reply::SILENCE;
-use super::rule::{self, SELECTORS_MAX};
-use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, frames, hex};
+use super::rule_request::{self, SELECTORS_MAX};
+use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames};
 
-/// Why a line is not part of a trace, and where it stops being one.
+/// A line that is not valid, with the position of the mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{line}:{column}: {problem}")]
 pub struct TraceError {
@@ -16,35 +16,35 @@ pub struct TraceError {
     pub line: u64,
     /// The byte in the line, counted from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The kind of mistake that is there.
     pub problem: TraceProblem,
 }
 
-/// What can be wrong with a line.
+/// The kinds of mistakes that a line can have.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TraceProblem {
-    /// A byte that would not survive being shown.
+    /// A byte is not printable ASCII.
     #[error("byte 0x{byte:02x} is not printable ASCII: write it \\x{byte:02x}")]
     Byte {
         /// The byte.
         byte: u8,
     },
-    /// A line beyond [`LINE_MAX`](super::LINE_MAX).
+    /// The line is longer than [`LINE_MAX`](super::LINE_MAX).
     #[error("a line has at most {max} bytes")]
     TooLong {
         /// The bound.
         max: usize,
     },
-    /// The first field is no time.
+    /// The first field is not a time.
     #[error("`{text}` is no time since the epoch: {source}")]
     Time {
-        /// What stands there.
+        /// The text that was found.
         text: String,
-        /// What is wrong with it.
+        /// The error of the time parser.
         source: ParseNanosError,
     },
-    /// An event before the one above it.
+    /// The event is earlier than the one above it.
     #[error("times never run back, and {at} comes after {earlier}")]
     RunsBack {
         /// This event's time.
@@ -52,124 +52,128 @@ pub enum TraceProblem {
         /// The time of the event above.
         earlier: Timestamp,
     },
-    /// A time and nothing more.
+    /// The line ends after the time.
     #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
     NoGate,
-    /// A gate we do not know.
+    /// The gate does not exist.
     #[error(
         "there is no gate `{gate}`: the gates known here are `limit`, `rule`, `text`, `throttr` and `smockron`"
     )]
     UnknownGate {
-        /// What stands there.
+        /// The text that was found.
         gate: String,
     },
-    /// An arrow that points at nothing.
+    /// The line ends after the arrow.
     #[error("a reply must follow `=>`; leave out the arrow where any reply will do")]
     NoReply,
-    /// A verb the gate `limit` does not have.
+    /// The gate `limit` does not have this verb.
     #[error("`{verb}` is no verb: use spend, check, refund or reset")]
     UnknownVerb {
-        /// What stands there, nothing at the end of a line.
+        /// The text that was found; empty at the end of a line.
         verb: String,
     },
-    /// A verb with nothing to do it to.
+    /// The line ends after the verb.
     #[error("at least one charge must follow, such as `Name:id` or `Name:id cost=2`")]
     NoCharge,
-    /// Neither a charge nor a cost.
+    /// The field is neither a charge nor a cost.
     #[error("`{text}` is neither a charge, Name:id, nor a cost, cost=N")]
     NotACharge {
-        /// What stands there.
+        /// The text that was found.
         text: String,
     },
-    /// A cost that is no number.
+    /// The cost is not a number.
     #[error("`{text}` is no cost: use a whole number from 0 to {}", u64::MAX)]
     Cost {
-        /// What stands there.
+        /// The text that was found.
         text: String,
     },
-    /// A cost that belongs to nothing.
+    /// The cost does not follow a charge.
     #[error("a cost follows the charge it belongs to, once, as in `Name:id cost=2`")]
     LooseCost,
-    /// Forgetting a bucket costs nothing.
+    /// A reset was given a cost, and a reset costs nothing.
     #[error("a reset has no cost")]
     CostOfReset,
-    /// A backslash that starts no escape.
+    /// A backslash does not start a valid escape.
     #[error("a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff")]
     Escape,
-    /// A name that is no text.
+    /// The name of a limit is not UTF-8.
     #[error("the name of a limit is UTF-8")]
     Name,
-    /// The gate `rule` without one.
+    /// The line ends after the gate `rule`.
     #[error("a rule must follow: its name, or an expression in double quotes, such as \"10/s\"")]
     NoRule,
-    /// A quote without its twin.
+    /// A double quote is not closed.
     #[error("a quote is not closed; one inside is written \\x22")]
     OpenQuote,
-    /// Neither a selector nor a key.
+    /// The field is neither a selector nor a key.
     #[error("`{text}` is neither a selector, name=value, nor a key, key=NAME")]
     NotASelector {
-        /// What stands there.
+        /// The text that was found.
         text: String,
     },
-    /// A selector or a key given again.
+    /// A selector or the key is given twice.
     #[error("`{name}` is given twice")]
     Twice {
-        /// Its name.
+        /// The name that is given twice.
         name: String,
     },
-    /// More selectors than a rule could have.
+    /// The request has more selectors than any rule can have.
     #[error("a request has at most {SELECTORS_MAX} selectors")]
     TooManySelectors,
-    /// A rule, a key or a selector that is no text.
+    /// A rule, a key or the name of a selector is not UTF-8.
     #[error("a rule, its key and the names of its selectors are UTF-8")]
     NotText,
-    /// The gate `throttr` with nothing to say to it.
+    /// The line ends after the gate `throttr`.
     #[error("a request in hexadecimal must follow, such as 020100000001016372")]
     NoBytes,
-    /// What is not one of the sixteen.
+    /// A character is not a hexadecimal digit.
     #[error("`{digit}` is no hexadecimal digit")]
     Digit {
-        /// What stands there.
+        /// The text that was found.
         digit: char,
     },
-    /// A digit without its other half.
+    /// A byte has only one hexadecimal digit.
     #[error("a byte is two hexadecimal digits, and here one stands alone")]
     HalfByte,
-    /// The gate `smockron` with nothing said, or something else than arrays of strings.
+    /// The text after the gate `smockron`, or its reply, is not made of JSON arrays of strings.
     #[error(
         "a message is a JSON array of its frames, such as [\"default\\u0000\",\"ACCEPTED\",\"x\",\"0\",\"\"], and a reply an array of those"
     )]
     NotFrames,
-    /// ZeroMQ has no such message.
+    /// A message has no frames, which ZeroMQ does not allow.
     #[error("a message has at least one frame")]
     NoFrames,
-    /// A backslash that starts nothing in a frame.
+    /// A backslash in a frame does not start a valid escape.
     #[error("in a frame, a backslash starts an escape of JSON, or \\xff for a byte that is no text")]
     FrameEscape,
 }
 
-/// Reads one line. `None` is a line without an event: a blank one or a comment.
+/// Parses one line. Returns `None` for a blank line or a comment.
 ///
-/// The request ends at the first `=>` that stands alone, so a reply may contain one and a request may not: blanks in
-/// an id are written `\x20`, and an arrow in a text is written `=\x3e`.
+/// The request ends at the first `=>` between spaces. So a reply may contain one and a request may not: in an id, a
+/// space is written `\x20`, and in a text an arrow is written `=\x3e`.
 pub fn parse_line(line: &[u8], number: u64) -> Result<Option<TraceEvent>, TraceError> {
-    event(line, number).map_err(|(column, problem)| TraceError { line: number, column: column + 1, problem })
+    parse_event(line, number).map_err(|(column, problem)| TraceError {
+        line: number,
+        column: column + 1,
+        problem,
+    })
 }
 
-/// A problem and the place of the byte it starts at.
+/// A problem, with the index of the byte at which it starts.
 pub(super) type LocatedProblem = (usize, TraceProblem);
 
-fn event(line: &[u8], number: u64) -> Result<Option<TraceEvent>, LocatedProblem> {
+fn parse_event(line: &[u8], number: u64) -> Result<Option<TraceEvent>, LocatedProblem> {
     let line = line.trim_ascii_end();
     if matches!(line.trim_ascii_start(), [] | [b'#', ..]) {
         return Ok(None);
     }
     let line = printable(line)?;
     let (ask, expected) = split_at_arrow(line)?;
-    let mut fields = Fields { line: ask, at: 0 };
-    let (started, at) = moment(&mut fields)?;
-    let request = request(&mut fields)?;
-    let expected = expected.map(|reply| reply_to(&request, reply)).transpose()?;
+    let mut fields = LineFields { line: ask, at: 0 };
+    let (started, at) = parse_time(&mut fields)?;
+    let request = parse_request(&mut fields)?;
+    let expected = expected.map(|reply| check_expected_reply(&request, reply)).transpose()?;
     Ok(Some(TraceEvent { line: number, at, request, expected, text: ask[started..].to_owned() }))
 }
 
@@ -180,62 +184,62 @@ fn printable(line: &[u8]) -> Result<&str, LocatedProblem> {
     }
 }
 
-/// What is asked, with the blanks after it, and the reply that must come back.
-fn split_at_arrow(line: &str) -> Result<(&str, Option<Field<'_>>), LocatedProblem> {
-    let mut fields = Fields { line, at: 0 };
+/// Splits a line into the request (with the spaces after it) and the expected reply.
+fn split_at_arrow(line: &str) -> Result<(&str, Option<LineField<'_>>), LocatedProblem> {
+    let mut fields = LineFields { line, at: 0 };
     let Some(arrow) = fields.find(|field| field.text == "=>") else { return Ok((line, None)) };
     match fields.rest() {
-        Field { text: "", .. } => Err((arrow.at, TraceProblem::NoReply)),
+        LineField { text: "", .. } => Err((arrow.at, TraceProblem::NoReply)),
         reply => Ok((&line[..arrow.at], Some(reply))),
     }
 }
 
-/// The first field, and where it starts.
-fn moment(fields: &mut Fields<'_>) -> Result<(usize, Timestamp), LocatedProblem> {
-    let time = fields.next_or_nothing();
+/// Parses the time in the first field, and returns it with the index at which the field starts.
+fn parse_time(fields: &mut LineFields<'_>) -> Result<(usize, Timestamp), LocatedProblem> {
+    let time = fields.next_or_empty();
     match time.text.parse::<Nanos>() {
         Ok(since_epoch) => Ok((time.at, Timestamp::EPOCH + since_epoch)),
         Err(source) => Err((time.at, TraceProblem::Time { text: time.text.to_owned(), source })),
     }
 }
 
-fn request(fields: &mut Fields<'_>) -> Result<TraceRequest, LocatedProblem> {
-    let gate = fields.next_or_nothing();
+fn parse_request(fields: &mut LineFields<'_>) -> Result<TraceRequest, LocatedProblem> {
+    let gate = fields.next_or_empty();
     match gate.text {
-        "limit" => limit_request(fields).map(TraceRequest::Limit),
-        "rule" => rule::parse(fields).map(TraceRequest::Rule),
+        "limit" => parse_limit_request(fields).map(TraceRequest::Limit),
+        "rule" => rule_request::parse(fields).map(TraceRequest::Rule),
         "text" => unescaped(&fields.rest()).map(TraceRequest::Text),
-        "throttr" => throttr_request(&fields.rest()).map(TraceRequest::Throttr),
-        "smockron" => in_frames(&fields.rest(), frames::decode).map(TraceRequest::Smockron),
+        "throttr" => parse_throttr_request(&fields.rest()).map(TraceRequest::Throttr),
+        "smockron" => decode_frames(&fields.rest(), zmq_frames::decode).map(TraceRequest::Smockron),
         "" => Err((gate.at, TraceProblem::NoGate)),
         other => Err((gate.at, TraceProblem::UnknownGate { gate: other.to_owned() })),
     }
 }
 
-fn limit_request(fields: &mut Fields<'_>) -> Result<LimitRequest, LocatedProblem> {
-    let word = fields.next_or_nothing();
+fn parse_limit_request(fields: &mut LineFields<'_>) -> Result<LimitRequest, LocatedProblem> {
+    let word = fields.next_or_empty();
     let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.name() == word.text) else {
         return Err((word.at, TraceProblem::UnknownVerb { verb: word.text.to_owned() }));
     };
-    let charges = charges(fields, verb)?;
+    let charges = parse_charges(fields, verb)?;
     if charges.is_empty() {
         return Err((fields.at, TraceProblem::NoCharge));
     }
     Ok(LimitRequest { verb, charges })
 }
 
-fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, LocatedProblem> {
+fn parse_charges(fields: &mut LineFields<'_>, verb: Verb) -> Result<Vec<ChargeText>, LocatedProblem> {
     let mut charges: Vec<ChargeText> = Vec::with_capacity(1);
     let mut cost_fits = false;
     for field in fields {
-        // A colon makes it a charge, so that `Name:cost=2` is the id `cost=2`.
+        // The colon is looked for first: `Name:cost=2` is a charge with the id `cost=2`.
         if let Some((name, id)) = field.text.split_once(':') {
-            charges.push(charge(name, id, field.at, verb)?);
+            charges.push(parse_charge(name, id, field.at, verb)?);
             cost_fits = true;
         } else if let Some(digits) = field.text.strip_prefix("cost=") {
             match charges.last_mut() {
                 _ if verb == Verb::Reset => return Err((field.at, TraceProblem::CostOfReset)),
-                Some(charge) if cost_fits => charge.cost = cost(digits, field.at + "cost=".len())?,
+                Some(charge) if cost_fits => charge.cost = parse_cost(digits, field.at + "cost=".len())?,
                 _ => return Err((field.at, TraceProblem::LooseCost)),
             }
             cost_fits = false;
@@ -246,51 +250,51 @@ fn charges(fields: &mut Fields<'_>, verb: Verb) -> Result<Vec<ChargeText>, Locat
     Ok(charges)
 }
 
-fn charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, LocatedProblem> {
-    let limit = unescaped(&Field { text: name, at })?;
+fn parse_charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, LocatedProblem> {
+    let limit = unescaped(&LineField { text: name, at })?;
     let limit = String::from_utf8(limit).map_err(|_| (at, TraceProblem::Name))?;
-    let id = unescaped(&Field { text: id, at: at + name.len() + 1 })?;
+    let id = unescaped(&LineField { text: id, at: at + name.len() + 1 })?;
     Ok(ChargeText { limit, id, cost: verb.default_cost() })
 }
 
-pub(super) fn unescaped(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+pub(super) fn unescaped(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     let bytes = unescape(field.text.as_bytes()).map_err(|bad| (field.at + bad, TraceProblem::Escape))?;
     Ok(bytes.into_owned())
 }
 
-fn cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
+fn parse_cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
     match digits.parse() {
-        // The parser would take a plus sign.
+        // Rust's parser accepts a plus sign.
         Ok(cost) if !digits.starts_with('+') => Ok(cost),
         _ => Err((at, TraceProblem::Cost { text: digits.to_owned() })),
     }
 }
 
-fn throttr_request(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+fn parse_throttr_request(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     if field.text.is_empty() {
         return Err((field.at, TraceProblem::NoBytes));
     }
     hexadecimal(field)
 }
 
-fn hexadecimal(field: &Field<'_>) -> Result<Vec<u8>, LocatedProblem> {
+fn hexadecimal(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
-fn in_frames<T>(
-    field: &Field<'_>,
+fn decode_frames<T>(
+    field: &LineField<'_>,
     decode: fn(&str) -> Result<T, LocatedProblem>,
 ) -> Result<T, LocatedProblem> {
     decode(field.text).map_err(|(bad, problem)| (field.at + bad, problem))
 }
 
-/// The expected reply as it was written, if the gate could ever send it.
-fn reply_to(request: &TraceRequest, reply: Field<'_>) -> Result<String, LocatedProblem> {
-    let is_error = Fields { line: reply.text, at: 0 }.next_or_nothing().text == "error";
+/// Returns the expected reply as it was written, after a check that the gate could send it at all.
+fn check_expected_reply(request: &TraceRequest, reply: LineField<'_>) -> Result<String, LocatedProblem> {
+    let is_error = LineFields { line: reply.text, at: 0 }.next_or_empty().text == "error";
     match request {
         TraceRequest::Text(_) => drop(unescaped(&reply)?),
         TraceRequest::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
-        TraceRequest::Smockron(_) if !is_error => drop(in_frames(&reply, frames::decode_all)?),
+        TraceRequest::Smockron(_) if !is_error => drop(decode_frames(&reply, zmq_frames::decode_all)?),
         TraceRequest::Throttr(_)
         | TraceRequest::Smockron(_)
         | TraceRequest::Limit(_)
@@ -299,43 +303,43 @@ fn reply_to(request: &TraceRequest, reply: Field<'_>) -> Result<String, LocatedP
     Ok(reply.text.to_owned())
 }
 
-/// What stands between two blanks, and where.
-pub(super) struct Field<'a> {
+/// A part of a line between spaces, and the index at which it starts.
+pub(super) struct LineField<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
 }
 
-/// The fields of a line of ASCII from `at` on.
-pub(super) struct Fields<'a> {
+/// An iterator over the fields of an ASCII line that start at `at` or later.
+pub(super) struct LineFields<'a> {
     line: &'a str,
     pub(super) at: usize,
 }
 
-impl<'a> Fields<'a> {
-    /// The next field, or nothing at the place where it is missing.
-    pub(super) fn next_or_nothing(&mut self) -> Field<'a> {
+impl<'a> LineFields<'a> {
+    /// Returns the next field, or an empty one at the end of the line.
+    pub(super) fn next_or_empty(&mut self) -> LineField<'a> {
         let end = self.at;
-        self.next().unwrap_or(Field { text: "", at: end })
+        self.next().unwrap_or(LineField { text: "", at: end })
     }
 
-    /// All that is left, without the blanks around it.
-    pub(super) fn rest(&self) -> Field<'a> {
+    /// Returns the rest of the line, without the spaces around it.
+    pub(super) fn rest(&self) -> LineField<'a> {
         let rest = self.line[self.at..].trim_ascii_end();
         let text = rest.trim_ascii_start();
-        Field { text, at: self.at + rest.len() - text.len() }
+        LineField { text, at: self.at + rest.len() - text.len() }
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
+impl<'a> Iterator for LineFields<'a> {
+    type Item = LineField<'a>;
 
-    fn next(&mut self) -> Option<Field<'a>> {
+    fn next(&mut self) -> Option<LineField<'a>> {
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let rest = &self.line.as_bytes()[self.at..];
         let start = self.at + rest.iter().position(|byte| !blank(byte))?;
         let rest = &self.line.as_bytes()[start..];
         self.at = start + rest.iter().position(blank).unwrap_or(rest.len());
-        Some(Field { text: &self.line[start..self.at], at: start })
+        Some(LineField { text: &self.line[start..self.at], at: start })
     }
 }
 

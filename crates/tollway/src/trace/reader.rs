@@ -1,4 +1,4 @@
-//! The events of a stream, one at a time and in bounded memory.
+//! Reads the events of a trace from a stream, one at a time and in bounded memory.
 
 use std::io::{self, BufRead, Read};
 
@@ -7,27 +7,28 @@ use tollway_core::Timestamp;
 
 use super::{TraceError, TraceEvent, TraceProblem, parse_line};
 
-/// The longest line: a bill of the most charges with long ids fits, and a stream without newlines fills no memory.
+/// The longest line that is read, in bytes. A bill with the most charges and long ids fits, and a stream without
+/// newlines cannot fill the memory.
 pub const LINE_MAX: usize = 65_536;
 
-/// Why there is no next event.
+/// An error that ends the reading of a trace.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ReadError {
-    /// The line is not part of a trace.
+pub enum TraceReadError {
+    /// A line is not valid.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The stream broke.
+    /// The stream cannot be read.
     #[error("{line}: cannot be read")]
     Io {
-        /// The line it broke at.
+        /// The line that could not be read.
         line: u64,
-        /// What happened.
+        /// The error of the stream.
         source: io::Error,
     },
 }
 
-/// Reads events, and refuses a stream whose time runs back. Ends after the first error.
+/// An iterator that yields the events of a stream. It ends after the first error; times that run back are an error.
 #[derive(Debug)]
 pub struct TraceReader<R> {
     stream: R,
@@ -39,22 +40,22 @@ pub struct TraceReader<R> {
 }
 
 impl<R: BufRead> TraceReader<R> {
-    /// Reads `stream` from where it stands.
+    /// Returns a reader that starts at the current position of `stream`.
     pub fn new(stream: R) -> Self {
         Self { stream, buffer: Vec::new(), line: 0, bytes: 0, latest: Timestamp::EPOCH, done: false }
     }
 
-    /// How many lines have been read.
+    /// Returns the number of lines that have been read.
     pub const fn lines(&self) -> u64 {
         self.line
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes that have been read.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    fn read_event(&mut self) -> Result<Option<TraceEvent>, ReadError> {
+    fn read_event(&mut self) -> Result<Option<TraceEvent>, TraceReadError> {
         while self.read_line()? {
             if let Some(event) = parse_line(&self.buffer, self.line)? {
                 self.advance(&event)?;
@@ -64,13 +65,13 @@ impl<R: BufRead> TraceReader<R> {
         Ok(None)
     }
 
-    /// Fills the buffer with the next line. False at the end of the stream.
-    fn read_line(&mut self) -> Result<bool, ReadError> {
+    /// Reads the next line into the buffer. Returns false at the end of the stream.
+    fn read_line(&mut self) -> Result<bool, TraceReadError> {
         self.buffer.clear();
         self.line += 1;
         let bound = (LINE_MAX + "\r\n".len()) as u64;
         let read = self.stream.by_ref().take(bound).read_until(b'\n', &mut self.buffer);
-        let read = read.map_err(|source| ReadError::Io { line: self.line, source })?;
+        let read = read.map_err(|source| TraceReadError::Io { line: self.line, source })?;
         self.bytes += read as u64;
         if self.buffer.trim_ascii_end().len() > LINE_MAX
             || (read as u64 == bound && !self.buffer.ends_with(b"\n"))
@@ -97,7 +98,7 @@ impl<R: BufRead> TraceReader<R> {
 }
 
 impl<R: BufRead> Iterator for TraceReader<R> {
-    type Item = Result<TraceEvent, ReadError>;
+    type Item = Result<TraceEvent, TraceReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {

@@ -1,4 +1,4 @@
-//! What comes back, as the trace writes it.
+//! The replies to the requests of a trace: how they are written, and when one matches what was expected.
 //!
 //! ```text
 //! allow remaining=299 retry_after=0s reset_after=36s      deny remaining=0 retry_after=1.5s reset_after=10s limit=B
@@ -17,36 +17,37 @@ use std::fmt::{self, Write};
 
 use tollway_core::{Decision, Refund, RuleDecision, Verdict};
 
-use super::{ZmqMessage, escape, frames, hex};
+use super::{ZmqMessage, escape, hex, zmq_frames};
 
-/// How a trace writes that nothing comes back.
+/// The text that stands for no reply at all.
 pub(super) const SILENCE: &str = "(none)";
 
-/// The answer to one request.
+/// A reply that a request of a trace got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceReply {
-    /// To a spend or a check.
+    /// The reply to a spend or a check.
     Decision {
-        /// What was decided.
+        /// The decision about the bill.
         decision: Decision,
         /// The limit that decided, where the bill had more than one charge.
         limit: Option<String>,
     },
-    /// To what was asked of a rule.
+    /// The reply to a request at the gate `rule`.
     RuleDecision(RuleDecision),
-    /// To a refund: what it came to.
+    /// The reply to a refund.
     Refund(Refund),
-    /// To a refund where no limit applies.
+    /// The reply to a refund where no limit applies.
     UnlimitedRefund,
-    /// To a reset.
+    /// The reply to a reset.
     Reset,
-    /// One datagram of the gate `text`, or silence.
+    /// The datagram that the gate `text` sent, if it sent one.
     Text(Option<Vec<u8>>),
-    /// What the gate `throttr` wrote: nothing, as long as a request has not all arrived.
+    /// The bytes that the gate `throttr` wrote; empty until a whole request has arrived.
     Throttr(Vec<u8>),
     /// The messages that the gate `smockron` published.
     Smockron(Vec<ZmqMessage>),
-    /// To what cannot be decided: a limit or a rule nobody configured, an id of the wrong format, a cost that never fits.
+    /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or
+    /// the cost can never fit.
     Error(String),
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for TraceReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
-            Self::RuleDecision(ruling) => write_ruling(f, ruling),
+            Self::RuleDecision(decision) => write_rule_decision(f, decision),
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_nanos)
@@ -65,7 +66,7 @@ impl fmt::Display for TraceReply {
             Self::Text(Some(text)) => write_text(f, text),
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
             Self::Throttr(bytes) => hex::write(f, bytes),
-            Self::Smockron(messages) => frames::write_all(f, messages),
+            Self::Smockron(messages) => zmq_frames::write_all(f, messages),
             Self::Error(message) => {
                 f.write_str("error ")?;
                 escape::write_text(f, message.as_bytes())
@@ -76,7 +77,7 @@ impl fmt::Display for TraceReply {
 
 fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option<&str>) -> fmt::Result {
     if decision.verdict == Verdict::Unlimited {
-        // Nothing is counted, and no limit decided.
+        // No limit applied, so there are no numbers to show.
         return f.write_str("allow unlimited");
     }
     write_verdict(f, decision.verdict, decision.degraded)?;
@@ -92,13 +93,13 @@ fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Decision, limit: Option
     Ok(())
 }
 
-/// When it would pass is of interest to those who do not.
-fn write_ruling(f: &mut fmt::Formatter<'_>, ruling: &RuleDecision) -> fmt::Result {
-    write_verdict(f, ruling.verdict, ruling.degraded)?;
-    if ruling.allowed() || ruling.retry_nanos.is_forever() {
+/// Writes the decision about a rule. Only a denial has a `retry_after`.
+fn write_rule_decision(f: &mut fmt::Formatter<'_>, decision: &RuleDecision) -> fmt::Result {
+    write_verdict(f, decision.verdict, decision.degraded)?;
+    if decision.allowed() || decision.retry_nanos.is_forever() {
         return Ok(());
     }
-    write!(f, " retry_after={}", ruling.retry_nanos)
+    write!(f, " retry_after={}", decision.retry_nanos)
 }
 
 fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -> fmt::Result {
@@ -114,23 +115,23 @@ fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -
     if degraded && !says_why { f.write_str(" degraded") } else { Ok(()) }
 }
 
-/// Writes a datagram so that it is not taken for silence, nor for the end of the line.
+/// Writes a datagram, escaped so that it cannot be taken for `(none)` or end the line.
 fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     match text {
-        // No gate sends an empty datagram, and no trace could tell it from one.
+        // No gate sends an empty datagram, so it needs no spelling of its own.
         b"" => f.write_str(SILENCE),
         b"(none)" => f.write_str("\\x28none)"),
         _ => escape::write_text(f, text),
     }
 }
 
-/// Is this the reply that a trace expects?
+/// Returns whether `reply` is the reply that a trace expects.
 ///
-/// Bytes agree byte by byte, whichever way they are written. All else agrees field by field, and `error` alone stands
-/// for any error.
+/// Bytes are compared byte by byte, however they are escaped. Everything else is compared field by field, and `error`
+/// alone matches any error.
 pub fn matches(expected: &str, reply: &TraceReply) -> bool {
     let expected = expected.trim_ascii();
-    if is_exactly(expected, reply) {
+    if displays_as(expected, reply) {
         return true;
     }
     match reply {
@@ -142,23 +143,24 @@ pub fn matches(expected: &str, reply: &TraceReply) -> bool {
             hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes)
         }
         TraceReply::Smockron(messages) => {
-            frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
+            zmq_frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
         }
         TraceReply::Error(_) if expected == "error" => true,
         _ => expected.split_ascii_whitespace().eq(reply.to_string().split_ascii_whitespace()),
     }
 }
 
-/// Compares while the reply is being written, so that nothing is kept of the millions that are as expected.
-fn is_exactly(expected: &str, reply: &TraceReply) -> bool {
-    struct Rest<'a>(&'a str);
-    impl fmt::Write for Rest<'_> {
+/// Returns whether `reply` displays as `expected`. It compares while the reply is written, without allocating: in a
+/// replay of millions of events nearly every reply is as expected.
+fn displays_as(expected: &str, reply: &TraceReply) -> bool {
+    struct UnmatchedText<'a>(&'a str);
+    impl fmt::Write for UnmatchedText<'_> {
         fn write_str(&mut self, part: &str) -> fmt::Result {
             self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
             Ok(())
         }
     }
-    let mut rest = Rest(expected);
+    let mut rest = UnmatchedText(expected);
     write!(rest, "{reply}").is_ok() && rest.0.is_empty()
 }
 
@@ -207,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn rulings_read_as_documented() {
+    fn rule_decisions_read_as_documented() {
         let (allow, deny) = (RuleDecision::ALLOW, RuleDecision::new(Verdict::Deny, Nanos::from_millis(800)));
-        for (ruling, text) in [
+        for (decision, text) in [
             (allow, "allow"),
             (deny, "deny retry_after=0.8s"),
             (RuleDecision::new(Verdict::Deny, Nanos::FOREVER), "deny"),
@@ -220,8 +222,8 @@ mod tests {
             (allow.with_verdict(Verdict::AllowAway).with_degraded(), "allow away"),
             (deny.with_verdict(Verdict::DenyAway).with_degraded(), "deny away retry_after=0.8s"),
         ] {
-            assert_eq!(TraceReply::RuleDecision(ruling).to_string(), text);
-            assert!(matches(text, &TraceReply::RuleDecision(ruling)));
+            assert_eq!(TraceReply::RuleDecision(decision).to_string(), text);
+            assert!(matches(text, &TraceReply::RuleDecision(decision)));
         }
     }
 

@@ -1,17 +1,18 @@
-//! What can be asked by a trace.
+//! Replays a trace against a limiter, through the trait that every target of a replay implements.
 
 use tollway_core::{Bill, Charge, ChargeError, Policy, Timestamp, Verb};
 
 use super::{LimitRequest, RuleRequest, TraceReply, TraceRequest};
 use crate::engine::{BlockingEngine, Engine};
 
-/// Whatever answers requests when told what time it is: a limiter, or a gate at the other end of a socket.
+/// A target that a trace can be replayed against: a limiter, or a gate at the other end of a socket.
 pub trait TraceTarget {
-    /// Answers one request at the moment it is made. Moments never run back.
+    /// Answers one request at the time `at`. Times never run back.
     fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply;
 }
 
-/// A limiter by a manual clock. By the machine's clock it would answer for now, whatever the trace says.
+/// Replays against an engine, which must have a manual clock. With the machine's clock it would ignore the times of the
+/// trace.
 impl TraceTarget for Engine {
     fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.clock().set(at);
@@ -26,12 +27,12 @@ impl TraceTarget for Engine {
 }
 
 impl Engine {
-    /// Answers a request that speaks of limits by name, now.
+    /// Answers a request to the gate `limit`, at the current time of the clock.
     pub fn answer_limit(&self, request: &LimitRequest) -> TraceReply {
         answer(&self.blocking(), request).unwrap_or_else(TraceReply::Error)
     }
 
-    /// Answers a request that asks for a rule, now.
+    /// Answers a request to the gate `rule`, at the current time of the clock.
     pub fn answer_rule(&self, request: &RuleRequest) -> TraceReply {
         let policy = self.policy();
         let blocking = self.blocking();

@@ -21,7 +21,7 @@ fn a_block_that_is_denied_does_not_run() {
     assert!(matches!(block_on(twice.run_async(async { count() })), Err(RateLimitError::Exceeded(_))));
     assert_eq!(ran.get(), 2);
     at(&clock, 1_000);
-    assert_eq!(twice.enter().unwrap().ruling().verdict, Verdict::Allow);
+    assert_eq!(twice.enter().unwrap().decision().verdict, Verdict::Allow);
     assert!(block_on(twice.enter_async()).is_ok());
     assert!(twice.enter().is_err());
 }
@@ -141,9 +141,9 @@ fn a_full_store_is_answered_for_as_the_place_says() {
     let limit = |user: u32| limits.limit("user:1/s").unwrap().selector("user", user);
     assert!(limit(1).enter().is_ok());
     let Err(RateLimitError::Exceeded(full)) = limit(2).enter() else { panic!("there was room") };
-    assert_eq!(full.ruling().verdict, Verdict::DenyFull);
+    assert_eq!(full.decision().verdict, Verdict::DenyFull);
     let allowed = limit(2).on_full(OnFull::Allow).enter().unwrap();
-    assert_eq!(allowed.ruling().verdict, Verdict::AllowFull);
+    assert_eq!(allowed.decision().verdict, Verdict::AllowFull);
 
     let shared = limit(3).key("shared").on_full(OnFull::Allow);
     assert!(shared.enter().is_ok());

@@ -24,12 +24,12 @@ impl Functions {
         self.asked += 1;
         let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
         match answer {
-            Ok(pass) => Ok(pass.ruling()),
-            Err(RateLimitError::Exceeded(denied)) => Ok(denied.ruling()),
+            Ok(permit) => Ok(permit.decision()),
+            Err(RateLimitError::Exceeded(denied)) => Ok(denied.decision()),
             Err(RateLimitError::Selector(missing)) => {
                 Err(RuleLookupError::MissingSelector { selector: missing.selector }.to_string())
             }
-            Err(RateLimitError::Key(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 

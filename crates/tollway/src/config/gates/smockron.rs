@@ -1,36 +1,41 @@
-//! The gate that has two doors: `smockron: 127.0.0.1:10004`, or
-//! `smockron: { accounting: 127.0.0.1:10004, control: 127.0.0.1:10005, statsd: 127.0.0.1:8125 }`.
+//! Reads the addresses of the Smockron gate, which has two sockets and can send to StatsD.
+//!
+//! ```yaml
+//! smockron: 127.0.0.1:10004
+//! smockron: { accounting: 127.0.0.1:10004, control: 127.0.0.1:10005, statsd: 127.0.0.1:8125 }
+//! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::read_address;
-use crate::config::errors::Errors;
-use crate::config::fields::{Fields, literal, refuse};
+use crate::config::errors::ErrorCollector;
+use crate::config::fields::{YamlFields, refuse, scalar_text};
 use crate::config::yaml::{YamlEntry, YamlValue};
 
-/// Where the master listens, and whom it tells.
+/// The addresses that a Smockron master uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmockronGate {
-    /// Where gatekeepers say what they let through.
+    /// The address at which the master receives reports from gatekeepers.
     pub accounting: SocketAddr,
-    /// Where they hear whom to delay; the port after that of `accounting` if not given.
+    /// The address at which the master publishes delays; without it, the port that follows the port of `accounting`.
     pub control: Option<SocketAddr>,
-    /// The host and port of a StatsD that is sent every request.
+    /// The host and port of a StatsD server that gets a count for every request.
     pub statsd: Option<String>,
 }
 
 impl SmockronGate {
-    /// Where gatekeepers say what they let through unless told otherwise.
+    /// The address at which the master receives reports by default.
     pub const ACCOUNTING: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10004);
-    /// Where they hear whom to delay unless told otherwise.
+    /// The address at which the master publishes delays by default.
     const CONTROL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10005);
 
-    /// Accounting at this address, and control at the port after it.
+    /// Returns a gate with accounting at this address, and control at the port that follows.
     pub const fn at(accounting: SocketAddr) -> Self {
         Self { accounting, control: None, statsd: None }
     }
 
-    /// Where gatekeepers hear whom to delay. Beside any free port it is another; beside the last there is none.
+    /// Returns the address at which the master publishes delays. If the port of `accounting` is 0 (any free port), so
+    /// is this one; after port 65535 there is none.
     pub fn control(&self) -> Option<SocketAddr> {
         let after = match self.accounting.port() {
             0 => Some(0),
@@ -40,8 +45,8 @@ impl SmockronGate {
     }
 }
 
-/// `None` for what is wrong, `Some(None)` for `off`.
-pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<SmockronGate>> {
+/// Reads the gate. Returns `None` after an error, and `Some(None)` for `off`.
+pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
     let gate = match &entry.value.value {
         YamlValue::Map(entries) => read_fields(entries, errors)?,
         _ => read_address(entry, SmockronGate::ACCOUNTING, errors)?.map(SmockronGate::at),
@@ -52,8 +57,8 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<Smoc
     Some(gate)
 }
 
-fn read_fields(entries: &[YamlEntry], errors: &mut Errors) -> Option<Option<SmockronGate>> {
-    let fields = Fields::read(entries, "smockron", &["accounting", "control", "statsd"], errors);
+fn read_fields(entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
+    let fields = YamlFields::read(entries, "smockron", &["accounting", "control", "statsd"], errors);
     let mut address = |name, usual| fields.get(name).map(|entry| read_address(entry, usual, errors));
     let accounting = address("accounting", SmockronGate::ACCOUNTING);
     let control = address("control", SmockronGate::CONTROL);
@@ -66,8 +71,8 @@ fn read_fields(entries: &[YamlEntry], errors: &mut Errors) -> Option<Option<Smoc
     Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd }))
 }
 
-fn read_statsd(entry: &YamlEntry, errors: &mut Errors) -> Option<Option<String>> {
-    let text = literal(&entry.value).unwrap_or_default();
+fn read_statsd(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<String>> {
+    let text = scalar_text(&entry.value).unwrap_or_default();
     if text == "off" {
         return Some(None);
     }

@@ -1,13 +1,13 @@
-//! How many buckets there may be in all, and entries in them, counted across shards without a lock.
+//! Counts buckets and log entries across all shards, against a bound and without a lock.
 
 #[cfg(interleaving)]
 use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(interleaving))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::table::Growth;
+use super::table::EntryDelta;
 
-/// A number of places, of which some are taken.
+/// A counter that has an upper bound.
 #[derive(Debug)]
 pub(super) struct Capacity {
     taken: AtomicUsize,
@@ -19,9 +19,9 @@ impl Capacity {
         Self { taken: AtomicUsize::new(0), max }
     }
 
-    /// Takes a place and says how many are taken now, or `None` if all were.
+    /// Takes one place. Returns the number of places that are taken now, or `None` if all were taken.
     pub(super) fn take(&self) -> Option<usize> {
-        // Relaxed: the count commands nothing else, buckets are behind their shard's lock.
+        // Relaxed is enough: no other memory depends on the count, and buckets are behind their shard's lock.
         let one_more = |taken| (taken < self.max).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok().map(|before| before + 1)
     }
@@ -30,18 +30,18 @@ impl Capacity {
         self.taken() >= self.max
     }
 
-    /// Counts what was taken already and what was given back. It may come to more than there are.
+    /// Counts entries that were already taken or released. The count may exceed the bound.
     #[inline]
-    pub(super) fn count(&self, growth: Growth) {
-        let Growth { taken, given_back } = growth;
-        if taken > given_back {
-            self.taken.fetch_add(taken - given_back, Ordering::Relaxed);
-        } else if given_back > taken {
-            self.give_back(given_back - taken);
+    pub(super) fn count(&self, entry_delta: EntryDelta) {
+        let EntryDelta { taken, released } = entry_delta;
+        if taken > released {
+            self.taken.fetch_add(taken - released, Ordering::Relaxed);
+        } else if released > taken {
+            self.give_back(released - taken);
         }
     }
 
-    /// Gives places back.
+    /// Releases places that were taken.
     pub(super) fn give_back(&self, places: usize) {
         self.taken.fetch_sub(places, Ordering::Relaxed);
     }

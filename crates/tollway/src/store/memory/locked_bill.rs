@@ -1,4 +1,4 @@
-//! All the buckets of one bill, held at once.
+//! Locks all buckets of one bill at once, so that the bill is settled as a whole.
 
 use tollway_core::algorithm::Bucket;
 use tollway_core::bill::CHARGES_MAX;
@@ -9,7 +9,7 @@ use super::shard::with_table;
 use super::shard_guards::ShardGuards;
 use crate::hash::BucketHash;
 
-/// The charges of a bill, and the locks of every shard they touch.
+/// The charges of a bill, with the locks of every shard that they touch.
 pub(super) struct LockedBill<'a> {
     store: &'a Memory,
     charges: &'a [Charge<'a>],
@@ -28,7 +28,7 @@ impl<'a> LockedBill<'a> {
         Self { store, charges, hashes, guards }
     }
 
-    /// Would charging this one have to make a bucket?
+    /// Returns whether charging this charge would insert a bucket.
     pub(super) fn needs_room(&mut self, index: usize) -> bool {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return false };
@@ -38,7 +38,7 @@ impl<'a> LockedBill<'a> {
             && !with_table!(tables, algorithm, |table, _limit| table.contains(hash))
     }
 
-    /// Would charging this one take more memory than its bucket has?
+    /// Returns whether charging this charge would take more memory than its bucket has.
     pub(super) fn outgrows(&mut self, index: usize, now: Timestamp) -> bool {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return false };
@@ -49,7 +49,7 @@ impl<'a> LockedBill<'a> {
             })
     }
 
-    /// What the charge would come to by itself.
+    /// Returns the decision about this charge alone, and changes nothing.
     pub(super) fn check(&mut self, index: usize, now: Timestamp) -> Decision {
         let (charge, hash) = (&self.charges[index], self.hashes[index]);
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
@@ -57,8 +57,8 @@ impl<'a> LockedBill<'a> {
         with_table!(tables, algorithm, |table, limit| table.check(hash, limit, charge.cost(), now))
     }
 
-    /// Does what the answer to the bill means for each charge, and says how many buckets it made. Room for those that were
-    /// missing has been taken already.
+    /// Applies the answer to the bill to each charge, and returns the number of buckets that were inserted. The caller
+    /// has already reserved capacity for them.
     pub(super) fn commit(&mut self, answers: &[Decision], allowed: bool, now: Timestamp) -> usize {
         let mut made = 0;
         for (index, (charge, answer)) in self.charges.iter().zip(answers).enumerate() {
@@ -70,30 +70,38 @@ impl<'a> LockedBill<'a> {
                 made += 1;
                 true
             };
-            // Room was taken for whatever is missing, so none of these can fail.
+            // The caller reserved capacity for every missing bucket, so none of these can fail.
             let _ = match answer.verdict {
                 Verdict::Allow if takes && allowed => with_table!(tables, algorithm, |table, limit| {
-                    table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
+                    table
+                        .change_or_insert(hash, now, room, |bucket| bucket.charge(limit, cost, now))
+                        .map(|_| ())
                 }),
                 Verdict::Deny if takes && allowed => with_table!(tables, algorithm, |table, limit| {
-                    table.change(hash, now, room, |bucket| bucket.take(limit, cost, now))
+                    table.change_or_insert(hash, now, room, |bucket| bucket.take(limit, cost, now))
                 }),
-                // Refused again, it takes nothing; but it counts the update where updates count, and mends an instant too far ahead.
+                // It is refused again and takes nothing. But a strict smoothed rate must count the attempt, and a
+                // timestamp that is too far ahead (the clock ran back) must be corrected.
                 Verdict::Deny if charge.kind() == ChargeKind::Spend => {
                     with_table!(tables, algorithm, |table, limit| {
-                        table.change(hash, now, room, |bucket| bucket.charge(limit, cost, now)).map(|_| ())
+                        table
+                            .change_or_insert(hash, now, room, |bucket| bucket.charge(limit, cost, now))
+                            .map(|_| ())
                     })
                 }
-                // Who only checks must not wait for an instant too far ahead either; cost 0 mends it and counts nothing.
+                // A check must not wait for a timestamp that is too far ahead either. Cost 0 corrects it and counts
+                // nothing.
                 Verdict::Deny if charge.kind() == ChargeKind::CheckOnly => {
                     with_table!(tables, algorithm, |table, limit| {
-                        table.change(hash, now, room, |bucket| bucket.charge(limit, 0, now)).map(|_| ())
+                        table
+                            .change_or_insert(hash, now, room, |bucket| bucket.charge(limit, 0, now))
+                            .map(|_| ())
                     })
                 }
                 _ => continue,
             };
-            self.store.entries.count(self.guards.tables(hash).sliding_logs.tell_growth());
-            self.guards.note_places(hash);
+            self.store.entries.count(self.guards.tables(hash).sliding_logs.take_entry_delta());
+            self.guards.publish_locations(hash);
         }
         made
     }

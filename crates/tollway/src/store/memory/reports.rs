@@ -1,4 +1,4 @@
-//! What gatekeepers report, entered, and from when on the next request is next_allowed_at.
+//! Records the reports of gatekeepers in the memory store, and finds the clients to delay.
 
 use std::sync::atomic::Ordering;
 
@@ -7,51 +7,51 @@ use tollway_core::algorithm::{SlidingLogState, TokenBucketState};
 use tollway_core::domain::Logic;
 
 use super::shard::Shards;
-use super::{Memory, NoRoom};
+use super::{Memory, StoreFull};
 use crate::hash::BucketHash;
 use crate::reports::Report;
 
 impl Memory {
-    /// Enters each request, in order. Appends from when on the next of its identifier is next_allowed_at; `None` is now. An identifier
-    /// that there is no room for is not delayed.
+    /// Records each report in order, and appends the time from which the client's next request is allowed (`None`:
+    /// now). A new client for which the store has no room is not delayed.
     pub fn record_reports(
         &self,
         reports: &[Report<'_>],
         now: Timestamp,
         next_allowed_at: &mut Vec<Option<Timestamp>>,
     ) {
-        self.each_of(
+        self.for_each_prefetched(
             reports,
-            |account| self.key.hash_of(account.domain.fingerprint(0), account.identifier),
-            |account, hash| {
-                next_allowed_at.push(match account.domain.logic() {
-                    Logic::Window => self.account_in_log(account, hash, now),
-                    Logic::Gcra => self.move_on(account, now),
+            |report| self.key.hash_of(report.domain.fingerprint(0), report.identifier),
+            |report, hash| {
+                next_allowed_at.push(match report.domain.logic() {
+                    Logic::Window => self.record_in_log(report, hash, now),
+                    Logic::Gcra => self.record_in_token_buckets(report, now),
                 });
             },
             Shards::prefetch_bucket::<SlidingLogState>,
         );
     }
 
-    fn account_in_log(&self, account: &Report<'_>, hash: BucketHash, now: Timestamp) -> Option<Timestamp> {
-        let Report { domain, at, .. } = account;
+    fn record_in_log(&self, report: &Report<'_>, hash: BucketHash, now: Timestamp) -> Option<Timestamp> {
+        let Report { domain, at, .. } = report;
         let entered = self.change(hash, now, |log: &mut SlidingLogState| domain.account(log, *at, now));
-        entered.unwrap_or_else(|NoRoom| self.not_delayed())
+        entered.unwrap_or_else(|StoreFull| self.no_delay_when_full())
     }
 
-    fn move_on(&self, account: &Report<'_>, now: Timestamp) -> Option<Timestamp> {
-        let Report { domain, identifier, at } = account;
+    fn record_in_token_buckets(&self, report: &Report<'_>, now: Timestamp) -> Option<Timestamp> {
+        let Report { domain, identifier, at } = report;
         let at = domain.believed(*at, now);
         let rules = domain.rules().iter().enumerate();
         let next_allowed_at = rules.filter_map(|(index, rule)| {
             let hash = self.key.hash_of(domain.fingerprint(index), identifier);
             let moved = self.change(hash, now, |bucket: &mut TokenBucketState| rule.move_on(bucket, at, now));
-            moved.unwrap_or_else(|NoRoom| self.not_delayed())
+            moved.unwrap_or_else(|StoreFull| self.no_delay_when_full())
         });
         next_allowed_at.max()
     }
 
-    fn not_delayed(&self) -> Option<Timestamp> {
+    fn no_delay_when_full(&self) -> Option<Timestamp> {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         None
     }

@@ -1,4 +1,4 @@
-//! Rules, resolved and logged in one step that nobody can split.
+//! Resolves rules in the memory store: checks all rates of a rule and counts the request in one atomic step.
 
 use std::sync::atomic::Ordering;
 
@@ -8,27 +8,27 @@ use tollway_core::rule::RuleLog;
 use tollway_core::{OnFull, RuleBill, RuleDecision, Timestamp, Verdict};
 
 use super::shard_guards::ShardGuards;
-use super::{FULL_RETRY_AFTER, Memory, NoRoom, SWEEP_SLOTS};
+use super::{FULL_RETRY_AFTER, Memory, SWEEP_SLOTS, StoreFull};
 use crate::hash::BucketHash;
 
-/// What the logs of rules have for the fingerprint of a limit.
-const LOGS: u64 = u64::from_le_bytes(*b"rule log");
+/// The fingerprint that is used for the logs of rules, which have no limit.
+const LOG_FINGERPRINT: u64 = u64::from_le_bytes(*b"rule log");
 
 impl Memory {
-    /// Is the rule's limit reached? If not, the request is entered in every log that has a name.
+    /// Decides whether the rule allows a request. If so, the request is added to every log that has a name.
     #[inline]
     pub fn resolve(&self, bill: &RuleBill<'_>, now: impl FnOnce() -> Timestamp) -> RuleDecision {
         match bill.identifiers() {
             [Some(name)] => {
-                let hash = self.key.hash_of(LOGS, name.as_bytes());
+                let hash = self.key.hash_of(LOG_FINGERPRINT, name.as_bytes());
                 self.shards.prefetch_bucket::<SlidingLogState>(hash);
                 self.resolve_single(bill, hash, now())
             }
-            _ => self.resolve_whole(bill, now()),
+            _ => self.resolve_locked(bill, now()),
         }
     }
 
-    /// Until when each rate of the rule is reached, remembering nothing.
+    /// Returns for each rate of the rule the time until which it is reached, and changes nothing.
     pub fn examine(&self, bill: &RuleBill<'_>) -> Vec<Timestamp> {
         let hashes = self.hashes(bill);
         let guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
@@ -41,30 +41,30 @@ impl Memory {
         until.collect()
     }
 
-    /// The short way: one log, one lock.
+    /// Resolves a rule that has one log, under one lock.
     #[inline]
     fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
         let resolve = |log: &mut SlidingLogState| {
-            let ruling = RuleDecision::until(rule.limits_until(|_| Some(log)), now);
-            if ruling.allowed() {
+            let decision = RuleDecision::until(rule.limits_until(|_| Some(log)), now);
+            if decision.allowed() {
                 rule.logs()[0].log(log, now);
             }
-            ruling
+            decision
         };
-        self.change(hash, now, resolve).unwrap_or_else(|NoRoom| self.refuse_rule(bill))
+        self.change(hash, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
     }
 
-    /// The long way: every shard that has one of the logs is locked before the first is looked at.
-    fn resolve_whole(&self, bill: &RuleBill<'_>, now: Timestamp) -> RuleDecision {
+    /// Resolves a rule that has several logs: locks the shards of all of them before it looks at the first.
+    fn resolve_locked(&self, bill: &RuleBill<'_>, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
         let hashes = self.hashes(bill);
         let mut guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
         let empty = SlidingLogState::default();
         let log = |index: usize| hashes[index].map(|hash| guards.log(hash).unwrap_or(&empty));
-        let ruling = RuleDecision::until(rule.limits_until(log), now);
-        if !ruling.allowed() {
-            return ruling;
+        let decision = RuleDecision::until(rule.limits_until(log), now);
+        if !decision.allowed() {
+            return decision;
         }
         let logs = || hashes.iter().zip(rule.logs());
         let outgrows = |(hash, log): (&Option<BucketHash>, &RuleLog)| {
@@ -72,9 +72,9 @@ impl Memory {
         };
         let no_entries = self.entries.is_full() && logs().any(outgrows);
         let missing = hashes.iter().flatten().filter(|hash| guards.log(**hash).is_none()).count();
-        let places = (0..missing).take_while(|_| self.take_place(now)).count();
+        let places = (0..missing).take_while(|_| self.reserve_bucket(now)).count();
         let full = places < missing || no_entries;
-        let ruling = if full { self.refuse_rule(bill) } else { ruling };
+        let decision = if full { self.refuse_rule(bill) } else { decision };
         let mut made = 0;
         for (hash, log) in logs().filter(|_| !full) {
             let Some(hash) = *hash else { continue };
@@ -82,21 +82,24 @@ impl Memory {
                 made += 1;
                 true
             };
-            // Room was taken for whatever is missing.
-            let _ = guards.tables(hash).sliding_logs.change(hash, now, room, |bucket| log.log(bucket, now));
-            self.entries.count(guards.tables(hash).sliding_logs.tell_growth());
-            guards.note_places(hash);
+            // Capacity was reserved for every missing log, so this cannot fail.
+            let _ = guards
+                .tables(hash)
+                .sliding_logs
+                .change_or_insert(hash, now, room, |bucket| log.log(bucket, now));
+            self.entries.count(guards.tables(hash).sliding_logs.take_entry_delta());
+            guards.publish_locations(hash);
         }
         drop(guards);
         self.capacity.give_back(places - made);
         if made > 0 {
             self.sweep(SWEEP_SLOTS, now);
         }
-        ruling
+        decision
     }
 
     fn hashes(&self, bill: &RuleBill<'_>) -> Vec<Option<BucketHash>> {
-        let hash = |name: &LogName<'_>| self.key.hash_of(LOGS, name.as_bytes());
+        let hash = |name: &LogName<'_>| self.key.hash_of(LOG_FINGERPRINT, name.as_bytes());
         bill.identifiers().iter().map(|name| name.as_ref().map(hash)).collect()
     }
 

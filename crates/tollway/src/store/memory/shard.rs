@@ -1,4 +1,4 @@
-//! Shards: each a lock and what it guards, one table for each algorithm.
+//! The shards of the memory store: each is a lock around one table for each algorithm.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -9,24 +9,26 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollway_core::Timestamp;
 use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 
-use super::table::{Growth, NEAR, Slot, SweepResult, Table};
+use super::table::{EntryDelta, NEAR_SLOTS, Slot, SweepResult, Table};
 use crate::hash::BucketHash;
 use crate::prefetch::prefetch;
 
-/// All of them, a power of two.
+/// All shards of a store. Their number is a power of two.
 #[derive(Debug)]
 pub(super) struct Shards {
     shards: Box<[Shard]>,
-    /// Where each shard's buckets are, for each algorithm, side by side so that knowing it costs no cache miss of its own.
-    places: [Box<[TableLocation]>; TABLES],
+    /// The location of every table, outside the locks. They lie side by side, so that a prefetch does not first miss
+    /// the cache for the location itself.
+    locations: [Box<[TableLocation]>; TABLES],
 }
 
-/// Aligned so that two shards never share a cache line.
+/// One shard, which is aligned so that two shards never share a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Shard(SpinMutex<Tables, SpinThenYield>);
 
-/// For prefetching without the lock. Stale while the buckets move, which costs a cache miss and nothing else.
+/// The location of a table, which a prefetch reads without the lock. It is stale while the table moves, which costs a
+/// cache miss and nothing else.
 #[derive(Debug, Default)]
 struct TableLocation {
     slots: AtomicPtr<u8>,
@@ -39,30 +41,30 @@ pub(super) struct Tables {
     pub(super) sliding_logs: Table<SlidingLogState>,
     pub(super) smoothed_rates: Table<SmoothedRateState>,
     pub(super) quotas: Table<QuotaState>,
-    sweep: Cursor,
+    sweep: SweepPosition,
 }
 
-/// Where the sweep is in this shard.
+/// The position that the sweep has reached in a shard.
 #[derive(Debug, Default)]
-struct Cursor {
+struct SweepPosition {
     table: usize,
     slot: usize,
 }
 
 const TABLES: usize = 4;
 
-/// A bucket that has a table in every shard.
+/// A type of bucket that has a table in every shard.
 pub(super) trait HasTable: Bucket {
-    /// The place of its table among them.
-    const SHELF: usize;
+    /// The index that its table has in [`Shards::locations`].
+    const TABLE_INDEX: usize;
 
     fn table(tables: &mut Tables) -> &mut Table<Self>;
 }
 
-macro_rules! shelve {
-    ($($shelf:literal $bucket:ty: $table:ident;)*) => {$(
+macro_rules! impl_has_table {
+    ($($index:literal $bucket:ty: $table:ident;)*) => {$(
         impl HasTable for $bucket {
-            const SHELF: usize = $shelf;
+            const TABLE_INDEX: usize = $index;
 
             #[inline]
             fn table(tables: &mut Tables) -> &mut Table<Self> {
@@ -71,38 +73,39 @@ macro_rules! shelve {
         }
     )*};
 }
-shelve! {
+impl_has_table! {
     0 TokenBucketState: token_buckets;
     1 SlidingLogState: sliding_logs;
     2 SmoothedRateState: smoothed_rates;
     3 QuotaState: quotas;
 }
 
-pub(super) type Guard<'a> = SpinMutexGuard<'a, Tables>;
+pub(super) type TablesGuard<'a> = SpinMutexGuard<'a, Tables>;
 
-/// How to wait for a lock that is held for some tens of nanoseconds: look again, and now and then let others run, in
-/// case it is the holder that has no core.
+/// Waits for a lock by spinning, because locks are held for some tens of nanoseconds. Now and then it yields the core:
+/// the holder of the lock may be waiting for one.
 #[derive(Debug)]
 struct SpinThenYield;
 
 impl RelaxStrategy for SpinThenYield {
     fn relax() {
         thread_local! {
-            static LOOKS: Cell<u32> = const { Cell::new(0) };
+            static SPINS: Cell<u32> = const { Cell::new(0) };
         }
-        let looks = LOOKS.get().wrapping_add(1);
-        LOOKS.set(looks);
-        if looks.is_multiple_of(LOOKS_PER_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        let spins = SPINS.get().wrapping_add(1);
+        SPINS.set(spins);
+        if spins.is_multiple_of(SPINS_PER_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
 
-/// What a processor fetches at a time.
+/// The bytes that a processor fetches from memory at a time.
 const CACHE_LINE: usize = 64;
 
-/// A microsecond or so: many times as long as a lock is held by somebody who runs.
-const LOOKS_PER_YIELD: u32 = 64;
+/// The number of spins before a yield, which take about a microsecond: many times as long as a running thread holds a
+/// lock.
+const SPINS_PER_YIELD: u32 = 64;
 
-/// Runs the same expression on the table and the numbers of whichever algorithm it is.
+/// Runs an expression on the table of an algorithm and on the algorithm's numbers.
 macro_rules! with_table {
     ($tables:expr, $algorithm:expr, |$table:ident, $limit:ident| $body:expr) => {
         match $algorithm {
@@ -128,12 +131,12 @@ macro_rules! with_table {
 pub(super) use with_table;
 
 impl Shards {
-    /// So many shards, whose tables are meant to hold up to `reserve` buckets each.
+    /// Returns this many shards, with tables that can grow to `reserve` slots in place.
     pub(super) fn new(shards: usize, reserve: usize) -> Self {
         let shard = |_| Shard(SpinMutex::new(Tables::new(reserve)));
         Self {
             shards: (0..shards).map(shard).collect(),
-            places: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
+            locations: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
         }
     }
 
@@ -141,25 +144,25 @@ impl Shards {
         self.shards.len()
     }
 
-    /// The number of the shard that `hash` belongs to.
+    /// Returns the number of the shard that `hash` belongs to.
     #[inline]
     pub(super) fn number(&self, hash: BucketHash) -> usize {
         hash.shard(self.shards.len())
     }
 
     #[inline]
-    pub(super) fn lock(&self, number: usize) -> Guard<'_> {
+    pub(super) fn lock(&self, number: usize) -> TablesGuard<'_> {
         self.shards[number].0.lock()
     }
 
-    /// Fetches the cache lines where the bucket of `hash` is likely to be.
+    /// Starts to fetch the cache lines in which the bucket of `hash` is likely to be.
     #[inline]
     pub(super) fn prefetch_bucket<B: HasTable>(&self, hash: BucketHash) {
-        let place = &self.places[B::SHELF][self.number(hash)];
+        let place = &self.locations[B::TABLE_INDEX][self.number(hash)];
         let home = hash.home(place.homes.load(Ordering::Relaxed));
         let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
-        let near = NEAR * size_of::<Slot<B>>();
-        // Of two lines the first and the last are all there is; of more, each is asked for.
+        let near = NEAR_SLOTS * size_of::<Slot<B>>();
+        // The slots span two cache lines or more. The last line is fetched below, the loop fetches those before it.
         let rest = if near > 2 * CACHE_LINE { near } else { near - CACHE_LINE };
         for offset in (0..rest).step_by(CACHE_LINE) {
             prefetch(first.wrapping_add(offset));
@@ -167,24 +170,25 @@ impl Shards {
         prefetch(first.wrapping_add(near - 1));
     }
 
-    /// Fetches the lock of the shard of `hash`. Not for one that is taken next: another thread may be using it.
+    /// Starts to fetch the lock of the shard of `hash`. Do not use it for a lock that is taken immediately afterwards:
+    /// it only adds traffic for the cache line, which another thread may be using.
     #[inline]
     pub(super) fn prefetch_lock(&self, hash: BucketHash) {
         prefetch(&raw const self.shards[self.number(hash)]);
     }
 
-    /// Says where the buckets of a shard are now, after some were added or dropped.
-    pub(super) fn note_places(&self, number: usize, tables: &mut Tables) {
-        self.note_place::<TokenBucketState>(number, tables);
-        self.note_place::<SlidingLogState>(number, tables);
-        self.note_place::<SmoothedRateState>(number, tables);
-        self.note_place::<QuotaState>(number, tables);
+    /// Updates the published locations of a shard's tables, after buckets were inserted or dropped.
+    pub(super) fn publish_locations(&self, number: usize, tables: &mut Tables) {
+        self.publish_location::<TokenBucketState>(number, tables);
+        self.publish_location::<SlidingLogState>(number, tables);
+        self.publish_location::<SmoothedRateState>(number, tables);
+        self.publish_location::<QuotaState>(number, tables);
     }
 
-    pub(super) fn note_place<B: HasTable>(&self, number: usize, tables: &mut Tables) {
-        let (slots, homes) = B::table(tables).place();
-        let (slots, place) = (slots.cast::<u8>(), &self.places[B::SHELF][number]);
-        // Only if it changed: other shards' places are on the same cache line.
+    pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &mut Tables) {
+        let (slots, homes) = B::table(tables).location();
+        let (slots, place) = (slots.cast::<u8>(), &self.locations[B::TABLE_INDEX][number]);
+        // Written only if it changed: the locations of other shards are on the same cache line.
         if place.homes.load(Ordering::Relaxed) != homes
             || !std::ptr::eq(place.slots.load(Ordering::Relaxed), slots)
         {
@@ -193,18 +197,18 @@ impl Shards {
         }
     }
 
-    /// Drops what is silent among the next `slots` slots of one table, and says whether the shard is done. One with nothing
-    /// in it, or in use, is passed over: a sweep can wait, a decision cannot.
+    /// Drops the expired buckets among the next `slots` slots of one table, and returns whether the whole shard is
+    /// done. A shard that is empty or locked is skipped: a sweep can wait, a decision cannot.
     pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (SweepResult, bool) {
         let in_use_or_empty =
-            (SweepResult { looked_at: 0, dropped: 0, next: None, growth: Growth::default() }, true);
+            (SweepResult { looked_at: 0, dropped: 0, next: None, entry_delta: EntryDelta::default() }, true);
         let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
         if tables.are_empty() {
-            tables.sweep = Cursor::default();
+            tables.sweep = SweepPosition::default();
             return in_use_or_empty;
         }
         let swept = tables.sweep(slots, now);
-        self.note_places(number, &mut tables);
+        self.publish_locations(number, &mut tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
     }
@@ -217,7 +221,7 @@ impl Tables {
             sliding_logs: Table::new(reserve),
             smoothed_rates: Table::new(reserve),
             quotas: Table::new(reserve),
-            sweep: Cursor::default(),
+            sweep: SweepPosition::default(),
         }
     }
 
@@ -237,8 +241,8 @@ impl Tables {
             _ => self.quotas.sweep(start, slots, now),
         };
         self.sweep = match swept.next {
-            Some(slot) => Cursor { table: self.sweep.table, slot },
-            None => Cursor { table: (self.sweep.table + 1) % TABLES, slot: 0 },
+            Some(slot) => SweepPosition { table: self.sweep.table, slot },
+            None => SweepPosition { table: (self.sweep.table + 1) % TABLES, slot: 0 },
         };
         swept
     }

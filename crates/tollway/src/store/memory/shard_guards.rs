@@ -1,15 +1,15 @@
-//! Several shards, locked at once.
+//! Locks several shards at once, in an order that cannot deadlock.
 
 use tollway_core::algorithm::SlidingLogState;
 
-use super::shard::{Guard, Shards, Tables};
+use super::shard::{Shards, Tables, TablesGuard};
 use crate::hash::BucketHash;
 
-/// The locks of all shards that some buckets are in, taken in the order of the shards: two who want the same ones never
-/// wait for each other.
+/// The locks of all shards that hold some buckets. They are always taken in the order of the shards: two threads that
+/// need the same shards cannot deadlock.
 pub(super) struct ShardGuards<'a> {
     shards: &'a Shards,
-    guards: Vec<(usize, Guard<'a>)>,
+    guards: Vec<(usize, TablesGuard<'a>)>,
 }
 
 impl<'a> ShardGuards<'a> {
@@ -20,18 +20,18 @@ impl<'a> ShardGuards<'a> {
         Self { shards, guards: numbers.into_iter().map(|number| (number, shards.lock(number))).collect() }
     }
 
-    /// The tables that the bucket of `hash` is in, which must be of a shard that was asked for.
+    /// Returns the tables of the shard of `hash`, which must be one of the locked shards.
     pub(super) fn tables(&mut self, hash: BucketHash) -> &mut Tables {
         let place = self.place(hash);
         &mut self.guards[place].1
     }
 
-    /// The log of `hash`, if there is one.
+    /// Returns the log of `hash`, if there is one.
     pub(super) fn log(&self, hash: BucketHash) -> Option<&SlidingLogState> {
         self.guards[self.place(hash)].1.sliding_logs.get(hash)
     }
 
-    /// Would this change make the log of `hash` outgrow the memory it has taken?
+    /// Returns whether this change would make the log of `hash` outgrow its memory.
     pub(super) fn outgrows(&self, hash: BucketHash, change: impl FnOnce(&mut SlidingLogState)) -> bool {
         self.guards[self.place(hash)].1.sliding_logs.outgrows(hash, change)
     }
@@ -41,9 +41,9 @@ impl<'a> ShardGuards<'a> {
         self.guards.partition_point(|(locked, _)| *locked < number)
     }
 
-    /// Says where buckets are now, after some were made in the shard of `hash`.
-    pub(super) fn note_places(&mut self, hash: BucketHash) {
+    /// Updates the published locations of the tables of `hash`, after buckets were inserted.
+    pub(super) fn publish_locations(&mut self, hash: BucketHash) {
         let shards = self.shards;
-        shards.note_places(shards.number(hash), self.tables(hash));
+        shards.publish_locations(shards.number(hash), self.tables(hash));
     }
 }

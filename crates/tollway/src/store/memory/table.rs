@@ -1,30 +1,30 @@
-//! One shard's buckets of one algorithm: open addressing, in the order of their hashes.
+//! The hash table of one shard and one algorithm: open addressing, with the slots sorted by hash.
 //!
 //! ```text
 //! home    0    1    2    3    4    5    6    7   (overflow)
 //!       [ 03 | 19 | 1f |  . | 8a | 8b | 90 |  . |  .  ]      every slot at its home or in the run behind it
 //! ```
 //!
-//! Because a greater hash never has an earlier home, keeping a run sorted costs nothing and pays three times: a missing
-//! hash is known to be missing at the first greater one, growing is two straight passes over the same memory, and a
-//! table may grow by any factor rather than by two. It grows by an eighth, so that it is always two thirds to three
-//! quarters full: 32 to 36 bytes a token bucket.
+//! A greater hash never has an earlier home, so runs are sorted without extra work. This pays three times. A search for
+//! a missing hash ends at the first greater one. Growing is two linear passes over the same memory. And a table can
+//! grow by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full, which
+//! is 32 to 36 bytes a token bucket.
 
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Decision, Refund, Timestamp};
 
 use crate::hash::BucketHash;
 
-/// Homes of the smallest table.
+/// The number of homes that the smallest table has.
 const HOMES_MIN: usize = 4;
-/// Slots behind the last home to begin with; more are added when a run needs them.
+/// The number of slots after the last home at first. More are added when a run needs them.
 const OVERFLOW: usize = 8;
-/// How many slots from its home on nineteen in twenty hashes are found in.
-pub(super) const NEAR: usize = 4;
-/// From this many homes on, a table takes the address space for all it may ever hold, and grows in place.
+/// The number of slots, from its home on, in which 95 % of hashes are found.
+pub(super) const NEAR_SLOTS: usize = 4;
+/// From this number of homes on, a table reserves address space for its final size, so that it can grow in place.
 const RESERVE_FROM: usize = 64;
 
-/// A slot that stands empty has the hash [`BucketHash::NONE`] and a bucket never used.
+/// A slot that holds a bucket or is empty. An empty slot has the hash [`BucketHash::NONE`] and a default bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot<B> {
     hash: BucketHash,
@@ -36,59 +36,59 @@ impl<B: Bucket> Slot<B> {
         self.hash == BucketHash::NONE
     }
 
-    fn is_silent(&self, now: Timestamp) -> bool {
+    fn is_expired(&self, now: Timestamp) -> bool {
         self.bucket.expires_at() <= now
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Table<B> {
-    /// Sorted runs. The last slot is always empty, so every search ends.
+    /// The slots, sorted by hash with gaps between runs. The last slot is always empty, so that every search ends.
     slots: Vec<Slot<B>>,
     homes: usize,
     len: usize,
     reserve: usize,
-    /// For how many entries its buckets have taken memory, and for how many when this was last told.
+    /// The number of log entries that its buckets have memory for, now and when it was last reported.
     room: usize,
-    room_told: usize,
+    room_reported: usize,
 }
 
-/// What a sweep came to.
+/// The result that a sweep of some slots had.
 #[derive(Debug)]
 pub(super) struct SweepResult {
-    /// How many slots it looked at.
+    /// The number of slots that were looked at.
     pub(super) looked_at: usize,
-    /// How many buckets it dropped.
+    /// The number of buckets that were dropped.
     pub(super) dropped: usize,
-    /// Where to go on; `None` at the end of the table.
+    /// The slot at which the next sweep starts; `None` at the end of the table.
     pub(super) next: Option<usize>,
-    /// What the memory of buckets came to.
-    pub(super) growth: Growth,
+    /// The change in the log entries that buckets have memory for.
+    pub(super) entry_delta: EntryDelta,
 }
 
-/// Memory that buckets have taken, and given back, in entries.
+/// The log entries that buckets have taken and released memory for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Growth {
+pub(super) struct EntryDelta {
     pub(super) taken: usize,
-    pub(super) given_back: usize,
+    pub(super) released: usize,
 }
 
-/// Why there is no bucket to charge: there was none, and no room for one more.
+/// The error for a bucket that does not exist and cannot be inserted because the store is full.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct StoreFull;
 
 impl<B: Bucket> Table<B> {
-    /// An empty table that is meant to hold up to `reserve` buckets. It takes no memory until it is used.
+    /// Returns an empty table that can grow to `reserve` slots in place. It takes no memory until it is used.
     pub(super) fn new(reserve: usize) -> Self {
-        Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_told: 0 }
+        Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_reported: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where the slots are, and among how many homes: what a prefetch needs to know.
-    pub(super) fn place(&self) -> (*const Slot<B>, usize) {
+    /// Returns the address of the slots and the number of homes, which a prefetch needs.
+    pub(super) fn location(&self) -> (*const Slot<B>, usize) {
         (self.slots.as_ptr(), self.homes)
     }
 
@@ -107,7 +107,8 @@ impl<B: Bucket> Table<B> {
         self.find(hash).ok().map(|at| &self.slots[at].bucket)
     }
 
-    /// The bucket, if there is one, of a kind that does not grow.
+    /// Returns the bucket, if there is one. Buckets that grow must be changed through the methods that count their
+    /// memory.
     #[inline]
     pub(super) fn get_mut(&mut self, hash: BucketHash) -> Option<&mut B> {
         debug_assert!(!B::GROWS, "what it grows by would not be counted");
@@ -117,16 +118,20 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Changes the bucket, if there is one.
+    /// Changes the bucket, if there is one, and counts its memory.
     #[inline]
-    pub(super) fn alter<T>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B) -> T) -> Option<T> {
+    pub(super) fn change_existing<T>(
+        &mut self,
+        hash: BucketHash,
+        change: impl FnOnce(&mut B) -> T,
+    ) -> Option<T> {
         match self.find(hash) {
-            Ok(at) => Some(self.alter_at(at, change)),
+            Ok(at) => Some(self.change_at(at, change)),
             Err(_) => None,
         }
     }
 
-    /// Would this change make the bucket outgrow the memory it has taken?
+    /// Returns whether this change would make the bucket outgrow its memory. It tries the change on a copy.
     pub(super) fn outgrows<T>(&self, hash: BucketHash, change: impl FnOnce(&mut B) -> T) -> bool {
         let bucket = self.get(hash);
         let mut changed = bucket.cloned().unwrap_or_default();
@@ -134,30 +139,31 @@ impl<B: Bucket> Table<B> {
         changed.entries() > bucket.map_or(0, B::room)
     }
 
-    /// For how many more entries, or how many fewer, its buckets take memory than when this was last asked.
+    /// Returns the change in log entries since the last call.
     #[inline]
-    pub(super) fn tell_growth(&mut self) -> Growth {
-        let growth = Growth { taken: self.room, given_back: self.room_told };
-        self.room_told = self.room;
-        growth
+    pub(super) fn take_entry_delta(&mut self) -> EntryDelta {
+        let entry_delta = EntryDelta { taken: self.room, released: self.room_reported };
+        self.room_reported = self.room;
+        entry_delta
     }
 
-    /// Changes the bucket. One not there yet is made if there is something to remember and `room` can be had.
-    pub(super) fn change<T>(
+    /// Changes the bucket. If it does not exist, it is inserted, unless the change leaves it expired or `room` returns
+    /// false.
+    pub(super) fn change_or_insert<T>(
         &mut self,
         hash: BucketHash,
         now: Timestamp,
         room: impl FnOnce() -> bool,
         change: impl FnOnce(&mut B) -> T,
-    ) -> Result<T, NoRoom> {
+    ) -> Result<T, StoreFull> {
         match self.find(hash) {
-            Ok(at) => Ok(self.alter_at(at, change)),
+            Ok(at) => Ok(self.change_at(at, change)),
             Err(at) => {
                 let mut bucket = B::default();
                 let outcome = change(&mut bucket);
                 if bucket.expires_at() > now {
                     if !room() {
-                        return Err(NoRoom);
+                        return Err(StoreFull);
                     }
                     self.room += bucket.room();
                     self.insert(at, Slot { hash, bucket });
@@ -175,12 +181,12 @@ impl<B: Bucket> Table<B> {
         now: Timestamp,
     ) -> Option<Refund> {
         match self.find(hash) {
-            Ok(at) => self.alter_at(at, |bucket| bucket.refund(limit, cost, now)),
+            Ok(at) => self.change_at(at, |bucket| bucket.refund(limit, cost, now)),
             Err(_) => B::default().refund(limit, cost, now),
         }
     }
 
-    /// Forgets a bucket; false if there was none.
+    /// Removes a bucket, and returns whether there was one.
     pub(super) fn remove(&mut self, hash: BucketHash) -> bool {
         let found = self.find(hash);
         if let Ok(at) = found {
@@ -189,28 +195,33 @@ impl<B: Bucket> Table<B> {
         found.is_ok()
     }
 
-    /// Drops what is silent among the next `slots` slots from `start`.
+    /// Drops the expired buckets among the next `slots` slots from `start` on.
     pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
         let (mut at, mut dropped) = (start, 0);
         for looked_at in 0..slots {
             match self.slots.get(at) {
                 None => {
                     self.shrink();
-                    return SweepResult { looked_at, dropped, next: None, growth: self.tell_growth() };
+                    return SweepResult {
+                        looked_at,
+                        dropped,
+                        next: None,
+                        entry_delta: self.take_entry_delta(),
+                    };
                 }
-                Some(slot) if !slot.is_empty() && slot.is_silent(now) => {
-                    // What follows moves up into this slot: look at it again.
+                Some(slot) if !slot.is_empty() && slot.is_expired(now) => {
+                    // The slots that follow move up by one, so this slot is looked at again.
                     self.remove_at(at);
                     dropped += 1;
                 }
                 Some(_) => at += 1,
             }
         }
-        SweepResult { looked_at: slots, dropped, next: Some(at), growth: self.tell_growth() }
+        SweepResult { looked_at: slots, dropped, next: Some(at), entry_delta: self.take_entry_delta() }
     }
 
     #[inline]
-    fn alter_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
+    fn change_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
         let bucket = &mut self.slots[at].bucket;
         let before = bucket.room();
         let outcome = change(bucket);
@@ -218,14 +229,15 @@ impl<B: Bucket> Table<B> {
         outcome
     }
 
-    /// Where `hash` is, or where it would have to be put.
+    /// Returns the index of `hash`, or the index at which it would be inserted as an error.
     #[inline]
     fn find(&self, hash: BucketHash) -> Result<usize, usize> {
         let home = hash.home(self.homes);
-        if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR>) {
-            // All compared, and one branch that is nearly always taken: guessing where in a run the hash is would go wrong
-            // half of the time, and every wrong guess waits for memory before the next request can be begun.
-            let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.is(hash)) << place;
+        if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR_SLOTS>) {
+            // All four slots are compared, with one branch that is nearly always taken. A loop that stops at the match
+            // would be mispredicted half of the time, and a misprediction waits for memory before the next request
+            // starts.
+            let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.equals(hash)) << place;
             let found = first.iter().enumerate().map(same).fold(0, |found, place| found | place);
             if found != 0 {
                 return Ok(home + found.trailing_zeros() as usize);
@@ -248,7 +260,7 @@ impl<B: Bucket> Table<B> {
     }
 
     fn insert(&mut self, at: usize, slot: Slot<B>) {
-        let at = if self.is_crowded() {
+        let at = if self.is_three_quarters_full() {
             self.grow();
             self.find(slot.hash).unwrap_or_else(|at| at)
         } else {
@@ -265,7 +277,7 @@ impl<B: Bucket> Table<B> {
 
     fn remove_at(&mut self, at: usize) {
         self.room -= self.slots[at].bucket.room();
-        // Whatever stands away from its home moves one closer, up to the first gap or the first at home.
+        // The slots that are not at their home move one closer, up to the first gap or the first slot at its home.
         let follows =
             |(index, slot): &(usize, &Slot<B>)| !slot.is_empty() && slot.hash.home(self.homes) < *index;
         let run = self.slots.iter().enumerate().skip(at + 1).take_while(follows).count();
@@ -274,8 +286,9 @@ impl<B: Bucket> Table<B> {
         self.len -= 1;
     }
 
-    /// Three quarters full: beyond it runs grow long. An eighth more homes leave it two thirds full.
-    fn is_crowded(&self) -> bool {
+    /// Returns whether the table must grow: beyond three quarters full, runs get long. With an eighth more homes it is
+    /// two thirds full.
+    fn is_three_quarters_full(&self) -> bool {
         self.len >= self.homes - self.homes / 4
     }
 
@@ -288,11 +301,11 @@ impl<B: Bucket> Table<B> {
         if slots > self.slots.len() {
             self.slots.resize_with(slots, Slot::default);
         }
-        self.spread();
+        self.redistribute();
     }
 
-    /// Puts every slot where it belongs among the homes there are now, in the memory they are in.
-    fn spread(&mut self) {
+    /// Moves every slot to its place among the current homes, within the same memory.
+    fn redistribute(&mut self) {
         let mut packed = self.slots.len();
         for at in (0..self.slots.len()).rev() {
             if !self.slots[at].is_empty() {
@@ -303,7 +316,7 @@ impl<B: Bucket> Table<B> {
         let (mut at, mut free) = (packed, 0);
         while at < self.slots.len() {
             free = free.max(self.slots[at].hash.home(self.homes));
-            // Every later slot still needs a place behind this one: make one more where the last run is too long.
+            // Every later slot still needs a place after this one: one slot is added where the last run is too long.
             if free > at {
                 self.slots.insert(at, Slot::default());
             } else {
@@ -317,7 +330,7 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Gives memory back once three quarters of it stand empty.
+    /// Releases memory once three quarters of the homes are empty.
     fn shrink(&mut self) {
         if self.homes > RESERVE_FROM && self.len < self.homes / 4 {
             let kept = std::mem::take(&mut self.slots).into_iter().filter(|slot| !slot.is_empty());
@@ -326,7 +339,7 @@ impl<B: Bucket> Table<B> {
             slots.extend(kept);
             slots.resize_with(slots.len().max(homes + OVERFLOW), Slot::default);
             (self.slots, self.homes) = (slots, homes);
-            self.spread();
+            self.redistribute();
         }
     }
 }
@@ -345,7 +358,7 @@ mod tests {
         TokenBucket::new(10, 1, Nanos::new(100)).unwrap()
     }
 
-    /// Hashes that crowd into few homes, some of them equal in their high half.
+    /// Returns a hash that falls into few homes; some hashes have the same high half.
     fn hash(random: &mut Random, spread: u32) -> BucketHash {
         BucketHash::of(random.below(400) << spread, random.below(3))
     }
@@ -382,8 +395,12 @@ mod tests {
                         assert_eq!(dropped, before - model.len());
                     }
                     2 => {
-                        let full =
-                            table.change(hash, now, || false, |bucket| bucket.charge(&limit(), 1, now));
+                        let full = table.change_or_insert(
+                            hash,
+                            now,
+                            || false,
+                            |bucket| bucket.charge(&limit(), 1, now),
+                        );
                         assert_eq!(full.is_err(), !model.contains_key(&hash));
                         if let Some(bucket) = model.get_mut(&hash) {
                             assert_eq!(full, Ok(bucket.charge(&limit(), 1, now)));
@@ -391,8 +408,12 @@ mod tests {
                     }
                     _ => {
                         let expected = model.entry(hash).or_default().charge(&limit(), 1, now);
-                        let decision =
-                            table.change(hash, now, || true, |bucket| bucket.charge(&limit(), 1, now));
+                        let decision = table.change_or_insert(
+                            hash,
+                            now,
+                            || true,
+                            |bucket| bucket.charge(&limit(), 1, now),
+                        );
                         assert_eq!(decision, Ok(expected));
                     }
                 }
@@ -409,7 +430,7 @@ mod tests {
         for _ in 0..50_000 {
             let hash = BucketHash::of(random.any(), random.any());
             let charge = |bucket: &mut TokenBucketState| bucket.charge(&limit(), 1, Timestamp::EPOCH);
-            assert!(table.change(hash, Timestamp::EPOCH, || true, charge).is_ok());
+            assert!(table.change_or_insert(hash, Timestamp::EPOCH, || true, charge).is_ok());
         }
         assert_sound(&table);
         table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000));

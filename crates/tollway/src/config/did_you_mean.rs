@@ -1,11 +1,11 @@
-//! Did you mean … ?
+//! Finds the word that was probably meant by a misspelt one, for "did you mean `burst`?" in error messages.
 
-/// Longer words are not compared: nobody mistypes those by a letter.
+/// The longest word that is compared. Comparing takes quadratic time, and fields and limits have short names.
 const WORD_MAX: usize = 64;
-/// How many candidates are looked at, so that a long file of mistakes is still refused at once.
+/// The most candidates that are compared, so that a long file full of mistakes is still refused quickly.
 const CANDIDATES_MAX: usize = 1_000;
 
-/// What other limiters call it, and what it is called here.
+/// Names that other rate limiters use, each with the name that this file has for it.
 const SYNONYMS: [(&str, &str); 14] = [
     ("capacity", "burst"),
     ("max_burst", "burst"),
@@ -23,7 +23,7 @@ const SYNONYMS: [(&str, &str); 14] = [
     ("replacement", "replace"),
 ];
 
-/// `; did you mean `burst`?`, or nothing if no candidate is near.
+/// Returns ``; did you mean `burst`?``, or an empty text if no candidate is similar.
 pub(super) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word, candidates) {
         Some(candidate) => format!("; did you mean `{candidate}`?"),
@@ -31,7 +31,7 @@ pub(super) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = 
     }
 }
 
-/// The candidate a typist could have meant by `word`.
+/// Returns the candidate that is most similar to `word`, if any is similar enough to be meant.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_MAX {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters were put in, left out, changed or swapped with their neighbour.
+/// Returns the edit distance: the number of letters inserted, left out, changed or swapped with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut before_last = vec![0; b.len() + 1];

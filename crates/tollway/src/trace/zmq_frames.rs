@@ -1,23 +1,24 @@
-//! Messages of ZeroMQ in a trace: JSON arrays of frames.
+//! Reads and writes ZeroMQ messages in a trace, where a message is a JSON array of its frames.
 //!
 //! ```text
 //! ["default\u0000","ACCEPTED","10.0.0.1","3000","",""]         a message
 //! [["default\u0000","DELAY_UNTIL","10.0.0.1","4000"]]          those that came back
 //! ```
 //!
-//! A frame is bytes, and a string of JSON is text: what is text is written as JSON has it, and a byte that is none as `\xff`.
+//! A frame is bytes, but a JSON string is text. Valid UTF-8 is written as JSON escapes it, any other byte as `\xff`,
+//! which no JSON parser accepts: hence the parser here.
 
 use std::fmt::{self, Write};
 
-use super::escape::hex;
+use super::escape::hex_digit;
 use super::parse::TraceProblem;
 
-/// One message, frame by frame.
+/// A ZeroMQ message, as the list of its frames.
 pub type ZmqMessage = Vec<Vec<u8>>;
 
-/// One message of at least one frame, or the place of what is none and why.
+/// Parses one message, which has at least one frame. An error has the position of the mistake.
 pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
-    let mut json = Json { text: text.as_bytes(), at: 0 };
+    let mut json = JsonReader { text: text.as_bytes(), at: 0 };
     let message = json.message()?;
     if message.is_empty() {
         return Err((0, TraceProblem::NoFrames));
@@ -25,20 +26,20 @@ pub(super) fn decode(text: &str) -> Result<ZmqMessage, (usize, TraceProblem)> {
     json.end().map(|()| message)
 }
 
-/// Any number of messages.
+/// Parses an array of messages, which may be empty.
 pub(super) fn decode_all(text: &str) -> Result<Vec<ZmqMessage>, (usize, TraceProblem)> {
-    let mut json = Json { text: text.as_bytes(), at: 0 };
-    let messages = json.array(Json::message)?;
+    let mut json = JsonReader { text: text.as_bytes(), at: 0 };
+    let messages = json.array(JsonReader::message)?;
     json.end().map(|()| messages)
 }
 
-/// What is left of a text of ASCII.
-struct Json<'a> {
+/// A parser that reads JSON arrays of strings. `text` is ASCII, and `at` the next byte to read.
+struct JsonReader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Json<'_> {
+impl JsonReader<'_> {
     fn message(&mut self) -> Result<ZmqMessage, (usize, TraceProblem)> {
         self.array(Self::frame)
     }
@@ -101,7 +102,7 @@ impl Json<'_> {
         Ok(())
     }
 
-    /// Four digits, and four more where the first are half a character.
+    /// Reads the four digits of `\u`, and the second escape of a surrogate pair.
     fn character(&mut self) -> Option<char> {
         let first = self.digits(4)?;
         if !(0xd800..0xdc00).contains(&first) {
@@ -118,10 +119,10 @@ impl Json<'_> {
     fn digits(&mut self, count: usize) -> Option<u32> {
         let digits = self.text.get(self.at..self.at + count)?;
         self.at += count;
-        digits.iter().try_fold(0, |number, digit| Some(number << 4 | u32::from(hex(*digit)?)))
+        digits.iter().try_fold(0, |number, digit| Some(number << 4 | u32::from(hex_digit(*digit)?)))
     }
 
-    /// Is this next? Blanks before it are free.
+    /// Skips spaces, then takes `byte` if it comes next, and returns whether it did.
     fn take(&mut self, byte: u8) -> bool {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t')) {
             self.at += 1;
@@ -185,7 +186,7 @@ fn write_character(f: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
         '\n' => f.write_str("\\n"),
         '\r' => f.write_str("\\r"),
         '\t' => f.write_str("\\t"),
-        // An arrow would end the request.
+        // `=>` would end the request, so `>` is always escaped.
         ' '..='~' if character != '>' => f.write_char(character),
         _ => character.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(f, "\\u{unit:04x}")),
     }

@@ -1,8 +1,11 @@
-//! A function that runs only when it may.
+//! Wraps a function together with its rule, so that each call resolves the rule first.
+
+use std::fmt;
 
 use super::{RateLimitError, RuleGuard};
 
-/// A function and its limit, made by [`RuleGuard::wrap`]. Its arguments are one value: take a tuple for several.
+/// A function that runs only if its rule allows it, made by [`RuleGuard::wrap`]. It takes one argument: use a tuple for
+/// several.
 pub struct LimitedFunction<'a, F> {
     limit: RuleGuard<'a>,
     function: F,
@@ -13,7 +16,7 @@ impl<'a, F> LimitedFunction<'a, F> {
         Self { limit, function }
     }
 
-    /// Calls it, if it may run.
+    /// Calls the function, if its rule allows it.
     pub fn call<A, R>(&self, arguments: A) -> Result<R, RateLimitError>
     where
         F: Fn(A) -> R,
@@ -22,12 +25,18 @@ impl<'a, F> LimitedFunction<'a, F> {
         Ok((self.function)(arguments))
     }
 
-    /// Calls and awaits it, if it may run.
+    /// Calls and awaits the function, if its rule allows it.
     pub async fn call_async<A, R>(&self, arguments: A) -> Result<R, RateLimitError>
     where
         F: AsyncFn(A) -> R,
     {
         self.limit.enter_async().await?;
         Ok((self.function)(arguments).await)
+    }
+}
+
+impl<F> fmt::Debug for LimitedFunction<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitedFunction").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

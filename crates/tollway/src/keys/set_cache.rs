@@ -1,8 +1,8 @@
-//! A small memory of many keys: sets of four, each as long as a cache line.
+//! A four-way set-associative cache: sets of four entries, each set as long as a cache line.
 //!
-//! A key belongs in one set, or in its neighbour if that is full; when both are, one of the four gives way. Once the sets are
-//! well used there are twice as many, up to a bound. What was known then moves over as it is asked for: nothing ever stops
-//! to move all of it.
+//! A key belongs in one set, or in the neighbouring one if that is full. If both are full, one of the four entries is
+//! evicted. When half of the entries are taken, the cache doubles, up to a bound. Old entries move over when they are
+//! looked up; moving all of them at once would stall the request that made the cache grow.
 
 use memmap2::MmapMut;
 
@@ -11,16 +11,17 @@ use crate::prefetch::prefetch;
 
 const WAYS: usize = 4;
 const SETS_MIN: usize = 1 << 8;
-/// Two million keys, in 32 MiB.
+/// The most sets that a cache grows to: two million keys, in 32 MiB.
 const SETS_MAX: usize = 1 << 19;
 
-/// What stands for a key, 96 bits of it, in the place where the code is added; never zero.
+/// The upper 96 bits of an entry, which identify a key. The lower 32 bits are left free for the code. A tag is never
+/// zero, because a zero entry is an empty one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag(u128);
+pub(super) struct KeyTag(u128);
 
 const CODE: u128 = 0xffff_ffff;
 
-impl Tag {
+impl KeyTag {
     #[inline]
     pub(super) fn of(hash: BucketHash) -> Self {
         let (high, low) = hash.halves();
@@ -29,105 +30,106 @@ impl Tag {
 }
 
 #[derive(Debug)]
-pub(super) struct Sets {
-    now: Level,
-    /// From before there were more sets.
-    before: Option<Level>,
+pub(super) struct SetCache {
+    current: CacheTable,
+    /// The smaller table from before the last growth, until its entries have moved over.
+    previous: Option<CacheTable>,
 }
 
 #[derive(Debug)]
-struct Level {
-    /// A tag and a code each; 0 is nobody.
-    entries: Entries,
+struct CacheTable {
+    /// Entries of a tag and a code each; 0 is an empty entry.
+    entries: EntryMemory,
     sets: usize,
     taken: usize,
-    /// Which of a full set gives way next.
-    turn: usize,
+    /// The entry of a full set that is evicted next.
+    next_evicted: usize,
 }
 
-impl Sets {
+impl SetCache {
     pub(super) fn new() -> Self {
-        Self { now: Level::new(SETS_MIN), before: None }
+        Self { current: CacheTable::new(SETS_MIN), previous: None }
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, tag: Tag) {
-        prefetch(&raw const self.now.entries.as_slice()[self.now.place(tag)]);
+    pub(super) fn prefetch(&self, tag: KeyTag) {
+        prefetch(&raw const self.current.entries.as_slice()[self.current.place(tag)]);
     }
 
     #[inline]
-    pub(super) fn get(&mut self, tag: Tag) -> Option<u32> {
-        self.now.get(tag).or_else(|| self.fetch(tag))
+    pub(super) fn get(&mut self, tag: KeyTag) -> Option<u32> {
+        self.current.get(tag).or_else(|| self.carry_over(tag))
     }
 
-    /// Takes over what was known before.
+    /// Looks up a key in the previous table, and moves its entry to the current one.
     #[cold]
-    fn fetch(&mut self, tag: Tag) -> Option<u32> {
-        let code = self.before.as_ref()?.get(tag)?;
+    fn carry_over(&mut self, tag: KeyTag) -> Option<u32> {
+        let code = self.previous.as_ref()?.get(tag)?;
         self.insert(tag, code);
         Some(code)
     }
 
-    pub(super) fn insert(&mut self, tag: Tag, code: u32) {
-        if self.now.is_crowded() && self.now.sets < SETS_MAX {
-            let more = Level::new(self.now.sets * 2);
-            self.before = Some(std::mem::replace(&mut self.now, more));
+    pub(super) fn insert(&mut self, tag: KeyTag, code: u32) {
+        if self.current.is_half_full() && self.current.sets < SETS_MAX {
+            let more = CacheTable::new(self.current.sets * 2);
+            self.previous = Some(std::mem::replace(&mut self.current, more));
         }
-        self.now.insert(tag, code);
-        // By now whoever is still asked for has moved over.
-        if self.before.as_ref().is_some_and(|before| before.taken < self.now.taken) {
-            self.before = None;
+        self.current.insert(tag, code);
+        // By now the keys that are still in use have moved over.
+        if self.previous.as_ref().is_some_and(|before| before.taken < self.current.taken) {
+            self.previous = None;
         }
     }
 }
 
-impl Level {
+impl CacheTable {
     fn new(sets: usize) -> Self {
-        Self { entries: Entries::new(sets * WAYS), sets, taken: 0, turn: 0 }
+        Self { entries: EntryMemory::new(sets * WAYS), sets, taken: 0, next_evicted: 0 }
     }
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "masked to the number of sets")]
-    fn place(&self, tag: Tag) -> usize {
+    fn place(&self, tag: KeyTag) -> usize {
         ((tag.0 >> 64) as usize & (self.sets - 1)) * WAYS
     }
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the code is the lowest 32 bits")]
-    fn get(&self, tag: Tag) -> Option<u32> {
+    fn get(&self, tag: KeyTag) -> Option<u32> {
         let (entries, home) = (self.entries.as_slice(), self.place(tag));
         let look = |place: usize| entries[place..][..WAYS].iter().find(|entry| **entry & !CODE == tag.0);
         look(home).or_else(|| look(home ^ WAYS)).map(|entry| *entry as u32)
     }
 
-    fn insert(&mut self, tag: Tag, code: u32) {
+    fn insert(&mut self, tag: KeyTag, code: u32) {
         let home = self.place(tag);
-        self.turn = (self.turn + 1) % WAYS;
+        self.next_evicted = (self.next_evicted + 1) % WAYS;
         let entries = self.entries.as_mut_slice();
         let places = (home..home + WAYS).chain((home ^ WAYS)..(home ^ WAYS) + WAYS);
         let own = places.clone().find(|place| entries[*place] & !CODE == tag.0);
-        let place =
-            own.or_else(|| places.clone().find(|place| entries[*place] == 0)).unwrap_or(home + self.turn);
+        let place = own
+            .or_else(|| places.clone().find(|place| entries[*place] == 0))
+            .unwrap_or(home + self.next_evicted);
         self.taken += usize::from(entries[place] == 0);
         entries[place] = tag.0 | u128::from(code);
     }
 
-    /// Half full: beyond it too many sets overflow.
-    fn is_crowded(&self) -> bool {
+    /// Returns whether half of the entries are taken. Beyond that too many sets overflow.
+    fn is_half_full(&self) -> bool {
         self.taken >= self.sets * WAYS / 2
     }
 }
 
-/// Zeros to begin with, where a page begins: in pages of two megabytes if the system gives such, because with small ones
-/// the processor looks longer for the page than for what is on it.
+/// The memory of a table, all zeros at first and aligned to pages. It asks for pages of two megabytes: with small pages
+/// the processor spends more time on looking up the page (a TLB miss) than on the entry itself.
 #[derive(Debug)]
-enum Entries {
+enum EntryMemory {
     Mapped(MmapMut),
-    /// Where nothing can be mapped.
+    /// Ordinary memory, which is used where mapping fails.
     Allocated(Vec<u128>),
 }
 
-impl Entries {
+impl EntryMemory {
     fn new(entries: usize) -> Self {
         match MmapMut::map_anon(entries * size_of::<u128>()) {
             Ok(map) => {
@@ -160,23 +162,23 @@ impl Entries {
 mod tests {
     use super::*;
 
-    fn tag(number: u64) -> Tag {
+    fn tag(number: u64) -> KeyTag {
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Tag::of(BucketHash::of(mixed ^ (mixed >> 29), number))
+        KeyTag::of(BucketHash::of(mixed ^ (mixed >> 29), number))
     }
 
     #[test]
     fn nearly_all_of_what_fits_is_remembered_and_nothing_is_made_up() {
-        let mut sets = Sets::new();
+        let mut sets = SetCache::new();
         let keys = 50_000;
         for number in 0..keys {
             assert_eq!(sets.get(tag(number)), None);
             sets.insert(tag(number), u32::try_from(number % 1_000).unwrap_or(0));
         }
-        // What was put in before the sets became more, and not asked for since, is forgotten.
+        // Entries from before a growth that were not looked up since are forgotten.
         let known = (0..keys).filter(|number| sets.get(tag(*number)).is_some()).count();
         assert!(known > 10_000, "only {known} of {keys} are known");
-        // Twice: the sets may become more once again.
+        // Twice, because the cache may grow once more in between.
         for number in (0..keys).chain(0..keys) {
             sets.insert(tag(number), 7);
         }
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn it_never_grows_beyond_its_bound() {
-        let mut level = Level::new(SETS_MIN);
+        let mut level = CacheTable::new(SETS_MIN);
         for number in 0..100_000 {
             level.insert(tag(number), 0);
         }
