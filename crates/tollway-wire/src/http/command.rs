@@ -9,9 +9,8 @@
 
 mod json;
 
-use std::borrow::Cow;
-
 use thiserror::Error;
+pub use tollway_core::ChargeRequest;
 use tollway_core::{ChargeKind, Verb};
 
 use crate::decimal::put_u64;
@@ -23,19 +22,6 @@ pub struct HttpCommand<'a> {
     /// What to do.
     pub verb: Verb,
     charges: ChargeRequests<'a>,
-}
-
-/// What is asked of one bucket: a charge that no policy has seen yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChargeRequest<'a> {
-    /// The name of the limit.
-    pub limit: Cow<'a, str>,
-    /// The id, spelled as the caller does.
-    pub id: Cow<'a, [u8]>,
-    /// How much.
-    pub cost: u64,
-    /// Its part in the bill.
-    pub kind: ChargeKind,
 }
 
 /// One charge, as nearly always, or several. One needs no allocation.
@@ -71,14 +57,14 @@ impl<'a> HttpCommand<'a> {
     /// Appends the body that [`from_json`](Self::from_json) reads. Ids that are not UTF-8 have no JSON.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         match &self.charges {
-            ChargeRequests::One(charge) => charge.put_json(self.verb, out),
+            ChargeRequests::One(charge) => put_charge(charge, self.verb, out),
             ChargeRequests::Many(charges) => {
                 out.extend_from_slice(br#"{"charges":["#);
                 for (index, charge) in charges.iter().enumerate() {
                     if index > 0 {
                         out.push(b',');
                     }
-                    charge.put_json(self.verb, out);
+                    put_charge(charge, self.verb, out);
                 }
                 out.extend_from_slice(b"]}");
             }
@@ -94,27 +80,20 @@ impl<'a> HttpCommand<'a> {
     }
 }
 
-impl<'a> ChargeRequest<'a> {
-    /// An charge with a vote that takes its cost.
-    pub fn new(limit: &'a str, id: &'a str, cost: u64) -> Self {
-        Self { limit: limit.into(), id: id.as_bytes().into(), cost, kind: ChargeKind::Spend }
+fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#"{"limit":"#);
+    put_string(out, &charge.limit);
+    out.extend_from_slice(br#","id":"#);
+    put_string(out, &String::from_utf8_lossy(&charge.id));
+    if verb.has_cost() {
+        out.extend_from_slice(br#","cost":"#);
+        put_u64(out, charge.cost);
     }
-
-    fn put_json(&self, verb: Verb, out: &mut Vec<u8>) {
-        out.extend_from_slice(br#"{"limit":"#);
-        put_string(out, &self.limit);
-        out.extend_from_slice(br#","id":"#);
-        put_string(out, &String::from_utf8_lossy(&self.id));
-        if verb.has_cost() {
-            out.extend_from_slice(br#","cost":"#);
-            put_u64(out, self.cost);
-        }
-        if self.kind != ChargeKind::Spend {
-            out.extend_from_slice(br#","kind":"#);
-            put_string(out, kind_name(self.kind));
-        }
-        out.push(b'}');
+    if charge.kind != ChargeKind::Spend {
+        out.extend_from_slice(br#","kind":"#);
+        put_string(out, kind_name(charge.kind));
     }
+    out.push(b'}');
 }
 
 const fn kind_name(kind: ChargeKind) -> &'static str {
