@@ -15,9 +15,11 @@ mod throttr;
 mod validate;
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tollway::config::{Config, ConfigErrors};
+use tollway_client::http::blocking::Client;
 
 /// A rate limiter that decides exactly, answers fast, and costs a denied request nothing.
 #[derive(Parser)]
@@ -79,6 +81,15 @@ pub(crate) enum Outcome {
     Yes,
     /// Exit code 1.
     No,
+}
+
+/// The time that a command waits for the HTTP gate. Longer than a program would: a person waits, and a page of keys is
+/// read from Redis.
+const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Creates the client of the HTTP gate at `address`.
+fn client(address: &str) -> Client {
+    Client::with_timeout(address, HTTP_TIMEOUT)
 }
 
 /// The configuration in `file`, or the built-in one.

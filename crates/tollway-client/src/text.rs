@@ -1,4 +1,4 @@
-//! Over UDP text: a datagram asks, a datagram answers, and silence is an answer too.
+//! Asks a server over UDP text: one datagram each way.
 //!
 //! ```no_run
 //! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
@@ -6,51 +6,50 @@
 //!
 //! let client = Client::connect("127.0.0.1:2000").await?;
 //! if client.over_limit("ws ip=192.0.2.1").await?.over() {
-//!     // Turn the request away.
+//!     // Reject the request.
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Without a runtime, the same by [`blocking::Client`].
-//!
-//! A limiter must not take down what it protects. So a client waits for [`TIMEOUT`] and no longer, and then has its
-//! caller go on as though the answer were N: [`Decision::Unanswered`] is not over the limit. Every question gets an id
-//! of the client's own, so an answer that comes too late, or from elsewhere, is never taken for that to another
-//! question.
+//! A limiter must not take down what it protects. After [`TEXT_TIMEOUT`] without a reply the caller goes on as though
+//! the reply were N: [`KeyAnswer::Unanswered`] is not over the limit. Every request has an id of its own, so a reply
+//! that comes too late, or from elsewhere, is never taken for the reply to another request.
 
+#[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
-mod question;
+mod codec;
 
-use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use thiserror::Error;
-use tollway_wire::text::DATAGRAM_MAX;
+pub use client::{Client, IN_FLIGHT_MAX};
 pub use tollway_wire::text::{CheckLimit, KeyStats, OverLimit};
 
-pub use client::{Client, IN_FLIGHT_MAX};
+/// The time that a reply may take unless `with_timeout` sets another.
+///
+/// The protocol specifies it, and it is shorter than [`TIMEOUT`](crate::TIMEOUT): a datagram that is lost is not sent
+/// again, so to wait longer seldom helps.
+pub const TEXT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long an answer may take unless told otherwise.
-pub const TIMEOUT: Duration = Duration::from_millis(100);
-
-/// What is known about one use of a key, or of the keys of a `check_limit`.
+/// The answer to one use of a key, or of the keys of a `check_limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Decision {
-    /// What the server said.
+#[must_use]
+pub enum KeyAnswer {
+    /// The server replied.
     Answered(OverLimit),
-    /// The server said nothing in time. Callers go on as though they were under the limit.
+    /// No reply came in time. Callers go on as though the key were under its limit.
     Unanswered,
 }
 
-impl Decision {
-    /// Is the key over its limit, as far as anybody said?
+impl KeyAnswer {
+    /// Returns true if the server replied that the key is over its limit.
     pub const fn over(&self) -> bool {
         matches!(self, Self::Answered(OverLimit { over: true, .. }))
     }
 
-    /// What the server said, if it did.
+    /// Returns the reply of the server, if there was one.
     pub const fn answered(&self) -> Option<OverLimit> {
         match self {
             Self::Answered(over_limit) => Some(*over_limit),
@@ -59,29 +58,10 @@ impl Decision {
     }
 }
 
-/// Why there is no answer.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum AskError {
-    /// The question would not arrive as it was meant: it has a newline in it, or is too long for a datagram.
-    #[error(
-        "a server would not understand this: a key has no newlines, and a datagram at most {DATAGRAM_MAX} bytes"
-    )]
-    Unsendable,
-    /// No answer came in time.
-    #[error("no answer from {address} within {waited:?}")]
-    Unanswered {
-        /// Who was asked.
-        address: String,
-        /// How long was waited at most.
-        waited: Duration,
-        /// What happened, if it was not just silence.
-        source: Option<io::Error>,
-    },
-    /// Something came that is no answer to this question.
-    #[error("{reply:?} is no answer to this")]
-    Misunderstood {
-        /// What came.
-        reply: String,
-    },
+/// Returns the local address to bind a socket to that is to be connected to `server`.
+const fn local_address_for(server: SocketAddr) -> SocketAddr {
+    match server {
+        SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+    }
 }

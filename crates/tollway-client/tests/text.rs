@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use tokio::task::JoinSet;
-use tollway_client::text::{
-    AskError, CheckLimit, Client, Decision, IN_FLIGHT_MAX, KeyStats, OverLimit, blocking,
-};
+use tollway_client::text::{CheckLimit, Client, IN_FLIGHT_MAX, KeyAnswer, KeyStats, OverLimit, blocking};
+use tollway_client::{ClientError, InvalidRequest};
 use tollway_testbed::PATIENCE;
 
 /// Short, where it is silence that is waited for.
@@ -58,7 +57,7 @@ impl Drop for Peer {
     }
 }
 
-/// What a server would say, had it only one thing to say to each.
+/// Returns the one reply that the peer has for each command.
 fn plain(question: &str) -> String {
     match question.split(' ').next().unwrap() {
         "over_limit" if question.ends_with("busy") => "ok Y 28.1 22.0 20",
@@ -81,12 +80,12 @@ fn check_limit() -> CheckLimit<'static> {
 }
 
 #[test]
-fn a_blocking_client_reads_every_answer() {
+fn a_blocking_client_reads_every_reply() {
     let peer = Peer::answering(plain);
-    let mut client = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
-    assert_eq!(client.over_limit("ws idle").unwrap(), Decision::Answered(UNDER));
-    assert_eq!(client.over_limit("ws busy").unwrap(), Decision::Answered(OVER));
-    assert_eq!(client.check_limit(check_limit()).unwrap(), Decision::Answered(OVER));
+    let client = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    assert_eq!(client.over_limit("ws idle").unwrap(), KeyAnswer::Answered(UNDER));
+    assert_eq!(client.over_limit("ws busy").unwrap(), KeyAnswer::Answered(OVER));
+    assert_eq!(client.check_limit(check_limit()).unwrap(), KeyAnswer::Answered(OVER));
     assert_eq!(client.get_stats("k").unwrap(), STATS);
     assert_eq!(client.get_size().unwrap(), 3);
     client.ping().unwrap();
@@ -94,12 +93,12 @@ fn a_blocking_client_reads_every_answer() {
 }
 
 #[tokio::test]
-async fn an_async_client_reads_every_answer() {
+async fn an_async_client_reads_every_reply() {
     let peer = Peer::answering(plain);
     let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
-    assert_eq!(client.over_limit("ws idle").await.unwrap(), Decision::Answered(UNDER));
-    assert_eq!(client.over_limit("ws busy").await.unwrap(), Decision::Answered(OVER));
-    assert_eq!(client.check_limit(check_limit()).await.unwrap(), Decision::Answered(OVER));
+    assert_eq!(client.over_limit("ws idle").await.unwrap(), KeyAnswer::Answered(UNDER));
+    assert_eq!(client.over_limit("ws busy").await.unwrap(), KeyAnswer::Answered(OVER));
+    assert_eq!(client.check_limit(check_limit()).await.unwrap(), KeyAnswer::Answered(OVER));
     assert_eq!(client.get_stats("k").await.unwrap(), STATS);
     assert_eq!(client.get_size().await.unwrap(), 3);
     client.ping().await.unwrap();
@@ -110,14 +109,14 @@ async fn an_async_client_reads_every_answer() {
 async fn silence_is_as_though_the_answer_were_n() {
     let peer = Peer::start(|_, _| Vec::new());
     let began = Instant::now();
-    let mut blocking = blocking::Client::with_timeout(peer.addr, IMPATIENCE).unwrap();
+    let blocking = blocking::Client::with_timeout(peer.addr, IMPATIENCE).unwrap();
     let client = Client::with_timeout(peer.addr, IMPATIENCE).await.unwrap();
     for decision in [blocking.over_limit("k").unwrap(), client.over_limit("k").await.unwrap()] {
-        assert_eq!(decision, Decision::Unanswered);
+        assert_eq!(decision, KeyAnswer::Unanswered);
         assert!(!decision.over() && decision.answered().is_none());
     }
-    assert!(matches!(blocking.ping(), Err(AskError::Unanswered { source: None, .. })));
-    assert!(matches!(client.ping().await, Err(AskError::Unanswered { source: None, .. })));
+    assert!(matches!(blocking.ping(), Err(ClientError::TimedOut { .. })));
+    assert!(matches!(client.ping().await, Err(ClientError::TimedOut { .. })));
     assert!(began.elapsed() >= 4 * IMPATIENCE);
 }
 
@@ -136,11 +135,11 @@ async fn replies_with_other_ids_are_let_go_by() {
         .map(String::into_bytes)
         .collect()
     });
-    let mut blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    let blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
     let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(blocking.over_limit("k").unwrap(), Decision::Answered(UNDER));
-        assert_eq!(client.over_limit("k").await.unwrap(), Decision::Answered(UNDER));
+        assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Answered(UNDER));
+        assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Answered(UNDER));
     }
 }
 
@@ -160,10 +159,10 @@ async fn a_late_answer_is_not_taken_for_the_next() {
         })
     };
     let (one, other) = (late(), late());
-    let mut blocking = blocking::Client::with_timeout(one.addr, IMPATIENCE).unwrap();
+    let blocking = blocking::Client::with_timeout(one.addr, IMPATIENCE).unwrap();
     let client = Client::with_timeout(other.addr, IMPATIENCE).await.unwrap();
-    assert_eq!(blocking.over_limit("k").unwrap(), Decision::Unanswered);
-    assert_eq!(client.over_limit("k").await.unwrap(), Decision::Unanswered);
+    assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Unanswered);
+    assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Unanswered);
     assert!(!blocking.over_limit("k").unwrap().over());
     assert!(!client.over_limit("k").await.unwrap().over());
 }
@@ -179,13 +178,13 @@ async fn patience_may_be_endless() {
 async fn nobody_there_is_known_at_once() {
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let began = Instant::now();
-    let mut blocking = blocking::Client::with_timeout(gone, PATIENCE).unwrap();
+    let blocking = blocking::Client::with_timeout(gone, PATIENCE).unwrap();
     let client = Client::with_timeout(gone, PATIENCE).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(blocking.over_limit("k").unwrap(), Decision::Unanswered);
-        assert_eq!(client.over_limit("k").await.unwrap(), Decision::Unanswered);
-        assert!(matches!(blocking.ping(), Err(AskError::Unanswered { source: Some(_), .. })));
-        assert!(matches!(client.ping().await, Err(AskError::Unanswered { source: Some(_), .. })));
+        assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Unanswered);
+        assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Unanswered);
+        assert!(matches!(blocking.ping(), Err(ClientError::Unreachable { .. })));
+        assert!(matches!(client.ping().await, Err(ClientError::Unreachable { .. })));
     }
     assert!(began.elapsed() < PATIENCE);
 }
@@ -210,6 +209,23 @@ async fn many_questions_are_in_flight_at_a_time() {
     }
 }
 
+#[test]
+fn a_blocking_client_may_be_used_by_many_threads() {
+    let peer = Peer::answering(plain);
+    let client = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            let client = client.clone();
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert_eq!(client.over_limit("ws busy").unwrap(), KeyAnswer::Answered(OVER));
+                    assert_eq!(client.get_size().unwrap(), 3);
+                }
+            });
+        }
+    });
+}
+
 #[tokio::test]
 async fn more_questions_than_may_wait_are_unanswered_and_not_kept() {
     let peer = Peer::start(|_, _| Vec::new());
@@ -219,18 +235,24 @@ async fn more_questions_than_may_wait_are_unanswered_and_not_kept() {
         let client = client.clone();
         asking.spawn(async move { client.over_limit("k").await.unwrap() });
     }
-    assert!(asking.join_all().await.iter().all(|decision| *decision == Decision::Unanswered));
+    assert!(asking.join_all().await.iter().all(|decision| *decision == KeyAnswer::Unanswered));
 }
 
 #[tokio::test]
 async fn what_cannot_be_asked_is_an_error_and_not_n() {
     let peer = Peer::answering(plain);
-    let mut blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    let blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
     let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
     for key in ["two\nlines".to_owned(), "ends\n".to_owned(), "x".repeat(1000)] {
-        assert!(matches!(blocking.over_limit(&key), Err(AskError::Unsendable)));
-        assert!(matches!(client.over_limit(&key).await, Err(AskError::Unsendable)));
-        assert!(matches!(client.get_stats(&key).await, Err(AskError::Unsendable)));
+        assert!(matches!(blocking.over_limit(&key), Err(ClientError::InvalidRequest(InvalidRequest::Text))));
+        assert!(matches!(
+            client.over_limit(&key).await,
+            Err(ClientError::InvalidRequest(InvalidRequest::Text))
+        ));
+        assert!(matches!(
+            client.get_stats(&key).await,
+            Err(ClientError::InvalidRequest(InvalidRequest::Text))
+        ));
     }
 }
 
@@ -244,14 +266,14 @@ proptest! {
     ]) {
         let said = answer.clone();
         let peer = Peer::start(move |id, _| vec![[id.as_bytes(), b" ", &answer].concat()]);
-        let mut blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
-        blocking.over_limit("k").unwrap();
+        let blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+        let _ = blocking.over_limit("k").unwrap();
         let sized = blocking.get_size();
-        prop_assert!(matches!(sized, Ok(_) | Err(AskError::Misunderstood { .. })), "{sized:?}");
+        prop_assert!(matches!(sized, Ok(_) | Err(ClientError::InvalidResponse { .. })), "{sized:?}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let heard = runtime.block_on(async {
             let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
-            client.over_limit("k").await.unwrap();
+            let _ = client.over_limit("k").await.unwrap();
             let _ = client.get_stats("k").await;
             client.ask(b"anything").await.unwrap()
         });

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollway_client::throttr::{
-    Attribute, CallError, Change, Client, IN_FLIGHT_MAX, Misunderstanding, Quota, QuotaTtl, Request,
-    ThrottrCommand, ThrottrReply, TtlUnit, blocking,
+    Change, Client, IN_FLIGHT_MAX, QuotaAttribute, QuotaInfo, QuotaRequest, QuotaTtl, ThrottrCommand,
+    ThrottrReply, TtlUnit, blocking,
 };
 use tollway_client::wire::throttr::{decode, encode};
+use tollway_client::{ClientError, InvalidRequest, InvalidResponse, InvalidThrottrReply};
 use tollway_testbed::PATIENCE;
 
 /// Short, where it is silence that is waited for.
 const IMPATIENCE: Duration = Duration::from_millis(50);
 
-/// What a peer does with one connection; connections come one after the other.
+/// The work of a peer on one connection; connections come one after the other.
 type Script = Box<dyn FnOnce(TcpStream) + Send>;
 
 struct Peer {
@@ -41,11 +42,11 @@ impl Peer {
     }
 
     fn blocking(&self) -> blocking::Client {
-        blocking::Client::with_timeout(self.addr.to_string(), PATIENCE)
+        blocking::Client::with_timeout(&self.addr.to_string(), PATIENCE)
     }
 
     fn client(&self) -> Client {
-        Client::with_timeout(self.addr.to_string(), PATIENCE)
+        Client::with_timeout(&self.addr.to_string(), PATIENCE)
     }
 
     /// Waits for the last connection to end.
@@ -104,21 +105,21 @@ fn heard_something(stream: &mut TcpStream) {
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
-fn quota(left: u64) -> Quota {
-    Quota { left, lifetime: QuotaTtl { value: 1500, unit: TtlUnit(1) } }
+fn quota(left: u64) -> QuotaInfo {
+    QuotaInfo { left, lifetime: QuotaTtl { value: 1500, unit: TtlUnit(1) } }
 }
 
 #[test]
 fn a_blocking_client_asks_everything() {
     let peer = Peer::start(vec![serving()]);
-    let mut client = peer.blocking();
+    let client = peer.blocking();
     assert!(client.insert("c", "r", 5, TEN_SECONDS).unwrap());
     assert!(!client.insert("c", "r", 6, TEN_SECONDS).unwrap());
     assert_eq!(client.query("42", b"r").unwrap(), Some(quota(42)));
     assert_eq!(quota(42).ttl(), Duration::from_millis(1500));
     assert_eq!(client.query("0", [0, 255]).unwrap(), None);
-    assert!(client.update("c", "r", Attribute::Ttl, Change::Decrease, 3).unwrap());
-    assert!(!client.update("c", "r", Attribute::Quota, Change::Patch, 3).unwrap());
+    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Decrease, 3).unwrap());
+    assert!(!client.update("c", "r", QuotaAttribute::Quota, Change::Patch, 3).unwrap());
     assert!(client.purge("1", "").unwrap());
     drop(client);
     peer.finish();
@@ -132,24 +133,59 @@ async fn an_async_client_asks_everything() {
     assert!(!client.insert("c", "r", 6, TEN_SECONDS).await.unwrap());
     assert_eq!(client.query("42", b"r").await.unwrap(), Some(quota(42)));
     assert_eq!(client.query("0", [0, 255]).await.unwrap(), None);
-    assert!(client.update("c", "r", Attribute::Ttl, Change::Decrease, 3).await.unwrap());
-    assert!(!client.update("c", "r", Attribute::Quota, Change::Patch, 3).await.unwrap());
+    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Decrease, 3).await.unwrap());
+    assert!(!client.update("c", "r", QuotaAttribute::Quota, Change::Patch, 3).await.unwrap());
     assert!(client.purge("1", "").await.unwrap());
 }
 
 #[test]
 fn a_pipeline_of_any_length_is_answered_in_order() {
     let peer = Peer::start(vec![serving()]);
-    let mut client = peer.blocking();
+    let client = peer.blocking();
     let names: Vec<_> = (0..3 * IN_FLIGHT_MAX + 7).map(|number| number.to_string()).collect();
-    let requests: Vec<_> =
-        names.iter().flat_map(|name| [Request::query(name, "r"), Request::purge(name, "r")]).collect();
+    let requests: Vec<_> = names
+        .iter()
+        .flat_map(|name| [QuotaRequest::query(name, "r"), QuotaRequest::purge(name, "r")])
+        .collect();
     let replies = client.pipeline(&requests).unwrap();
     assert_eq!(replies.len(), requests.len());
     for (request, reply) in requests.iter().zip(replies) {
         assert_eq!(reply, by_name(&request.command, request.consumer));
     }
     assert_eq!(client.pipeline(&[]).unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_async_pipeline_of_any_length_is_answered_in_order() {
+    let peer = Peer::start(vec![serving()]);
+    let client = peer.client();
+    let names: Vec<_> = (0..3 * IN_FLIGHT_MAX + 7).map(|number| number.to_string()).collect();
+    let requests: Vec<_> = names
+        .iter()
+        .flat_map(|name| [QuotaRequest::query(name, "r"), QuotaRequest::purge(name, "r")])
+        .collect();
+    // Two at a time have to share the permits.
+    let (one, other) = tokio::join!(client.pipeline(&requests), client.pipeline(&requests));
+    for replies in [one.unwrap(), other.unwrap()] {
+        assert_eq!(replies.len(), requests.len());
+        for (request, reply) in requests.iter().zip(replies) {
+            assert_eq!(reply, by_name(&request.command, request.consumer));
+        }
+    }
+    assert_eq!(client.pipeline(&[]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_async_pipeline_fails_unless_every_reply_arrives() {
+    let one_of_two: Script = Box::new(|mut stream| {
+        stream.read_exact(&mut [0; 18]).unwrap();
+        stream.write_all(&[0, 0, 0, 0, 1]).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+    });
+    let peer = Peer::start(vec![one_of_two]);
+    let client = peer.client();
+    let purge = QuotaRequest::purge("c", "r");
+    assert!(matches!(client.pipeline(&[purge, purge]).await, Err(ClientError::Disconnected { .. })));
 }
 
 #[tokio::test]
@@ -185,15 +221,15 @@ async fn a_server_that_hangs_up_is_said_to_and_the_next_call_finds_the_next() {
         })
     };
     let peer = Peer::start(vec![hang_up(), half_a_reply(), serving()]);
-    let mut client = peer.blocking();
+    let client = peer.blocking();
     for _ in 0..2 {
-        assert!(matches!(client.query("7", "r"), Err(CallError::HungUp { .. })));
+        assert!(matches!(client.query("7", "r"), Err(ClientError::Disconnected { .. })));
     }
     assert_eq!(client.query("7", "r").unwrap(), Some(quota(7)));
     let peer = Peer::start(vec![hang_up(), half_a_reply(), serving()]);
     let client = peer.client();
     for _ in 0..2 {
-        assert!(matches!(client.query("7", "r").await, Err(CallError::HungUp { .. })));
+        assert!(matches!(client.query("7", "r").await, Err(ClientError::Disconnected { .. })));
     }
     assert_eq!(client.query("7", "r").await.unwrap(), Some(quota(7)));
 }
@@ -210,7 +246,7 @@ async fn what_was_answered_before_the_end_is_delivered() {
     let client = peer.client();
     let (one, other) = tokio::join!(client.purge("c", "r"), client.purge("c", "r"));
     assert!(one.unwrap());
-    assert!(matches!(other, Err(CallError::HungUp { .. })));
+    assert!(matches!(other, Err(ClientError::Disconnected { .. })));
 }
 
 #[tokio::test]
@@ -231,14 +267,14 @@ async fn silence_ends_at_the_deadline_and_a_dead_connection_is_left() {
         });
     });
     let peer = Peer::start(vec![silent, also_silent, serving()]);
-    let mut blocking = blocking::Client::with_timeout(peer.addr.to_string(), IMPATIENCE);
-    assert!(matches!(blocking.query("7", "r"), Err(CallError::TimedOut { waited: IMPATIENCE, .. })));
-    let client = Client::with_timeout(peer.addr.to_string(), IMPATIENCE);
-    assert!(matches!(client.query("7", "r").await, Err(CallError::TimedOut { waited: IMPATIENCE, .. })));
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), IMPATIENCE);
+    assert!(matches!(blocking.query("7", "r"), Err(ClientError::TimedOut { timeout: IMPATIENCE, .. })));
+    let client = Client::with_timeout(&peer.addr.to_string(), IMPATIENCE);
+    assert!(matches!(client.query("7", "r").await, Err(ClientError::TimedOut { timeout: IMPATIENCE, .. })));
     // Slow machines may need more than the one attempt, but not more than the one connection.
     let again = loop {
         match client.query("7", "r").await {
-            Err(CallError::TimedOut { .. }) => {}
+            Err(ClientError::TimedOut { .. }) => {}
             answer => break answer.unwrap(),
         }
     };
@@ -259,21 +295,24 @@ async fn whoever_speaks_something_else_is_told_apart() {
     for (bytes, expected) in [
         (&b"HTTP/1.1 400 Bad Request"[..], "status"),
         (b"\x09\0\0\0\x01", "out of order"),
-        (b"\0\0\0\0\x01\0\0\0\0\x01", "unasked"),
+        (b"\0\0\0\0\x01\0\0\0\0\x01", "unrequested"),
     ] {
-        let named = |error: CallError| match error {
-            CallError::Misunderstood { source: Misunderstanding::Status(_), .. } => "status",
-            CallError::Misunderstood { source: Misunderstanding::OutOfOrder { .. }, .. } => "out of order",
-            CallError::Misunderstood { source: Misunderstanding::Unasked, .. } => "unasked",
+        let named = |error: ClientError| match error {
+            ClientError::InvalidResponse { source: InvalidResponse::Throttr(invalid), .. } => match invalid {
+                InvalidThrottrReply::Status(_) => "status",
+                InvalidThrottrReply::OutOfOrder { .. } => "out of order",
+                InvalidThrottrReply::Unrequested => "unrequested",
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         };
         let peer = Peer::start(vec![saying(bytes), saying(bytes)]);
-        let mut blocking = peer.blocking();
+        let blocking = peer.blocking();
         assert_eq!(named(blocking.purge("c", "r").unwrap_err()), expected);
         let client = peer.client();
         match client.purge("c", "r").await {
             // What comes after the reply is the next caller's to find out.
-            Ok(done) => assert!(done && expected == "unasked"),
+            Ok(done) => assert!(done && expected == "unrequested"),
             Err(error) => assert_eq!(named(error), expected),
         }
     }
@@ -282,10 +321,10 @@ async fn whoever_speaks_something_else_is_told_apart() {
 #[tokio::test]
 async fn patience_may_be_endless() {
     let peer = Peer::start(vec![serving(), serving()]);
-    let mut blocking = blocking::Client::with_timeout(peer.addr.to_string(), Duration::MAX);
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), Duration::MAX);
     assert!(blocking.purge("1", "r").unwrap());
     drop(blocking);
-    let client = Client::with_timeout(peer.addr.to_string(), Duration::MAX);
+    let client = Client::with_timeout(&peer.addr.to_string(), Duration::MAX);
     assert!(client.purge("1", "r").await.unwrap());
 }
 
@@ -293,12 +332,12 @@ async fn patience_may_be_endless() {
 async fn nobody_there_is_said_at_once() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let began = Instant::now();
-    let mut blocking = blocking::Client::with_timeout(gone.clone(), PATIENCE);
-    assert!(matches!(blocking.query("c", "r"), Err(CallError::Unreachable { .. })));
-    let client = Client::with_timeout(gone, PATIENCE);
+    let blocking = blocking::Client::with_timeout(&gone, PATIENCE);
+    assert!(matches!(blocking.query("c", "r"), Err(ClientError::Unreachable { .. })));
+    let client = Client::with_timeout(&gone, PATIENCE);
     let error = client.query("c", "r").await.unwrap_err();
-    assert!(matches!(error, CallError::Unreachable { .. }));
-    assert!(error.to_string().ends_with("cannot be reached"));
+    assert!(matches!(error, ClientError::Unreachable { .. }));
+    assert!(error.to_string().contains("no server at"));
     assert!(began.elapsed() < PATIENCE);
 }
 
@@ -313,7 +352,7 @@ async fn no_more_are_in_flight_than_the_bound() {
         sender.send(bytes).unwrap();
     });
     let peer = Peer::start(vec![counting]);
-    let client = Client::with_timeout(peer.addr.to_string(), 4 * IMPATIENCE);
+    let client = Client::with_timeout(&peer.addr.to_string(), 4 * IMPATIENCE);
     let mut calling = JoinSet::new();
     for _ in 0..IN_FLIGHT_MAX + 100 {
         let client = client.clone();
@@ -331,10 +370,16 @@ async fn no_more_are_in_flight_than_the_bound() {
 async fn an_id_that_does_not_fit_is_refused_before_anything_is_sent() {
     let peer = Peer::start(vec![serving()]);
     let long = [b'x'; 256];
-    let mut blocking = peer.blocking();
-    let pipeline = [Request::query("7", "r"), Request::query("7", &long)];
-    assert!(matches!(blocking.pipeline(&pipeline), Err(CallError::IdTooLong(_))));
+    let blocking = peer.blocking();
+    let pipeline = [QuotaRequest::query("7", "r"), QuotaRequest::query("7", &long)];
+    assert!(matches!(
+        blocking.pipeline(&pipeline),
+        Err(ClientError::InvalidRequest(InvalidRequest::Throttr(_)))
+    ));
     let client = peer.client();
-    assert!(matches!(client.query(long, "r").await, Err(CallError::IdTooLong(_))));
+    assert!(matches!(
+        client.query(long, "r").await,
+        Err(ClientError::InvalidRequest(InvalidRequest::Throttr(_)))
+    ));
     assert_eq!(client.query("7", &long[1..]).await.unwrap(), Some(quota(7)));
 }

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use clap::Args;
-use tollway::core::{Decision, Nanos, Verdict};
 use tollway::trace::TraceReply;
+use tollway_client::ClientError;
 use tollway_client::core::Verb;
-use tollway_client::http::{ChargeRequest, Client, ServerResponse};
+use tollway_client::http::{ChargeRequest, RawResponse};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -128,60 +128,38 @@ impl Question {
     fn ask(&self, verb: Verb, cost: u64) -> anyhow::Result<Outcome> {
         let charges: Vec<_> =
             self.buckets.iter().map(|bucket| ChargeRequest::new(&bucket.limit, &bucket.id, cost)).collect();
-        let (status, body) = Client::new(&self.addr).ask_raw(verb, &charges)?;
-        let answer = ServerResponse::from_json(status, &body);
+        let response = super::client(&self.addr).charge_raw(verb, &charges)?;
+        let answer = decode(verb, &response, &charges);
         if self.json {
-            print_line(&body)?;
+            print_line(&response.body)?;
         }
-        let answer = answer?;
-        let outcome = if is_yes(&answer) { Outcome::Yes } else { Outcome::No };
+        let (yes, words) = answer?;
         if !self.json {
-            print_line(in_words(answer, charges.len()).to_string().as_bytes())?;
+            print_line(words.to_string().as_bytes())?;
         }
-        Ok(outcome)
+        Ok(if yes { Outcome::Yes } else { Outcome::No })
     }
 }
 
-const fn is_yes(answer: &ServerResponse) -> bool {
-    match answer {
-        ServerResponse::Decision { allowed, .. } => *allowed,
-        ServerResponse::Refund { refunded, .. } => *refunded,
-        ServerResponse::Reset => true,
-    }
-}
-
-/// The answer in the words of a trace.
-fn in_words(answer: ServerResponse, charges: usize) -> TraceReply {
-    match answer {
-        ServerResponse::Decision {
-            allowed,
-            remaining,
-            retry_after,
-            reset_after,
-            limit,
-            reason,
-            degraded,
-        } => {
-            let verdict = match (allowed, reason.as_deref(), remaining) {
-                (true, None, None) => Verdict::Unlimited,
-                (true, None, Some(_)) => Verdict::Allow,
-                (true, Some("store"), _) => Verdict::AllowAway,
-                (true, Some(_), _) => Verdict::AllowFull,
-                (false, None, _) => Verdict::Deny,
-                (false, Some("store"), _) => Verdict::DenyAway,
-                (false, Some(_), _) => Verdict::DenyFull,
-            };
-            let remaining = remaining.unwrap_or(if verdict == Verdict::Unlimited { u64::MAX } else { 0 });
-            let [retry, reset] = [retry_after, reset_after].map(|span| span.unwrap_or(Nanos::FOREVER));
-            let mut decision = Decision::new(verdict, remaining, retry, reset);
-            decision.degraded = degraded;
-            TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
+/// Returns whether the answer is a yes, and the answer in the words of a trace.
+fn decode(
+    verb: Verb,
+    response: &RawResponse,
+    charges: &[ChargeRequest<'_>],
+) -> Result<(bool, TraceReply), ClientError> {
+    Ok(match verb {
+        Verb::Spend | Verb::Check => {
+            let decision = response.decision(charges)?;
+            let limit = (charges.len() > 1).then(|| charges[decision.charge].limit.to_string());
+            (decision.allowed(), TraceReply::Decision { decision, limit })
         }
-        ServerResponse::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
-        ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
-            let reset_after = reset_after.unwrap_or(Nanos::FOREVER);
-            TraceReply::Refund(tollway::core::Refund::new(refunded, remaining, reset_after))
+        Verb::Refund => match response.refund()? {
+            tollway::core::Refund::UNLIMITED => (false, TraceReply::UnlimitedRefund),
+            refund => (refund.refunded, TraceReply::Refund(refund)),
+        },
+        Verb::Reset => {
+            response.reset()?;
+            (true, TraceReply::Reset)
         }
-        ServerResponse::Reset => TraceReply::Reset,
-    }
+    })
 }

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use clap::Args;
 use tollway::core::{KeyedRule, Nanos, Policy, RuleRef};
-use tollway_client::http::{AskError, Client, HttpRuleRequest, Rfc3339, RuleExplanation, RulePart};
+use tollway_client::ClientError;
+use tollway_client::http::{HttpRuleRequest, Rfc3339, RuleExplanation, RulePart};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -85,15 +86,14 @@ impl Explain {
             key: self.key.as_deref().map(Into::into),
             selectors: selectors.map(|s| (s.name.as_str().into(), Some(s.value.as_str().into()))).collect(),
         };
-        let (status, body) = match Client::new(&self.addr).explain_raw(&asked) {
-            Ok(answer) => answer,
+        let response = match super::client(&self.addr).explain_raw(&asked) {
+            Ok(response) => response,
             Err(error) => return Err(unanswered(error, written.as_ref(), &asked)?),
         };
-        let explained = RuleExplanation::from_json(status, &body);
         if self.json {
-            print_line(&body)?;
+            print_line(&response.body)?;
         }
-        let explained = explained?;
+        let explained = response.explanation()?;
         if !self.json {
             print_line(in_words(&explained).as_bytes())?;
         }
@@ -103,7 +103,7 @@ impl Explain {
 
 /// Shows what can be shown without a server, and says what cannot.
 fn unanswered(
-    error: AskError,
+    error: ClientError,
     written: Option<&KeyedRule>,
     asked: &HttpRuleRequest<'_>,
 ) -> anyhow::Result<anyhow::Error> {

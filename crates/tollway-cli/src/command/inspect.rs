@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use clap::Args;
 use tollway::config::describe_algorithm;
 use tollway::core::Nanos;
-use tollway_client::http::{self, BucketReport, Client, Rfc3339};
+use tollway_client::http::{BucketReport, Rfc3339};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -38,13 +38,11 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let bucket = http::InspectQuery { limit: self.limit.as_str().into(), id: self.id.as_bytes().into() };
-        let (status, body) = Client::new(&self.addr).inspect_raw(&bucket)?;
-        let inspected = BucketReport::from_json(status, &body);
+        let response = super::client(&self.addr).inspect_raw(&self.limit, &self.id)?;
         if self.json {
-            print_line(&body)?;
+            print_line(&response.body)?;
         }
-        let inspected = inspected?;
+        let inspected = response.bucket_report()?;
         if !self.json {
             print_line(in_words(&inspected).to_string().as_bytes())?;
         }

@@ -1,7 +1,8 @@
 //! `tollway keys`: which buckets there are.
 
 use clap::Args;
-use tollway_client::http::{Client, KeysPage, KeysQuery};
+use tollway_client::http::blocking::Client;
+use tollway_client::http::{KeysPage, KeysQuery};
 
 use super::Outcome;
 use crate::output::print_line;
@@ -34,7 +35,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let client = Client::new(&self.addr);
+        let client = super::client(&self.addr);
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut cursor = Some(0);
         while let Some(from) = cursor.filter(|_| left > 0) {
@@ -48,12 +49,11 @@ impl Keys {
     fn page(&self, client: &Client, cursor: u64, left: &mut u64) -> anyhow::Result<KeysPage> {
         let count = usize::try_from(*left).unwrap_or(usize::MAX).min(KeysQuery::COUNT_MAX);
         let asked = KeysQuery { limit: self.limit.as_deref().map(Into::into), cursor, count };
-        let (status, body) = client.keys_raw(&asked)?;
-        let page = KeysPage::from_json(status, &body);
+        let response = client.keys_raw(&asked)?;
         if self.json {
-            print_line(&body)?;
+            print_line(&response.body)?;
         }
-        let page = page?;
+        let page = response.keys_page()?;
         let keys = page.keys.iter().take(usize::try_from(*left).unwrap_or(usize::MAX));
         if !self.json {
             keys.clone().try_for_each(|key| print_line(key.as_bytes()))?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use clap::Args;
 use tollway::core::Nanos;
-use tollway_client::text::AskError;
+use tollway_client::ClientError;
 use tollway_client::text::blocking::Client;
 use tollway_wire::text::{ReceivedReply, decode, decode_reply, split_id};
 
@@ -42,10 +42,10 @@ impl Text {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let question = self.question.join(" ");
         let (id, body) = split_id(question.as_bytes());
-        let mut client = Client::with_timeout(&*self.addr, self.timeout.into())
+        let client = Client::with_timeout(&*self.addr, self.timeout.into())
             .with_context(|| format!("{} cannot be asked", self.addr))?;
         let answer = match client.ask(body) {
-            Err(error @ AskError::Unanswered { .. }) if decode(body).is_none() => {
+            Err(error @ ClientError::TimedOut { .. }) if decode(body).is_none() => {
                 return Err(error).context("the question is none that a server would understand; see --help");
             }
             answer => answer?,

@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use tollway::core::Nanos;
 use tollway_client::throttr::blocking::Client;
-use tollway_client::throttr::{Attribute, Quota};
+use tollway_client::throttr::{QuotaAttribute, QuotaInfo};
 
 use self::change::{Amount, Changed, Time, suffix};
 use super::Outcome;
@@ -172,13 +172,13 @@ impl Query {
 impl Update {
     fn run(self) -> anyhow::Result<Outcome> {
         let Pair { consumer, resource, .. } = &self.pair;
-        let mut client = self.pair.client();
+        let client = self.pair.client();
         let (attribute, change, value) = match (self.by.quota, self.by.ttl) {
-            (Some(Changed { change, by: Amount(value) }), _) => (Attribute::Quota, change, value),
-            (_, Some(Changed { change, by: Time::Units(value) })) => (Attribute::Ttl, change, value),
+            (Some(Changed { change, by: Amount(value) }), _) => (QuotaAttribute::Quota, change, value),
+            (_, Some(Changed { change, by: Time::Units(value) })) => (QuotaAttribute::Ttl, change, value),
             (_, Some(Changed { change, by: Time::Span(span) })) => {
                 let Some(quota) = client.query(consumer, resource)? else { return say(false, "", NONE) };
-                (Attribute::Ttl, change, change::in_unit(span, quota.lifetime.unit)?)
+                (QuotaAttribute::Ttl, change, change::in_unit(span, quota.lifetime.unit)?)
             }
             (None, None) => bail!("nothing is to be changed"),
         };
@@ -206,11 +206,11 @@ fn say(done: bool, yes: &str, no: &str) -> anyhow::Result<Outcome> {
     Ok(if done { Outcome::Yes } else { Outcome::No })
 }
 
-fn in_words(quota: &Quota) -> String {
+fn in_words(quota: &QuotaInfo) -> String {
     format!("quota={} ttl={}{}", quota.left, quota.lifetime.value, suffix(quota.lifetime.unit))
 }
 
-fn as_json(quota: &Quota) -> String {
+fn as_json(quota: &QuotaInfo) -> String {
     let (value, unit) = (quota.lifetime.value, suffix(quota.lifetime.unit));
     format!(r#"{{"quota":{},"ttl":{value},"ttl_type":"{unit}"}}"#, quota.left)
 }

@@ -1,6 +1,7 @@
 //! `tollway explain`, of a running server and of none.
 
-use tollway_client::http::{Client, HttpRuleRequest};
+use tollway_client::http::blocking::Client;
+use tollway_testbed::PATIENCE;
 
 use crate::run::{file, run};
 use crate::serving::Serving;
@@ -49,12 +50,8 @@ Or                                      not reached
     assert_eq!(explain(&asked), (0, free.clone()));
     assert_eq!(explain(&asked), (0, free), "nothing was changed");
 
-    let ask = HttpRuleRequest {
-        rule: "upload".into(),
-        key: None,
-        selectors: vec![("user".into(), Some("vova".into())), ("apikey".into(), None)],
-    };
-    assert!(Client::new(&serving.addr).resolve(&ask).unwrap().allowed);
+    let client = Client::with_timeout(&serving.addr, PATIENCE);
+    assert!(client.rule("upload", &[("user", "vova"), ("apikey", "")]).unwrap().allowed());
     assert_eq!(
         explain(&["upload", "user=vova", "apikey="]),
         (
@@ -124,7 +121,7 @@ Or                         not known
 "
     );
     assert_eq!(ran.code, 2);
-    let expected = "tollway: what is reached is not known: no answer from http://127.0.0.1:1";
+    let expected = "tollway: what is reached is not known: no server at 127.0.0.1:1; start one with";
     assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
     let named = run(&["explain", "upload", "--addr", "127.0.0.1:1"]);
     assert_eq!((named.code, &*named.stdout), (2, ""));

@@ -115,7 +115,7 @@ fn nobody_there_is_exit_2() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = run(&["spend", "L:a", "--addr", &free]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains(&format!("no answer from http://{free}")), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("no server at {free}; start one with")), "{}", ran.stderr);
 }
 
 #[test]

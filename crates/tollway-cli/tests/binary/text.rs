@@ -73,7 +73,7 @@ fn silence_is_exit_2_and_says_how_long_and_perhaps_why() {
     let addr = silent.local_addr().unwrap().to_string();
     let ran = run(&["text", "ping", "--addr", &addr, "--timeout", "10ms"]);
     assert_eq!((ran.code, &*ran.stdout), (2, ""));
-    assert!(ran.stderr.contains(&format!("no answer from {addr} within 10ms")), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("no response from {addr} within 10ms")), "{}", ran.stderr);
     let ran = run(&["text", "over_limits x", "--addr", &addr, "--timeout", "10ms"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("none that a server would understand"), "{}", ran.stderr);
@@ -84,6 +84,6 @@ fn nobody_there_is_exit_2() {
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = run(&["text", "ping", "--addr", &gone, "--timeout", "20s"]);
     assert_eq!((ran.code, &*ran.stdout), (2, ""));
-    assert!(ran.stderr.contains(&format!("no answer from {gone}")), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("no server at {gone}")), "{}", ran.stderr);
     assert!(ran.stderr.contains("refused"), "{}", ran.stderr);
 }

@@ -3,80 +3,128 @@
 //! ```no_run
 //! use tollway_client::text::blocking::Client;
 //!
-//! let mut client = Client::connect("127.0.0.1:2000")?;
+//! let client = Client::connect("127.0.0.1:2000")?;
 //! let may_pass = !client.over_limit("ws ip=192.0.2.1")?.over();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
-use super::question::{datagram, decision, first_id, pong, raw_datagram, reply, size, stats};
-use super::{AskError, Decision, KeyStats, TIMEOUT};
+use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, split_reply, stats};
+use super::{KeyAnswer, KeyStats, TEXT_TIMEOUT, local_address_for};
+use crate::error::is_timeout;
+use crate::idle::IdleConnections;
+use crate::{ClientError, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
 
-/// Asks one server, one question at a time.
-#[derive(Debug)]
+/// A client of one server whose calls block the thread. Clones share the sockets, and any number of threads may use it,
+/// each on a socket of its own.
+#[derive(Clone, Debug)]
 pub struct Client {
-    socket: UdpSocket,
-    server: SocketAddr,
+    shared: Arc<Shared>,
     timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    idle: IdleConnections<BlockingSocket>,
+}
+
+/// A socket that is connected to the server, and the id of its next request.
+#[derive(Debug)]
+struct BlockingSocket {
+    socket: UdpSocket,
     next_id: u64,
 }
 
 impl Client {
-    /// A client of the server at this address. That it can be asked does not mean that anybody is there.
+    /// Creates a client of the server at this address. It fails if the name has no address; whether a server listens
+    /// there is known only after a call.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::with_timeout(address, TIMEOUT)
+        Self::with_timeout(address, TEXT_TIMEOUT)
     }
 
-    /// A client that waits this long for an answer.
+    /// Creates a client that waits for a reply for at most `timeout`, and never more than a day.
     pub fn with_timeout(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
         let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         let server = address.to_socket_addrs()?.next().ok_or_else(no_address)?;
-        let socket = UdpSocket::bind(any_port_beside(server))?;
-        // Connected, the socket hears nobody else, and hears of it when there is nobody.
+        let idle = IdleConnections::new();
+        idle.put(BlockingSocket::open(server)?);
+        Ok(Self { shared: Arc::new(Shared { server, idle }), timeout: timeout.min(TIMEOUT_MAX) })
+    }
+
+    /// Counts one use of a key. Without a reply, the key counts as under its limit.
+    pub fn over_limit(&self, key: impl AsRef<[u8]>) -> Result<KeyAnswer, ClientError> {
+        key_answer(self.command(TextCommand::OverLimit { key: key.as_ref() }))
+    }
+
+    /// Counts one use of the keys of a user agent, of an address and of everybody, up to the first over its limit.
+    pub fn check_limit(&self, check: CheckLimit<'_>) -> Result<KeyAnswer, ClientError> {
+        key_answer(self.command(TextCommand::CheckLimit(check)))
+    }
+
+    /// Returns the statistics of a key.
+    pub fn get_stats(&self, key: impl AsRef<[u8]>) -> Result<KeyStats, ClientError> {
+        self.decode(&self.command(TextCommand::GetStats { key: key.as_ref() })?, stats)
+    }
+
+    /// Returns the number of keys that the server remembers.
+    pub fn get_size(&self) -> Result<u64, ClientError> {
+        self.decode(&self.command(TextCommand::GetSize)?, size)
+    }
+
+    /// Returns without an error if the server replies.
+    pub fn ping(&self) -> Result<(), ClientError> {
+        self.decode(&self.command(TextCommand::Ping)?, pong)
+    }
+
+    /// Sends a command in the words of the protocol, such as `over_limit ws global`, and returns the words of the reply. The
+    /// id is added to the command and removed from the reply.
+    pub fn ask(&self, command: &[u8]) -> Result<Vec<u8>, ClientError> {
+        self.exchange(|id| raw_datagram(id, command))
+    }
+
+    fn command(&self, command: TextCommand<'_>) -> Result<Vec<u8>, ClientError> {
+        self.exchange(|id| datagram(id, command))
+    }
+
+    fn decode<T>(&self, reply: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<T, ClientError> {
+        read(reply).ok_or_else(|| {
+            let source = InvalidResponse::Text { reply: String::from_utf8_lossy(reply).into_owned() };
+            ClientError::InvalidResponse { address: self.shared.server.to_string(), source }
+        })
+    }
+
+    fn exchange(
+        &self,
+        datagram: impl FnOnce(u64) -> Result<Vec<u8>, InvalidRequest>,
+    ) -> Result<Vec<u8>, ClientError> {
+        let address = || self.shared.server.to_string();
+        let unreachable = |source| ClientError::Unreachable { address: address(), source };
+        let mut socket = match self.shared.idle.take(|_| true) {
+            Some(socket) => socket,
+            None => BlockingSocket::open(self.shared.server).map_err(unreachable)?,
+        };
+        let id = socket.take_id();
+        let exchanged = datagram(id).map(|datagram| socket.exchange(id, &datagram, self.timeout));
+        // After a failure too: a late reply has the id of its own request.
+        self.shared.idle.put(socket);
+        let timed_out = || ClientError::TimedOut { address: address(), timeout: self.timeout };
+        exchanged?.map_err(unreachable)?.ok_or_else(timed_out)
+    }
+}
+
+impl BlockingSocket {
+    fn open(server: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(local_address_for(server))?;
+        // A connected socket receives datagrams of the server alone, and the system's word that nothing listens there.
         socket.connect(server)?;
-        Ok(Self { socket, server, timeout, next_id: first_id() })
-    }
-
-    /// Makes one use of a key. Without an answer it is as though it were under its limit.
-    pub fn over_limit(&mut self, key: impl AsRef<[u8]>) -> Result<Decision, AskError> {
-        decision(self.ask_command(TextCommand::OverLimit { key: key.as_ref() }))
-    }
-
-    /// Makes one use of the keys of a user agent, an address and everybody, up to the first that is over.
-    pub fn check_limit(&mut self, check: CheckLimit<'_>) -> Result<Decision, AskError> {
-        decision(self.ask_command(TextCommand::CheckLimit(check)))
-    }
-
-    /// What the server knows about a key.
-    pub fn get_stats(&mut self, key: impl AsRef<[u8]>) -> Result<KeyStats, AskError> {
-        stats(&self.ask_command(TextCommand::GetStats { key: key.as_ref() })?)
-    }
-
-    /// How many keys the server remembers.
-    pub fn get_size(&mut self) -> Result<u64, AskError> {
-        size(&self.ask_command(TextCommand::GetSize)?)
-    }
-
-    /// Is anybody there?
-    pub fn ping(&mut self) -> Result<(), AskError> {
-        pong(&self.ask_command(TextCommand::Ping)?)
-    }
-
-    /// Asks in the protocol's own words, `over_limit ws global`, and returns the words of the answer. An id is put in
-    /// front of the one and taken off the other.
-    pub fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, AskError> {
-        let id = self.take_id();
-        self.exchange(id, &raw_datagram(id, question)?)
-    }
-
-    fn ask_command(&mut self, command: TextCommand<'_>) -> Result<Vec<u8>, AskError> {
-        let id = self.take_id();
-        self.exchange(id, &datagram(id, command)?)
+        Ok(Self { socket, next_id: first_id() })
     }
 
     fn take_id(&mut self) -> u64 {
@@ -85,53 +133,33 @@ impl Client {
         id
     }
 
-    fn exchange(&self, id: u64, datagram: &[u8]) -> Result<Vec<u8>, AskError> {
-        let waited = self.timeout;
-        let unanswered = |source| AskError::Unanswered { address: self.server.to_string(), waited, source };
-        self.send(datagram).map_err(|error| unanswered(Some(error)))?;
-        self.receive(id).map_err(|error| unanswered(Some(error)))?.ok_or_else(|| unanswered(None))
-    }
-
-    fn send(&self, datagram: &[u8]) -> io::Result<()> {
+    fn exchange(&self, id: u64, datagram: &[u8], timeout: Duration) -> io::Result<Option<Vec<u8>>> {
         match self.socket.send(datagram) {
-            // Word that nobody got an earlier datagram. There may be somebody by now.
+            // This is about an earlier datagram. A server may have started since.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.socket.send(datagram),
             sent => sent,
         }?;
-        Ok(())
+        self.receive(id, timeout)
     }
 
-    /// Waits for the answer with this id, and lets go by whatever else comes.
-    fn receive(&self, id: u64) -> io::Result<Option<Vec<u8>>> {
-        let began = Instant::now();
+    /// Waits for the reply with this id, and ignores all others. Returns `None` at the timeout.
+    fn receive(&self, id: u64, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+        let deadline = Instant::now() + timeout;
         let mut buffer = [0; DATAGRAM_MAX];
         loop {
-            let left = self.timeout.saturating_sub(began.elapsed());
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
             }
             self.socket.set_read_timeout(Some(left))?;
             match self.socket.recv(&mut buffer) {
-                Ok(len) => match reply(&buffer[..len]) {
+                Ok(len) => match split_reply(&buffer[..len]) {
                     Some((to, body)) if to == id => return Ok(Some(body.to_vec())),
                     _ => {}
                 },
-                Err(error) if is_a_wait(&error) => {}
+                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-fn is_a_wait(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
-}
-
-/// Where a socket listens that is to talk with `peer`.
-pub(super) const fn any_port_beside(peer: SocketAddr) -> SocketAddr {
-    match peer {
-        SocketAddr::V4(_) => SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        SocketAddr::V6(_) => SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
     }
 }

@@ -1,4 +1,4 @@
-//! The client for programs on tokio: one socket, many questions at a time.
+//! The client for programs on tokio: one socket, many requests in flight.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,24 +13,24 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
-use super::blocking::any_port_beside;
-use super::question::{datagram, decision, first_id, pong, raw_datagram, reply, size, stats};
-use super::{AskError, Decision, KeyStats, TIMEOUT};
+use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, split_reply, stats};
+use super::{KeyAnswer, KeyStats, TEXT_TIMEOUT, local_address_for};
+use crate::{ClientError, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
 
-/// How many questions may wait for their answers at a time. Further ones wait for their turn, and not longer than for
-/// an answer.
+/// The number of requests of one async client that may wait for their replies. More requests wait for their turn, within
+/// their timeout.
 pub const IN_FLIGHT_MAX: usize = 4096;
 
-/// How long to leave a socket alone that fails, rather than ask it again at once.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The pause after the socket failed, so that a socket that fails at once does not keep a core busy.
+const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks one server. Clones share the socket, and any number of tasks may ask at a time.
+/// A client of one server for programs on tokio. Clones share the socket, and any number of tasks may use it.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
     timeout: Duration,
-    /// Stops listening with the last clone.
-    _listening: Arc<Listening>,
+    /// Ends with the last clone.
+    _receiver: Arc<ReceiverTask>,
 }
 
 #[derive(Debug)]
@@ -38,113 +38,122 @@ struct Shared {
     socket: UdpSocket,
     server: SocketAddr,
     next_id: AtomicU64,
-    turns: Semaphore,
-    awaited: Mutex<Awaited>,
+    /// The permits to be in flight.
+    permits: Semaphore,
+    pending: Mutex<PendingRequests>,
 }
 
-/// Who waits for the answer to which id.
-type Awaited = HashMap<u64, oneshot::Sender<Vec<u8>>>;
+/// The requests in flight, by id.
+type PendingRequests = HashMap<u64, oneshot::Sender<Vec<u8>>>;
 
+/// The task that receives replies, ended when dropped.
 #[derive(Debug)]
-struct Listening(JoinHandle<()>);
+struct ReceiverTask(JoinHandle<()>);
 
-impl Drop for Listening {
+impl Drop for ReceiverTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl Client {
-    /// A client of the server at this address. That it can be asked does not mean that anybody is there.
+    /// Creates a client of the server at this address. It fails if the name has no address; whether a server listens
+    /// there is known only after a call.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::with_timeout(address, TIMEOUT).await
+        Self::with_timeout(address, TEXT_TIMEOUT).await
     }
 
-    /// A client that waits this long for an answer.
+    /// Creates a client that waits for a reply for at most `timeout`, and never more than a day.
     pub async fn with_timeout(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
         let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         let server = lookup_host(address).await?.next().ok_or_else(no_address)?;
-        let socket = UdpSocket::bind(any_port_beside(server)).await?;
-        // Connected, the socket hears nobody else, and hears of it when there is nobody.
+        let socket = UdpSocket::bind(local_address_for(server)).await?;
+        // A connected socket receives datagrams of the server alone, and the system's word that nothing listens there.
         socket.connect(server).await?;
         let shared = Arc::new(Shared {
             socket,
             server,
             next_id: AtomicU64::new(first_id()),
-            turns: Semaphore::new(IN_FLIGHT_MAX),
-            awaited: Mutex::default(),
+            permits: Semaphore::new(IN_FLIGHT_MAX),
+            pending: Mutex::default(),
         });
-        let listening = tokio::spawn(listen(Arc::clone(&shared)));
-        Ok(Self { shared, timeout, _listening: Arc::new(Listening(listening)) })
+        let receiver = tokio::spawn(receive(Arc::clone(&shared)));
+        let timeout = timeout.min(TIMEOUT_MAX);
+        Ok(Self { shared, timeout, _receiver: Arc::new(ReceiverTask(receiver)) })
     }
 
-    /// Makes one use of a key. Without an answer it is as though it were under its limit.
-    pub async fn over_limit(&self, key: impl AsRef<[u8]>) -> Result<Decision, AskError> {
-        decision(self.ask_command(TextCommand::OverLimit { key: key.as_ref() }).await)
+    /// Counts one use of a key. Without a reply, the key counts as under its limit.
+    pub async fn over_limit(&self, key: impl AsRef<[u8]>) -> Result<KeyAnswer, ClientError> {
+        key_answer(self.command(TextCommand::OverLimit { key: key.as_ref() }).await)
     }
 
-    /// Makes one use of the keys of a user agent, an address and everybody, up to the first that is over.
-    pub async fn check_limit(&self, check: CheckLimit<'_>) -> Result<Decision, AskError> {
-        decision(self.ask_command(TextCommand::CheckLimit(check)).await)
+    /// Counts one use of the keys of a user agent, of an address and of everybody, up to the first over its limit.
+    pub async fn check_limit(&self, check: CheckLimit<'_>) -> Result<KeyAnswer, ClientError> {
+        key_answer(self.command(TextCommand::CheckLimit(check)).await)
     }
 
-    /// What the server knows about a key.
-    pub async fn get_stats(&self, key: impl AsRef<[u8]>) -> Result<KeyStats, AskError> {
-        stats(&self.ask_command(TextCommand::GetStats { key: key.as_ref() }).await?)
+    /// Returns the statistics of a key.
+    pub async fn get_stats(&self, key: impl AsRef<[u8]>) -> Result<KeyStats, ClientError> {
+        self.decode(&self.command(TextCommand::GetStats { key: key.as_ref() }).await?, stats)
     }
 
-    /// How many keys the server remembers.
-    pub async fn get_size(&self) -> Result<u64, AskError> {
-        size(&self.ask_command(TextCommand::GetSize).await?)
+    /// Returns the number of keys that the server remembers.
+    pub async fn get_size(&self) -> Result<u64, ClientError> {
+        self.decode(&self.command(TextCommand::GetSize).await?, size)
     }
 
-    /// Is anybody there?
-    pub async fn ping(&self) -> Result<(), AskError> {
-        pong(&self.ask_command(TextCommand::Ping).await?)
+    /// Returns without an error if the server replies.
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        self.decode(&self.command(TextCommand::Ping).await?, pong)
     }
 
-    /// Asks in the protocol's own words, `over_limit ws global`, and returns the words of the answer. An id is put in
-    /// front of the one and taken off the other.
-    pub async fn ask(&self, question: &[u8]) -> Result<Vec<u8>, AskError> {
-        let id = self.shared.take_id();
-        self.exchange(id, &raw_datagram(id, question)?).await
+    /// Sends a command in the words of the protocol, such as `over_limit ws global`, and returns the words of the reply. The
+    /// id is added to the command and removed from the reply.
+    pub async fn ask(&self, command: &[u8]) -> Result<Vec<u8>, ClientError> {
+        self.exchange(|id| raw_datagram(id, command)).await
     }
 
-    async fn ask_command(&self, command: TextCommand<'_>) -> Result<Vec<u8>, AskError> {
-        let id = self.shared.take_id();
-        self.exchange(id, &datagram(id, command)?).await
+    async fn command(&self, command: TextCommand<'_>) -> Result<Vec<u8>, ClientError> {
+        self.exchange(|id| datagram(id, command)).await
     }
 
-    async fn exchange(&self, id: u64, datagram: &[u8]) -> Result<Vec<u8>, AskError> {
-        let waited = self.timeout;
-        let unanswered =
-            |source| AskError::Unanswered { address: self.shared.server.to_string(), waited, source };
-        match timeout(waited, self.shared.exchange(id, datagram)).await {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) => Err(unanswered(Some(error))),
-            Err(_) => Err(unanswered(None)),
+    fn decode<T>(&self, reply: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<T, ClientError> {
+        read(reply).ok_or_else(|| {
+            let source = InvalidResponse::Text { reply: String::from_utf8_lossy(reply).into_owned() };
+            ClientError::InvalidResponse { address: self.shared.server.to_string(), source }
+        })
+    }
+
+    async fn exchange(
+        &self,
+        datagram: impl FnOnce(u64) -> Result<Vec<u8>, InvalidRequest>,
+    ) -> Result<Vec<u8>, ClientError> {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let datagram = datagram(id)?;
+        let address = || self.shared.server.to_string();
+        match timeout(self.timeout, self.shared.exchange(id, &datagram)).await {
+            Ok(exchanged) => {
+                exchanged.map_err(|source| ClientError::Unreachable { address: address(), source })
+            }
+            Err(_) => Err(ClientError::TimedOut { address: address(), timeout: self.timeout }),
         }
     }
 }
 
 impl Shared {
-    fn take_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-
     async fn exchange(&self, id: u64, datagram: &[u8]) -> io::Result<Vec<u8>> {
-        let _turn = self.turns.acquire().await.map_err(io::Error::other)?;
+        let _permit = self.permits.acquire().await.map_err(io::Error::other)?;
         let (sender, receiver) = oneshot::channel();
-        self.awaited().insert(id, sender);
-        // From here on whoever stops waiting, for whatever reason, is forgotten.
-        let _awaiting = Awaiting { shared: self, id };
+        self.pending().insert(id, sender);
+        // From here on a caller that gives up, for whatever reason, removes its request.
+        let _registration = Registration { shared: self, id };
         self.send(datagram).await?;
         receiver.await.map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
 
     async fn send(&self, datagram: &[u8]) -> io::Result<()> {
         match self.socket.send(datagram).await {
-            // Word that nobody got an earlier datagram. There may be somebody by now.
+            // This is about an earlier datagram. A server may have started since.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 self.socket.send(datagram).await
             }
@@ -153,38 +162,39 @@ impl Shared {
         Ok(())
     }
 
-    fn awaited(&self) -> MutexGuard<'_, Awaited> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingRequests> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Awaiting<'a> {
+/// The entry of a request in the pending requests, removed when dropped.
+struct Registration<'a> {
     shared: &'a Shared,
     id: u64,
 }
 
-impl Drop for Awaiting<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        self.shared.awaited().remove(&self.id);
+        self.shared.pending().remove(&self.id);
     }
 }
 
-/// Hands every answer to whoever awaits it, and lets go by what nobody does.
-async fn listen(shared: Arc<Shared>) {
+/// Hands every reply to its request, and ignores replies without one.
+async fn receive(shared: Arc<Shared>) {
     let mut buffer = [0; DATAGRAM_MAX];
     loop {
         match shared.socket.recv(&mut buffer).await {
             Ok(len) => {
-                let Some((id, body)) = reply(&buffer[..len]) else { continue };
-                let awaiting = shared.awaited().remove(&id);
-                if let Some(awaiting) = awaiting {
-                    // Whoever no longer waits has its answer already: N.
-                    let _ = awaiting.send(body.to_vec());
+                let Some((id, body)) = split_reply(&buffer[..len]) else { continue };
+                let request = shared.pending().remove(&id);
+                if let Some(request) = request {
+                    // A caller that gave up in this moment has its answer already: N.
+                    let _ = request.send(body.to_vec());
                 }
             }
-            // Nobody is there, so nobody will answer what was asked so far.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => shared.awaited().clear(),
-            Err(_) => sleep(PAUSE).await,
+            // Nothing listens there, so no reply will come to any request so far.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => shared.pending().clear(),
+            Err(_) => sleep(FAILURE_PAUSE).await,
         }
     }
 }

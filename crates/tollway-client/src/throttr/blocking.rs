@@ -2,244 +2,164 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tollway_client::throttr::Request;
+//! use tollway_client::throttr::QuotaRequest;
 //! use tollway_client::throttr::blocking::Client;
 //!
-//! let mut client = Client::new("127.0.0.1:9000");
+//! let client = Client::new("127.0.0.1:9000");
 //! client.insert("alice", "/downloads", 100, Duration::from_secs(3600))?;
-//! let replies = client.pipeline(&[Request::query("alice", "/downloads"), Request::purge("bob", "/downloads")])?;
-//! assert_eq!(replies.len(), 2);
-//! # Ok::<(), tollway_client::throttr::CallError>(())
+//! let requests = [QuotaRequest::query("alice", "/downloads"), QuotaRequest::purge("bob", "/downloads")];
+//! assert_eq!(client.pipeline(&requests)?.len(), 2);
+//! # Ok::<(), tollway_client::ClientError>(())
 //! ```
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tollway_core::algorithm::Change;
 use tollway_wire::throttr::ThrottrReply;
 
-use super::call::{Due, Misunderstanding, done, found};
-use super::{Attribute, CallError, IN_FLIGHT_MAX, Quota, Request, TIMEOUT, TIMEOUT_MAX};
+use super::request::{ExpectedReply, quota_info, succeeded};
+use super::{IN_FLIGHT_MAX, QuotaAttribute, QuotaInfo, QuotaRequest};
+use crate::blocking_tcp::BlockingConnection;
+use crate::idle::IdleConnections;
+use crate::{ClientError, InvalidThrottrReply, TIMEOUT, TIMEOUT_MAX};
 
-/// How long a connection may lie idle and still be trusted without a look: servers close those that do.
-const TRUSTED_FOR: Duration = Duration::from_secs(1);
-/// How much is read at a time.
-const READ_SIZE: usize = 16 << 10;
-
-/// Asks one server, over a connection that is opened when it is needed.
-#[derive(Debug)]
+/// A client of one server whose calls block the thread. Clones share the connections, and any number of threads may use
+/// it, each on a connection of its own.
+#[derive(Clone, Debug)]
 pub struct Client {
-    address: String,
-    timeout: Duration,
-    next_id: u32,
-    open: Option<Open>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Open {
-    stream: TcpStream,
-    used_at: Instant,
+struct Shared {
+    address: String,
+    timeout: Duration,
+    next_id: AtomicU32,
+    idle: IdleConnections<BlockingConnection>,
 }
 
 impl Client {
-    /// A client of the server at this address, a host and a port.
-    pub fn new(address: impl Into<String>) -> Self {
+    /// Creates a client of the server at `address`, a host and a port. No connection is opened yet.
+    pub fn new(address: &str) -> Self {
         Self::with_timeout(address, TIMEOUT)
     }
 
-    /// A client whose calls take this long at most, connecting included, and a day at the very most.
-    pub fn with_timeout(address: impl Into<String>, timeout: Duration) -> Self {
-        Self { address: address.into(), timeout: timeout.min(TIMEOUT_MAX), next_id: 0, open: None }
+    /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day. The time to
+    /// resolve a name is not included: the system does not let it be limited.
+    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+        let shared = Shared {
+            address: address.to_owned(),
+            timeout: timeout.min(TIMEOUT_MAX),
+            next_id: AtomicU32::new(0),
+            idle: IdleConnections::new(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
-    /// Makes a quota. False, and nothing changed, if there is a live one (and the server is not told to start over).
+    /// Returns the address of the server, a host and a port.
+    pub fn address(&self) -> &str {
+        &self.shared.address
+    }
+
+    /// Makes a quota. Returns false, and changes nothing, if there is a live one (unless the server has
+    /// `on_insert: reset`).
     pub fn insert(
-        &mut self,
+        &self,
         consumer: impl AsRef<[u8]>,
         resource: impl AsRef<[u8]>,
         quota: u64,
         ttl: Duration,
-    ) -> Result<bool, CallError> {
-        self.call(Request::insert(&consumer, &resource, quota, ttl)).map(done)
+    ) -> Result<bool, ClientError> {
+        self.call(QuotaRequest::insert(&consumer, &resource, quota, ttl)).map(succeeded)
     }
 
-    /// What is left of a quota, if it is live.
+    /// Returns what is left of a quota, if it is live.
     pub fn query(
-        &mut self,
+        &self,
         consumer: impl AsRef<[u8]>,
         resource: impl AsRef<[u8]>,
-    ) -> Result<Option<Quota>, CallError> {
-        self.call(Request::query(&consumer, &resource)).map(found)
+    ) -> Result<Option<QuotaInfo>, ClientError> {
+        self.call(QuotaRequest::query(&consumer, &resource)).map(quota_info)
     }
 
-    /// Changes a quota. False if there is no live one. A time is in the unit that the quota was made with.
+    /// Changes a quota. Returns false if there is no live one. A time is in the unit that the quota was made with.
     pub fn update(
-        &mut self,
+        &self,
         consumer: impl AsRef<[u8]>,
         resource: impl AsRef<[u8]>,
-        attribute: Attribute,
+        attribute: QuotaAttribute,
         change: Change,
         value: u64,
-    ) -> Result<bool, CallError> {
-        self.call(Request::update(&consumer, &resource, attribute, change, value)).map(done)
+    ) -> Result<bool, ClientError> {
+        self.call(QuotaRequest::update(&consumer, &resource, attribute, change, value)).map(succeeded)
     }
 
-    /// Forgets a quota. False if there was no live one.
-    pub fn purge(
-        &mut self,
-        consumer: impl AsRef<[u8]>,
-        resource: impl AsRef<[u8]>,
-    ) -> Result<bool, CallError> {
-        self.call(Request::purge(&consumer, &resource)).map(done)
+    /// Deletes a quota. Returns false if there was no live one.
+    pub fn purge(&self, consumer: impl AsRef<[u8]>, resource: impl AsRef<[u8]>) -> Result<bool, ClientError> {
+        self.call(QuotaRequest::purge(&consumer, &resource)).map(succeeded)
     }
 
-    /// Asks this.
-    pub fn call(&mut self, request: Request<'_>) -> Result<ThrottrReply, CallError> {
+    /// Sends one request and returns its reply.
+    pub fn call(&self, request: QuotaRequest<'_>) -> Result<ThrottrReply, ClientError> {
         let replies = self.pipeline(&[request])?;
         Ok(replies[0])
     }
 
-    /// Asks all of these, up to [`IN_FLIGHT_MAX`] in one write, and returns a reply to each. All of it is one call, with one
-    /// deadline; without the last reply there is none.
-    pub fn pipeline(&mut self, requests: &[Request<'_>]) -> Result<Vec<ThrottrReply>, CallError> {
-        let deadline = Instant::now() + self.timeout;
-        requests.iter().try_for_each(Request::fits)?;
+    /// Sends all of the requests, up to [`IN_FLIGHT_MAX`] in one write, and returns a reply to each. It is one call with one
+    /// timeout, and fails unless every reply arrives.
+    pub fn pipeline(&self, requests: &[QuotaRequest<'_>]) -> Result<Vec<ThrottrReply>, ClientError> {
+        let deadline = Instant::now() + self.shared.timeout;
+        requests.iter().try_for_each(QuotaRequest::check)?;
         let mut replies = Vec::with_capacity(requests.len());
-        for batch in requests.chunks(IN_FLIGHT_MAX) {
-            self.exchange(batch, deadline, &mut replies).map_err(|failure| self.explain(failure))?;
+        if requests.is_empty() {
+            return Ok(replies);
         }
+        let Shared { address, timeout, idle, .. } = &*self.shared;
+        let mut connection = match idle.take(BlockingConnection::is_alive) {
+            Some(connection) => connection,
+            None => BlockingConnection::open(address, deadline)
+                .map_err(|error| ClientError::connecting(address, *timeout, error))?,
+        };
+        for batch in requests.chunks(IN_FLIGHT_MAX) {
+            self.exchange(&mut connection, batch, deadline, &mut replies)?;
+        }
+        // Kept only if all went well: on a connection that failed, the next reply could be to any request.
+        idle.put(connection);
         Ok(replies)
     }
 
     fn exchange(
-        &mut self,
-        batch: &[Request<'_>],
+        &self,
+        connection: &mut BlockingConnection,
+        batch: &[QuotaRequest<'_>],
         deadline: Instant,
         replies: &mut Vec<ThrottrReply>,
-    ) -> Result<(), Failure> {
-        let mut outbox = Vec::new();
-        let mut dues = Vec::with_capacity(batch.len());
-        for request in batch {
-            let id = self.next_id;
-            self.next_id = id.wrapping_add(1);
-            dues.push(request.put(id, &mut outbox).map_err(Failure::Call)?);
-        }
-        // Put back only if all went well: a connection that lost its place is dropped here.
-        let mut stream = match self.open.take().filter(Open::is_alive) {
-            Some(open) => open.stream,
-            None => self.connect(deadline)?,
+    ) -> Result<(), ClientError> {
+        let Shared { address, timeout, next_id, .. } = &*self.shared;
+        let failed = |error| ClientError::exchanging(address, *timeout, error);
+        let invalid = |reply: InvalidThrottrReply| ClientError::InvalidResponse {
+            address: address.clone(),
+            source: reply.into(),
         };
-        send(&mut stream, &outbox, deadline)?;
-        receive(&mut stream, &dues, deadline, replies)?;
-        self.open = Some(Open { stream, used_at: Instant::now() });
-        Ok(())
-    }
-
-    /// Tries every address of the name, each for what is left of the time.
-    fn connect(&self, deadline: Instant) -> Result<TcpStream, Failure> {
-        let unreachable =
-            |source| Failure::Call(CallError::Unreachable { address: self.address.clone(), source });
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in self.address.to_socket_addrs().map_err(unreachable)? {
-            match TcpStream::connect_timeout(&address, left(deadline)?) {
-                Ok(stream) => {
-                    stream.set_nodelay(true).map_err(unreachable)?;
-                    return Ok(stream);
-                }
-                Err(error) => failed = error,
+        let mut outbox = Vec::new();
+        let encode =
+            |request: &QuotaRequest<'_>| request.encode(next_id.fetch_add(1, Ordering::Relaxed), &mut outbox);
+        let expected: Vec<ExpectedReply> = batch.iter().map(encode).collect::<Result<_, _>>()?;
+        connection.write(&outbox, deadline).map_err(failed)?;
+        let (mut inbox, mut start) = (Vec::new(), 0);
+        let mut expected = expected.iter();
+        while let Some(next) = expected.as_slice().first() {
+            if let Some((reply, len)) = next.decode(&inbox[start..]).map_err(invalid)? {
+                replies.push(reply);
+                start += len;
+                expected.next();
+                continue;
             }
+            inbox.drain(..std::mem::take(&mut start));
+            connection.read(&mut inbox, deadline).map_err(failed)?;
         }
-        Err(unreachable(failed))
+        if start < inbox.len() { Err(invalid(InvalidThrottrReply::Unrequested)) } else { Ok(()) }
     }
-
-    fn explain(&self, failure: Failure) -> CallError {
-        let address = self.address.clone();
-        match failure {
-            Failure::Call(error) => error,
-            Failure::Late => CallError::TimedOut { address, waited: self.timeout },
-            Failure::Io(error) if is_a_wait(&error) => CallError::TimedOut { address, waited: self.timeout },
-            Failure::Io(error) => CallError::HungUp { address, source: Some(error) },
-            Failure::HungUp => CallError::HungUp { address, source: None },
-            Failure::Misunderstood(source) => CallError::Misunderstood { address, source },
-        }
-    }
-}
-
-/// Why an exchange came to nothing, before it is known with whom it was.
-enum Failure {
-    Call(CallError),
-    Late,
-    Io(io::Error),
-    HungUp,
-    Misunderstood(Misunderstanding),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl Open {
-    /// Has the server neither closed it nor said anything unasked since it was used?
-    fn is_alive(&self) -> bool {
-        if self.used_at.elapsed() < TRUSTED_FOR {
-            return true;
-        }
-        let looked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
-        let silent = matches!(looked, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        silent && self.stream.set_nonblocking(false).is_ok()
-    }
-}
-
-fn send(stream: &mut TcpStream, mut outbox: &[u8], deadline: Instant) -> Result<(), Failure> {
-    while !outbox.is_empty() {
-        stream.set_write_timeout(Some(left(deadline)?))?;
-        match stream.write(outbox) {
-            Ok(0) => return Err(Failure::HungUp),
-            Ok(written) => outbox = &outbox[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-fn receive(
-    stream: &mut TcpStream,
-    dues: &[Due],
-    deadline: Instant,
-    replies: &mut Vec<ThrottrReply>,
-) -> Result<(), Failure> {
-    let mut inbox = Vec::new();
-    let mut buffer = [0; READ_SIZE];
-    let (mut start, mut waiting) = (0, dues.iter());
-    while let Some(due) = waiting.as_slice().first() {
-        if let Some((reply, len)) = due.take(&inbox[start..]).map_err(Failure::Misunderstood)? {
-            replies.push(reply);
-            start += len;
-            waiting.next();
-            continue;
-        }
-        inbox.drain(..std::mem::take(&mut start));
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(Failure::HungUp),
-            Ok(len) => inbox.extend_from_slice(&buffer[..len]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    if start < inbox.len() { Err(Failure::Misunderstood(Misunderstanding::Unasked)) } else { Ok(()) }
-}
-
-/// What is left of the time. A socket takes no timeout of zero.
-fn left(deadline: Instant) -> Result<Duration, Failure> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Failure::Late) } else { Ok(left) }
-}
-
-fn is_a_wait(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }

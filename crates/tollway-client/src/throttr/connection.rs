@@ -1,4 +1,4 @@
-//! One connection: requests go out in batches, replies come back in order.
+//! One connection of the async client: requests go out in batches, replies come back in order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,184 +13,187 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::Instant;
 use tollway_wire::throttr::ThrottrReply;
 
-use super::call::{CallError, Due, Misunderstanding, Request};
+use super::request::{ExpectedReply, QuotaRequest};
+use crate::{InvalidRequest, InvalidThrottrReply};
 
-/// How much is read at a time.
+/// The number of bytes that one read takes at most.
 const READ_SIZE: usize = 16 << 10;
 
 /// An open connection, closed when dropped.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ThrottrConnection {
     shared: Arc<Shared>,
-    conversation: JoinHandle<()>,
+    driver: JoinHandle<()>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
-    /// There is something to write.
-    asked: Notify,
+    state: Mutex<ConnectionState>,
+    /// Wakes the writer.
+    has_requests: Notify,
 }
 
 #[derive(Debug)]
-struct State {
-    /// Bounded, as is all that waits, by the turns that callers take.
+struct ConnectionState {
+    /// The requests that are not written yet. Its length is bounded by the permits of the callers.
     outbox: Vec<u8>,
-    waiting: VecDeque<Waiting>,
+    unanswered: VecDeque<UnansweredRequest>,
     next_id: u32,
-    heard_at: Instant,
-    ended: bool,
+    last_read_at: Instant,
+    closed: bool,
 }
 
-/// Whoever waits for a reply. It keeps its place, and its turn, when its caller has given up: the reply is still to come.
+/// A request without a reply. It stays, with its permit, when its caller gives up: the reply is still to come, and the
+/// replies after it must find their requests.
 #[derive(Debug)]
-struct Waiting {
-    due: Due,
-    reply: oneshot::Sender<Result<ThrottrReply, End>>,
-    _turn: OwnedSemaphorePermit,
+struct UnansweredRequest {
+    expected: ExpectedReply,
+    reply: oneshot::Sender<Result<ThrottrReply, CloseReason>>,
+    _permit: OwnedSemaphorePermit,
 }
 
-/// A request on its way.
-pub(super) struct Asked {
-    pub(super) reply: oneshot::Receiver<Result<ThrottrReply, End>>,
-    pub(super) at: Instant,
+/// A request that was sent, as its caller holds it.
+#[derive(Debug)]
+pub(super) struct PendingCall {
+    pub(super) reply: oneshot::Receiver<Result<ThrottrReply, CloseReason>>,
+    pub(super) sent_at: Instant,
 }
 
-/// Why a connection is over.
+/// The reasons why a connection ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
-    /// The server closed it, or it broke in some way.
-    HungUp { kind: Option<io::ErrorKind> },
-    /// What came is no reply.
-    Misunderstood(Misunderstanding),
+pub(super) enum CloseReason {
+    /// The server closed the connection, or the system reported an error of this kind.
+    Closed { kind: Option<io::ErrorKind> },
+    /// The bytes that arrived are not the reply that was expected.
+    InvalidReply(InvalidThrottrReply),
 }
 
-impl Connection {
-    pub(super) fn over(stream: TcpStream) -> Self {
-        let state = State {
+impl ThrottrConnection {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        let state = ConnectionState {
             outbox: Vec::new(),
-            waiting: VecDeque::new(),
+            unanswered: VecDeque::new(),
             next_id: 0,
-            heard_at: Instant::now(),
-            ended: false,
+            last_read_at: Instant::now(),
+            closed: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), asked: Notify::new() });
-        let conversation = tokio::spawn(converse(Arc::clone(&shared), stream));
-        Self { shared, conversation }
+        let shared = Arc::new(Shared { state: Mutex::new(state), has_requests: Notify::new() });
+        let driver = tokio::spawn(drive(Arc::clone(&shared), stream));
+        Self { shared, driver }
     }
 
-    pub(super) fn is_alive(&self) -> bool {
-        !self.shared.state().ended
+    pub(super) fn is_open(&self) -> bool {
+        !self.shared.state().closed
     }
 
-    /// Puts a request into the next write, with the turn that its caller has taken. `None`, and the turn left alone, if the
-    /// connection is over.
-    pub(super) fn ask(
+    /// Puts a request into the next write, with the permit of its caller. Returns `None`, and leaves the permit, if the
+    /// connection has ended.
+    pub(super) fn send(
         &self,
-        request: &Request<'_>,
-        turn: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Option<Asked>, CallError> {
+        request: &QuotaRequest<'_>,
+        permit: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Option<PendingCall>, InvalidRequest> {
         let mut state = self.shared.state();
-        let Some(turn) = turn.take_if(|_| !state.ended) else { return Ok(None) };
+        let Some(permit) = permit.take_if(|_| !state.closed) else { return Ok(None) };
         let id = state.next_id;
-        let due = request.put(id, &mut state.outbox)?;
+        let expected = request.encode(id, &mut state.outbox)?;
         state.next_id = id.wrapping_add(1);
         let (sender, reply) = oneshot::channel();
-        state.waiting.push_back(Waiting { due, reply: sender, _turn: turn });
+        state.unanswered.push_back(UnansweredRequest { expected, reply: sender, _permit: permit });
         drop(state);
-        self.shared.asked.notify_one();
-        Ok(Some(Asked { reply, at: Instant::now() }))
+        self.shared.has_requests.notify_one();
+        Ok(Some(PendingCall { reply, sent_at: Instant::now() }))
     }
 
-    /// Gives up on a server that has said nothing at all since then. TCP alone would go on trying for a quarter of an hour.
-    pub(super) fn end_if_silent_since(&self, asked_at: Instant) {
-        if self.shared.state().heard_at < asked_at {
-            self.conversation.abort();
-            self.shared.end(End::HungUp { kind: Some(io::ErrorKind::TimedOut) });
+    /// Closes the connection if nothing at all has arrived since then. TCP alone would retry for a quarter of an hour.
+    pub(super) fn close_if_silent_since(&self, sent_at: Instant) {
+        if self.shared.state().last_read_at < sent_at {
+            self.driver.abort();
+            self.shared.close(CloseReason::Closed { kind: Some(io::ErrorKind::TimedOut) });
         }
     }
 }
 
-impl Drop for Connection {
+impl Drop for ThrottrConnection {
     fn drop(&mut self) {
-        self.conversation.abort();
+        self.driver.abort();
     }
 }
 
 impl Shared {
-    /// Hands the replies in `inbox` to those who wait for them, and says how many bytes they took.
-    fn settle(&self, inbox: &[u8]) -> Result<usize, Misunderstanding> {
+    /// Hands the replies in `inbox` to their requests, and returns the number of bytes that they took.
+    fn deliver(&self, inbox: &[u8]) -> Result<usize, InvalidThrottrReply> {
         let mut state = self.state();
-        state.heard_at = Instant::now();
+        state.last_read_at = Instant::now();
         let mut taken = 0;
         while taken < inbox.len() {
-            let next = state.waiting.front().ok_or(Misunderstanding::Unasked)?;
-            let Some((reply, len)) = next.due.take(&inbox[taken..])? else { break };
+            let oldest = state.unanswered.front().ok_or(InvalidThrottrReply::Unrequested)?;
+            let Some((reply, len)) = oldest.expected.decode(&inbox[taken..])? else { break };
             taken += len;
-            if let Some(waiting) = state.waiting.pop_front() {
-                // Whoever has given up is not told.
-                let _ = waiting.reply.send(Ok(reply));
+            if let Some(request) = state.unanswered.pop_front() {
+                // The caller may have given up.
+                let _ = request.reply.send(Ok(reply));
             }
         }
         Ok(taken)
     }
 
-    fn end(&self, end: End) {
-        let waiting = {
+    fn close(&self, reason: CloseReason) {
+        let unanswered = {
             let mut state = self.state();
-            state.ended = true;
-            mem::take(&mut state.waiting)
+            state.closed = true;
+            mem::take(&mut state.unanswered)
         };
-        for waiting in waiting {
-            let _ = waiting.reply.send(Err(end));
+        for request in unanswered {
+            let _ = request.reply.send(Err(reason));
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes and reads until either can no more.
-async fn converse(shared: Arc<Shared>, stream: TcpStream) {
+/// Writes and reads until one of the two fails.
+async fn drive(shared: Arc<Shared>, stream: TcpStream) {
     let (reader, writer) = stream.into_split();
-    let end = tokio::select! {
-        end = write_requests(&shared, writer) => end,
-        end = read_replies(&shared, reader) => end,
+    let reason = tokio::select! {
+        reason = write_requests(&shared, writer) => reason,
+        reason = read_replies(&shared, reader) => reason,
     };
-    shared.end(end);
+    shared.close(reason);
 }
 
-async fn write_requests(shared: &Shared, mut writer: OwnedWriteHalf) -> End {
+async fn write_requests(shared: &Shared, mut writer: OwnedWriteHalf) -> CloseReason {
     let mut batch = Vec::new();
     loop {
-        shared.asked.notified().await;
-        // Whoever is about to ask too gets into the same write.
+        shared.has_requests.notified().await;
+        // Other tasks that are about to send get into the same write.
         yield_now().await;
         mem::swap(&mut batch, &mut shared.state().outbox);
         if let Err(error) = writer.write_all(&batch).await {
-            return End::HungUp { kind: Some(error.kind()) };
+            return CloseReason::Closed { kind: Some(error.kind()) };
         }
         batch.clear();
     }
 }
 
-async fn read_replies(shared: &Shared, mut reader: OwnedReadHalf) -> End {
+async fn read_replies(shared: &Shared, mut reader: OwnedReadHalf) -> CloseReason {
     let mut inbox = vec![0; READ_SIZE];
     let mut filled = 0;
     loop {
-        // A reply that has not all arrived leaves room for more: it is shorter than a read.
+        // There is always room: a reply of which a part is missing is shorter than the inbox.
         match reader.read(&mut inbox[filled..]).await {
-            Ok(0) => return End::HungUp { kind: None },
+            Ok(0) => return CloseReason::Closed { kind: None },
             Ok(len) => filled += len,
-            Err(error) => return End::HungUp { kind: Some(error.kind()) },
+            Err(error) => return CloseReason::Closed { kind: Some(error.kind()) },
         }
-        match shared.settle(&inbox[..filled]) {
+        match shared.deliver(&inbox[..filled]) {
             Ok(taken) => {
                 inbox.copy_within(taken..filled, 0);
                 filled -= taken;
             }
-            Err(misunderstanding) => return End::Misunderstood(misunderstanding),
+            Err(invalid) => return CloseReason::InvalidReply(invalid),
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollway::core::{Nanos, Timestamp};
-use tollway_client::text::{AskError, CheckLimit, KeyStats};
-use tollway_client::throttr::{Attribute, CallError, Change, Request, ThrottrCommand, ThrottrReply};
-use tollway_client::{text, throttr};
+use tollway::core::{Decision, Nanos, Refund, Timestamp, Verdict};
+use tollway_client::http::{ChargeRequest, HttpRuleRequest, KeysQuery, RuleDecision};
+use tollway_client::text::{CheckLimit, KeyStats};
+use tollway_client::throttr::{Change, QuotaAttribute, QuotaRequest, ThrottrCommand, ThrottrReply};
+use tollway_client::{ClientError, http, text, throttr};
 use tollway_testbed::PATIENCE;
 
-use crate::support::{Harness, start_with};
+use crate::support::{Harness, start, start_with};
 
 const KEYS: &str = "
 keys:
@@ -24,7 +25,7 @@ async fn text(gate: &Harness) -> text::Client {
 }
 
 fn throttr(gate: &Harness) -> throttr::Client {
-    throttr::Client::with_timeout(gate.server.throttr_addr().unwrap().to_string(), PATIENCE)
+    throttr::Client::with_timeout(&gate.server.throttr_addr().unwrap().to_string(), PATIENCE)
 }
 
 fn advance(gate: &Harness, span: Duration) {
@@ -54,8 +55,7 @@ async fn of_many_at_a_time_as_many_are_under_the_limit_as_it_says() {
 #[test]
 fn a_blocking_text_client_is_answered_too() {
     let gate = start_with(KEYS, |_| {});
-    let mut client =
-        text::blocking::Client::with_timeout(gate.server.text_addr().unwrap(), PATIENCE).unwrap();
+    let client = text::blocking::Client::with_timeout(gate.server.text_addr().unwrap(), PATIENCE).unwrap();
     client.ping().unwrap();
     let check = || CheckLimit { origin: "ws".into(), ua: "a\n\"b\"".into(), ip: "192.0.2.1".into() };
     for number in 0..7 {
@@ -69,11 +69,11 @@ fn a_blocking_text_client_is_answered_too() {
 #[test]
 fn what_a_server_does_not_understand_is_silence() {
     let gate = start_with(KEYS, |_| {});
-    let mut client =
+    let client =
         text::blocking::Client::with_timeout(gate.server.text_addr().unwrap(), Duration::from_millis(20))
             .unwrap();
     for question in ["check_limit {", "over_limit", "frobnicate"] {
-        assert!(matches!(client.ask(question.as_bytes()), Err(AskError::Unanswered { source: None, .. })));
+        assert!(matches!(client.ask(question.as_bytes()), Err(ClientError::TimedOut { .. })));
     }
 }
 
@@ -86,7 +86,7 @@ async fn concurrent_updates_all_count() {
     for _ in 0..3000 {
         let client = client.clone();
         changing.spawn(async move {
-            client.update("c", "r", Attribute::Quota, Change::Increase, 2).await.unwrap()
+            client.update("c", "r", QuotaAttribute::Quota, Change::Increase, 2).await.unwrap()
         });
     }
     assert!(changing.join_all().await.iter().all(|changed| *changed));
@@ -100,12 +100,12 @@ async fn a_quota_lives_and_ends() {
     assert!(client.insert("c", "r", 5, TEN_SECONDS).await.unwrap());
     assert!(!client.insert("c", "r", 9, TEN_SECONDS).await.unwrap());
     assert!(client.insert("c", "other", 1, Duration::from_nanos(1500)).await.unwrap());
-    assert!(client.update("c", "r", Attribute::Quota, Change::Decrease, 7).await.unwrap());
+    assert!(client.update("c", "r", QuotaAttribute::Quota, Change::Decrease, 7).await.unwrap());
     advance(&gate, Duration::from_millis(2500));
     let quota = client.query("c", "r").await.unwrap().unwrap();
     assert_eq!((quota.left, quota.ttl()), (0, Duration::from_secs(7)));
     assert_eq!(client.query("c", "other").await.unwrap(), None);
-    assert!(client.update("c", "r", Attribute::Ttl, Change::Patch, 3).await.unwrap());
+    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Patch, 3).await.unwrap());
     advance(&gate, Duration::from_secs(3));
     assert_eq!(client.query("c", "r").await.unwrap(), None);
     assert!(!client.purge("c", "r").await.unwrap());
@@ -117,16 +117,16 @@ async fn a_quota_lives_and_ends() {
 #[test]
 fn a_blocking_pipeline_is_carried_out_in_order() {
     let gate = start_with("limits: {}", |_| {});
-    let mut client =
-        throttr::blocking::Client::with_timeout(gate.server.throttr_addr().unwrap().to_string(), PATIENCE);
+    let client =
+        throttr::blocking::Client::with_timeout(&gate.server.throttr_addr().unwrap().to_string(), PATIENCE);
     let names: Vec<_> = (0..2000_u32).map(u32::to_le_bytes).collect();
     let rounds = names.iter().flat_map(|name| {
         [
-            Request::insert(name, "r", 7, TEN_SECONDS),
-            Request::update(name, "r", Attribute::Quota, Change::Decrease, 3),
-            Request::query(name, "r"),
-            Request::purge(name, "r"),
-            Request::purge(name, "r"),
+            QuotaRequest::insert(name, "r", 7, TEN_SECONDS),
+            QuotaRequest::update(name, "r", QuotaAttribute::Quota, Change::Decrease, 3),
+            QuotaRequest::query(name, "r"),
+            QuotaRequest::purge(name, "r"),
+            QuotaRequest::purge(name, "r"),
         ]
     });
     let replies = client.pipeline(&rounds.collect::<Vec<_>>()).unwrap();
@@ -142,7 +142,7 @@ fn a_blocking_pipeline_is_carried_out_in_order() {
         };
         assert_eq!(gone, [ThrottrReply::Status(true), ThrottrReply::Status(false)]);
     }
-    let unknown = Request {
+    let unknown = QuotaRequest {
         command: ThrottrCommand::Update { attribute: 9, change: 9, value: 9 },
         consumer: b"c",
         resource: b"r",
@@ -159,6 +159,67 @@ async fn a_server_that_stops_is_missed_and_not_waited_for() {
     udp.ping().await.unwrap();
     drop(gate);
     let error = client.query("c", "r").await.unwrap_err();
-    assert!(matches!(error, CallError::HungUp { .. } | CallError::Unreachable { .. }), "{error:?}");
+    assert!(matches!(error, ClientError::Disconnected { .. } | ClientError::Unreachable { .. }), "{error:?}");
     assert!(!udp.over_limit("ws global").await.unwrap().over());
+}
+
+/// Calls every verb of an HTTP client: the same calls, awaited or not.
+macro_rules! call_every_verb {
+    ($client:expr $(, $wait:tt)?) => {{
+        let client = $client;
+        let decision = client.spend("Login", "alice", 2)$(.$wait)?.unwrap();
+        assert_eq!((decision.verdict, decision.remaining, decision.degraded), (Verdict::Allow, 3, false));
+        let decision = client.check("Login", "alice", 4)$(.$wait)?.unwrap();
+        assert_eq!((decision.verdict, decision.remaining), (Verdict::Deny, 3));
+        let refund: Refund = client.refund("Login", "alice", 1)$(.$wait)?.unwrap();
+        assert_eq!((refund.refunded, refund.remaining), (true, 4));
+        let charges = [ChargeRequest::new("Fast", "alice", 1), ChargeRequest::new("Login", "alice", 5)];
+        let decision: Decision = client.spend_all(&charges)$(.$wait)?.unwrap();
+        assert_eq!((decision.allowed(), decision.charge), (false, 1));
+        assert_eq!(client.check_all(&charges)$(.$wait)?.unwrap(), decision);
+        assert!(client.refund_all(&charges)$(.$wait)?.unwrap().refunded);
+        client.reset_all(&charges)$(.$wait)?.unwrap();
+        client.reset("Login", "alice")$(.$wait)?.unwrap();
+        assert_eq!(client.check("Login", "alice", 0)$(.$wait)?.unwrap().remaining, 5);
+
+        assert_eq!(client.rule("upload", &[("user", "vova")])$(.$wait)?.unwrap(), RuleDecision::ALLOW);
+        assert!(!client.rule("upload", &[("user", "vova")])$(.$wait)?.unwrap().allowed());
+        let request = HttpRuleRequest { rule: "closed".into(), key: None, selectors: Vec::new() };
+        assert!(!client.rule_request(&request)$(.$wait)?.unwrap().allowed());
+        assert_eq!(client.explain(&request)$(.$wait)?.unwrap().rule, "And()");
+        assert_eq!(client.inspect("Login", "vip")$(.$wait)?.unwrap().remaining, Some(100));
+
+        let unknown = client.spend("Nope", "alice", 1)$(.$wait)?.unwrap_err();
+        assert!(matches!(unknown, ClientError::Problem { status: 404, .. }), "{unknown:?}");
+        let query = KeysQuery { limit: None, cursor: 0, count: 10 };
+        let keys = client.keys(&query)$(.$wait)?.unwrap_err();
+        assert!(matches!(keys, ClientError::Problem { .. }), "a store in memory has no ids: {keys:?}");
+    }};
+}
+
+#[tokio::test]
+async fn an_http_client_calls_every_verb() {
+    let gate = start();
+    call_every_verb!(
+        http::Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), PATIENCE),
+        await
+    );
+}
+
+#[test]
+fn a_blocking_http_client_calls_every_verb() {
+    let gate = start();
+    call_every_verb!(http::blocking::Client::with_timeout(&gate.url(""), PATIENCE));
+}
+
+#[test]
+fn a_blocking_http_client_may_be_used_by_many_threads() {
+    let gate = start();
+    let client = http::blocking::Client::with_timeout(&gate.url("/"), PATIENCE);
+    let allowed: usize = std::thread::scope(|scope| {
+        let spend = || (0..10).filter(|_| client.spend("Fast", "alice", 1).unwrap().allowed()).count();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(spend)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(allowed, 20);
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tollway_client::http::awaiting::{AskError, Client};
-use tollway_client::http::{ChargeRequest, ServerResponse};
-use tollway_core::{Decision, Nanos, Verb, Verdict};
+use tollway_client::ClientError;
+use tollway_client::http::Client;
+use tollway_core::Decision;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
@@ -53,25 +53,21 @@ impl RemoteLimit {
         self
     }
 
-    async fn spend(&self, id: &str) -> Result<ServerResponse, AskError> {
-        self.client.ask(Verb::Spend, &[ChargeRequest::new(&self.limit, id, self.cost)]).await
-    }
-
-    fn read(&self, said: Result<ServerResponse, AskError>) -> AdmitReply {
-        match said {
-            Ok(said) => {
+    fn read(&self, decided: Result<Decision, ClientError>) -> AdmitReply {
+        match decided {
+            Ok(decision) => {
                 self.circuit_breaker.answered();
-                decision(said).map_or_else(|| self.failed(), AdmitReply::from)
+                AdmitReply::from(decision)
             }
-            Err(AskError::Answer(problem)) => {
-                // It is there, but cannot answer this: a limit that it does not have, or an id that is none.
+            Err(error @ (ClientError::Problem { .. } | ClientError::InvalidResponse { .. })) => {
+                // The server is there, but cannot decide this: the limit does not exist, or the id is invalid.
                 self.circuit_breaker.answered();
-                tracing::debug!(limit = &*self.limit, %problem, "the server has no answer");
+                tracing::debug!(limit = &*self.limit, %error, "the server cannot decide");
                 self.failed()
             }
             Err(error) => {
                 self.circuit_breaker.failed();
-                tracing::debug!(limit = &*self.limit, %error, "no answer");
+                tracing::debug!(limit = &*self.limit, %error, "no response from the server");
                 self.failed()
             }
         }
@@ -93,32 +89,12 @@ impl Admit for RemoteLimit {
             return AdmitFuture::Ready(self.failed());
         }
         let (this, id) = (self.clone(), String::from_utf8_lossy(id).into_owned());
-        AdmitFuture::Pending(Box::pin(async move { this.read(this.spend(&id).await) }))
+        AdmitFuture::Pending(Box::pin(async move {
+            this.read(this.client.spend(&this.limit, &id, this.cost).await)
+        }))
     }
 
     fn add_headers(&self, _id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
         rejection::describe_standing(&self.limit, decision, headers);
     }
-}
-
-/// The same as a limiter would have decided.
-fn decision(said: ServerResponse) -> Option<Decision> {
-    let ServerResponse::Decision { allowed, remaining, retry_after, reset_after, reason, degraded, .. } =
-        said
-    else {
-        return None;
-    };
-    let verdict = match (allowed, reason.as_deref()) {
-        (true, Some("store")) => Verdict::AllowAway,
-        (true, Some("full")) => Verdict::AllowFull,
-        (true, _) if remaining.is_none() => Verdict::Unlimited,
-        (true, _) => Verdict::Allow,
-        (false, Some("store")) => Verdict::DenyAway,
-        (false, Some("full")) => Verdict::DenyFull,
-        (false, _) => Verdict::Deny,
-    };
-    let [retry, reset] = [retry_after, reset_after].map(|span| span.unwrap_or(Nanos::FOREVER));
-    let mut decision = Decision::new(verdict, remaining.unwrap_or(u64::MAX), retry, reset);
-    decision.degraded = degraded;
-    Some(decision)
 }

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tollway::config::Gates;
 use tollway::core::Nanos;
 use tollway::{AsyncLimiter, Clock};
-use tollway_client::http::awaiting::Client;
+use tollway_client::http::Client;
 use tollway_server::{Server, Settings};
 use tollway_testbed::PATIENCE;
 use tollway_tower::{

@@ -1,11 +1,12 @@
 //! Limits and rules, asked for over HTTP.
 
 use tollway::core::Verb;
-use tollway::core::{ChargeKind, Decision, Nanos, Refund, Rule, RuleDecision, RuleRef, Timestamp, Verdict};
+use tollway::core::{ChargeKind, Decision, Nanos, Refund, Rule, RuleRef, Timestamp, Verdict};
 use tollway::trace::{ChargeText, LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
-use tollway_client::http::{
-    AskError, ChargeRequest, Client, HttpRuleRequest, ResponseError, RuleResponse, ServerResponse,
-};
+use tollway_client::ClientError;
+use tollway_client::http::blocking::Client;
+use tollway_client::http::{ChargeRequest, HttpRuleRequest};
+use tollway_testbed::PATIENCE;
 
 use crate::support::Harness;
 
@@ -34,7 +35,7 @@ impl TraceTarget for OverHttp {
 
 impl OverHttp {
     pub(crate) fn new(gate: Harness) -> Self {
-        let client = Client::new(&gate.server.http_addr().unwrap().to_string());
+        let client = Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), PATIENCE);
         Self { gate, client }
     }
 
@@ -46,11 +47,30 @@ impl OverHttp {
             kind: ChargeKind::Spend,
         };
         let asks: Vec<_> = request.charges.iter().map(ask).collect();
-        match self.client.ask(request.verb, &asks) {
-            Ok(answer) => reply(answer, asks.len()),
-            Err(AskError::Answer(ResponseError::Problem { detail, .. })) => TraceReply::Error(detail),
+        match self.ask(request.verb, &asks) {
+            Ok(reply) => reply,
+            Err(ClientError::Problem { detail, .. }) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
+    }
+
+    fn ask(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<TraceReply, ClientError> {
+        let decided = |decision: Decision| {
+            let limit = (charges.len() > 1).then(|| charges[decision.charge].limit.to_string());
+            TraceReply::Decision { decision, limit }
+        };
+        Ok(match verb {
+            Verb::Spend => decided(self.client.spend_all(charges)?),
+            Verb::Check => decided(self.client.check_all(charges)?),
+            Verb::Refund => match self.client.refund_all(charges)? {
+                Refund::UNLIMITED => TraceReply::UnlimitedRefund,
+                refund => TraceReply::Refund(refund),
+            },
+            Verb::Reset => {
+                self.client.reset_all(charges)?;
+                TraceReply::Reset
+            }
+        })
     }
 
     fn rule(&self, request: &RuleRequest) -> TraceReply {
@@ -64,17 +84,17 @@ impl OverHttp {
         });
         let mut asked =
             HttpRuleRequest { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
-        let ruled = match &request.rule {
+        let decided = match &request.rule {
             // Only the configuration can name a rule, so what is none cannot be resolved; but it can be explained.
             RuleRef::Written(text) if text.parse::<Rule>().is_err() => {
                 asked.rule = text.into();
                 self.client.explain(&asked).map(|explained| panic!("{explained:?}"))
             }
-            _ => self.client.resolve(&asked),
+            _ => self.client.rule_request(&asked),
         };
-        match ruled {
-            Ok(ruled) => TraceReply::RuleDecision(ruling(ruled)),
-            Err(AskError::Answer(ResponseError::Problem { detail, .. })) => TraceReply::Error(detail),
+        match decided {
+            Ok(decision) => TraceReply::RuleDecision(decision),
+            Err(ClientError::Problem { detail, .. }) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
     }
@@ -97,50 +117,4 @@ impl OverHttp {
 /// What a rule is called where it needs a name.
 pub(crate) fn name_of(rule: &str) -> String {
     rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
-}
-
-fn ruling(ruled: RuleResponse) -> RuleDecision {
-    let verdict = match (ruled.allowed, ruled.reason.as_deref()) {
-        (true, None) => Verdict::Allow,
-        (true, Some("full")) => Verdict::AllowFull,
-        (false, None) => Verdict::Deny,
-        (false, Some("full")) => Verdict::DenyFull,
-        (_, Some(reason)) => panic!("{reason}"),
-    };
-    let never = if ruled.allowed { Nanos::ZERO } else { Nanos::FOREVER };
-    let mut decision = RuleDecision::new(verdict, ruled.retry_after.unwrap_or(never));
-    decision.degraded = ruled.degraded;
-    decision
-}
-
-fn reply(answer: ServerResponse, charges: usize) -> TraceReply {
-    match answer {
-        ServerResponse::Decision {
-            allowed,
-            remaining,
-            retry_after,
-            reset_after,
-            limit,
-            reason,
-            degraded,
-        } => {
-            let verdict = match (allowed, reason.as_deref(), remaining) {
-                (true, None, None) => Verdict::Unlimited,
-                (true, None, Some(_)) => Verdict::Allow,
-                (true, Some("full"), _) => Verdict::AllowFull,
-                (false, None, _) => Verdict::Deny,
-                (false, Some("full"), _) => Verdict::DenyFull,
-                (_, Some(reason), _) => panic!("{reason}"),
-            };
-            let (remaining, retry) = (remaining.unwrap_or(u64::MAX), retry_after.unwrap_or(Nanos::FOREVER));
-            let mut decision = Decision::new(verdict, remaining, retry, reset_after.unwrap());
-            decision.degraded = degraded;
-            TraceReply::Decision { decision, limit: (charges > 1).then_some(limit) }
-        }
-        ServerResponse::Refund { remaining: None, .. } => TraceReply::UnlimitedRefund,
-        ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
-            TraceReply::Refund(Refund::new(refunded, remaining, reset_after.unwrap()))
-        }
-        ServerResponse::Reset => TraceReply::Reset,
-    }
 }

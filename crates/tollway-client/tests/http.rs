@@ -1,4 +1,4 @@
-//! The client that awaits, face to face with servers that behave and others that do not.
+//! The HTTP clients, beside servers that behave and others that do not.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::time::Duration;
@@ -6,18 +6,31 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tollway_client::core::Verb;
-use tollway_client::http::awaiting::{AskError, CONNECTIONS_MAX, Client};
-use tollway_client::http::{ChargeRequest, ServerResponse};
+use tollway_client::ClientError;
+use tollway_client::http::{CONNECTIONS_MAX, Client, blocking};
 use tollway_testbed::PATIENCE;
 
 const ALLOWED: &str = r#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":12,"limit":"Login"}"#;
 
-async fn ask(client: &Client) -> Result<bool, AskError> {
-    match client.ask(Verb::Spend, &[ChargeRequest::new("Login", "alice", 1)]).await? {
-        ServerResponse::Decision { allowed, .. } => Ok(allowed),
-        other => panic!("{other:?}"),
-    }
+async fn ask(client: &Client) -> Result<bool, ClientError> {
+    Ok(client.spend("Login", "alice", 1).await?.allowed())
+}
+
+/// Asks with the blocking twin of the client, on a thread of its own.
+async fn ask_blocking(client: &blocking::Client) -> Result<bool, ClientError> {
+    let client = client.clone();
+    let asked = tokio::task::spawn_blocking(move || client.spend("Login", "alice", 1));
+    Ok(asked.await.unwrap()?.allowed())
+}
+
+fn blocking_twin(client: &Client) -> blocking::Client {
+    blocking::Client::with_timeout(client.address(), PATIENCE)
+}
+
+/// Returns the words of an error and of its sources.
+fn words(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(|source| format!(": {}", words(source))).unwrap_or_default();
+    format!("{error}{source}")
 }
 
 async fn listen() -> (TcpListener, Client) {
@@ -26,7 +39,7 @@ async fn listen() -> (TcpListener, Client) {
     (listener, client)
 }
 
-/// Reads one question, and says whether there was one.
+/// Reads one request, and returns false if there was none.
 async fn question(stream: &mut TcpStream) -> bool {
     let mut asked = Vec::new();
     while !asked.ends_with(b"}") {
@@ -95,7 +108,7 @@ async fn a_question_without_an_answer_is_not_repeated() {
         answer(&mut second, "200 OK", ALLOWED).await;
     });
     let lost = ask(&client).await;
-    assert!(matches!(lost, Err(AskError::Unreachable { .. })), "asked again, it has an answer: {lost:?}");
+    assert!(matches!(lost, Err(ClientError::Disconnected { .. })), "asked again, it has an answer: {lost:?}");
     assert!(ask(&client).await.unwrap());
     serve.await.unwrap();
 }
@@ -105,10 +118,10 @@ async fn silence_is_over_at_the_deadline() {
     let (listener, client) = listen().await;
     let client = Client::with_timeout(client.address(), Duration::from_millis(10));
     let error = ask(&client).await.unwrap_err();
-    assert!(matches!(error, AskError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
     drop(listener);
     let error = ask(&client).await.unwrap_err();
-    assert!(matches!(error, AskError::Unreachable { .. } | AskError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, ClientError::Unreachable { .. } | ClientError::TimedOut { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -124,7 +137,7 @@ async fn what_is_no_tollway_says_so() {
             assert!(question(&mut stream).await);
             answer(&mut stream, status, body).await;
         });
-        let error = ask(&client).await.unwrap_err().to_string();
+        let error = words(&ask(&client).await.unwrap_err());
         assert!(error.contains(said), "{error}");
         serve.await.unwrap();
     }
@@ -159,4 +172,57 @@ async fn no_more_connections_are_open_than_may_be() {
     assert!(asking.join_all().await.into_iter().all(|allowed| allowed));
     drop(client);
     serve.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blocking_connection_carries_one_request_after_another() {
+    let (listener, client) = listen().await;
+    let client = blocking_twin(&client);
+    let serve = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for _ in 0..3 {
+            assert!(question(&mut stream).await);
+            answer(&mut stream, "200 OK", ALLOWED).await;
+        }
+        drop(stream);
+        let (mut second, _) = listener.accept().await.unwrap();
+        assert!(question(&mut second).await);
+        drop(second);
+        let (mut third, _) = listener.accept().await.unwrap();
+        assert!(question(&mut third).await);
+        answer(&mut third, "200 OK", ALLOWED).await;
+    });
+    for _ in 0..3 {
+        assert!(ask_blocking(&client).await.unwrap());
+    }
+    // The server has closed the first connection, and drops the second request: it is not sent again.
+    let lost = ask_blocking(&client).await;
+    assert!(matches!(lost, Err(ClientError::Disconnected { .. })), "{lost:?}");
+    assert!(ask_blocking(&client).await.unwrap());
+    serve.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blocking_client_says_what_went_wrong() {
+    let (listener, client) = listen().await;
+    let impatient = blocking::Client::with_timeout(client.address(), Duration::from_millis(10));
+    let error = ask_blocking(&impatient).await.unwrap_err();
+    assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
+    drop(listener);
+    let error = words(&ask_blocking(&blocking_twin(&client)).await.unwrap_err());
+    let expected = format!("no server at {}; start one with \"tollway serve\": ", client.address());
+    assert!(error.starts_with(&expected), "{error}");
+    let error = words(&ask_blocking(&blocking::Client::new("https://limiter")).await.unwrap_err());
+    assert!(error.ends_with("only http:// is supported, without TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn both_clients_wait_for_a_second_unless_told_otherwise() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let client = Client::new(&address);
+    let blocking = blocking::Client::new(&address);
+    for error in [ask(&client).await.unwrap_err(), ask_blocking(&blocking).await.unwrap_err()] {
+        assert!(matches!(error, ClientError::TimedOut { timeout: tollway_client::TIMEOUT, .. }), "{error}");
+    }
 }

@@ -1,27 +1,25 @@
-//! What both clients ask, and what they make of what comes back.
+//! The requests of both clients, and the replies that are expected to them.
 
-use std::io;
 use std::time::Duration;
 
-use thiserror::Error;
 use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
-use tollway_wire::throttr::{
-    ID_MAX, IdTooLong, ThrottrCommand, ThrottrReply, UnknownStatus, decode_reply, encode_request,
-};
+use tollway_wire::throttr::{ID_MAX, IdTooLong, ThrottrCommand, ThrottrReply, decode_reply, encode_request};
+
+use crate::{InvalidRequest, InvalidThrottrReply};
 
 /// One request of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// What is asked.
+pub struct QuotaRequest<'a> {
+    /// The command, as the protocol has it.
     pub command: ThrottrCommand,
-    /// Of whom, at most 255 bytes.
+    /// The consumer that the quota belongs to, at most 255 bytes.
     pub consumer: &'a [u8],
-    /// For what, at most 255 bytes.
+    /// The resource that the quota is for, at most 255 bytes.
     pub resource: &'a [u8],
 }
 
-impl<'a> Request<'a> {
-    /// Makes a quota. The time is told in the largest unit that it is a whole number of.
+impl<'a> QuotaRequest<'a> {
+    /// Creates a request that makes a quota. The time is sent in the largest unit that it is a whole number of.
     pub fn insert(
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
@@ -31,7 +29,7 @@ impl<'a> Request<'a> {
         Self::new(ThrottrCommand::Insert { quota, lifetime: lifetime(ttl) }, consumer, resource)
     }
 
-    /// What is left of a quota.
+    /// Creates a request that returns what is left of a quota.
     pub fn query(
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
@@ -39,11 +37,11 @@ impl<'a> Request<'a> {
         Self::new(ThrottrCommand::Query, consumer, resource)
     }
 
-    /// Changes a quota. A time is in the unit that the quota was made with.
+    /// Creates a request that changes a quota. A time is in the unit that the quota was made with.
     pub fn update(
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
-        attribute: Attribute,
+        attribute: QuotaAttribute,
         change: Change,
         value: u64,
     ) -> Self {
@@ -55,7 +53,7 @@ impl<'a> Request<'a> {
         Self::new(ThrottrCommand::Update { attribute: attribute.byte(), change, value }, consumer, resource)
     }
 
-    /// Forgets a quota.
+    /// Creates a request that deletes a quota.
     pub fn purge(
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
@@ -71,31 +69,31 @@ impl<'a> Request<'a> {
         Self { command, consumer: consumer.as_ref(), resource: resource.as_ref() }
     }
 
-    /// Can it be sent at all?
-    pub(super) fn fits(&self) -> Result<(), CallError> {
+    /// Returns an error if the request cannot be sent.
+    pub(super) fn check(&self) -> Result<(), InvalidRequest> {
         match self.consumer.len().max(self.resource.len()) {
             len if len > ID_MAX => Err(IdTooLong { len }.into()),
             _ => Ok(()),
         }
     }
 
-    /// Appends it as request number `id`, and says what reply is due.
-    pub(super) fn put(&self, id: u32, out: &mut Vec<u8>) -> Result<Due, CallError> {
+    /// Appends the request with this id, and returns the reply that is expected to it.
+    pub(super) fn encode(&self, id: u32, out: &mut Vec<u8>) -> Result<ExpectedReply, InvalidRequest> {
         encode_request(id, &self.command, self.consumer, self.resource, out)?;
-        Ok(Due { id, to_query: self.command == ThrottrCommand::Query })
+        Ok(ExpectedReply { id, to_query: self.command == ThrottrCommand::Query })
     }
 }
 
-/// What an update changes.
+/// The part of a quota that an update changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute {
-    /// How many are left.
+pub enum QuotaAttribute {
+    /// The number of units that are left.
     Quota,
-    /// How long it lives.
+    /// The time that the quota lives.
     Ttl,
 }
 
-impl Attribute {
+impl QuotaAttribute {
     const fn byte(self) -> u8 {
         match self {
             Self::Quota => ThrottrCommand::ATTRIBUTE_QUOTA,
@@ -104,12 +102,13 @@ impl Attribute {
     }
 }
 
-/// What there is of a quota.
+/// A live quota, as a query returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// How many are left.
+#[must_use]
+pub struct QuotaInfo {
+    /// The number of units that are left.
     pub left: u64,
-    /// For how long, in the unit it was made with.
+    /// The time that the quota still lives, in the unit that it was made with.
     pub lifetime: QuotaTtl,
 }
 
@@ -117,8 +116,8 @@ const MILLISECONDS: TtlUnit = TtlUnit(1);
 const SECONDS: TtlUnit = TtlUnit(2);
 const NANOSECONDS: TtlUnit = TtlUnit(0);
 
-impl Quota {
-    /// For how long.
+impl QuotaInfo {
+    /// Returns the time that the quota still lives.
     pub const fn ttl(&self) -> Duration {
         let QuotaTtl { value, unit } = self.lifetime;
         match unit {
@@ -129,8 +128,8 @@ impl Quota {
     }
 }
 
-/// The time in the largest unit that it is a whole number of. Where the numbers end, after 584 years of nanoseconds, it is
-/// in the smallest unit that can still say it.
+/// Converts a time to the largest unit that it is a whole number of. After 584 years nanoseconds overflow; then it is
+/// converted to the smallest unit that does not, and cut.
 fn lifetime(ttl: Duration) -> QuotaTtl {
     let nanos = u64::try_from(ttl.as_nanos()).ok();
     let millis = u64::try_from(ttl.as_millis()).ok();
@@ -145,108 +144,50 @@ fn lifetime(ttl: Duration) -> QuotaTtl {
     }
 }
 
-/// Why there is no reply. What was asked may have been done or not, unless it says otherwise.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// An id that does not fit into a request. Nothing was sent.
-    #[error(transparent)]
-    IdTooLong(#[from] IdTooLong),
-    /// Nobody took the connection. Nothing was sent.
-    #[error("{address} cannot be reached")]
-    Unreachable {
-        /// Where the server should be.
-        address: String,
-        /// What happened.
-        source: io::Error,
-    },
-    /// No reply came in time.
-    #[error("no reply from {address} within {waited:?}")]
-    TimedOut {
-        /// Who was asked.
-        address: String,
-        /// How long was waited.
-        waited: Duration,
-    },
-    /// The connection ended before the reply came.
-    #[error("{address} hung up before it replied")]
-    HungUp {
-        /// Who was asked.
-        address: String,
-        /// What happened, if it was not in good order.
-        source: Option<io::Error>,
-    },
-    /// What came is no reply to this.
-    #[error("{address} does not speak Throttr")]
-    Misunderstood {
-        /// Who was asked.
-        address: String,
-        /// What is wrong with it.
-        source: Misunderstanding,
-    },
-}
-
-/// What is wrong with a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Misunderstanding {
-    /// Neither yes nor no.
-    #[error(transparent)]
-    Status(#[from] UnknownStatus),
-    /// Of another request than the one whose turn it is.
-    #[error("a reply to request {found} came where that to {expected} was due")]
-    OutOfOrder {
-        /// Whose turn it is.
-        expected: u32,
-        /// The request it answers.
-        found: u32,
-    },
-    /// Nothing was asked.
-    #[error("a reply came to no request")]
-    Unasked,
-}
-
-/// What waits for a reply.
+/// The reply that is expected next on a connection: replies come in the order of the requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct ExpectedReply {
     pub(super) id: u32,
+    /// A reply to a query is longer, and the reply itself does not tell.
     pub(super) to_query: bool,
 }
 
-impl Due {
-    /// The reply at the front of `inbox` and its length, or `None` until it has all arrived.
-    pub(super) fn take(self, inbox: &[u8]) -> Result<Option<(ThrottrReply, usize)>, Misunderstanding> {
+impl ExpectedReply {
+    /// Reads the reply at the front of `inbox` and its length, or returns `None` until all of it has arrived.
+    pub(super) fn decode(self, inbox: &[u8]) -> Result<Option<(ThrottrReply, usize)>, InvalidThrottrReply> {
         match decode_reply(inbox, self.to_query)? {
             Some((found, _, _)) if found != self.id => {
-                Err(Misunderstanding::OutOfOrder { expected: self.id, found })
+                Err(InvalidThrottrReply::OutOfOrder { expected: self.id, found })
             }
             reply => Ok(reply.map(|(_, reply, len)| (reply, len))),
         }
     }
 }
 
-/// Was it done?
-pub(super) const fn done(reply: ThrottrReply) -> bool {
+/// Returns true if the reply reports success.
+pub(super) const fn succeeded(reply: ThrottrReply) -> bool {
     match reply {
-        ThrottrReply::Status(done) => done,
+        ThrottrReply::Status(success) => success,
         ThrottrReply::Quota { .. } => true,
     }
 }
 
-/// What a query found.
-pub(super) const fn found(reply: ThrottrReply) -> Option<Quota> {
+/// Returns the quota of the reply to a query.
+pub(super) const fn quota_info(reply: ThrottrReply) -> Option<QuotaInfo> {
     match reply {
         ThrottrReply::Status(_) => None,
-        ThrottrReply::Quota { left, lifetime } => Some(Quota { left, lifetime }),
+        ThrottrReply::Quota { left, lifetime } => Some(QuotaInfo { left, lifetime }),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tollway_wire::throttr::UnknownStatus;
+
     use super::*;
 
     #[test]
-    fn a_time_is_told_in_the_largest_unit_that_says_it() {
+    fn a_time_is_sent_in_the_largest_unit_that_it_is_a_whole_number_of() {
         let nanos = Duration::from_nanos;
         for (ttl, value, unit) in [
             (Duration::ZERO, 0, SECONDS),
@@ -262,11 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_to_another_request_is_none() {
-        let due = Request::purge("c", "r").put(7, &mut Vec::new()).unwrap();
-        assert_eq!(due.take(&[7, 0, 0, 0]), Ok(None));
-        assert_eq!(due.take(&[7, 0, 0, 0, 1, 9]), Ok(Some((ThrottrReply::Status(true), 5))));
-        assert_eq!(due.take(&[8, 0, 0, 0, 1]), Err(Misunderstanding::OutOfOrder { expected: 7, found: 8 }));
-        assert_eq!(due.take(&[7, 0, 0, 0, 7]), Err(Misunderstanding::Status(UnknownStatus { found: 7 })));
+    fn a_reply_to_another_request_is_invalid() {
+        let expected = QuotaRequest::purge("c", "r").encode(7, &mut Vec::new()).unwrap();
+        assert_eq!(expected.decode(&[7, 0, 0, 0]), Ok(None));
+        assert_eq!(expected.decode(&[7, 0, 0, 0, 1, 9]), Ok(Some((ThrottrReply::Status(true), 5))));
+        let out_of_order = InvalidThrottrReply::OutOfOrder { expected: 7, found: 8 };
+        assert_eq!(expected.decode(&[8, 0, 0, 0, 1]), Err(out_of_order));
+        let status = InvalidThrottrReply::Status(UnknownStatus { found: 7 });
+        assert_eq!(expected.decode(&[7, 0, 0, 0, 7]), Err(status));
     }
 }

@@ -1,0 +1,76 @@
+//! A TCP connection of a blocking client, on which every operation has a deadline.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// The number of bytes that one read takes at most.
+const READ_SIZE: usize = 16 << 10;
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) struct BlockingConnection {
+    stream: TcpStream,
+}
+
+impl BlockingConnection {
+    /// Tries every address of the name, each for what is left of the time.
+    pub(crate) fn open(address: &str, deadline: Instant) -> io::Result<Self> {
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, time_left(deadline)?) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Self { stream });
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    /// Returns false if the server has closed the connection or sent something since the last response. Servers close
+    /// connections that were idle for long, and a request written to a closed one would be lost.
+    pub(crate) fn is_alive(&self) -> bool {
+        let peeked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
+        let silent = matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        silent && self.stream.set_nonblocking(false).is_ok()
+    }
+
+    /// Writes all of `bytes`.
+    pub(crate) fn write(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.stream.set_write_timeout(Some(time_left(deadline)?))?;
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the bytes that have arrived, one at least.
+    pub(crate) fn read(&mut self, inbox: &mut Vec<u8>, deadline: Instant) -> io::Result<()> {
+        let mut buffer = [0; READ_SIZE];
+        loop {
+            self.stream.set_read_timeout(Some(time_left(deadline)?))?;
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => {
+                    inbox.extend_from_slice(&buffer[..len]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Returns the time until the deadline. It is never zero: a socket rejects a timeout of zero.
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}

@@ -1,0 +1,158 @@
+//! The error of every client.
+
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+use tollway_wire::http::ResponseError;
+use tollway_wire::text::DATAGRAM_MAX;
+use tollway_wire::throttr::{IdTooLong, UnknownStatus};
+
+/// The reasons why a call has no answer.
+///
+/// Being over a limit is an answer, not an error. Except after [`InvalidRequest`](Self::InvalidRequest),
+/// [`Unreachable`](Self::Unreachable) and [`Problem`](Self::Problem), the request may have been carried out or not.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The protocol cannot express the request. Nothing was sent.
+    #[error(transparent)]
+    InvalidRequest(#[from] InvalidRequest),
+    /// Nothing listens at the address, or it cannot be resolved. Nothing was sent.
+    #[error("no server at {address}; start one with \"tollway serve\"")]
+    Unreachable {
+        /// The address that was tried.
+        address: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// No response arrived in time.
+    #[error("no response from {address} within {timeout:?}")]
+    TimedOut {
+        /// The address of the server.
+        address: String,
+        /// The timeout of the client.
+        timeout: Duration,
+    },
+    /// The connection ended before the response arrived.
+    #[error("{address} closed the connection before it responded")]
+    Disconnected {
+        /// The address of the server.
+        address: String,
+        /// The error of the system; `None` if the server closed the connection in order.
+        source: Option<io::Error>,
+    },
+    /// The bytes that arrived are not a response of the protocol.
+    #[error("invalid response from {address}; check that a gate for this protocol listens there")]
+    InvalidResponse {
+        /// The address of the server.
+        address: String,
+        /// The rule of the protocol that the response breaks.
+        source: InvalidResponse,
+    },
+    /// The server reported that it cannot decide the request, for example because the limit does not exist.
+    #[error("{title}: {detail}")]
+    Problem {
+        /// The HTTP status of the response.
+        status: u16,
+        /// The kind of problem, the same for every occurrence.
+        title: String,
+        /// The description of this occurrence.
+        detail: String,
+    },
+}
+
+/// The reasons why a request cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InvalidRequest {
+    /// The key of a text request has a newline, or the datagram would be too long.
+    #[error("a key must have no newline, and its datagram at most {DATAGRAM_MAX} bytes")]
+    Text,
+    /// A consumer or a resource of Throttr is too long.
+    #[error(transparent)]
+    Throttr(#[from] IdTooLong),
+}
+
+/// The ways in which bytes fail to be a response.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InvalidResponse {
+    /// The response does not start like an HTTP response.
+    #[error("its head is not HTTP")]
+    HttpHead,
+    /// The HTTP response has no valid `Content-Length`. A Tollway server always sends one.
+    #[error("it has no Content-Length")]
+    HttpLength,
+    /// The HTTP response is longer than any of a Tollway server.
+    #[error("it is longer than {max} bytes")]
+    HttpTooLong {
+        /// The longest response that the client reads.
+        max: usize,
+    },
+    /// The body of the HTTP response is not the JSON that was expected.
+    #[error(transparent)]
+    HttpBody(ResponseError),
+    /// The HTTP response answers another request.
+    #[error("it answers another request: expected {expected}")]
+    HttpAnswer {
+        /// The answer that the request asks for.
+        expected: &'static str,
+    },
+    /// The reply of the text protocol belongs to another command.
+    #[error("{reply:?} does not answer this command")]
+    Text {
+        /// The reply without its id.
+        reply: String,
+    },
+    /// The bytes are not the Throttr reply that was expected.
+    #[error(transparent)]
+    Throttr(#[from] InvalidThrottrReply),
+}
+
+/// The ways in which bytes fail to be the expected reply of Throttr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InvalidThrottrReply {
+    /// The status byte is neither success nor failure.
+    #[error(transparent)]
+    Status(#[from] UnknownStatus),
+    /// The reply has the id of another request. Replies arrive in the order of the requests.
+    #[error("a reply to request {found} arrived, expected one to request {expected}")]
+    OutOfOrder {
+        /// The id of the oldest request without a reply.
+        expected: u32,
+        /// The id in the reply.
+        found: u32,
+    },
+    /// The server sent more replies than it got requests.
+    #[error("a reply arrived without a request")]
+    Unrequested,
+}
+
+#[cfg(any(feature = "http", feature = "throttr"))]
+impl ClientError {
+    /// Maps a failed attempt to connect.
+    pub(crate) fn connecting(address: &str, timeout: Duration, error: io::Error) -> Self {
+        match is_timeout(&error) {
+            true => Self::TimedOut { address: address.to_owned(), timeout },
+            false => Self::Unreachable { address: address.to_owned(), source: error },
+        }
+    }
+
+    /// Maps a failed read or write on an open connection.
+    pub(crate) fn exchanging(address: &str, timeout: Duration, error: io::Error) -> Self {
+        let address = address.to_owned();
+        match error.kind() {
+            _ if is_timeout(&error) => Self::TimedOut { address, timeout },
+            io::ErrorKind::UnexpectedEof => Self::Disconnected { address, source: None },
+            _ => Self::Disconnected { address, source: Some(error) },
+        }
+    }
+}
+
+/// Returns true for the errors of a socket whose timeout has passed. Which of the two it is depends on the system.
+#[cfg(any(feature = "http", feature = "throttr", all(feature = "text", feature = "blocking")))]
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}

@@ -1,0 +1,170 @@
+//! The client for programs without a runtime.
+//!
+//! ```no_run
+//! use tollway_client::http::blocking::Client;
+//!
+//! let client = Client::new("127.0.0.1:8080");
+//! let may_log_in = client.spend("Login", "alice", 1)?.allowed();
+//! # Ok::<(), tollway_client::ClientError>(())
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, Verb};
+use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
+
+use super::RawResponse;
+use super::endpoint::{Endpoint, PreparedRequest, rule_request};
+use super::response_reader::{HttpResponse, read_response};
+use crate::blocking_tcp::BlockingConnection;
+use crate::idle::IdleConnections;
+use crate::{ClientError, TIMEOUT, TIMEOUT_MAX};
+
+/// A client of one server whose calls block the thread. Clones share the connections, and any number of threads may use
+/// it, each on a connection of its own.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    endpoint: Endpoint,
+    idle: IdleConnections<BlockingConnection>,
+}
+
+impl Client {
+    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened yet.
+    pub fn new(address: &str) -> Self {
+        Self::with_timeout(address, TIMEOUT)
+    }
+
+    /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day. The time to
+    /// resolve a name is not included: the system does not let it be limited.
+    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+        let shared = Shared { endpoint: Endpoint::new(address), idle: IdleConnections::new() };
+        Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) }
+    }
+
+    /// Returns the address of the server: its host and port.
+    pub fn address(&self) -> &str {
+        &self.shared.endpoint.address
+    }
+
+    /// Takes `cost` from the bucket of `id` under `limit`, if that much is left.
+    pub fn spend(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
+        self.spend_all(&[ChargeRequest::new(limit, id, cost)])
+    }
+
+    /// Returns the decision that a spend would get, and takes nothing. A cost of 0 asks what is left.
+    pub fn check(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
+        self.check_all(&[ChargeRequest::new(limit, id, cost)])
+    }
+
+    /// Gives `cost` back to the bucket of `id` under `limit`.
+    pub fn refund(&self, limit: &str, id: &str, cost: u64) -> Result<Refund, ClientError> {
+        self.refund_all(&[ChargeRequest::new(limit, id, cost)])
+    }
+
+    /// Makes the bucket of `id` under `limit` full again.
+    pub fn reset(&self, limit: &str, id: &str) -> Result<(), ClientError> {
+        self.reset_all(&[ChargeRequest::new(limit, id, 0)])
+    }
+
+    /// Takes all of the charges, or none of them. The decision is the strictest of theirs.
+    pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
+        self.charge_raw(Verb::Spend, charges)?.decision(charges)
+    }
+
+    /// Returns the decision that [`spend_all`](Self::spend_all) would get, and takes nothing.
+    pub fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
+        self.charge_raw(Verb::Check, charges)?.decision(charges)
+    }
+
+    /// Gives all of the charges back.
+    pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ClientError> {
+        self.charge_raw(Verb::Refund, charges)?.refund()
+    }
+
+    /// Makes the buckets of all of the charges full again. Their costs have no effect.
+    pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ClientError> {
+        self.charge_raw(Verb::Reset, charges)?.reset()
+    }
+
+    /// Asks the configured rule `name`, with the values of its selectors. A request that is allowed is counted.
+    pub fn rule(&self, name: &str, selectors: &[(&str, &str)]) -> Result<RuleDecision, ClientError> {
+        self.rule_request(&rule_request(name, selectors))
+    }
+
+    /// Asks a configured rule, under another key than its own if the request has one.
+    pub fn rule_request(&self, request: &HttpRuleRequest<'_>) -> Result<RuleDecision, ClientError> {
+        self.exchange(self.shared.endpoint.rule(request))?.rule_decision()
+    }
+
+    /// Returns the parts of a rule and the time until each allows a request. Nothing is counted.
+    pub fn explain(&self, request: &HttpRuleRequest<'_>) -> Result<RuleExplanation, ClientError> {
+        self.explain_raw(request)?.explanation()
+    }
+
+    /// Returns the state of the bucket of `id` under `limit`.
+    pub fn inspect(&self, limit: &str, id: &str) -> Result<BucketReport, ClientError> {
+        self.inspect_raw(limit, id)?.bucket_report()
+    }
+
+    /// Returns one page of the buckets in the store.
+    pub fn keys(&self, query: &KeysQuery<'_>) -> Result<KeysPage, ClientError> {
+        self.keys_raw(query)?.keys_page()
+    }
+
+    /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.
+    pub fn charge_raw(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.charge(verb, charges))
+    }
+
+    /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.
+    pub fn explain_raw(&self, request: &HttpRuleRequest<'_>) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.explain(request))
+    }
+
+    /// Asks for the [state of a bucket](Self::inspect), and returns the response before it is decoded.
+    pub fn inspect_raw(&self, limit: &str, id: &str) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.inspect(limit, id))
+    }
+
+    /// Asks for a [page of buckets](Self::keys), and returns the response before it is decoded.
+    pub fn keys_raw(&self, query: &KeysQuery<'_>) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.keys(query))
+    }
+
+    fn exchange(&self, request: PreparedRequest) -> Result<RawResponse, ClientError> {
+        let deadline = Instant::now() + self.timeout;
+        let failed = |error| ClientError::exchanging(self.address(), self.timeout, error);
+        let mut connection = match self.shared.idle.take(BlockingConnection::is_alive) {
+            Some(connection) => connection,
+            None => self.connect(deadline)?,
+        };
+        connection.write(&request.bytes, deadline).map_err(failed)?;
+        let mut inbox = Vec::with_capacity(512);
+        loop {
+            connection.read(&mut inbox, deadline).map_err(failed)?;
+            let read = read_response(&inbox, request.response_max);
+            let invalid =
+                |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
+            if let Some(HttpResponse { status, body, reusable }) = read.map_err(invalid)? {
+                if reusable {
+                    self.shared.idle.put(connection);
+                }
+                return Ok(RawResponse { status, body, address: self.address().to_owned() });
+            }
+        }
+    }
+
+    fn connect(&self, deadline: Instant) -> Result<BlockingConnection, ClientError> {
+        let checked = self.shared.endpoint.check();
+        checked
+            .and_then(|()| BlockingConnection::open(self.address(), deadline))
+            .map_err(|error| ClientError::connecting(self.address(), self.timeout, error))
+    }
+}

@@ -1,0 +1,195 @@
+//! The client for programs on tokio.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, Verb};
+use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
+
+use super::endpoint::{Endpoint, PreparedRequest, rule_request};
+use super::response_reader::{HttpResponse, read_response};
+use super::{CONNECTIONS_MAX, RawResponse};
+use crate::idle::IdleConnections;
+use crate::{ClientError, TIMEOUT, TIMEOUT_MAX};
+
+/// A client of one server for programs on tokio. Clones share the connections, and any number of tasks may use it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    endpoint: Endpoint,
+    /// The permits to use a connection.
+    permits: Semaphore,
+    idle: IdleConnections<TcpStream>,
+}
+
+impl Client {
+    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened yet.
+    pub fn new(address: &str) -> Self {
+        Self::with_timeout(address, TIMEOUT)
+    }
+
+    /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day.
+    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+        let shared = Shared {
+            endpoint: Endpoint::new(address),
+            permits: Semaphore::new(CONNECTIONS_MAX),
+            idle: IdleConnections::new(),
+        };
+        Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) }
+    }
+
+    /// Returns the address of the server: its host and port.
+    pub fn address(&self) -> &str {
+        &self.shared.endpoint.address
+    }
+
+    /// Takes `cost` from the bucket of `id` under `limit`, if that much is left.
+    pub async fn spend(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
+        self.spend_all(&[ChargeRequest::new(limit, id, cost)]).await
+    }
+
+    /// Returns the decision that a spend would get, and takes nothing. A cost of 0 asks what is left.
+    pub async fn check(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
+        self.check_all(&[ChargeRequest::new(limit, id, cost)]).await
+    }
+
+    /// Gives `cost` back to the bucket of `id` under `limit`.
+    pub async fn refund(&self, limit: &str, id: &str, cost: u64) -> Result<Refund, ClientError> {
+        self.refund_all(&[ChargeRequest::new(limit, id, cost)]).await
+    }
+
+    /// Makes the bucket of `id` under `limit` full again.
+    pub async fn reset(&self, limit: &str, id: &str) -> Result<(), ClientError> {
+        self.reset_all(&[ChargeRequest::new(limit, id, 0)]).await
+    }
+
+    /// Takes all of the charges, or none of them. The decision is the strictest of theirs.
+    pub async fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
+        self.charge_raw(Verb::Spend, charges).await?.decision(charges)
+    }
+
+    /// Returns the decision that [`spend_all`](Self::spend_all) would get, and takes nothing.
+    pub async fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
+        self.charge_raw(Verb::Check, charges).await?.decision(charges)
+    }
+
+    /// Gives all of the charges back.
+    pub async fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ClientError> {
+        self.charge_raw(Verb::Refund, charges).await?.refund()
+    }
+
+    /// Makes the buckets of all of the charges full again. Their costs have no effect.
+    pub async fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ClientError> {
+        self.charge_raw(Verb::Reset, charges).await?.reset()
+    }
+
+    /// Asks the configured rule `name`, with the values of its selectors. A request that is allowed is counted.
+    pub async fn rule(&self, name: &str, selectors: &[(&str, &str)]) -> Result<RuleDecision, ClientError> {
+        self.rule_request(&rule_request(name, selectors)).await
+    }
+
+    /// Asks a configured rule, under another key than its own if the request has one.
+    pub async fn rule_request(&self, request: &HttpRuleRequest<'_>) -> Result<RuleDecision, ClientError> {
+        self.exchange(self.shared.endpoint.rule(request)).await?.rule_decision()
+    }
+
+    /// Returns the parts of a rule and the time until each allows a request. Nothing is counted.
+    pub async fn explain(&self, request: &HttpRuleRequest<'_>) -> Result<RuleExplanation, ClientError> {
+        self.explain_raw(request).await?.explanation()
+    }
+
+    /// Returns the state of the bucket of `id` under `limit`.
+    pub async fn inspect(&self, limit: &str, id: &str) -> Result<BucketReport, ClientError> {
+        self.inspect_raw(limit, id).await?.bucket_report()
+    }
+
+    /// Returns one page of the buckets in the store.
+    pub async fn keys(&self, query: &KeysQuery<'_>) -> Result<KeysPage, ClientError> {
+        self.keys_raw(query).await?.keys_page()
+    }
+
+    /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.
+    pub async fn charge_raw(
+        &self,
+        verb: Verb,
+        charges: &[ChargeRequest<'_>],
+    ) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.charge(verb, charges)).await
+    }
+
+    /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.
+    pub async fn explain_raw(&self, request: &HttpRuleRequest<'_>) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.explain(request)).await
+    }
+
+    /// Asks for the [state of a bucket](Self::inspect), and returns the response before it is decoded.
+    pub async fn inspect_raw(&self, limit: &str, id: &str) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.inspect(limit, id)).await
+    }
+
+    /// Asks for a [page of buckets](Self::keys), and returns the response before it is decoded.
+    pub async fn keys_raw(&self, query: &KeysQuery<'_>) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.keys(query)).await
+    }
+
+    async fn exchange(&self, request: PreparedRequest) -> Result<RawResponse, ClientError> {
+        let timed_out =
+            |_| ClientError::TimedOut { address: self.address().to_owned(), timeout: self.timeout };
+        let exchanged = timeout(self.timeout, self.exchange_in_time(&request)).await;
+        let HttpResponse { status, body, .. } = exchanged.map_err(timed_out)??;
+        Ok(RawResponse { status, body, address: self.address().to_owned() })
+    }
+
+    async fn exchange_in_time(&self, request: &PreparedRequest) -> Result<HttpResponse, ClientError> {
+        let connecting = |error| ClientError::connecting(self.address(), self.timeout, error);
+        let failed = |error| ClientError::exchanging(self.address(), self.timeout, error);
+        // It is never closed, so this cannot fail.
+        let _permit =
+            self.shared.permits.acquire().await.map_err(|error| connecting(io::Error::other(error)))?;
+        let mut stream = match self.shared.idle.take(is_alive) {
+            Some(stream) => stream,
+            None => self.shared.connect().await.map_err(connecting)?,
+        };
+        stream.write_all(&request.bytes).await.map_err(failed)?;
+        let mut inbox = Vec::with_capacity(512);
+        loop {
+            if stream.read_buf(&mut inbox).await.map_err(failed)? == 0 {
+                return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+            }
+            let read = read_response(&inbox, request.response_max);
+            let invalid =
+                |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
+            if let Some(response) = read.map_err(invalid)? {
+                if response.reusable {
+                    self.shared.idle.put(stream);
+                }
+                return Ok(response);
+            }
+        }
+    }
+}
+
+impl Shared {
+    async fn connect(&self) -> io::Result<TcpStream> {
+        self.endpoint.check()?;
+        let stream = TcpStream::connect(&self.endpoint.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+/// Returns true if the connection is open and no bytes wait on it. Servers close connections that were idle for long,
+/// and a request written to a closed one would be lost.
+fn is_alive(stream: &TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}

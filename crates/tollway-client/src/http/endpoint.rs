@@ -1,0 +1,135 @@
+//! The address of a server, and the requests that are written to it.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::io;
+
+use tollway_core::{ChargeRequest, Verb};
+use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQuery, KeysQuery};
+
+/// The longest response to a charge or a rule. A server sends a few hundred bytes.
+const ANSWER_MAX: usize = 64 << 10;
+/// The longest page of keys, or explanation of a rule: it has a thousand ids, and ids may be long.
+const PAGE_MAX: usize = 16 << 20;
+
+/// The server of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    /// A host and a port.
+    pub(super) address: String,
+    /// The path of a URL, which precedes every path: empty, or with a slash in front and none at the end.
+    prefix: String,
+}
+
+/// A request, ready to be written.
+#[derive(Debug)]
+pub(super) struct PreparedRequest {
+    pub(super) bytes: Vec<u8>,
+    /// The longest response that is read.
+    pub(super) response_max: usize,
+}
+
+impl Endpoint {
+    /// Reads a host and a port, or a URL. A URL without a port means port 80.
+    pub(super) fn new(address: &str) -> Self {
+        let (authority, prefix) = match address.strip_prefix("http://") {
+            Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+            // A scheme that is not supported stays in the address, where `check` finds it.
+            None => (address.trim_end_matches('/'), ""),
+        };
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { "" } else { ":80" };
+        Self { address: format!("{authority}{port}"), prefix: prefix.trim_end_matches('/').to_owned() }
+    }
+
+    /// Returns an error if no connection can be opened to such an address.
+    pub(super) fn check(&self) -> io::Result<()> {
+        match self.address.contains("://") {
+            true => Err(io::Error::new(io::ErrorKind::Unsupported, "only http:// is supported, without TLS")),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn charge(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> PreparedRequest {
+        let charges = match charges {
+            [charge] => ChargeRequests::One(charge.clone()),
+            charges => ChargeRequests::Many(charges.to_vec()),
+        };
+        let mut body = Vec::new();
+        HttpCommand::new(verb, charges).put_json(&mut body);
+        self.post(&format!("/v1/{}", verb.name()), &body, ANSWER_MAX)
+    }
+
+    pub(super) fn rule(&self, request: &HttpRuleRequest<'_>) -> PreparedRequest {
+        let mut body = Vec::new();
+        request.put_json_without_rule(&mut body);
+        self.post(&request.path(), &body, ANSWER_MAX)
+    }
+
+    pub(super) fn explain(&self, request: &HttpRuleRequest<'_>) -> PreparedRequest {
+        let mut body = Vec::new();
+        request.put_json(&mut body);
+        self.post("/v1/explain", &body, PAGE_MAX)
+    }
+
+    pub(super) fn inspect(&self, limit: &str, id: &str) -> PreparedRequest {
+        let query = InspectQuery { limit: limit.into(), id: Cow::Borrowed(id.as_bytes()) };
+        self.get(&format!("/v1/inspect?{}", query.to_query()), ANSWER_MAX)
+    }
+
+    pub(super) fn keys(&self, query: &KeysQuery<'_>) -> PreparedRequest {
+        self.get(&format!("/v1/keys?{}", query.to_query()), PAGE_MAX)
+    }
+
+    fn post(&self, path: &str, body: &[u8], response_max: usize) -> PreparedRequest {
+        let mut head = self.head("POST", path);
+        // A write to a string cannot fail.
+        let _ = write!(head, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        PreparedRequest { bytes: [head.as_bytes(), body].concat(), response_max }
+    }
+
+    fn get(&self, path: &str, response_max: usize) -> PreparedRequest {
+        PreparedRequest { bytes: (self.head("GET", path) + "\r\n").into_bytes(), response_max }
+    }
+
+    fn head(&self, method: &str, path: &str) -> String {
+        format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.address)
+    }
+}
+
+/// Makes the request of a configured rule from its name and the values of its selectors.
+pub(super) fn rule_request<'a>(name: &'a str, selectors: &[(&'a str, &'a str)]) -> HttpRuleRequest<'a> {
+    let selectors = selectors.iter().map(|(selector, value)| ((*selector).into(), Some((*value).into())));
+    HttpRuleRequest { rule: name.into(), key: None, selectors: selectors.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_or_a_url() {
+        for (given, address, prefix) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080", ""),
+            ("http://limiter:8080", "limiter:8080", ""),
+            ("http://limiter:8080/", "limiter:8080", ""),
+            ("http://limiter", "limiter:80", ""),
+            ("http://limiter/limits/", "limiter:80", "/limits"),
+            ("[::1]:8080", "[::1]:8080", ""),
+            ("http://[::1]", "[::1]:80", ""),
+        ] {
+            let expected = Endpoint { address: address.to_owned(), prefix: prefix.to_owned() };
+            assert_eq!(Endpoint::new(given), expected, "{given}");
+            assert!(expected.check().is_ok());
+        }
+        assert!(Endpoint::new("https://limiter").check().is_err());
+    }
+
+    #[test]
+    fn the_path_of_a_url_precedes_every_path() {
+        let endpoint = Endpoint::new("http://limiter:8080/limits");
+        let request = endpoint.inspect("Login", "alice");
+        let expected = "GET /limits/v1/inspect?limit=Login&id=alice HTTP/1.1\r\nHost: limiter:8080\r\n\r\n";
+        assert_eq!(String::from_utf8(request.bytes).unwrap(), expected);
+    }
+}
