@@ -4,8 +4,8 @@
 //! $ cargo run -p tollway-client --example gatekeeper -- 127.0.0.1:10004 default alice
 //! ```
 //!
-//! Asks for admission twenty times, as if one client were sending requests as fast as it is let: its burst passes, then it waits.
-//! Without a master, everything passes.
+//! Asks for admission twenty times, as if one client sent requests as fast as it may: its burst passes, then it waits.
+//! Without a master, every request passes.
 
 use std::env;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn main() -> Result<(), ConnectError> {
     for admission in runtime.block_on(ask(&gatekeeper, argument(2, "alice"), 20)) {
         println!("{}", said(admission));
     }
-    println!("{:?}", gatekeeper.counts());
+    println!("{:?}", gatekeeper.stats());
     Ok(())
 }
 
@@ -34,7 +34,7 @@ async fn ask(gatekeeper: &Gatekeeper, identifier: &str, times: usize) -> Vec<Adm
     admissions
 }
 
-/// What a server would do with it.
+/// Returns the words for what a server does with the request.
 fn said(admission: Admission) -> String {
     match admission {
         Admission::Passed => "served at once".to_owned(),

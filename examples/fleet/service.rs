@@ -24,7 +24,7 @@ pub(crate) async fn run(name: &str, accounting: &str, control: &str) -> Result<(
     let gatekeeper =
         Gatekeeper::builder(accounting, "web").control(control).max_delay(MAX_DELAY).connect()?;
     // It need not: without a master everybody passes. But then there would be nothing to see.
-    while !gatekeeper.counts().connected {
+    while !gatekeeper.stats().connected {
         sleep(Duration::from_millis(10)).await;
     }
     let layer = AdmissionLayer::new(gatekeeper)

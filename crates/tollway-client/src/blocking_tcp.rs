@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The number of bytes that one read takes at most.
 const READ_SIZE: usize = 16 << 10;
 
-/// An open connection.
+/// A connection that is open.
 #[derive(Debug)]
 pub(crate) struct BlockingConnection {
     stream: TcpStream,

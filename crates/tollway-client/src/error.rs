@@ -1,4 +1,4 @@
-//! The error of every client.
+//! The error that every client returns.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A gatekeeper: admits, delays or rejects requests by what a master last said, without ever asking it.
+//! Admits, delays or rejects requests by the delays that a master publishes, without a request to the master.
 //!
 //! ```no_run
 //! # async fn serve() -> Result<(), tollway_client::gatekeeper::ConnectError> {
@@ -15,13 +15,12 @@
 //! # }
 //! ```
 //!
-//! [`Gatekeeper::builder`] says more:
+//! [`Gatekeeper::builder`] changes the settings:
 //!
 //! ```no_run
 //! # async fn serve() -> Result<(), tollway_client::gatekeeper::ConnectError> {
-//! # use tollway_client::gatekeeper::Gatekeeper;
 //! use std::time::Duration;
-//! use tollway_client::gatekeeper::RejectedAccounting;
+//! use tollway_client::gatekeeper::{Gatekeeper, RejectedAccounting};
 //!
 //! let gatekeeper = Gatekeeper::builder("master:10004", "api")
 //!     .max_delay(Duration::from_secs(2))
@@ -33,25 +32,26 @@
 //! # }
 //! ```
 //!
-//! Whatever passes is told to the master, over [Smockron](tollway_wire::smockron), and the master says from when on the
-//! next request of the same identifier is welcome. A thread of the gatekeeper's own does all of that: a request costs
-//! a look into a table, and a wait is a timer of tokio's. No master, no limits: what is not known passes.
+//! Every request that passes is reported to the master, over [Smockron](tollway_wire::smockron), and the master
+//! publishes the time at which the next request of the same identifier is allowed. A thread of the gatekeeper does all
+//! of that: a request costs a lookup in a table, and a wait is a timer of tokio. Without a master there are no limits:
+//! a request of an identifier without a delay passes.
 //!
-//! # Who comes before the master has answered
-//! A request that must wait takes the place that the master named, and the master answers with the next one. Until
-//! that answer is there, which takes as long as a message there and back, others of the same identifier stand in line. The
-//! places that come are given out in the order in which requests came, so that they do not all pass at the same
-//! moment. If no answer comes, they pass when the place before them has come, as they would have without a line.
+//! # Requests before the answer of the master
+//! A request that must wait takes the slot that the master published, and the master answers with the next one. Until
+//! that answer arrives, after one round trip, other requests of the same identifier are queued. New slots are given out
+//! in the order in which the requests came, so that they do not all pass at the same moment. If no answer comes, they
+//! pass at the slot before them, as they would without a queue.
 
-mod book;
+mod accounting_queue;
 mod builder;
 mod clock;
-mod connection;
-mod counts;
-mod link;
-mod outbox;
+mod delay_table;
+mod master_driver;
 mod shared;
+mod stats;
 mod wait;
+mod zmtp_connection;
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,64 +62,67 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 
 pub use self::builder::{ConnectError, GatekeeperBuilder, RejectedAccounting};
-pub use self::counts::Counts;
-use self::link::Link;
+use self::master_driver::MasterDriver;
 use self::shared::Shared;
+pub use self::stats::GatekeeperStats;
 pub use self::wait::Wait;
 
-/// ShardGuards one domain. Clones are the same gatekeeper; when the last is dropped, it says no more to the master.
+/// A gatekeeper that limits the requests of one domain. Clones are the same gatekeeper; when the last is dropped, its
+/// connections are closed.
 #[derive(Clone)]
 pub struct Gatekeeper {
     shared: Arc<Shared>,
     /// Dropped with the last clone, which ends the thread.
-    _at_work: Arc<oneshot::Sender<()>>,
+    _running: Arc<oneshot::Sender<()>>,
 }
 
-/// What became of a request.
+/// The outcome that a request had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 #[non_exhaustive]
 pub enum Admission {
-    /// It passed at once.
+    /// The request passed at once.
     Passed,
-    /// It passed after a wait.
+    /// The request passed after a wait.
     Delayed {
-        /// How long it waited.
+        /// The time that it waited.
         by: Duration,
     },
-    /// It must not pass.
+    /// The request must not pass.
     Rejected {
-        /// When a request would be welcome.
+        /// The time at which a request would pass.
         until: SystemTime,
-        /// How long that is from now.
+        /// The time from now until then.
         retry_after: Duration,
     },
 }
 
-/// What a request must do.
+/// The decision that is made on a request at once.
 #[derive(Debug)]
 #[must_use]
-pub enum Gate {
-    /// Pass.
+pub enum AdmissionDecision {
+    /// The request passes now.
     Pass,
-    /// Wait first.
+    /// The request must wait first.
     Wait(Wait),
-    /// Go away.
+    /// The request must not pass.
     Reject {
-        /// When a request would be welcome.
+        /// The time at which a request would pass.
         until: SystemTime,
-        /// How long that is from now.
+        /// The time from now until then.
         retry_after: Duration,
     },
 }
 
 impl Gatekeeper {
-    /// ShardGuards `domain` by what the master at `address` says: a host and its port for accounting, as in `master:10004`. The
-    /// port for control is the next one. Nobody need be there yet, and whoever goes away is looked for until it is back.
+    /// Starts a gatekeeper of `domain` whose master is at `address`: a host and its port for accounting, as in
+    /// `master:10004`. The port for control is the next one. It connects in the background, and again whenever a
+    /// connection ends.
     pub fn connect(address: &str, domain: &str) -> Result<Self, ConnectError> {
         Self::builder(address, domain).connect()
     }
 
-    /// The same, with more to say.
+    /// Returns a builder, which can change the settings before it starts the gatekeeper.
     pub fn builder(address: &str, domain: &str) -> GatekeeperBuilder {
         GatekeeperBuilder::new(address, domain)
     }
@@ -127,42 +130,42 @@ impl Gatekeeper {
     fn start(builder: GatekeeperBuilder, accounting: String, control: String) -> Result<Self, ConnectError> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let shared = Arc::new(Shared::new(builder));
-        let (at_work, done) = oneshot::channel();
-        let link = Link::new(Arc::clone(&shared), accounting, control);
+        let (running, done) = oneshot::channel();
+        let driver = MasterDriver::new(Arc::clone(&shared), accounting, control);
         let serve = move || {
-            runtime.block_on(link.run(done));
-            // Looking up a name may take long, and there is nobody left to wait for it.
+            runtime.block_on(driver.run(done));
+            // Do not wait for a name lookup that is still under way: it may take long.
             runtime.shutdown_background();
         };
         thread::Builder::new().name("tollway-gatekeeper".to_owned()).spawn(serve)?;
-        Ok(Self { shared, _at_work: Arc::new(at_work) })
+        Ok(Self { shared, _running: Arc::new(running) })
     }
 
-    /// Lets a request of this identifier pass now, later or not at all. To drop what this returns is to give up waiting.
+    /// Waits until a request of this identifier may pass, or returns that it must not. Dropping the future gives up.
     pub async fn admit(&self, identifier: impl AsRef<[u8]>) -> Admission {
         self.admit_with(identifier, &[]).await
     }
 
-    /// The same, with something that the master may log: up to 4 KiB of it.
+    /// Admits a request like [`admit`](Self::admit), and sends up to 4 KiB of log info to the master.
     pub async fn admit_with(&self, identifier: impl AsRef<[u8]>, log_info: &[u8]) -> Admission {
         match self.decide(identifier.as_ref(), log_info) {
-            Gate::Pass => Admission::Passed,
-            Gate::Wait(wait) => wait.over().await,
-            Gate::Reject { until, retry_after } => Admission::Rejected { until, retry_after },
+            AdmissionDecision::Pass => Admission::Passed,
+            AdmissionDecision::Wait(wait) => wait.finish().await,
+            AdmissionDecision::Reject { until, retry_after } => Admission::Rejected { until, retry_after },
         }
     }
 
-    /// Says at once what a request of this identifier must do, for who has timers of its own.
-    pub fn decide(&self, identifier: &[u8], log_info: &[u8]) -> Gate {
+    /// Decides on a request of this identifier without waiting, for callers with timers of their own.
+    pub fn decide(&self, identifier: &[u8], log_info: &[u8]) -> AdmissionDecision {
         Shared::decide(&self.shared, identifier, log_info)
     }
 
-    /// What happened since the beginning, and how it is now.
-    pub fn counts(&self) -> Counts {
-        self.shared.counts()
+    /// Returns the numbers since the start, and the state now.
+    pub fn stats(&self) -> GatekeeperStats {
+        self.shared.stats()
     }
 
-    /// The domain that it guards.
+    /// Returns the domain.
     pub fn domain(&self) -> &str {
         &self.shared.domain
     }
@@ -171,6 +174,6 @@ impl Gatekeeper {
 impl fmt::Debug for Gatekeeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Gatekeeper");
-        fields.field("domain", &self.domain()).field("counts", &self.counts()).finish()
+        fields.field("domain", &self.domain()).field("stats", &self.stats()).finish()
     }
 }

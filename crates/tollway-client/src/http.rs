@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! Connections are kept and reused; each carries one request at a time. No request is sent twice: one without a response
-//! may have been carried out, and a spend must not be paid twice.
+//! Connections are kept and reused; each carries one request at a time. No request is sent twice: one without a
+//! response may have been carried out, and a spend must not be paid twice.
 
 #[cfg(feature = "blocking")]
 pub mod blocking;

@@ -33,7 +33,7 @@ pub use tollway_wire::text::{CheckLimit, KeyStats, OverLimit};
 /// again, so to wait longer seldom helps.
 pub const TEXT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The answer to one use of a key, or of the keys of a `check_limit`.
+/// The answer that a server gives to one use of a key, or of the keys of a `check_limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub enum KeyAnswer {

@@ -287,7 +287,7 @@ fn what_cannot_work_is_said_at_once() {
         (&["--identify", "shoe-size"], "must be `address`, or `header:` and a header's name"),
         (&["--trust-proxy", "10.0.0.1/8"], "is no network: 10.0.0.0/8 is"),
         (&["--rejected", "1/0"], "must be `send`, `off`, or one in so many"),
-        (&["--master", "a:b"], "is no address: write host:10004"),
+        (&["--master", "a:b"], "write it as host:10004"),
         (&["--max-connections", "0"], "must be a whole number above zero"),
         (&["--max-delayed", "many"], "must be a whole number"),
         (&["--patience", "0s"], "must be from 1ms to 24h"),

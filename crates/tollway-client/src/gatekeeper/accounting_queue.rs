@@ -1,4 +1,4 @@
-//! What is on its way to the master: bytes, up to a bound, and nothing while there is no master.
+//! The accounting messages that wait to be sent, up to a bound. While no master is subscribed they are dropped.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,33 +7,33 @@ use tokio::sync::Notify;
 use tollway_wire::smockron::AccountingMessage;
 use tollway_wire::zmtp::MESSAGE_MAX;
 
-/// How many bytes may wait. Some ten thousand messages: what a master that pauses for a moment catches up with.
+/// The number of bytes that may wait: some ten thousand messages, so that a master may pause for a moment.
 const WAITING_MAX: usize = 1 << 20;
 
-/// The longest log info that is sent; what is longer is cut. It is for people who read logs.
+/// The longest log info that is sent; longer ones are cut. It is for people who read logs.
 const LOG_INFO_MAX: usize = 4096;
 
-/// The longest identifier that is sent: with all else it must be a message that a peer listens to.
+/// The longest identifier that is sent: with everything else it must fit into a message that a peer accepts.
 const IDENTIFIER_MAX: usize = MESSAGE_MAX - 2 * LOG_INFO_MAX;
 
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
-    state: Mutex<State>,
-    news: Notify,
+pub(super) struct AccountingQueue {
+    state: Mutex<QueueState>,
+    not_empty: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Does anybody want what is put here?
+struct QueueState {
+    /// True while a master is subscribed.
     open: bool,
     bytes: Vec<u8>,
     messages: u64,
-    /// How many were taken and may not have gone out yet.
+    /// The number of messages that were taken and may not be sent yet.
     taken: u64,
 }
 
-impl Outbox {
-    /// Puts a message on its way; false if it was dropped.
+impl AccountingQueue {
+    /// Queues a message. Returns false if it was dropped.
     pub(super) fn put(&self, accounting: &AccountingMessage<'_>) -> bool {
         let log_info = &accounting.log_info[..accounting.log_info.len().min(LOG_INFO_MAX)];
         if accounting.identifier.len() > IDENTIFIER_MAX {
@@ -48,13 +48,13 @@ impl Outbox {
         state.messages += 1;
         drop(state);
         if was_empty {
-            self.news.notify_one();
+            self.not_empty.notify_one();
         }
         true
     }
 
-    /// From now on somebody wants what is put here, or nobody does. What then still waits is dropped, and counted, and so
-    /// is what was taken and never [sent](Self::sent).
+    /// Opens or closes the queue. Closing drops the messages that wait, and those that were taken and never
+    /// [sent](Self::sent), and returns their number.
     pub(super) fn set_open(&self, open: bool) -> u64 {
         let mut state = self.lock();
         state.open = open;
@@ -65,8 +65,8 @@ impl Outbox {
         mem::take(&mut state.messages) + mem::take(&mut state.taken)
     }
 
-    /// All that waits, once there is something. `batch` must be empty; its memory is used for what comes next. It is as good
-    /// as lost until it is [sent](Self::sent).
+    /// Waits for messages and moves all of them into `batch`, which must be empty; its memory is reused. They count as
+    /// lost until they are [sent](Self::sent).
     pub(super) async fn take(&self, batch: &mut Vec<u8>) {
         loop {
             {
@@ -77,16 +77,16 @@ impl Outbox {
                     return;
                 }
             }
-            self.news.notified().await;
+            self.not_empty.notified().await;
         }
     }
 
-    /// What was taken last has gone out.
+    /// Marks the messages that were taken last as sent.
     pub(super) fn sent(&self) {
         self.lock().taken = 0;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // Nothing in there panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,56 +98,56 @@ mod tests {
 
     use super::*;
 
-    fn put(outbox: &Outbox, identifier: &[u8], log_info: &[u8]) -> bool {
+    fn put(queue: &AccountingQueue, identifier: &[u8], log_info: &[u8]) -> bool {
         let status = AccountingStatus::Accepted { received: 0 };
-        outbox.put(&AccountingMessage { domain: b"d", status, identifier, log_info })
+        queue.put(&AccountingMessage { domain: b"d", status, identifier, log_info })
     }
 
     #[test]
-    fn nothing_waits_for_nobody() {
-        let outbox = Outbox::default();
-        assert!(!put(&outbox, b"a", b""));
-        outbox.set_open(true);
-        assert!(put(&outbox, b"a", b"") && put(&outbox, b"a", b""));
-        assert_eq!(outbox.set_open(false), 2);
-        assert!(!put(&outbox, b"a", b""));
+    fn without_a_subscriber_messages_are_dropped() {
+        let queue = AccountingQueue::default();
+        assert!(!put(&queue, b"a", b""));
+        queue.set_open(true);
+        assert!(put(&queue, b"a", b"") && put(&queue, b"a", b""));
+        assert_eq!(queue.set_open(false), 2);
+        assert!(!put(&queue, b"a", b""));
     }
 
     #[test]
     fn the_newest_is_dropped_at_the_bound_and_no_message_is_longer_than_a_peer_takes() {
-        let outbox = Outbox::default();
-        outbox.set_open(true);
+        let queue = AccountingQueue::default();
+        queue.set_open(true);
         let long = vec![b'x'; IDENTIFIER_MAX];
-        assert!(!put(&outbox, &[&long[..], b"x"].concat(), b""));
-        assert!(put(&outbox, &long, &vec![b'i'; 1 << 20]));
-        assert!(outbox.lock().bytes.len() <= MESSAGE_MAX);
-        let more = (0..10_000).filter(|_| put(&outbox, &long, b"")).count();
+        assert!(!put(&queue, &[&long[..], b"x"].concat(), b""));
+        assert!(put(&queue, &long, &vec![b'i'; 1 << 20]));
+        assert!(queue.lock().bytes.len() <= MESSAGE_MAX);
+        let more = (0..10_000).filter(|_| put(&queue, &long, b"")).count();
         assert!(more < 100, "{more}");
-        assert!(outbox.lock().bytes.len() < WAITING_MAX + MESSAGE_MAX);
+        assert!(queue.lock().bytes.len() < WAITING_MAX + MESSAGE_MAX);
     }
 
     #[tokio::test]
-    async fn what_waits_is_taken_at_once() {
-        let outbox = Outbox::default();
-        outbox.set_open(true);
-        put(&outbox, b"a", b"");
-        put(&outbox, b"b", b"");
+    async fn all_messages_are_taken_at_once() {
+        let queue = AccountingQueue::default();
+        queue.set_open(true);
+        put(&queue, b"a", b"");
+        put(&queue, b"b", b"");
         let mut batch = Vec::new();
-        outbox.take(&mut batch).await;
+        queue.take(&mut batch).await;
         assert!(batch.windows(3).any(|bytes| bytes == b"\x01\x01b"));
-        outbox.sent();
-        assert_eq!(outbox.set_open(false), 0);
+        queue.sent();
+        assert_eq!(queue.set_open(false), 0);
     }
 
     #[tokio::test]
-    async fn what_was_taken_and_not_sent_counts_as_dropped() {
-        let outbox = Outbox::default();
-        outbox.set_open(true);
-        put(&outbox, b"a", b"");
-        put(&outbox, b"b", b"");
-        outbox.take(&mut Vec::new()).await;
-        put(&outbox, b"c", b"");
-        assert_eq!(outbox.set_open(false), 3);
-        assert_eq!(outbox.set_open(false), 0, "once");
+    async fn messages_taken_and_not_sent_count_as_dropped() {
+        let queue = AccountingQueue::default();
+        queue.set_open(true);
+        put(&queue, b"a", b"");
+        put(&queue, b"b", b"");
+        queue.take(&mut Vec::new()).await;
+        put(&queue, b"c", b"");
+        assert_eq!(queue.set_open(false), 3);
+        assert_eq!(queue.set_open(false), 0, "once");
     }
 }

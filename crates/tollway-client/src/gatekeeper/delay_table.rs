@@ -1,268 +1,290 @@
-//! What the master said about whom, and what that means for a request now.
+//! The delays that a master published, and what they mean for a request.
 //!
-//! The delay that holds for an identifier is one place in time, and one request takes it. The master answers that request
-//! with the next place. Whoever comes before that answer stands in line, and places that come are given out in the order in
-//! which requests came. Without an answer, those in line pass when the place that was taken has come: never later than if
-//! there were no line.
+//! The delay of an identifier names one slot in time, and one request takes it. The master answers that request with
+//! the next slot. Requests that come before this answer are queued, and new slots are given out in the order of
+//! arrival. Without an answer, queued requests pass at the slot that was taken: never later than if there were no
+//! queue.
 //!
-//! Other gatekeepers offer the same place until they have heard that it is taken, so that several requests may take one. The
-//! master answers each of them, and says the same to all: as often as it repeats itself, so many requests too many will
-//! pass at that place. The next place is later by as much as they are owed, or else a fleet would let a multiple of the
-//! rate pass. How far places are from each other is learned from the answers to those that were taken here.
+//! Other gatekeepers offer the same slot until they receive the next one, so several requests may take one slot. The
+//! master answers each of them with the same time. So each time that the master repeats itself, one request too many
+//! passes at that slot. Each repetition moves the next slot by one step, or else a fleet would let a multiple of the
+//! rate pass. The step between slots is learned from the answers to slots that were taken here.
 //!
-//! Time is an argument, and a waiter `W` is whatever its owner wants back when it has a place.
+//! Time is an argument, and a waiter `W` is a value that its owner gets back with its slot.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use tollway_core::{Nanos, Timestamp};
 
-/// How many delays that are over are forgotten whenever one is told. More than one, so that those that are over never gather.
-const SWEPT_AT_ONCE: usize = 4;
+/// The number of past delays that are removed whenever one is recorded. It is more than one, so that past delays never
+/// pile up.
+const SWEPT_PER_RECORD: usize = 4;
 
-/// Times that differ by less are the same: they were said in milliseconds, and carried over from another clock.
+/// Times that differ by less are equal: they were sent in milliseconds, and converted from another clock.
 const SAME: Nanos = Nanos::new(500_000);
 
-/// What holds for a gatekeeper.
+/// The bounds that a gatekeeper keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Who would have to wait longer is rejected.
+pub(super) struct DelayBounds {
+    /// The longest wait; a request that would wait longer is rejected.
     pub(super) max_delay: Nanos,
-    /// If as many wait, others are rejected.
+    /// The number of requests that may wait; others are rejected.
     pub(super) max_delayed: usize,
-    /// How many delays are remembered.
+    /// The number of delays that are remembered.
     pub(super) max_known: usize,
 }
 
-/// All that is remembered.
+/// The delays that hold for all identifiers.
 #[derive(Debug)]
-pub(super) struct Book<W> {
-    bounds: Bounds,
+pub(super) struct DelayTable<W> {
+    bounds: DelayBounds,
     hashers: [RandomState; 2],
-    known: HashMap<Key, Delay<W>>,
-    /// The same, by when they end.
-    ends: BTreeSet<(Timestamp, Key)>,
+    delays: HashMap<IdentifierHash, DelayEntry<W>>,
+    /// The same delays, in the order in which they end.
+    by_end: BTreeSet<(Timestamp, IdentifierHash)>,
     waiting: usize,
-    next_ticket: u64,
-    /// How often a master was found.
+    next_position: u64,
+    /// The number of times that a connection to a master was opened.
     session: u64,
 }
 
-/// What stands for an identifier: a hash of 128 bits, keyed so that nobody can aim at another's. A master can thus make
-/// us remember how many it likes, up to the bound, but not how much.
+/// The hash that stands for an identifier, with a random key so that nobody can aim at another identifier's.
+///
+/// It bounds the memory of an entry: a master decides how many identifiers are remembered, up to the bound, but not how
+/// long they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key(u64, u64);
+pub(super) struct IdentifierHash(u64, u64);
 
-/// A place in line. Who came first has the lower one.
+/// The position that a request has in the queue of its identifier. The request that came first has the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ticket(u64);
+pub(super) struct QueuePosition(u64);
 
 #[derive(Debug)]
-struct Delay<W> {
-    /// The place on offer.
+struct DelayEntry<W> {
+    /// The slot on offer.
     until: Timestamp,
-    /// What the master said: the same, or earlier by what passes too much.
-    told: Timestamp,
-    /// And in which session.
+    /// The time that the master published: the same, or earlier by the requests too many.
+    published: Timestamp,
+    /// The session in which it was published.
     session: u64,
-    /// From one place to the next, as far as that is known.
+    /// The time from one slot to the next, or zero until it is learned.
     step: Nanos,
-    /// A request waits for it, and the master has not said what comes next.
+    /// True if a request waits for the slot and the master has not published the next one.
     taken: bool,
-    /// Empty unless it is taken.
-    line: BTreeMap<Ticket, InLine<W>>,
+    /// The requests that wait for a slot. Empty unless the slot is taken.
+    queue: BTreeMap<QueuePosition, QueuedWaiter<W>>,
 }
 
 #[derive(Debug)]
-struct InLine<W> {
-    came: Timestamp,
+struct QueuedWaiter<W> {
+    arrived: Timestamp,
     waiter: W,
 }
 
-/// What becomes of a request.
+/// The decision that the table makes on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ruling {
-    /// It passes.
+pub(super) enum DelayDecision {
+    /// The request passes now.
     Pass,
-    /// It passes then.
-    Place(Timestamp),
-    /// It passes then unless it is given a place until then.
-    Line(Timestamp, Ticket),
-    /// It is turned away; then it would not be.
+    /// The request has a slot, and passes then.
+    Slot(Timestamp),
+    /// The request is queued, and passes then unless it gets a slot before.
+    Queue(Timestamp, QueuePosition),
+    /// The request is rejected; at this time it would pass.
     Reject(Timestamp),
 }
 
-/// What became of one that stood in line.
+/// The way in which a request left the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It passes then.
-    Place(Timestamp),
-    /// That would be too late.
+pub(super) enum QueueOutcome {
+    /// The request got this slot.
+    Slot(Timestamp),
+    /// The slot would be too late for the request.
     Reject(Timestamp),
 }
 
-/// How it is with one in line whose time has come.
+/// The status of a queued request at the time at which it was to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// No place came: it passes, and is no longer in line.
+pub(super) enum QueueStatus {
+    /// No slot came: the request passes, and has left the queue.
     Pass,
-    /// Others got places: it passes then unless it is given one until then.
-    Line(Timestamp),
-    /// It is not in line: it has its fate, or it has been forgotten and passes.
+    /// Other requests got slots: the request passes at this time unless it gets a slot before.
+    Queued(Timestamp),
+    /// The request is not in the queue: it has its outcome, or its delay was removed and it passes.
     Gone,
 }
 
-impl<W> Book<W> {
-    pub(super) fn new(bounds: Bounds) -> Self {
+impl<W> DelayTable<W> {
+    pub(super) fn new(bounds: DelayBounds) -> Self {
         Self {
             bounds,
             hashers: [RandomState::new(), RandomState::new()],
-            known: HashMap::new(),
-            ends: BTreeSet::new(),
+            delays: HashMap::new(),
+            by_end: BTreeSet::new(),
             waiting: 0,
-            next_ticket: 0,
+            next_position: 0,
             session: 0,
         }
     }
 
-    /// From now on another master speaks, or the same one again. What it repeats are reminders.
-    pub(super) fn met(&mut self) {
+    /// Starts a session with another master, or with the same one again. A time that it publishes again is then a
+    /// reminder, and no repeated answer.
+    pub(super) fn start_session(&mut self) {
         self.session += 1;
     }
 
-    pub(super) fn key(&self, identifier: &[u8]) -> Key {
+    pub(super) fn hash(&self, identifier: &[u8]) -> IdentifierHash {
         let [one, other] = self.hashers.each_ref().map(|hasher| hasher.hash_one(identifier));
-        Key(one, other)
+        IdentifierHash(one, other)
     }
 
-    /// How many delays are remembered.
+    /// Returns the number of delays that are remembered.
     pub(super) fn known(&self) -> usize {
-        self.known.len()
+        self.delays.len()
     }
 
-    /// How many wait.
+    /// Returns the number of requests that wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Rules on a request. Whoever is told to wait is counted until it leaves.
-    pub(super) fn decide(&mut self, key: Key, now: Timestamp, waiter: impl FnOnce() -> W) -> Ruling {
-        let Some(delay) = self.known.get_mut(&key).filter(|delay| delay.until > now) else {
-            return Ruling::Pass;
+    /// Decides on a request. One that must wait counts as waiting until it leaves.
+    pub(super) fn decide(
+        &mut self,
+        key: IdentifierHash,
+        now: Timestamp,
+        waiter: impl FnOnce() -> W,
+    ) -> DelayDecision {
+        let Some(delay) = self.delays.get_mut(&key).filter(|delay| delay.until > now) else {
+            return DelayDecision::Pass;
         };
         let until = delay.until;
         if until.since(now) > self.bounds.max_delay || self.waiting >= self.bounds.max_delayed {
-            return Ruling::Reject(until);
+            return DelayDecision::Reject(until);
         }
         self.waiting += 1;
         if !delay.taken {
             delay.taken = true;
-            return Ruling::Place(until);
+            return DelayDecision::Slot(until);
         }
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        delay.line.insert(ticket, InLine { came: now, waiter: waiter() });
-        Ruling::Line(until, ticket)
+        let position = QueuePosition(self.next_position);
+        self.next_position += 1;
+        delay.queue.insert(position, QueuedWaiter { arrived: now, waiter: waiter() });
+        DelayDecision::Queue(until, position)
     }
 
-    /// Remembers what the master said. The new place goes to the first in line, if there is one, for whom it is not too late.
-    pub(super) fn told(&mut self, key: Key, until: Timestamp, now: Timestamp) -> Vec<(W, Fate)> {
-        self.sweep(now, SWEPT_AT_ONCE);
+    /// Records a delay that the master published. The new slot goes to the first queued request for which it is not too
+    /// late.
+    pub(super) fn record(
+        &mut self,
+        key: IdentifierHash,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Vec<(W, QueueOutcome)> {
+        self.sweep(now, SWEPT_PER_RECORD);
         if until <= now {
             return Vec::new();
         }
-        // Whoever is still in line at a place that is past was to pass by now, and does.
-        if let Some(over) = self.known.get(&key).map(|delay| delay.until).filter(|until| *until <= now) {
-            self.ends.remove(&(over, key));
-            self.known.remove(&key);
+        // Requests that are still queued at a past slot were to pass by now, and do.
+        if let Some(past) = self.delays.get(&key).map(|delay| delay.until).filter(|until| *until <= now) {
+            self.by_end.remove(&(past, key));
+            self.delays.remove(&key);
         }
-        let delay = self.known.entry(key).or_insert_with(Delay::new);
-        let Some(next) = delay.next(until, self.session, self.bounds.max_delay) else { return Vec::new() };
-        self.ends.remove(&(delay.until, key));
-        self.ends.insert((next, key));
-        (delay.told, delay.session) = (delay.told.max(until), self.session);
-        let settled = delay.moved_to(next, self.bounds.max_delay);
-        while self.known.len() > self.bounds.max_known {
-            self.forget_first();
+        let delay = self.delays.entry(key).or_insert_with(DelayEntry::new);
+        let Some(next) = delay.next_slot(until, self.session, self.bounds.max_delay) else {
+            return Vec::new();
+        };
+        self.by_end.remove(&(delay.until, key));
+        self.by_end.insert((next, key));
+        (delay.published, delay.session) = (delay.published.max(until), self.session);
+        let settled = delay.offer(next, self.bounds.max_delay);
+        while self.delays.len() > self.bounds.max_known {
+            self.remove_first();
         }
         settled
     }
 
-    /// One in line whose time has come.
-    pub(super) fn look(&mut self, key: Key, ticket: Ticket, now: Timestamp) -> Standing {
-        let Some(delay) = self.known.get_mut(&key) else { return Standing::Gone };
-        if delay.until > now && delay.line.contains_key(&ticket) {
-            return Standing::Line(delay.until);
+    /// Returns the status of a queued request at the time at which it was to pass.
+    pub(super) fn status(
+        &mut self,
+        key: IdentifierHash,
+        position: QueuePosition,
+        now: Timestamp,
+    ) -> QueueStatus {
+        let Some(delay) = self.delays.get_mut(&key) else { return QueueStatus::Gone };
+        if delay.until > now && delay.queue.contains_key(&position) {
+            return QueueStatus::Queued(delay.until);
         }
-        delay.line.remove(&ticket).map_or(Standing::Gone, |_| Standing::Pass)
+        delay.queue.remove(&position).map_or(QueueStatus::Gone, |_| QueueStatus::Pass)
     }
 
-    /// One waits no longer: it passed, was rejected after all, or gave up.
-    pub(super) fn leave(&mut self, key: Key, ticket: Option<Ticket>) {
+    /// Ends the wait of a request: it passed, was rejected after all, or its caller gave up.
+    pub(super) fn leave(&mut self, key: IdentifierHash, position: Option<QueuePosition>) {
         self.waiting = self.waiting.saturating_sub(1);
-        if let (Some(ticket), Some(delay)) = (ticket, self.known.get_mut(&key)) {
-            delay.line.remove(&ticket);
+        if let (Some(position), Some(delay)) = (position, self.delays.get_mut(&key)) {
+            delay.queue.remove(&position);
         }
     }
 
-    /// Forgets up to so many delays that are over. Whoever is still in line there passes.
+    /// Removes up to `at_most` past delays. Requests that are still queued there pass.
     pub(super) fn sweep(&mut self, now: Timestamp, at_most: usize) {
         for _ in 0..at_most {
-            match self.ends.first() {
-                Some((until, _)) if *until <= now => self.forget_first(),
+            match self.by_end.first() {
+                Some((until, _)) if *until <= now => self.remove_first(),
                 _ => return,
             }
         }
     }
 
-    /// The one that ends first is the one that matters least.
-    fn forget_first(&mut self) {
-        if let Some((_, key)) = self.ends.pop_first() {
-            self.known.remove(&key);
+    /// Removes the delay that ends first: it matters least.
+    fn remove_first(&mut self) {
+        if let Some((_, key)) = self.by_end.pop_first() {
+            self.delays.remove(&key);
         }
     }
 }
 
-impl<W> Delay<W> {
+impl<W> DelayEntry<W> {
     const fn new() -> Self {
         Self {
             until: Timestamp::EPOCH,
-            told: Timestamp::EPOCH,
+            published: Timestamp::EPOCH,
             session: 0,
             step: Nanos::ZERO,
             taken: false,
-            line: BTreeMap::new(),
+            queue: BTreeMap::new(),
         }
     }
 
-    /// Where the next place is, now that the master said this; `None` if that is no news.
-    fn next(&mut self, told: Timestamp, session: u64, max_delay: Nanos) -> Option<Timestamp> {
-        let owed = self.until.since(self.told);
-        if told.since(self.told) > SAME {
-            if self.taken && told > self.until {
-                self.step = told.since(self.until);
+    /// Returns the next slot after the master published `published`, or `None` if that changes nothing.
+    fn next_slot(&mut self, published: Timestamp, session: u64, max_delay: Nanos) -> Option<Timestamp> {
+        let owed = self.until.since(self.published);
+        if published.since(self.published) > SAME {
+            if self.taken && published > self.until {
+                self.step = published.since(self.until);
             }
-            // Places that were left out pay back what is owed.
-            let left_out = told.since(self.told).saturating_sub(self.step);
-            return Some(told + owed.saturating_sub(left_out));
+            // Slots that the master left out pay back what is owed.
+            let left_out = published.since(self.published).saturating_sub(self.step);
+            return Some(published + owed.saturating_sub(left_out));
         }
-        let repeated = self.told.since(told) <= SAME && session == self.session;
-        // However often it is said: nobody waits for longer than that because of it.
+        let repeated = self.published.since(published) <= SAME && session == self.session;
+        // However often a time is repeated, no request waits longer than `max_delay` because of it.
         let owed_now = (owed + self.step).min(max_delay);
-        (repeated && owed_now > owed).then(|| self.told + owed_now)
+        (repeated && owed_now > owed).then(|| self.published + owed_now)
     }
 
-    /// Gives the new place out. Those for whom it is too late came first, so they are at the front.
-    fn moved_to(&mut self, until: Timestamp, max_delay: Nanos) -> Vec<(W, Fate)> {
+    /// Offers the new slot to the queue. Requests for which it is too late arrived first, so they are at the front.
+    fn offer(&mut self, until: Timestamp, max_delay: Nanos) -> Vec<(W, QueueOutcome)> {
         (self.until, self.taken) = (until, false);
         let mut settled = Vec::new();
-        while let Some((_, InLine { came, waiter })) = self.line.pop_first() {
-            if until.since(came) <= max_delay {
+        while let Some((_, QueuedWaiter { arrived, waiter })) = self.queue.pop_first() {
+            if until.since(arrived) <= max_delay {
                 self.taken = true;
-                settled.push((waiter, Fate::Place(until)));
+                settled.push((waiter, QueueOutcome::Slot(until)));
                 break;
             }
-            settled.push((waiter, Fate::Reject(until)));
+            settled.push((waiter, QueueOutcome::Reject(until)));
         }
         settled
     }

@@ -1,5 +1,6 @@
-//! The thread's work: a connection on which the master is told what passes, and one on which it says who must wait. Each
-//! comes back by itself, and neither waits for the other.
+//! The thread of a gatekeeper: one connection to report requests to the master, and one to receive its delays.
+//!
+//! Each is opened again when it ends, and neither waits for the other.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -16,67 +17,69 @@ use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::{self, SocketType, ZmtpEvent};
 use tracing::{info, warn};
 
-use super::connection::{Connection, Ended};
 use super::shared::Shared;
+use super::zmtp_connection::{ZmtpConnection, ZmtpConnectionError};
 
-/// How often delays that are over are looked for, a bounded number at a time.
+/// The time between two sweeps of past delays, each of a bounded number.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
-/// How long what passes is gathered before it is sent, unless nothing passed for as long. One message at a time, waking up for
-/// it would take longer than the request does.
-const GATHER: Duration = Duration::from_millis(1);
+/// The time for which messages are collected before they are sent, unless the last were sent longer ago. To wake up for
+/// every message would take longer than a request does.
+const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// The first pause after a connection ended.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// The longest pause: a master that is back is found within a second, and by a fleet not all at once.
+/// The longest pause between attempts: a master that is back is found within a second, and not by a whole fleet at
+/// once.
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
-pub(super) struct Link {
+/// Drives both connections to the master.
+pub(super) struct MasterDriver {
     shared: Arc<Shared>,
     accounting: String,
     control: String,
     topic: Vec<u8>,
 }
 
-impl Link {
+impl MasterDriver {
     pub(super) fn new(shared: Arc<Shared>, accounting: String, control: String) -> Self {
         let topic = [shared.domain.as_bytes(), b"\0"].concat();
         Self { shared, accounting, control, topic }
     }
 
-    /// Until there is no gatekeeper any more.
+    /// Runs until the last clone of the gatekeeper is dropped.
     pub(super) async fn run(self, done: oneshot::Receiver<()>) {
         tokio::select! {
             _ = done => {}
-            never = self.account_for_ever() => match never {},
-            never = self.listen_for_ever() => match never {},
-            never = self.sweep_for_ever() => match never {},
+            never = self.account_forever() => match never {},
+            never = self.listen_forever() => match never {},
+            never = self.sweep_forever() => match never {},
         }
     }
 
-    async fn account_for_ever(&self) -> Infallible {
+    async fn account_forever(&self) -> Infallible {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        let mut said = false;
+        let mut reported = false;
         loop {
             let Err(ended) = self.account(&mut backoff).await;
-            self.lost(&self.shared.tally.heard, &self.accounting, &ended, &mut said);
-            self.wanted(false);
+            self.lost(&self.shared.counters.accounting_connected, &self.accounting, &ended, &mut reported);
+            self.set_subscribed(false);
             sleep(backoff.failed(random())).await;
         }
     }
 
-    async fn listen_for_ever(&self) -> Infallible {
+    async fn listen_forever(&self) -> Infallible {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        let mut said = false;
+        let mut reported = false;
         loop {
             let Err(ended) = self.listen(&mut backoff).await;
-            self.lost(&self.shared.tally.hears, &self.control, &ended, &mut said);
+            self.lost(&self.shared.counters.control_connected, &self.control, &ended, &mut reported);
             sleep(backoff.failed(random())).await;
         }
     }
 
-    async fn sweep_for_ever(&self) -> Infallible {
+    async fn sweep_forever(&self) -> Infallible {
         let mut ticks = interval(SWEEP_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -85,42 +88,42 @@ impl Link {
         }
     }
 
-    /// Sends what passes to whoever subscribed to it.
-    async fn account(&self, backoff: &mut Backoff) -> Result<Infallible, Ended> {
-        let mut connection = Connection::open(&self.accounting, SocketType::Pub, &[]).await?;
+    /// Sends accounting messages while the master is subscribed to them.
+    async fn account(&self, backoff: &mut Backoff) -> Result<Infallible, ZmtpConnectionError> {
+        let mut connection = ZmtpConnection::open(&self.accounting, SocketType::Pub, &[]).await?;
         backoff.succeeded();
         let (mut batch, mut replies, mut subscriptions) = (Vec::new(), Vec::new(), 0_u32);
-        let outbox = &self.shared.outbox;
-        let mut rest = pin!(sleep(Duration::ZERO));
-        let mut heard = connection.understand(|said| self.note(said, &mut subscriptions, &mut replies));
+        let queue = &self.shared.accounting;
+        let mut pause = pin!(sleep(Duration::ZERO));
+        let mut received = connection.events(|event| self.note(event, &mut subscriptions, &mut replies));
         loop {
-            heard?;
+            received?;
             if !replies.is_empty() {
                 connection.write(&replies).await?;
                 replies.clear();
             }
-            self.wanted(subscriptions > 0);
-            let gathered = async {
-                rest.as_mut().await;
-                outbox.take(&mut batch).await;
+            self.set_subscribed(subscriptions > 0);
+            let batched = async {
+                pause.as_mut().await;
+                queue.take(&mut batch).await;
             };
-            heard = tokio::select! {
-                heard = connection.hear(|said| self.note(said, &mut subscriptions, &mut replies)) => heard,
-                () = gathered => Ok(()),
+            received = tokio::select! {
+                received = connection.next_events(|event| self.note(event, &mut subscriptions, &mut replies)) => received,
+                () = batched => Ok(()),
             };
             if !batch.is_empty() {
-                // Whoever does not read keeps us here, and the outbox fills up to its bound.
+                // A master that does not read blocks this write, and the queue fills up to its bound.
                 connection.write(&batch).await?;
-                outbox.sent();
+                queue.sent();
                 batch.clear();
-                rest.as_mut().reset(Instant::now() + GATHER);
+                pause.as_mut().reset(Instant::now() + BATCH_TIME);
             }
         }
     }
 
-    /// Counts the subscriptions that are to our topic.
-    fn note(&self, said: ZmtpEvent<'_>, subscriptions: &mut u32, replies: &mut Vec<u8>) {
-        match said {
+    /// Counts the subscriptions to the topic of the domain.
+    fn note(&self, event: ZmtpEvent<'_>, subscriptions: &mut u32, replies: &mut Vec<u8>) {
+        match event {
             ZmtpEvent::Subscribe(prefix) if self.topic.starts_with(prefix) => {
                 *subscriptions = subscriptions.saturating_add(1);
             }
@@ -132,32 +135,32 @@ impl Link {
         }
     }
 
-    /// Hears who must wait until when.
-    async fn listen(&self, backoff: &mut Backoff) -> Result<Infallible, Ended> {
+    /// Receives delays.
+    async fn listen(&self, backoff: &mut Backoff) -> Result<Infallible, ZmtpConnectionError> {
         let mut subscription = Vec::new();
         zmtp::encode_subscription(&self.topic, &mut subscription);
-        let mut connection = Connection::open(&self.control, SocketType::Sub, &subscription).await?;
+        let mut connection = ZmtpConnection::open(&self.control, SocketType::Sub, &subscription).await?;
         backoff.succeeded();
-        self.shared.met();
-        self.found(&self.shared.tally.hears, &self.control);
+        self.shared.start_session();
+        self.found(&self.shared.counters.control_connected, &self.control);
         let mut replies = Vec::new();
-        let mut heard = connection.understand(|said| self.obey(said, &mut replies));
+        let mut received = connection.events(|event| self.obey(event, &mut replies));
         loop {
-            heard?;
+            received?;
             connection.write(&replies).await?;
             replies.clear();
-            heard = connection.hear(|said| self.obey(said, &mut replies)).await;
+            received = connection.next_events(|event| self.obey(event, &mut replies)).await;
         }
     }
 
-    /// What is no control message, or for another domain, is nothing to us: masters may learn to say more.
-    fn obey(&self, said: ZmtpEvent<'_>, replies: &mut Vec<u8>) {
-        match said {
+    /// Records a delay. Other messages, and those for other domains, are ignored: a newer master may send more.
+    fn obey(&self, event: ZmtpEvent<'_>, replies: &mut Vec<u8>) {
+        match event {
             ZmtpEvent::Message(frames) => {
                 if let Ok(control) = ControlMessage::decode(frames)
                     && control.domain == self.shared.domain.as_bytes()
                 {
-                    self.shared.told(&control);
+                    self.shared.record(&control);
                 }
             }
             ZmtpEvent::Ping(context) => zmtp::encode_pong(context, replies),
@@ -165,33 +168,34 @@ impl Link {
         }
     }
 
-    /// Accounting goes out, or it is dropped where it is made.
-    fn wanted(&self, wanted: bool) {
-        let tally = &self.shared.tally;
-        let dropped = self.shared.outbox.set_open(wanted);
-        tally.dropped.fetch_add(dropped, Ordering::Relaxed);
-        match wanted {
-            true => self.found(&tally.heard, &self.accounting),
-            false => tally.heard.store(false, Ordering::Relaxed),
+    /// Opens or closes the accounting queue. While it is closed, messages are dropped and counted.
+    fn set_subscribed(&self, subscribed: bool) {
+        let counters = &self.shared.counters;
+        let dropped = self.shared.accounting.set_open(subscribed);
+        counters.dropped.fetch_add(dropped, Ordering::Relaxed);
+        match subscribed {
+            true => self.found(&counters.accounting_connected, &self.accounting),
+            false => counters.accounting_connected.store(false, Ordering::Relaxed),
         }
     }
 
     fn found(&self, flag: &AtomicBool, address: &str) {
         if !flag.swap(true, Ordering::Relaxed) {
-            info!(domain = self.shared.domain, address, "the master is there");
+            info!(domain = self.shared.domain, address, "connected to the master");
         }
     }
 
-    /// Said once, not at every attempt, and also if there never was a master: perhaps the address is wrong.
-    fn lost(&self, flag: &AtomicBool, address: &str, why: &Ended, said: &mut bool) {
+    /// Logs a lost connection once, not at every attempt. The first failed attempt is logged too: the address may be
+    /// wrong.
+    fn lost(&self, flag: &AtomicBool, address: &str, why: &ZmtpConnectionError, reported: &mut bool) {
         let was_there = flag.swap(false, Ordering::Relaxed);
-        if was_there || !mem::replace(said, true) {
-            warn!(domain = self.shared.domain, address, %why, "no master; everybody passes");
+        if was_there || !mem::replace(reported, true) {
+            warn!(domain = self.shared.domain, address, %why, "the master is unreachable; every request passes");
         }
     }
 }
 
-/// A number that no other gatekeeper draws at the same time. Nobody gains by guessing it.
+/// Returns a random number for the jitter of a pause. It need not be hard to guess.
 fn random() -> u32 {
     (RandomState::new().hash_one(()) >> 32) as u32
 }

@@ -1,5 +1,6 @@
-//! What requests and the thread that talks to the master have in common. Requests never wait for it: every lock is held for
-//! a look into a table or the copying of a message.
+//! The state that requests share with the thread that talks to the master.
+//!
+//! Requests never wait for that thread: every lock is held for a lookup in a table or the copy of a message.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,26 +9,26 @@ use std::time::{Duration, UNIX_EPOCH};
 use tollway_core::Timestamp;
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus, ControlMessage};
 
-use super::book::{Book, Fate, Ruling};
-use super::clock::{Clock, Now};
-use super::counts::{Counts, Tally};
-use super::outbox::Outbox;
-use super::wait::{Request, Stand, Waiter};
-use super::{Gate, GatekeeperBuilder, RejectedAccounting, Wait};
+use super::accounting_queue::AccountingQueue;
+use super::clock::{ClockReading, GatekeeperClock};
+use super::delay_table::{DelayDecision, DelayTable, QueueOutcome};
+use super::stats::{GatekeeperCounters, GatekeeperStats};
+use super::wait::{DelayedRequest, WaitState, Waiter};
+use super::{AdmissionDecision, GatekeeperBuilder, RejectedAccounting, Wait};
 
-/// How many delays that are over are forgotten at a time, so that nobody waits for it.
+/// The number of past delays that one sweep removes, so that no request waits long for the lock.
 const SWEPT_AT_ONCE: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) domain: String,
     rejected: RejectedAccounting,
-    pub(super) clock: Clock,
-    book: Mutex<Book<Waiter>>,
-    /// Nobody is delayed, which is seen without a lock.
+    pub(super) clock: GatekeeperClock,
+    delays: Mutex<DelayTable<Waiter>>,
+    /// True while there is no delay at all. It saves the lock.
     quiet: AtomicBool,
-    pub(super) outbox: Outbox,
-    pub(super) tally: Tally,
+    pub(super) accounting: AccountingQueue,
+    pub(super) counters: GatekeeperCounters,
 }
 
 impl Shared {
@@ -35,127 +36,134 @@ impl Shared {
         Self {
             domain: builder.domain,
             rejected: builder.rejected,
-            clock: Clock::start(),
-            book: Mutex::new(Book::new(builder.bounds)),
+            clock: GatekeeperClock::start(),
+            delays: Mutex::new(DelayTable::new(builder.bounds)),
             quiet: AtomicBool::new(true),
-            outbox: Outbox::default(),
-            tally: Tally::default(),
+            accounting: AccountingQueue::default(),
+            counters: GatekeeperCounters::default(),
         }
     }
 
-    pub(super) fn decide(shared: &Arc<Self>, identifier: &[u8], log_info: &[u8]) -> Gate {
+    pub(super) fn decide(shared: &Arc<Self>, identifier: &[u8], log_info: &[u8]) -> AdmissionDecision {
         let now = shared.clock.now();
         if shared.quiet.load(Ordering::Acquire) {
             shared.accepted(now, identifier, log_info);
-            return Gate::Pass;
+            return AdmissionDecision::Pass;
         }
-        let mut fate = None;
-        let mut book = shared.book();
-        let key = book.key(identifier);
-        let ruling = book.decide(key, now.steady, || {
-            let (waiter, request, told) = Waiter::new(identifier, log_info, now.millis());
-            fate = Some((request, told));
+        let mut queued = None;
+        let mut delays = shared.delays();
+        let key = delays.hash(identifier);
+        let decision = delays.decide(key, now.steady, || {
+            let (waiter, request, outcome) = Waiter::new(identifier, log_info, now.millis());
+            queued = Some((request, outcome));
             waiter
         });
-        drop(book);
-        let wait = |until, stand| Gate::Wait(Wait::new(Arc::clone(shared), key, now.steady, until, stand));
-        match (ruling, fate) {
-            (Ruling::Pass, _) => {
+        drop(delays);
+        let wait = |until, state| {
+            AdmissionDecision::Wait(Wait::new(Arc::clone(shared), key, now.steady, until, state))
+        };
+        match (decision, queued) {
+            (DelayDecision::Pass, _) => {
                 shared.accepted(now, identifier, log_info);
-                Gate::Pass
+                AdmissionDecision::Pass
             }
-            (Ruling::Place(until), _) => {
-                shared.delayed(now.millis(), now.called(until), identifier, log_info);
-                wait(until, Stand::Place)
+            (DelayDecision::Slot(until), _) => {
+                shared.delayed(now.millis(), now.to_wall(until), identifier, log_info);
+                wait(until, WaitState::Slot)
             }
-            (Ruling::Line(until, ticket), Some((request, fate))) => {
-                wait(until, Stand::Line { ticket, request, fate })
+            (DelayDecision::Queue(until, position), Some((request, outcome))) => {
+                wait(until, WaitState::Queued { position, request, outcome })
             }
-            // It was put in line a moment ago, so there is a waiter.
-            (Ruling::Line(until, _), None) => wait(until, Stand::Place),
-            (Ruling::Reject(until), _) => {
+            // It was queued a moment ago, so there is a waiter.
+            (DelayDecision::Queue(until, _), None) => wait(until, WaitState::Slot),
+            (DelayDecision::Reject(until), _) => {
                 shared.rejected(now.millis(), identifier, log_info);
                 reject(now, until)
             }
         }
     }
 
-    /// The master said something.
-    pub(super) fn told(&self, control: &ControlMessage<'_>) {
+    /// Records a delay that the master published.
+    pub(super) fn record(&self, control: &ControlMessage<'_>) {
         let now = self.clock.now();
-        let mut book = self.book();
-        let key = book.key(control.identifier);
-        let settled = book.told(key, now.heard(control.delay_until), now.steady);
-        self.quiet.store(book.known() == 0, Ordering::Release);
-        // While the book is locked: who is no longer in line knows why.
-        let settled: Vec<_> = settled.into_iter().map(Waiter::tell).collect();
-        drop(book);
-        for (request, fate) in settled {
-            let Request { identifier, log_info, received } = &*request;
-            match fate {
-                Fate::Place(until) => self.delayed(*received, now.called(until), identifier, log_info),
-                Fate::Reject(_) => self.rejected(*received, identifier, log_info),
+        let mut delays = self.delays();
+        let key = delays.hash(control.identifier);
+        let settled = delays.record(key, now.from_wall(control.delay_until), now.steady);
+        self.quiet.store(delays.known() == 0, Ordering::Release);
+        // While the table is locked: a request that is no longer queued finds its outcome.
+        let settled: Vec<_> = settled.into_iter().map(Waiter::settle).collect();
+        drop(delays);
+        for (request, outcome) in settled {
+            let DelayedRequest { identifier, log_info, received } = &*request;
+            match outcome {
+                QueueOutcome::Slot(until) => {
+                    self.delayed(*received, now.to_wall(until), identifier, log_info)
+                }
+                QueueOutcome::Reject(_) => self.rejected(*received, identifier, log_info),
             }
         }
     }
 
-    /// A master is there, again or for the first time.
-    pub(super) fn met(&self) {
-        self.book().met();
+    /// Starts a session with a master, after its connection was opened.
+    pub(super) fn start_session(&self) {
+        self.delays().start_session();
     }
 
     pub(super) fn sweep(&self) {
         let now = self.clock.now();
-        let mut book = self.book();
-        book.sweep(now.steady, SWEPT_AT_ONCE);
-        self.quiet.store(book.known() == 0, Ordering::Release);
+        let mut delays = self.delays();
+        delays.sweep(now.steady, SWEPT_AT_ONCE);
+        self.quiet.store(delays.known() == 0, Ordering::Release);
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn stats(&self) -> GatekeeperStats {
         let (waiting, known) = {
-            let book = self.book();
-            (book.waiting(), book.known())
+            let delays = self.delays();
+            (delays.waiting(), delays.known())
         };
-        self.tally.read(waiting, known)
+        self.counters.read(waiting, known)
     }
 
-    pub(super) fn book(&self) -> MutexGuard<'_, Book<Waiter>> {
+    pub(super) fn delays(&self) -> MutexGuard<'_, DelayTable<Waiter>> {
         // Nothing in there panics halfway.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.delays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accepted(&self, now: Now, identifier: &[u8], log_info: &[u8]) {
-        self.tally.accepted.fetch_add(1, Ordering::Relaxed);
+    fn accepted(&self, now: ClockReading, identifier: &[u8], log_info: &[u8]) {
+        self.counters.accepted.fetch_add(1, Ordering::Relaxed);
         self.account(AccountingStatus::Accepted { received: now.millis() }, identifier, log_info);
     }
 
     pub(super) fn delayed(&self, received: u64, until: u64, identifier: &[u8], log_info: &[u8]) {
-        self.tally.delayed.fetch_add(1, Ordering::Relaxed);
+        self.counters.delayed.fetch_add(1, Ordering::Relaxed);
         self.account(AccountingStatus::Delayed { received, until }, identifier, log_info);
     }
 
     fn rejected(&self, received: u64, identifier: &[u8], log_info: &[u8]) {
-        let before = self.tally.rejected.fetch_add(1, Ordering::Relaxed);
-        let is_told = match self.rejected {
+        let before = self.counters.rejected.fetch_add(1, Ordering::Relaxed);
+        let is_reported = match self.rejected {
             RejectedAccounting::Send => true,
             RejectedAccounting::Off => false,
             RejectedAccounting::OneIn(many) => before.is_multiple_of(u64::from(many.max(1))),
         };
-        if is_told {
+        if is_reported {
             self.account(AccountingStatus::Rejected { received }, identifier, log_info);
         }
     }
 
     fn account(&self, status: AccountingStatus, identifier: &[u8], log_info: &[u8]) {
         let domain = self.domain.as_bytes();
-        if !self.outbox.put(&AccountingMessage { domain, status, identifier, log_info }) {
-            self.tally.dropped.fetch_add(1, Ordering::Relaxed);
+        if !self.accounting.put(&AccountingMessage { domain, status, identifier, log_info }) {
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Turned away, for as long as people are told.
-pub(super) fn reject(now: Now, until: Timestamp) -> Gate {
-    let wall = UNIX_EPOCH.checked_add(Duration::from_millis(now.called(until)));
-    Gate::Reject { until: wall.unwrap_or(UNIX_EPOCH), retry_after: until.since(now.steady).into() }
+/// Returns the rejection of a request that would pass at `until`.
+pub(super) fn reject(now: ClockReading, until: Timestamp) -> AdmissionDecision {
+    let wall = UNIX_EPOCH.checked_add(Duration::from_millis(now.to_wall(until)));
+    AdmissionDecision::Reject {
+        until: wall.unwrap_or(UNIX_EPOCH),
+        retry_after: until.since(now.steady).into(),
+    }
 }

@@ -1,52 +1,53 @@
-//! What happened, in numbers.
+//! The numbers that a gatekeeper counts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a gatekeeper did since it began, and how it is now.
+/// The numbers of a gatekeeper since its start, and its state now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
-    /// How many requests passed at once.
+#[must_use]
+pub struct GatekeeperStats {
+    /// The number of requests that passed at once.
     pub accepted: u64,
-    /// How many were given a place to wait for.
+    /// The number of requests that had to wait and were reported as delayed.
     pub delayed: u64,
-    /// How many were turned away.
+    /// The number of requests that were rejected.
     pub rejected: u64,
-    /// How many accounting messages were dropped: nobody was there, or too slow.
+    /// The number of accounting messages that were dropped, because the master was unreachable or too slow.
     pub dropped_accounting: u64,
-    /// How many requests wait now.
+    /// The number of requests that wait now.
     pub waiting: usize,
-    /// How many delays are remembered now.
+    /// The number of delays that are remembered now.
     pub known: usize,
-    /// Does a master listen, and can it be heard? What is not heard delays nobody.
+    /// True if both connections to the master are open. Without them no new delay arrives, and requests pass.
     pub connected: bool,
 }
 
-/// The same, while it is being counted.
+/// The counters from which [`GatekeeperStats`] are read.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct GatekeeperCounters {
     pub(super) accepted: AtomicU64,
     pub(super) delayed: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) dropped: AtomicU64,
-    /// A master listens to accounting.
-    pub(super) heard: AtomicBool,
-    /// A master can be heard.
-    pub(super) hears: AtomicBool,
+    /// True while a master is subscribed to accounting.
+    pub(super) accounting_connected: AtomicBool,
+    /// True while the subscription to delays is open.
+    pub(super) control_connected: AtomicBool,
 }
 
-impl Tally {
-    pub(super) fn read(&self, waiting: usize, known: usize) -> Counts {
+impl GatekeeperCounters {
+    pub(super) fn read(&self, waiting: usize, known: usize) -> GatekeeperStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        Counts {
+        GatekeeperStats {
             accepted: count(&self.accepted),
             delayed: count(&self.delayed),
             rejected: count(&self.rejected),
             dropped_accounting: count(&self.dropped),
             waiting,
             known,
-            connected: is(&self.heard) && is(&self.hears),
+            connected: is(&self.accounting_connected) && is(&self.control_connected),
         }
     }
 }

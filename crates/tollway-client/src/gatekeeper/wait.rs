@@ -1,4 +1,4 @@
-//! A request that waits.
+//! A request that waits for its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,83 +7,83 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep_until};
 use tollway_core::Timestamp;
 
-use super::book::{Fate, Key, Standing, Ticket};
+use super::delay_table::{IdentifierHash, QueueOutcome, QueuePosition, QueueStatus};
 use super::shared::{Shared, reject};
-use super::{Admission, Gate};
+use super::{Admission, AdmissionDecision};
 
-/// How long a timer is set at most: a wait may be longer, and is looked at again then.
+/// The longest timer. A longer wait sets another one.
 const TIMER_MAX: Duration = Duration::from_secs(3600);
 
-/// A request that must wait. It counts towards `max_delayed` until it is dropped, which is also how to give up.
+/// A request that must wait. It counts towards `max_delayed` until it is dropped; dropping it gives up.
 #[derive(Debug)]
-#[must_use = "who drops it has given up"]
+#[must_use = "a wait that is dropped is given up"]
 pub struct Wait {
     shared: Arc<Shared>,
-    key: Key,
-    came: Timestamp,
+    key: IdentifierHash,
+    arrived: Timestamp,
     until: Timestamp,
-    stand: Stand,
+    state: WaitState,
 }
 
-/// Where it stands.
+/// The state that a wait is in.
 #[derive(Debug)]
-pub(super) enum Stand {
-    /// It has a place, and the master knows.
-    Place,
-    /// It will have one, or pass without.
-    Line { ticket: Ticket, request: Arc<Request>, fate: oneshot::Receiver<Fate> },
-    /// The line is gone: it passes when its time comes.
-    Forgotten { request: Arc<Request> },
-    /// It would be too late.
-    TurnedAway,
+pub(super) enum WaitState {
+    /// The request has a slot, which was reported to the master.
+    Slot,
+    /// The request is queued for a slot, or passes without one.
+    Queued { position: QueuePosition, request: Arc<DelayedRequest>, outcome: oneshot::Receiver<QueueOutcome> },
+    /// The queue is gone: the request passes when its time comes.
+    Dequeued { request: Arc<DelayedRequest> },
+    /// The slot would be too late.
+    Rejected,
 }
 
-/// One in line, as others see it.
+/// The side of a queued request that the delay table holds.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    pub(super) request: Arc<Request>,
-    pub(super) fate: oneshot::Sender<Fate>,
+    pub(super) request: Arc<DelayedRequest>,
+    pub(super) outcome: oneshot::Sender<QueueOutcome>,
 }
 
-/// What the master will be told.
+/// The parts of a request that are reported to the master.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct DelayedRequest {
     pub(super) identifier: Box<[u8]>,
     pub(super) log_info: Box<[u8]>,
     pub(super) received: u64,
 }
 
 impl Waiter {
-    /// And how it will be told its fate.
+    /// Creates a waiter, and the two parts of it that the wait keeps.
     pub(super) fn new(
         identifier: &[u8],
         log_info: &[u8],
         received: u64,
-    ) -> (Self, Arc<Request>, oneshot::Receiver<Fate>) {
-        let request = Request { identifier: identifier.into(), log_info: log_info.into(), received };
-        let (request, (fate, told)) = (Arc::new(request), oneshot::channel());
-        (Self { request: Arc::clone(&request), fate }, request, told)
+    ) -> (Self, Arc<DelayedRequest>, oneshot::Receiver<QueueOutcome>) {
+        let request = DelayedRequest { identifier: identifier.into(), log_info: log_info.into(), received };
+        let (request, (outcome, receiver)) = (Arc::new(request), oneshot::channel());
+        (Self { request: Arc::clone(&request), outcome }, request, receiver)
     }
 
-    /// Tells it. Whoever gives up in this very moment leaves a place that nobody takes.
-    pub(super) fn tell((waiter, fate): (Self, Fate)) -> (Arc<Request>, Fate) {
-        let _ = waiter.fate.send(fate);
-        (waiter.request, fate)
+    /// Sends the outcome to the wait. If it is given up in this moment, its slot stays unused.
+    pub(super) fn settle((waiter, outcome): (Self, QueueOutcome)) -> (Arc<DelayedRequest>, QueueOutcome) {
+        let _ = waiter.outcome.send(outcome);
+        (waiter.request, outcome)
     }
 }
 
 impl Wait {
     pub(super) fn new(
         shared: Arc<Shared>,
-        key: Key,
-        came: Timestamp,
+        key: IdentifierHash,
+        arrived: Timestamp,
         until: Timestamp,
-        stand: Stand,
+        state: WaitState,
     ) -> Self {
-        Self { shared, key, came, until, stand }
+        Self { shared, key, arrived, until, state }
     }
 
-    /// When to [`look`](Self::look) again. It may be later then, if requests that came before are still waiting.
+    /// Returns the time at which to call [`check`](Self::check). It may get later, if earlier requests still wait then.
     pub fn until(&self) -> std::time::Instant {
         self.timer().into_std()
     }
@@ -93,80 +93,84 @@ impl Wait {
         self.shared.clock.instant(self.until).unwrap_or_else(soon)
     }
 
-    /// How it is now: its time has come, it must wait on, or it would take too long after all.
-    pub fn look(mut self) -> Gate {
-        self.hear();
+    /// Decides again: the request passes, waits on, or is rejected because its slot is too late.
+    pub fn check(mut self) -> AdmissionDecision {
+        self.receive();
         let now = self.shared.clock.now();
-        if let Stand::TurnedAway = self.stand {
+        if let WaitState::Rejected = self.state {
             return reject(now, self.until);
         }
         if now.steady < self.until {
-            return Gate::Wait(self);
+            return AdmissionDecision::Wait(self);
         }
-        if let Stand::Line { ticket, request, .. } = &self.stand {
+        if let WaitState::Queued { position, request, .. } = &self.state {
             let request = Arc::clone(request);
-            let standing = self.shared.book().look(self.key, *ticket, now.steady);
-            match standing {
-                Standing::Pass => self.stand = Stand::Forgotten { request },
-                Standing::Line(until) => {
+            let status = self.shared.delays().status(self.key, *position, now.steady);
+            match status {
+                QueueStatus::Pass => self.state = WaitState::Dequeued { request },
+                QueueStatus::Queued(until) => {
                     self.until = until;
-                    return Gate::Wait(self);
+                    return AdmissionDecision::Wait(self);
                 }
-                // It was told its fate in this moment.
-                Standing::Gone => return self.look(),
+                // Its outcome was sent in this moment.
+                QueueStatus::Gone => return self.check(),
             }
         }
-        if let Stand::Forgotten { request } = &self.stand {
-            let until = now.called(self.until);
+        if let WaitState::Dequeued { request } = &self.state {
+            let until = now.to_wall(self.until);
             self.shared.delayed(request.received, until, &request.identifier, &request.log_info);
         }
-        Gate::Pass
+        AdmissionDecision::Pass
     }
 
-    /// Waits until it is over, by tokio's timers.
-    pub async fn over(mut self) -> Admission {
-        let (shared, came) = (Arc::clone(&self.shared), self.came);
+    /// Waits, with tokio's timers, until the request passes or is rejected.
+    pub async fn finish(mut self) -> Admission {
+        let (shared, arrived) = (Arc::clone(&self.shared), self.arrived);
         loop {
-            self.rest().await;
-            match self.look() {
-                Gate::Wait(wait) => self = wait,
-                Gate::Pass => return Admission::Delayed { by: shared.clock.now().steady.since(came).into() },
-                Gate::Reject { until, retry_after } => return Admission::Rejected { until, retry_after },
+            self.sleep().await;
+            match self.check() {
+                AdmissionDecision::Wait(wait) => self = wait,
+                AdmissionDecision::Pass => {
+                    return Admission::Delayed { by: shared.clock.now().steady.since(arrived).into() };
+                }
+                AdmissionDecision::Reject { until, retry_after } => {
+                    return Admission::Rejected { until, retry_after };
+                }
             }
         }
     }
 
-    /// Until there is something to look at.
-    async fn rest(&mut self) {
+    /// Sleeps until the time has come or the outcome arrives.
+    async fn sleep(&mut self) {
         let time = sleep_until(self.timer().min(Instant::now() + TIMER_MAX));
-        let told = match &mut self.stand {
-            Stand::Line { fate, .. } => tokio::select! {
+        let received = match &mut self.state {
+            WaitState::Queued { outcome, .. } => tokio::select! {
                 () = time => return,
-                told = fate => told.ok(),
+                received = outcome => received.ok(),
             },
-            Stand::Place | Stand::Forgotten { .. } => return time.await,
-            Stand::TurnedAway => return,
+            WaitState::Slot | WaitState::Dequeued { .. } => return time.await,
+            WaitState::Rejected => return,
         };
-        self.settle(told);
+        self.settle(received);
     }
 
-    /// Has it been told its fate?
-    fn hear(&mut self) {
-        if let Stand::Line { fate, .. } = &mut self.stand {
-            match fate.try_recv() {
-                Ok(fate) => self.settle(Some(fate)),
+    /// Takes the outcome, if it has arrived.
+    fn receive(&mut self) {
+        if let WaitState::Queued { outcome, .. } = &mut self.state {
+            match outcome.try_recv() {
+                Ok(outcome) => self.settle(Some(outcome)),
                 Err(TryRecvError::Closed) => self.settle(None),
                 Err(TryRecvError::Empty) => {}
             }
         }
     }
 
-    fn settle(&mut self, fate: Option<Fate>) {
-        match (fate, &self.stand) {
-            (Some(Fate::Place(until)), _) => (self.until, self.stand) = (until, Stand::Place),
-            (Some(Fate::Reject(until)), _) => (self.until, self.stand) = (until, Stand::TurnedAway),
-            (None, Stand::Line { request, .. }) => {
-                self.stand = Stand::Forgotten { request: Arc::clone(request) };
+    fn settle(&mut self, outcome: Option<QueueOutcome>) {
+        match (outcome, &self.state) {
+            (Some(QueueOutcome::Slot(until)), _) => (self.until, self.state) = (until, WaitState::Slot),
+            (Some(QueueOutcome::Reject(until)), _) => (self.until, self.state) = (until, WaitState::Rejected),
+            (None, WaitState::Queued { request, .. }) => {
+                self.state = WaitState::Dequeued { request: Arc::clone(request) };
             }
             (None, _) => {}
         }
@@ -175,10 +179,10 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let ticket = match &self.stand {
-            Stand::Line { ticket, .. } => Some(*ticket),
+        let position = match &self.state {
+            WaitState::Queued { position, .. } => Some(*position),
             _ => None,
         };
-        self.shared.book().leave(self.key, ticket);
+        self.shared.delays().leave(self.key, position);
     }
 }

@@ -1,4 +1,4 @@
-//! The client for programs without a runtime.
+//! Blocks the calling thread until the response arrives, for programs without a runtime.
 //!
 //! ```no_run
 //! use tollway_client::http::blocking::Client;
@@ -36,7 +36,8 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened yet.
+    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened
+    /// yet.
     pub fn new(address: &str) -> Self {
         Self::with_timeout(address, TIMEOUT)
     }

@@ -1,4 +1,4 @@
-//! The client for programs on tokio.
+//! Sends each request on a connection of its own, for programs on tokio.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::{CONNECTIONS_MAX, RawResponse};
 use crate::idle::IdleConnections;
 use crate::{ClientError, TIMEOUT, TIMEOUT_MAX};
 
-/// A client of one server for programs on tokio. Clones share the connections, and any number of tasks may use it.
+/// A client that asks one server, for programs on tokio. Clones share the connections, and any number of tasks may use
+/// it.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -33,7 +34,8 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened yet.
+    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened
+    /// yet.
     pub fn new(address: &str) -> Self {
         Self::with_timeout(address, TIMEOUT)
     }

@@ -12,7 +12,7 @@ const ANSWER_MAX: usize = 64 << 10;
 /// The longest page of keys, or explanation of a rule: it has a thousand ids, and ids may be long.
 const PAGE_MAX: usize = 16 << 20;
 
-/// The server of a client.
+/// The server that a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     /// A host and a port.

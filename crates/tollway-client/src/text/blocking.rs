@@ -1,4 +1,4 @@
-//! The client for programs without a runtime.
+//! Blocks the calling thread until the reply arrives, for programs without a runtime.
 //!
 //! ```no_run
 //! use tollway_client::text::blocking::Client;
@@ -83,8 +83,8 @@ impl Client {
         self.decode(&self.command(TextCommand::Ping)?, pong)
     }
 
-    /// Sends a command in the words of the protocol, such as `over_limit ws global`, and returns the words of the reply. The
-    /// id is added to the command and removed from the reply.
+    /// Sends a command in the words of the protocol, such as `over_limit ws global`, and returns the words of the
+    /// reply. The id is added to the command and removed from the reply.
     pub fn ask(&self, command: &[u8]) -> Result<Vec<u8>, ClientError> {
         self.exchange(|id| raw_datagram(id, command))
     }

@@ -1,4 +1,4 @@
-//! The client for programs on tokio: one socket, many requests in flight.
+//! Keeps many requests in flight over one socket, for programs on tokio.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,14 +17,14 @@ use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, spl
 use super::{KeyAnswer, KeyStats, TEXT_TIMEOUT, local_address_for};
 use crate::{ClientError, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
 
-/// The number of requests of one async client that may wait for their replies. More requests wait for their turn, within
-/// their timeout.
+/// The number of requests of one async client that may wait for their replies. More requests wait for their turn,
+/// within their timeout.
 pub const IN_FLIGHT_MAX: usize = 4096;
 
 /// The pause after the socket failed, so that a socket that fails at once does not keep a core busy.
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
-/// A client of one server for programs on tokio. Clones share the socket, and any number of tasks may use it.
+/// A client that asks one server, for programs on tokio. Clones share the socket, and any number of tasks may use it.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ struct Shared {
     pending: Mutex<PendingRequests>,
 }
 
-/// The requests in flight, by id.
+/// The requests that are in flight, by id.
 type PendingRequests = HashMap<u64, oneshot::Sender<Vec<u8>>>;
 
 /// The task that receives replies, ended when dropped.
@@ -107,8 +107,8 @@ impl Client {
         self.decode(&self.command(TextCommand::Ping).await?, pong)
     }
 
-    /// Sends a command in the words of the protocol, such as `over_limit ws global`, and returns the words of the reply. The
-    /// id is added to the command and removed from the reply.
+    /// Sends a command in the words of the protocol, such as `over_limit ws global`, and returns the words of the
+    /// reply. The id is added to the command and removed from the reply.
     pub async fn ask(&self, command: &[u8]) -> Result<Vec<u8>, ClientError> {
         self.exchange(|id| raw_datagram(id, command)).await
     }

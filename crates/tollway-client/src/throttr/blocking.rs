@@ -1,4 +1,4 @@
-//! The client for programs without a runtime.
+//! Blocks the calling thread until the replies arrive, for programs without a runtime.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -107,8 +107,8 @@ impl Client {
         Ok(replies[0])
     }
 
-    /// Sends all of the requests, up to [`IN_FLIGHT_MAX`] in one write, and returns a reply to each. It is one call with one
-    /// timeout, and fails unless every reply arrives.
+    /// Sends all of the requests, up to [`IN_FLIGHT_MAX`] in one write, and returns a reply to each. It is one call
+    /// with one timeout, and fails unless every reply arrives.
     pub fn pipeline(&self, requests: &[QuotaRequest<'_>]) -> Result<Vec<ThrottrReply>, ClientError> {
         let deadline = Instant::now() + self.shared.timeout;
         requests.iter().try_for_each(QuotaRequest::check)?;

@@ -100,8 +100,8 @@ impl Client {
         Ok(replies[0])
     }
 
-    /// Sends all of the requests without waiting for a reply in between, and returns a reply to each. It is one call with
-    /// one timeout, and fails unless every reply arrives.
+    /// Sends all of the requests without waiting for a reply in between, and returns a reply to each. It is one call
+    /// with one timeout, and fails unless every reply arrives.
     pub async fn pipeline(&self, requests: &[QuotaRequest<'_>]) -> Result<Vec<ThrottrReply>, ClientError> {
         requests.iter().try_for_each(QuotaRequest::check)?;
         let deadline = Instant::now() + self.shared.timeout;
@@ -136,8 +136,8 @@ struct Pending {
 }
 
 impl Shared {
-    /// Sends the requests in order, and stops if the connection ends before the last: those after a lost request must not
-    /// be carried out as though it had been.
+    /// Sends the requests in order, and stops if the connection ends before the last: those after a lost request must
+    /// not be carried out as though it had been.
     async fn send(&self, requests: &[QuotaRequest<'_>], pending: &mut Pending) -> Result<(), ClientError> {
         let closed = || self.error(CloseReason::Closed { kind: None });
         for request in requests {

@@ -43,8 +43,8 @@ struct ConnectionState {
     closed: bool,
 }
 
-/// A request without a reply. It stays, with its permit, when its caller gives up: the reply is still to come, and the
-/// replies after it must find their requests.
+/// A request that has no reply yet. It stays, with its permit, when its caller gives up: the reply is still to come,
+/// and the replies after it must find their requests.
 #[derive(Debug)]
 struct UnansweredRequest {
     expected: ExpectedReply,

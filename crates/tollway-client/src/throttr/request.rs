@@ -7,7 +7,7 @@ use tollway_wire::throttr::{ID_MAX, IdTooLong, ThrottrCommand, ThrottrReply, dec
 
 use crate::{InvalidRequest, InvalidThrottrReply};
 
-/// One request of a pipeline.
+/// One request that a client sends, alone or in a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaRequest<'a> {
     /// The command, as the protocol has it.

@@ -6,7 +6,9 @@ mod pyzmq;
 use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tollway_client::gatekeeper::{Admission, Gate, Gatekeeper, GatekeeperBuilder, RejectedAccounting, Wait};
+use tollway_client::gatekeeper::{
+    Admission, AdmissionDecision, Gatekeeper, GatekeeperBuilder, RejectedAccounting, Wait,
+};
 use tollway_client::wire::zmtp::SocketType;
 use tollway_testbed::{Master, PATIENCE, eventually};
 
@@ -21,18 +23,18 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-fn decide(gatekeeper: &Gatekeeper, identifier: &str) -> Gate {
+fn decide(gatekeeper: &Gatekeeper, identifier: &str) -> AdmissionDecision {
     gatekeeper.decide(identifier.as_bytes(), b"")
 }
 
-fn wait(gate: Gate) -> Wait {
+fn wait(gate: AdmissionDecision) -> Wait {
     match gate {
-        Gate::Wait(wait) => wait,
+        AdmissionDecision::Wait(wait) => wait,
         other => panic!("{other:?}"),
     }
 }
 
-/// What will be a gatekeeper of this master.
+/// Returns the builder of a gatekeeper of this master.
 fn gatekeeper_of(master: &Master) -> GatekeeperBuilder {
     let [accounting, control] = master.addresses();
     Gatekeeper::builder(&accounting, "api").control(&control)
@@ -43,15 +45,15 @@ fn connected(builder: impl FnOnce(GatekeeperBuilder) -> GatekeeperBuilder) -> (G
     let mut master = Master::bind("api");
     let gatekeeper = builder(gatekeeper_of(&master).max_delay(A_WHILE)).connect().unwrap();
     master.accept();
-    eventually("the master", || gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.stats().connected);
     (gatekeeper, master)
 }
 
 /// Says it, and waits until it is known.
 fn delay(gatekeeper: &Gatekeeper, master: &mut Master, identifier: &str, until: u64) {
-    let known = gatekeeper.counts().known;
+    let known = gatekeeper.stats().known;
     master.delay_until(identifier, until);
-    eventually("what the master said", || gatekeeper.counts().known > known);
+    eventually("what the master said", || gatekeeper.stats().known > known);
 }
 
 #[tokio::test]
@@ -68,7 +70,7 @@ async fn the_master_hears_of_all_that_passes() {
     let second = master.message();
     assert_eq!(second[2], "\\xff\\x00");
     assert_eq!(second[5], "curl/8");
-    assert_eq!((gatekeeper.counts().accepted, gatekeeper.counts().dropped_accounting), (2, 0));
+    assert_eq!((gatekeeper.stats().accepted, gatekeeper.stats().dropped_accounting), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +97,7 @@ async fn too_long_a_delay_is_a_rejection_that_says_until_when() {
     assert!(retry_after <= hour && retry_after > hour - PATIENCE, "{retry_after:?}");
     let rejected = master.message();
     assert_eq!((&*rejected[1], &*rejected[4]), ("REJECTED", ""));
-    assert_eq!(gatekeeper.counts().rejected, 1);
+    assert_eq!(gatekeeper.stats().rejected, 1);
 }
 
 #[tokio::test]
@@ -106,7 +108,7 @@ async fn rejections_are_told_as_often_as_wanted() {
         let (gatekeeper, mut master) = connected(|builder| builder.rejected(accounting));
         delay(&gatekeeper, &mut master, "a", now() + 3_600_000);
         for _ in 0..9 {
-            assert!(matches!(decide(&gatekeeper, "a"), Gate::Reject { .. }));
+            assert!(matches!(decide(&gatekeeper, "a"), AdmissionDecision::Reject { .. }));
         }
         assert_eq!(gatekeeper.admit("the last").await, Admission::Passed);
         for _ in 0..told {
@@ -127,11 +129,11 @@ async fn who_gives_up_leaves_room_for_another() {
         admission = &mut waiting => panic!("{admission:?}"),
         () = std::future::ready(()) => {}
     }
-    assert_eq!(gatekeeper.counts().waiting, 1);
-    assert!(matches!(decide(&gatekeeper, "b"), Gate::Reject { .. }));
+    assert_eq!(gatekeeper.stats().waiting, 1);
+    assert!(matches!(decide(&gatekeeper, "b"), AdmissionDecision::Reject { .. }));
     drop(waiting);
-    assert_eq!(gatekeeper.counts().waiting, 0);
-    assert!(matches!(decide(&gatekeeper, "b"), Gate::Wait(_)));
+    assert_eq!(gatekeeper.stats().waiting, 0);
+    assert!(matches!(decide(&gatekeeper, "b"), AdmissionDecision::Wait(_)));
 }
 
 #[test]
@@ -146,9 +148,9 @@ fn requests_wait_in_the_order_in_which_they_came() {
         master.delay_until("a", start + next);
         assert_eq!(master.message()[4], (start + next).to_string(), "the next in line has this place");
     }
-    let untils = [one, two, four].map(|wait| wait.look()).map(|gate| wait(gate).until());
+    let untils = [one, two, four].map(|wait| wait.check()).map(|gate| wait(gate).until());
     assert!(untils.is_sorted_by(|one, other| *one + Duration::from_millis(900) < *other), "{untils:?}");
-    assert_eq!(gatekeeper.counts().delayed, 3);
+    assert_eq!(gatekeeper.stats().delayed, 3);
 }
 
 #[tokio::test]
@@ -161,7 +163,7 @@ async fn who_stands_in_line_wakes_up_for_what_becomes_of_it() {
         let gatekeeper = gatekeeper.clone();
         async move { gatekeeper.admit("a").await }
     });
-    while gatekeeper.counts().waiting < 2 {
+    while gatekeeper.stats().waiting < 2 {
         tokio::task::yield_now().await;
     }
     master.delay_until("a", start + 3_600_000);
@@ -180,7 +182,7 @@ async fn without_an_answer_nobody_waits_longer_than_the_place_before() {
     for _ in 0..2 {
         assert_eq!(master.message()[4], until.to_string());
     }
-    eventually("the end of what the master said", || gatekeeper.counts().known == 0);
+    eventually("the end of what the master said", || gatekeeper.stats().known == 0);
 }
 
 #[tokio::test]
@@ -191,7 +193,7 @@ async fn without_a_master_everybody_passes() {
     for _ in 0..100 {
         assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     }
-    let counts = gatekeeper.counts();
+    let counts = gatekeeper.stats();
     assert_eq!((counts.accepted, counts.dropped_accounting, counts.connected), (100, 100, false));
 }
 
@@ -200,16 +202,16 @@ async fn a_master_that_goes_away_is_found_again() {
     let (gatekeeper, mut master) = connected(|builder| builder);
     for _ in 0..3 {
         master.hang_up();
-        eventually("the end of the connection", || !gatekeeper.counts().connected);
+        eventually("the end of the connection", || !gatekeeper.stats().connected);
         assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
         master.accept();
-        eventually("the master", || gatekeeper.counts().connected);
-        gatekeeper.admit("b").await;
+        eventually("the master", || gatekeeper.stats().connected);
+        let _ = gatekeeper.admit("b").await;
         assert_eq!(master.message()[2], "b");
     }
     delay(&gatekeeper, &mut master, "a", now() + 50_000);
     master.hang_up();
-    assert!(matches!(decide(&gatekeeper, "a"), Gate::Wait(_)), "what was said holds");
+    assert!(matches!(decide(&gatekeeper, "a"), AdmissionDecision::Wait(_)), "what was said holds");
 }
 
 #[tokio::test]
@@ -226,8 +228,8 @@ async fn whoever_is_no_master_is_left_and_a_master_that_comes_later_is_found() {
     master.accept_as(SocketType::Sub, SocketType::Pub, &[0xff; 100]);
     assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     master.accept();
-    eventually("the master", || gatekeeper.counts().connected);
-    gatekeeper.admit("b").await;
+    eventually("the master", || gatekeeper.stats().connected);
+    let _ = gatekeeper.admit("b").await;
     assert_eq!(master.message()[2], "b");
 }
 
@@ -249,9 +251,9 @@ async fn what_is_no_delay_of_ours_is_ignored() {
     ] {
         master.publish(frames);
     }
-    eventually("what the master said", || gatekeeper.counts().known == 1);
+    eventually("what the master said", || gatekeeper.stats().known == 1);
     assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
-    assert!(matches!(gatekeeper.decide(b"\xff\xfe", b""), Gate::Wait(_)));
+    assert!(matches!(gatekeeper.decide(b"\xff\xfe", b""), AdmissionDecision::Wait(_)));
 }
 
 #[tokio::test]
@@ -261,34 +263,34 @@ async fn a_master_gets_what_it_subscribed_to() {
     master.accept_unsubscribed();
     master.subscribe(b"apis\0");
     master.subscribe(b"ap");
-    eventually("the master", || gatekeeper.counts().connected);
-    assert!(gatekeeper.counts().dropped_accounting == 0);
+    eventually("the master", || gatekeeper.stats().connected);
+    assert!(gatekeeper.stats().dropped_accounting == 0);
     master.cancel(b"ap");
-    eventually("the end of the connection", || !gatekeeper.counts().connected);
-    gatekeeper.admit("nobody hears of it").await;
+    eventually("the end of the connection", || !gatekeeper.stats().connected);
+    let _ = gatekeeper.admit("nobody hears of it").await;
     master.subscribe(b"");
-    eventually("the master", || gatekeeper.counts().connected);
-    gatekeeper.admit("a").await;
+    eventually("the master", || gatekeeper.stats().connected);
+    let _ = gatekeeper.admit("a").await;
     assert_eq!(master.message()[2], "a");
-    assert_eq!(gatekeeper.counts().dropped_accounting, 1);
+    assert_eq!(gatekeeper.stats().dropped_accounting, 1);
 }
 
 #[test]
 fn a_master_that_does_not_read_holds_nobody_up() {
     let (gatekeeper, mut master) = connected(|builder| builder);
     let (info, started) = (vec![b'i'; 2_000], Instant::now());
-    while gatekeeper.counts().dropped_accounting < 1_000 {
-        assert!(matches!(gatekeeper.decide(b"a", &info), Gate::Pass));
+    while gatekeeper.stats().dropped_accounting < 1_000 {
+        assert!(matches!(gatekeeper.decide(b"a", &info), AdmissionDecision::Pass));
         assert!(started.elapsed() < PATIENCE, "everything was taken");
     }
-    let sent = gatekeeper.counts().accepted - gatekeeper.counts().dropped_accounting;
+    let sent = gatekeeper.stats().accepted - gatekeeper.stats().dropped_accounting;
     for _ in 0..sent {
         assert_eq!(master.message()[5].len(), info.len());
     }
     eventually("room for accounting", || {
-        let dropped = gatekeeper.counts().dropped_accounting;
+        let dropped = gatekeeper.stats().dropped_accounting;
         let _ = gatekeeper.decide(b"b", b"");
-        gatekeeper.counts().dropped_accounting == dropped
+        gatekeeper.stats().dropped_accounting == dropped
     });
     assert_eq!(master.message()[2], "b", "what was not dropped arrives, in order");
 }

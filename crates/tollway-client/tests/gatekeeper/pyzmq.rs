@@ -1,10 +1,10 @@
-//! The gatekeeper and libzmq. The tests need a Python with it, which `cargo xtask test` names in `TOLLWAY_PYZMQ`; without
-//! one they say so and test nothing.
+//! Runs the gatekeeper against libzmq. The tests need a Python with it, which `cargo xtask test` names in
+//! `TOLLWAY_PYZMQ`; without one they say so and test nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use tollway_client::gatekeeper::{Admission, Gate, Gatekeeper};
+use tollway_client::gatekeeper::{Admission, AdmissionDecision, Gatekeeper};
 use tollway_testbed::eventually;
 
 use super::{decide, now, wait};
@@ -86,8 +86,8 @@ async fn a_master_by_libzmq_hears_and_is_heard() {
     let Some(mut master) = Master::start(&any_ports()) else { return };
     let gatekeeper = master.gatekeeper("api");
     assert_eq!(master.message(), ["subscribed", r"\u0001api\u0000"]);
-    eventually("the master", || gatekeeper.counts().connected);
-    gatekeeper.admit_with(b"\xff", &[b'i'; 300]).await;
+    eventually("the master", || gatekeeper.stats().connected);
+    let _ = gatekeeper.admit_with(b"\xff", &[b'i'; 300]).await;
     let accepted = master.message();
     assert_eq!(accepted[..3], [r"api\u0000", "ACCEPTED", r"\u00ff"]);
     assert_eq!(accepted[4..], [String::new(), "i".repeat(300)]);
@@ -108,7 +108,7 @@ async fn a_master_by_libzmq_hears_and_is_heard() {
     ] {
         master.publish(frames);
     }
-    eventually("what the master said", || gatekeeper.counts().known == 1);
+    eventually("what the master said", || gatekeeper.stats().known == 1);
     assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     assert_eq!(master.message()[2], "a");
     let _waiting = wait(gatekeeper.decide(b"\xff", b""));
@@ -121,15 +121,15 @@ async fn a_message_that_is_too_long_is_not_kept_and_what_follows_is_heard() {
     let Some(mut master) = Master::start(&any_ports()) else { return };
     let gatekeeper = master.gatekeeper("api");
     master.message();
-    eventually("the master", || gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.stats().connected);
     master.publish(&[r"api\u0000", "DELAY_UNTIL", &"x".repeat(1 << 20), "1"]);
     let until = (now() + 4_000).to_string();
     // It hangs up and comes back, and libzmq drops what it publishes meanwhile.
     eventually("what the master said", || {
         master.publish(&[r"api\u0000", "DELAY_UNTIL", "a", &until]);
-        gatekeeper.counts().known == 1
+        gatekeeper.stats().known == 1
     });
-    assert!(matches!(decide(&gatekeeper, "a"), Gate::Wait(_)));
+    assert!(matches!(decide(&gatekeeper, "a"), AdmissionDecision::Wait(_)));
 }
 
 #[tokio::test]
@@ -137,17 +137,17 @@ async fn a_master_that_is_killed_delays_nobody_and_is_obeyed_again_when_it_is_ba
     let Some(mut master) = Master::start(&any_ports()) else { return };
     let gatekeeper = master.gatekeeper("api");
     master.message();
-    eventually("the master", || gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.stats().connected);
     let ports = master.kill();
-    eventually("the end of the connection", || !gatekeeper.counts().connected);
+    eventually("the end of the connection", || !gatekeeper.stats().connected);
     for _ in 0..100 {
         assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     }
     let mut master = Master::start(&ports).unwrap();
     master.message();
-    eventually("the master", || gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.stats().connected);
     master.publish(&[r"api\u0000", "DELAY_UNTIL", "a", &(now() + 4_000).to_string()]);
-    eventually("what the master said", || gatekeeper.counts().known == 1);
-    assert!(matches!(decide(&gatekeeper, "a"), Gate::Wait(_)));
+    eventually("what the master said", || gatekeeper.stats().known == 1);
+    assert!(matches!(decide(&gatekeeper, "a"), AdmissionDecision::Wait(_)));
     assert_eq!(master.message()[1], "DELAYED");
 }

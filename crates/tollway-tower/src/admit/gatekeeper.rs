@@ -1,7 +1,7 @@
 //! A gatekeeper, which knows by itself.
 
 use http::StatusCode;
-use tollway_client::gatekeeper::{self, Gate, Gatekeeper};
+use tollway_client::gatekeeper::{self, AdmissionDecision, Gatekeeper};
 
 use super::{Admit, AdmitFuture, AdmitOutcome};
 use crate::LogInfo;
@@ -20,11 +20,13 @@ impl Admit for Gatekeeper {
     }
 }
 
-fn asked(gate: Gate) -> AdmitFuture {
-    match gate {
-        Gate::Pass => AdmitFuture::Ready(AdmitOutcome::Passed.into()),
-        Gate::Wait(wait) => AdmitFuture::Pending(Box::pin(async { admission(wait.over().await).into() })),
-        Gate::Reject { retry_after, .. } => {
+fn asked(decision: AdmissionDecision) -> AdmitFuture {
+    match decision {
+        AdmissionDecision::Pass => AdmitFuture::Ready(AdmitOutcome::Passed.into()),
+        AdmissionDecision::Wait(wait) => {
+            AdmitFuture::Pending(Box::pin(async { admission(wait.finish().await).into() }))
+        }
+        AdmissionDecision::Reject { retry_after, .. } => {
             AdmitFuture::Ready(AdmitOutcome::Rejected { retry_after: Some(retry_after) }.into())
         }
     }

@@ -25,16 +25,16 @@ fn connected() -> (Gatekeeper, Master) {
     let mut master = Master::bind("api");
     let gatekeeper = gatekeeper_of(&master).max_delay(Duration::from_secs(60)).connect().unwrap();
     master.accept();
-    eventually("the master", || gatekeeper.counts().connected);
+    eventually("the master", || gatekeeper.stats().connected);
     (gatekeeper, master)
 }
 
 /// Has the master delay somebody, and waits until that is known.
 fn delay(gatekeeper: &Gatekeeper, master: &mut Master, id: &str, by: Duration) {
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
-    let known = gatekeeper.counts().known;
+    let known = gatekeeper.stats().known;
     master.delay_until(id, u64::try_from(until.as_millis()).unwrap());
-    eventually("what the master said", || gatekeeper.counts().known > known);
+    eventually("what the master said", || gatekeeper.stats().known > known);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,9 +86,9 @@ async fn who_hangs_up_waits_no_longer() {
     delay(&gatekeeper, &mut master, ALICE, Duration::from_secs(50));
     let layer = AdmissionLayer::new(gatekeeper.clone());
     let waiting = layer.layer(Hello).call(request("/", ALICE, &[]));
-    assert_eq!(gatekeeper.counts().waiting, 1);
+    assert_eq!(gatekeeper.stats().waiting, 1);
     drop(waiting);
-    assert_eq!((gatekeeper.counts().waiting, layer.counts().abandoned), (0, 1));
+    assert_eq!((gatekeeper.stats().waiting, layer.counts().abandoned), (0, 1));
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ impl Metrics {
     }
 
     fn text(&self) -> String {
-        let counts = self.gatekeeper.counts();
+        let stats = self.gatekeeper.stats();
         let mut text = String::new();
         let mut metric = |name: &str, kind: &str, help: &str, values: &[(&str, u64)]| {
             // Writing to a string cannot fail.
@@ -43,18 +43,18 @@ impl Metrics {
             }
         };
         let by_status = [
-            (r#"{status="accepted"}"#, counts.accepted),
-            (r#"{status="delayed"}"#, counts.delayed),
-            (r#"{status="rejected"}"#, counts.rejected),
+            (r#"{status="accepted"}"#, stats.accepted),
+            (r#"{status="delayed"}"#, stats.delayed),
+            (r#"{status="rejected"}"#, stats.rejected),
         ];
         metric("requests_total", "counter", "Requests, by what became of them.", &by_status);
         let open = [("", self.open_requests.load(Ordering::Relaxed))];
         metric("open_requests", "gauge", "Requests that came and are not answered to the end.", &open);
-        metric("waiting", "gauge", "Requests that wait now.", &[("", counts.waiting as u64)]);
-        metric("known_delays", "gauge", "Delays that are remembered.", &[("", counts.known as u64)]);
-        let dropped = [("", counts.dropped_accounting)];
+        metric("waiting", "gauge", "Requests that wait now.", &[("", stats.waiting as u64)]);
+        metric("known_delays", "gauge", "Delays that are remembered.", &[("", stats.known as u64)]);
+        let dropped = [("", stats.dropped_accounting)];
         metric("dropped_accounting_total", "counter", "Messages that the master did not get.", &dropped);
-        metric("master_connected", "gauge", "Is the master there?", &[("", u64::from(counts.connected))]);
+        metric("master_connected", "gauge", "Is the master there?", &[("", u64::from(stats.connected))]);
         let failures = [("", self.upstream_failures.load(Ordering::Relaxed))];
         metric("upstream_failures_total", "counter", "Requests that the upstream did not answer.", &failures);
         text
