@@ -12,7 +12,7 @@ use governor::{Quota, RateLimiter};
 use tollway::Limiter;
 use tollway::core::algorithm::{Algorithm, TokenBucket};
 use tollway::core::{Bill, Charge, Limit, Nanos, Policy};
-use tollway_bench::requests::{Arrivals, Popularity, stream};
+use tollway_bench::requests::{IdBuffer, Popularity, stream};
 use tollway_bench::rounds::{Contestant, alternate, time_threads};
 
 const IDS: u32 = 1_000_000;
@@ -41,10 +41,10 @@ fn fill() {
     let limiter = limiter(1_000, Nanos::from_secs(3_600));
     let clock = quanta::Clock::new();
     let numbers: Vec<u32> = (0..IDS).collect();
-    let mut arrivals = Arrivals::new();
+    let mut arrivals = IdBuffer::new();
     let mut took: Vec<u32> = vec![1; IDS as usize]; // Not 0, which would not be in memory yet.
     let before = resident();
-    for (numbers, took) in numbers.chunks(Arrivals::SIZE).zip(took.chunks_mut(Arrivals::SIZE)) {
+    for (numbers, took) in numbers.chunks(IdBuffer::SIZE).zip(took.chunks_mut(IdBuffer::SIZE)) {
         for (id, took) in arrivals.fill(numbers).iter().zip(took) {
             let started = clock.raw();
             black_box(limiter.spend("PerUser", id, 1).is_ok_and(|decision| decision.allowed()));
@@ -165,9 +165,9 @@ fn in_batches(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
 /// One thread for each stream. Only `ask` is timed, not the writing of the ids.
 fn time_arrivals(streams: &[Vec<u32>], ask: impl Fn(&[String]) + Sync) -> f64 {
     time_threads(streams.len(), |thread| {
-        let mut arrivals = Arrivals::new();
+        let mut arrivals = IdBuffer::new();
         let mut took = Duration::ZERO;
-        for numbers in streams[thread].chunks(Arrivals::SIZE) {
+        for numbers in streams[thread].chunks(IdBuffer::SIZE) {
             let ids = arrivals.fill(numbers);
             let started = Instant::now();
             ask(ids);

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tollway_bench::crowd::Crowd;
-use tollway_bench::generator::{Generator, Measured};
-use tollway_bench::page::write_part;
-use tollway_bench::peers::{Peer, Scratch, free_address, free_udp_address};
-use tollway_bench::rounds::{Contestant, Spread, Standing, alternate};
+use tollway_bench::connections::OpenConnections;
+use tollway_bench::generator::{LoadGenerator, LoadResult};
+use tollway_bench::page::write_section;
+use tollway_bench::rounds::{ContestResult, Contestant, Spread, alternate};
+use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, free_udp_address};
 
 /// Fewer turns than this say too little to be written down.
 const TURNS_MIN: usize = 5;
@@ -24,13 +24,13 @@ const KEYS: &str = "--keys 1000000 --connections 50";
 const IDLE: usize = 10_000;
 const HALF_FRAMES: usize = 1_000;
 /// Longer than any frame may take to arrive.
-const GONE_WITHIN: Duration = Duration::from_secs(60);
+const CLOSED_WITHIN: Duration = Duration::from_secs(60);
 /// `02`, a request's number, the sizes of two ids and the ids: a query. Its answer has no quota to tell.
 const QUERY: &[u8] = b"\x02\x01\0\0\0\x01\x01cr";
 const ANSWER: usize = 5;
 
 fn main() -> io::Result<()> {
-    let bench = Bench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
+    let bench = GateBench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
     let mut part = format!(
         "50 connections and 1,000,000 keys; {} turns of {} s each, alternating: median (lowest to highest),\n\
          and ratios turn by turn.\n\n",
@@ -43,45 +43,45 @@ fn main() -> io::Result<()> {
     println!("{part}");
     if bench.turns >= TURNS_MIN {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-        write_part(&page, "gates", &part)?;
+        write_section(&page, "gates", &part)?;
     }
     Ok(())
 }
 
 /// Everything that takes part.
-struct Bench {
+struct GateBench {
     turns: usize,
     seconds: f64,
     program: String,
-    generator: Generator,
-    scratch: Scratch,
-    ours: Gates,
-    echo: Gates,
-    redis: Peer,
+    generator: LoadGenerator,
+    scratch: ScratchDirectory,
+    ours: GatePair,
+    echo: GatePair,
+    redis: BenchServer,
 }
 
 /// One of ours, which listens for TCP where it is, and for datagrams here.
-struct Gates {
-    throttr: Peer,
+struct GatePair {
+    throttr: BenchServer,
     text: SocketAddr,
 }
 
 /// Who is asked, and how.
-struct Entry<'a> {
+struct LoadTarget<'a> {
     name: &'static str,
-    server: &'a Peer,
+    server: &'a BenchServer,
     protocol: &'static str,
     address: SocketAddr,
     flags: String,
 }
 
 /// What the servers came to, and what a request took of each one's core, in the order of the entries.
-struct Rates {
-    standings: Vec<Standing>,
+struct RateResults {
+    standings: Vec<ContestResult>,
     busy: Vec<Vec<f64>>,
 }
 
-impl Bench {
+impl GateBench {
     /// Starts all servers and gives every key a quota.
     fn prepare(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
         let wrong = |_| io::Error::other("pass the path of tollway, and perhaps --turns N and --seconds S");
@@ -95,7 +95,7 @@ impl Bench {
                 _ => return Err(wrong(())),
             }
         }
-        let (generator, scratch) = (Generator(program.clone()), Scratch::new()?);
+        let (generator, scratch) = (LoadGenerator(program.clone()), ScratchDirectory::new()?);
         let ours = start_tollway(&program, scratch.path())?;
         let (echo, redis) = (start_echo(&program)?, start_redis(scratch.path())?);
         generator.run("throttr", ours.throttr.address, &format!("{KEYS} --requests 1"))?;
@@ -111,10 +111,9 @@ impl Bench {
             let entries = self.throttr_entries(&flags).into_iter().chain((pipeline == 64).then_some(redis));
             let rates = self.rates(&entries.collect::<Vec<_>>());
             let ours = &rates.standings[1];
-            let redis = rates
-                .standings
-                .get(2)
-                .map_or("| ".to_owned(), |redis| format!("{} | {:.2}", millions(redis), ours.beside(redis)));
+            let redis = rates.standings.get(2).map_or("| ".to_owned(), |redis| {
+                format!("{} | {:.2}", millions(redis), ours.ratio_to(redis))
+            });
             *part += &format!("| {pipeline} at once | {} | {redis} |\n", rates.beside_echo());
             1e9 / ours.nanos.median
         });
@@ -147,16 +146,16 @@ impl Bench {
         part.push('\n');
     }
 
-    fn slowest(&self, name: &str, highest: f64, entries: &[Entry<'_>; 2], part: &mut String) {
+    fn slowest(&self, name: &str, highest: f64, entries: &[LoadTarget<'_>; 2], part: &mut String) {
         let standings = self.contest(entries, |_, measured, _| measured.p999);
-        let ratio = standings[0].beside(&standings[1]);
+        let ratio = standings[0].ratio_to(&standings[1]);
         let [echo, ours] = [0, 1].map(|index| micros(standings[index].nanos));
         let millions = highest / 2e6;
         *part += &format!("| {name}, {millions:.3}M a second | {echo:.0} | {ours:.0} | {ratio:.2} |\n");
     }
 
     /// Echo and us.
-    fn throttr_entries(&self, flags: &str) -> [Entry<'_>; 2] {
+    fn throttr_entries(&self, flags: &str) -> [LoadTarget<'_>; 2] {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("throttr", gates.throttr.address));
         [
             self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
@@ -164,7 +163,7 @@ impl Bench {
         ]
     }
 
-    fn text_entries(&self, flags: &str) -> [Entry<'_>; 2] {
+    fn text_entries(&self, flags: &str) -> [LoadTarget<'_>; 2] {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("text", gates.text));
         [
             self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
@@ -190,13 +189,14 @@ impl Bench {
         for turn in 1..=self.turns {
             eprintln!("half frames, turn {turn}");
             let p99 = live()?;
-            let mut crowd = Crowd::gather(server.throttr.address, HALF_FRAMES, &QUERY[..QUERY.len() / 2])?;
+            let mut crowd =
+                OpenConnections::open(server.throttr.address, HALF_FRAMES, &QUERY[..QUERY.len() / 2])?;
             let with_them = live()?;
             alone.push(p99);
             crowded.push(with_them);
             ratios.push(with_them / p99);
             if turn == self.turns {
-                gone = Some(crowd.gone_after(GONE_WITHIN)?);
+                gone = Some(crowd.wait_until_closed(CLOSED_WITHIN)?);
             }
         }
         let [alone, crowded, ratio] = [alone, crowded, ratios].map(Spread::of);
@@ -216,10 +216,10 @@ impl Bench {
         eprintln!("idle connections");
         let server = start_tollway(&self.program, self.scratch.path())?;
         // Whatever the first connections need, once.
-        Crowd::gather(server.throttr.address, 10, QUERY)?.hear(ANSWER)?;
+        OpenConnections::open(server.throttr.address, 10, QUERY)?.read_replies(ANSWER)?;
         let before = server.throttr.resident()?;
-        let mut crowd = Crowd::gather(server.throttr.address, IDLE - 10, QUERY)?;
-        crowd.hear(ANSWER)?;
+        let mut crowd = OpenConnections::open(server.throttr.address, IDLE - 10, QUERY)?;
+        crowd.read_replies(ANSWER)?;
         let after = server.throttr.resident()?;
         Ok(after.saturating_sub(before) / (IDLE - 10) as u64)
     }
@@ -227,14 +227,14 @@ impl Bench {
     fn entry<'a>(
         &self,
         name: &'static str,
-        server: &'a Peer,
+        server: &'a BenchServer,
         (protocol, address): (&'static str, SocketAddr),
         flags: &str,
-    ) -> Entry<'a> {
-        Entry { name, server, protocol, address, flags: format!("{flags} --duration {}s", self.seconds) }
+    ) -> LoadTarget<'a> {
+        LoadTarget { name, server, protocol, address, flags: format!("{flags} --duration {}s", self.seconds) }
     }
 
-    fn rates(&self, entries: &[Entry<'_>]) -> Rates {
+    fn rates(&self, entries: &[LoadTarget<'_>]) -> RateResults {
         let busy = RefCell::new(vec![Vec::new(); entries.len()]);
         let standings = self.contest(entries, |index, measured, server_time| {
             busy.borrow_mut()[index].push(server_time / measured.requests);
@@ -242,12 +242,16 @@ impl Bench {
         });
         // The first was to warm up.
         let busy = busy.into_inner().into_iter().map(|turns| turns[1..].to_vec()).collect();
-        Rates { standings, busy }
+        RateResults { standings, busy }
     }
 
     /// Lets everybody take turns. `figure` is told who it is, what was measured, and the nanoseconds the server worked.
-    fn contest(&self, entries: &[Entry<'_>], figure: impl Fn(usize, &Measured, f64) -> f64) -> Vec<Standing> {
-        let work = |index: usize, entry: &Entry<'_>| {
+    fn contest(
+        &self,
+        entries: &[LoadTarget<'_>],
+        figure: impl Fn(usize, &LoadResult, f64) -> f64,
+    ) -> Vec<ContestResult> {
+        let work = |index: usize, entry: &LoadTarget<'_>| {
             eprintln!("{} {}: {}", entry.protocol, entry.name, entry.flags);
             let (measured, server_time) = self.turn(entry).unwrap_or_else(|error| panic!("{error}"));
             if measured.unanswered > 0 {
@@ -263,14 +267,14 @@ impl Bench {
         alternate(self.turns, &mut contestants.collect::<Vec<_>>())
     }
 
-    fn turn(&self, entry: &Entry<'_>) -> io::Result<(Measured, f64)> {
-        let before = entry.server.busy()?;
+    fn turn(&self, entry: &LoadTarget<'_>) -> io::Result<(LoadResult, f64)> {
+        let before = entry.server.cpu_time()?;
         let measured = self.generator.run(entry.protocol, entry.address, &entry.flags)?;
-        Ok((measured, (entry.server.busy()? - before).as_nanos() as f64))
+        Ok((measured, (entry.server.cpu_time()? - before).as_nanos() as f64))
     }
 }
 
-impl Rates {
+impl RateResults {
     /// Both rates, and how far from echo we are.
     fn beside_echo(&self) -> String {
         let [echo, ours, ..] = self.standings.as_slice() else { return String::new() };
@@ -281,7 +285,7 @@ impl Rates {
 }
 
 /// Requests a second.
-fn millions(standing: &Standing) -> String {
+fn millions(standing: &ContestResult) -> String {
     let Spread { median, low, high } = standing.nanos;
     let [median, low, high] = [median, high, low].map(|nanos| 1e3 / nanos);
     format!("{median:.3}M ({low:.3} to {high:.3})")
@@ -291,7 +295,7 @@ fn micros(nanos: Spread) -> Spread {
     Spread { median: nanos.median / 1e3, low: nanos.low / 1e3, high: nanos.high / 1e3 }
 }
 
-fn start_tollway(program: &str, scratch: &Path) -> io::Result<Gates> {
+fn start_tollway(program: &str, scratch: &Path) -> io::Result<GatePair> {
     let (throttr, text) = (free_address()?, free_udp_address()?);
     let config = scratch.join(format!("tollway-{}.yaml", throttr.port()));
     fs::write(
@@ -307,20 +311,20 @@ gates: {{ throttr: '{throttr}', text: '{text}' }}
     )?;
     let mut command = Command::new(program);
     command.args(["serve", "--workers", "1", "--config"]).arg(config);
-    Ok(Gates { throttr: Peer::start(command, throttr)?, text })
+    Ok(GatePair { throttr: BenchServer::start(command, throttr)?, text })
 }
 
-fn start_echo(program: &str) -> io::Result<Gates> {
+fn start_echo(program: &str) -> io::Result<GatePair> {
     let (throttr, text) = (free_address()?, free_udp_address()?);
     let mut command = Command::new(program);
     command.args(["bench", "echo", "--throttr", &throttr.to_string(), "--text", &text.to_string()]);
-    Ok(Gates { throttr: Peer::start(command, throttr)?, text })
+    Ok(GatePair { throttr: BenchServer::start(command, throttr)?, text })
 }
 
-fn start_redis(scratch: &Path) -> io::Result<Peer> {
+fn start_redis(scratch: &Path) -> io::Result<BenchServer> {
     let address = free_address()?;
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port"]).arg(address.port().to_string());
     command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(scratch);
-    Peer::start(command, address)
+    BenchServer::start(command, address)
 }

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollway_bench::peers::{Load, Peer, Scratch, free_address, nginx};
 use tollway_bench::rounds::{Contestant, Spread, alternate};
+use tollway_bench::servers::{BenchServer, ScratchDirectory, WrkLoad, free_address, nginx};
 
 const ROUNDS: usize = 7;
 const SECONDS: u32 = 2;
@@ -18,7 +18,7 @@ const SECONDS: u32 = 2;
 fn main() -> io::Result<()> {
     let mut programs = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let tollway = programs.next().ok_or_else(|| io::Error::other("pass the path of tollway"))?;
-    let scratch = Scratch::new()?;
+    let scratch = ScratchDirectory::new()?;
     let service = start_service(scratch.path())?;
     let master = start_master(&tollway, scratch.path())?;
     let nginx = start_nginx(scratch.path(), service.address)?;
@@ -60,28 +60,28 @@ fn main() -> io::Result<()> {
 }
 
 /// Requests a second, and how many nanoseconds the proxy was on its core for one. The latter holds on a busy machine, too.
-fn measure(proxy: &Peer, scratch: &Path) -> io::Result<(f64, f64)> {
-    let before = proxy.busy()?;
+fn measure(proxy: &BenchServer, scratch: &Path) -> io::Result<(f64, f64)> {
+    let before = proxy.cpu_time()?;
     let rate = load(proxy.address).run(scratch, SECONDS)?;
-    let busy = proxy.busy()? - before;
+    let busy = proxy.cpu_time()? - before;
     Ok((rate, busy.as_nanos() as f64 / (rate * f64::from(SECONDS))))
 }
 
-fn load(address: SocketAddr) -> Load {
-    Load { url: format!("http://{address}/"), body: None }
+fn load(address: SocketAddr) -> WrkLoad {
+    WrkLoad { url: format!("http://{address}/"), body: None }
 }
 
 /// What is protected: it answers as fast as anything does.
-fn start_service(scratch: &Path) -> io::Result<Peer> {
+fn start_service(scratch: &Path) -> io::Result<BenchServer> {
     let address = free_address()?;
     let location = "return 200 'hello, whoever you are\\n';";
-    Peer::start_beside(
+    BenchServer::start_on_client_core(
         nginx(scratch, "service", &format!("server {{ listen {address}; {location} }}"))?,
         address,
     )
 }
 
-fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<Peer> {
+fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<BenchServer> {
     let address = free_address()?;
     let server = format!(
         "upstream service {{ server {service}; keepalive 64; keepalive_requests 1000000000; }}
@@ -96,11 +96,11 @@ fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<Peer> {
              }}
          }}"
     );
-    Peer::start(nginx(scratch, "proxy", &server)?, address)
+    BenchServer::start(nginx(scratch, "proxy", &server)?, address)
 }
 
 /// A master that delays nobody, so that everything passes and is accounted for.
-fn start_master(tollway: &str, scratch: &Path) -> io::Result<Peer> {
+fn start_master(tollway: &str, scratch: &Path) -> io::Result<BenchServer> {
     let (address, config) = (free_address()?, scratch.join("master.yaml"));
     let rule = "{ rate: 1000000/s, burst: 60000 }";
     let gate = format!("{{ accounting: {address}, control: {} }}", free_address()?);
@@ -110,14 +110,14 @@ fn start_master(tollway: &str, scratch: &Path) -> io::Result<Peer> {
     )?;
     let mut command = Command::new(tollway);
     command.args(["serve", "--workers", "1", "--config"]).arg(config);
-    Peer::start_beside(command, address)
+    BenchServer::start_on_client_core(command, address)
 }
 
-fn start_guard(tollway: &str, service: SocketAddr, master: Option<SocketAddr>) -> io::Result<Peer> {
+fn start_guard(tollway: &str, service: SocketAddr, master: Option<SocketAddr>) -> io::Result<BenchServer> {
     let address = free_address()?;
     let master = master.map_or_else(free_address, Ok)?;
     let mut command = Command::new(tollway);
     command.args(["guard", "--workers", "1", "--domain", "api", "--listen"]).arg(address.to_string());
     command.arg("--upstream").arg(format!("http://{service}")).arg("--master").arg(master.to_string());
-    Peer::start(command, address)
+    BenchServer::start(command, address)
 }

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollway_bench::peers::{Load, Peer, Scratch, free_address, nginx};
 use tollway_bench::rounds::{Contestant, alternate};
+use tollway_bench::servers::{BenchServer, ScratchDirectory, WrkLoad, free_address, nginx};
 
 const ROUNDS: usize = 7;
 const SECONDS: u32 = 2;
@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
     let [tollway, throttlecrab] = programs.as_slice() else {
         return Err(io::Error::other("pass the paths of tollway and of throttlecrab-server"));
     };
-    let scratch = Scratch::new()?;
+    let scratch = ScratchDirectory::new()?;
     let ours = start_tollway(tollway, scratch.path())?;
     let crab = start_throttlecrab(throttlecrab)?;
     let nginx = start_nginx(scratch.path())?;
@@ -53,11 +53,11 @@ const OUR_BODY: &str = r#"{"limit":"PerUser","id":"alice","cost":1}"#;
 const CRAB_BODY: &str =
     r#"{"key":"alice","max_burst":1000000000,"count_per_period":1000000000,"period":1,"quantity":1}"#;
 
-fn load(address: SocketAddr, path: &str, body: Option<&'static str>) -> Load {
-    Load { url: format!("http://{address}{path}"), body }
+fn load(address: SocketAddr, path: &str, body: Option<&'static str>) -> WrkLoad {
+    WrkLoad { url: format!("http://{address}{path}"), body }
 }
 
-fn start_tollway(program: &str, scratch: &Path) -> io::Result<Peer> {
+fn start_tollway(program: &str, scratch: &Path) -> io::Result<BenchServer> {
     let (address, config) = (free_address()?, scratch.join("tollway.yaml"));
     fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000, period: 1s } }")?;
     let mut command = Command::new(program);
@@ -66,17 +66,17 @@ fn start_tollway(program: &str, scratch: &Path) -> io::Result<Peer> {
         .arg(address.to_string())
         .arg("--config")
         .arg(config);
-    Peer::start(command, address)
+    BenchServer::start(command, address)
 }
 
-fn start_throttlecrab(program: &str) -> io::Result<Peer> {
+fn start_throttlecrab(program: &str) -> io::Result<BenchServer> {
     let address = free_address()?;
     let mut command = Command::new(program);
     command.args(["--http", "--http-host", "127.0.0.1", "--http-port"]).arg(address.port().to_string());
-    Peer::start(command, address)
+    BenchServer::start(command, address)
 }
 
-fn start_nginx(scratch: &Path) -> io::Result<Peer> {
+fn start_nginx(scratch: &Path) -> io::Result<BenchServer> {
     let address = free_address()?;
     let command = nginx(
         scratch,
@@ -86,5 +86,5 @@ fn start_nginx(scratch: &Path) -> io::Result<Peer> {
              server {{ listen {address}; location / {{ limit_req zone=per_user burst=1000000 nodelay; return 204; }} }}"
         ),
     )?;
-    Peer::start(command, address)
+    BenchServer::start(command, address)
 }

@@ -19,9 +19,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tollway::AsyncLimiter;
 use tollway::core::Bill;
-use tollway_bench::page::write_part;
-use tollway_bench::peers::{Peer, free_address};
+use tollway_bench::page::write_section;
 use tollway_bench::rounds::{Contestant, Spread, alternate};
+use tollway_bench::servers::{BenchServer, free_address};
 
 const IDS: u64 = 100_000;
 const IN_FLIGHT: u64 = 64;
@@ -50,21 +50,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let address = free_address()?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &address.port().to_string(), "--save", "", "--appendonly", "no"]);
-    let server = Peer::start(command, address)?;
+    let server = BenchServer::start(command, address)?;
     let mut core = CpuSet::new();
     core.set(1);
     sched_setaffinity(None, &core)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let plain = runtime.block_on(Plain::connect(&format!("redis://{address}")))?;
+    let plain = runtime.block_on(PlainScript::connect(&format!("redis://{address}")))?;
     // A busy machine may take longer than the default now and then, and an answer given without Redis is not what is measured.
     let limiter = AsyncLimiter::from_yaml(&format!("{LIMIT}\nstore: redis://{address}?deadline=5s"))?;
     let limiter: &'static AsyncLimiter = Box::leak(Box::new(limiter));
     let busy = [const { RefCell::new(Vec::new()) }; 3];
     let turn = |who: usize, work: &mut dyn FnMut()| {
-        let (began, started) = (server.busy().unwrap_or_default(), Instant::now());
+        let (began, started) = (server.cpu_time().unwrap_or_default(), Instant::now());
         work();
         let took = started.elapsed();
-        busy[who].borrow_mut().push(per_decision(server.busy().unwrap_or_default() - began));
+        busy[who].borrow_mut().push(per_decision(server.cpu_time().unwrap_or_default() - began));
         per_decision(took)
     };
     let mut contestants = [
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{IDS} ids, {IN_FLIGHT} in flight, median (lowest to highest) of {ROUNDS} turns\n{table}");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-    write_part(&page, "redis", &table)?;
+    write_section(&page, "redis", &table)?;
     Ok(())
 }
 
@@ -108,12 +108,12 @@ fn ids(asker: u64) -> impl Iterator<Item = String> {
     })
 }
 
-struct Plain {
+struct PlainScript {
     connections: Vec<MultiplexedConnection>,
     sha: String,
 }
 
-impl Plain {
+impl PlainScript {
     async fn connect(url: &str) -> redis::RedisResult<Self> {
         let client = redis::Client::open(url)?;
         let mut connections = Vec::new();

@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use tollway_bench::page::write_part;
-use tollway_bench::peers::{Peer, Scratch, beside_the_servers, free_address, on_this_core};
+use tollway_bench::page::write_section;
 use tollway_bench::rounds::{Contestant, alternate};
+use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, on_client_core, pin_this_thread};
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
 use tollway_wire::zmtp::{SocketType, encode_handshake, encode_subscription};
 
@@ -44,7 +44,7 @@ fn main() -> io::Result<()> {
     };
     let (program, python) = arguments.next().zip(arguments.next()).ok_or_else(wrong)?;
     let turns = arguments.next().map_or(Some(7), |turns| turns.parse().ok()).ok_or_else(wrong)?;
-    let scratch = Scratch::new()?;
+    let scratch = ScratchDirectory::new()?;
     let mut part = format!(
         "One master on one core, the senders on the other; {turns} turns of {MESSAGES} messages, alternating:\n\
          median (lowest to highest), and ratios turn by turn.\n\n"
@@ -54,20 +54,24 @@ fn main() -> io::Result<()> {
     flooded(&program, &scratch, &mut part)?;
     println!("{part}");
     if turns >= TURNS_MIN {
-        write_part(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"), "smockron", &part)?;
+        write_section(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"),
+            "smockron",
+            &part,
+        )?;
     }
     Ok(())
 }
 
 /// A master, where it is told, where it tells, and where it is asked how it is.
-struct Master {
+struct MasterServer {
     /// Control is what it listens for last.
-    peer: Peer,
+    peer: BenchServer,
     accounting: SocketAddr,
     http: SocketAddr,
 }
 
-impl Master {
+impl MasterServer {
     fn start(program: &str, scratch: &Path) -> io::Result<Self> {
         let (accounting, control, http) = (free_address()?, free_address()?, free_address()?);
         let config = scratch.join(format!("smockron-{}.yaml", accounting.port()));
@@ -77,7 +81,7 @@ impl Master {
         fs::write(&config, [POLICY, &gates].concat())?;
         let mut command = Command::new(program);
         command.args(["serve", "--workers", "1", "--config"]).arg(config);
-        Ok(Self { peer: Peer::start(command, control)?, accounting, http })
+        Ok(Self { peer: BenchServer::start(command, control)?, accounting, http })
     }
 
     /// How many requests were accounted for.
@@ -124,13 +128,13 @@ impl Master {
 /// Messages a second, as fast as they are taken.
 fn beside_the_bare_reader(
     program: &str,
-    scratch: &Scratch,
+    scratch: &ScratchDirectory,
     turns: usize,
     part: &mut String,
 ) -> io::Result<()> {
     let reader = bare_reader()?;
-    let master = Master::start(program, scratch.path())?;
-    let telling = Master::start(program, scratch.path())?;
+    let master = MasterServer::start(program, scratch.path())?;
+    let telling = MasterServer::start(program, scratch.path())?;
     (0..SUBSCRIBERS).try_for_each(|_| telling.subscribe())?;
     let reads = || {
         let messages = messages("web");
@@ -138,7 +142,7 @@ fn beside_the_bare_reader(
         send(reader, &messages).expect("somebody who listens");
         started.elapsed().as_nanos() as f64 / MESSAGES as f64
     };
-    let takes = |master: &Master, domain| master.take(&messages(domain)).expect("a master");
+    let takes = |master: &MasterServer, domain| master.take(&messages(domain)).expect("a master");
     let mut contestants = [
         Contestant { name: "read and discarded", work: Box::new(reads) },
         Contestant { name: "processed, of 100,000 clients", work: Box::new(|| takes(&master, "web")) },
@@ -152,7 +156,7 @@ fn beside_the_bare_reader(
         let rate = 1e9 / standing.nanos.median;
         *part += &format!("| {} | {rate:.0} | {:.2} |\n", standing.name, standing.ratio);
     }
-    let lost = |master: &Master| Ok::<_, io::Error>((turns + 1) * MESSAGES - master.accounted()?);
+    let lost = |master: &MasterServer| Ok::<_, io::Error>((turns + 1) * MESSAGES - master.accounted()?);
     let published = telling.sum("tollway_smockron_published_total")?;
     let dropped = telling.sum("tollway_smockron_dropped_total{what=\"control\"}")?;
     *part += &format!(
@@ -208,7 +212,7 @@ fn bare_reader() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
-        on_this_core(0);
+        pin_this_thread(0);
         for mut stream in listener.incoming().map_while(Result::ok) {
             let mut bytes = vec![0; 128 << 10];
             while let Ok(read @ 1..) = stream.read(&mut bytes) {
@@ -222,18 +226,23 @@ fn bare_reader() -> io::Result<SocketAddr> {
 }
 
 /// What is asked of one core, and more than it can take, from libzmq.
-fn under_libzmq(program: &str, python: &str, scratch: &Scratch, part: &mut String) -> io::Result<()> {
+fn under_libzmq(
+    program: &str,
+    python: &str,
+    scratch: &ScratchDirectory,
+    part: &mut String,
+) -> io::Result<()> {
     let sender = build_sender(python, scratch.path())?;
     *part += "| libzmq sends | messages a second | lost | of the master's core | its memory |\n|---|---|---|---|---|\n";
     for (what, count, rate) in
         [("150,000 a second", RATE * RATE_SECONDS, RATE), ("as fast as it can", FLOOD, 0)]
     {
-        let master = Master::start(program, scratch.path())?;
+        let master = MasterServer::start(program, scratch.path())?;
         let mut command = Command::new(&sender);
         command.arg(format!("tcp://{}", master.accounting));
         command.args([count, rate, IDENTIFIERS].map(|number| number.to_string()));
-        let (started, busy) = (Instant::now(), master.peer.busy()?);
-        let mut sending = beside_the_servers(&command).stdout(Stdio::null()).spawn()?;
+        let (started, busy) = (Instant::now(), master.peer.cpu_time()?);
+        let mut sending = on_client_core(&command).stdout(Stdio::null()).spawn()?;
         let mut memory = 0;
         // A second without news is the end of it.
         let (mut accounted, mut news) = (0, Instant::now());
@@ -246,7 +255,7 @@ fn under_libzmq(program: &str, python: &str, scratch: &Scratch, part: &mut Strin
             thread::sleep(Duration::from_millis(20));
         }
         let took = (news - started).as_secs_f64();
-        let share = (master.peer.busy()? - busy).as_secs_f64() / took;
+        let share = (master.peer.cpu_time()? - busy).as_secs_f64() / took;
         *part += &format!(
             "| {what} | {:.0} | {} | {:.0} % | {} MiB |\n",
             accounted as f64 / took,
@@ -259,8 +268,8 @@ fn under_libzmq(program: &str, python: &str, scratch: &Scratch, part: &mut Strin
 }
 
 /// More than one core can take: what is dropped is counted, and the rest goes on.
-fn flooded(program: &str, scratch: &Scratch, part: &mut String) -> io::Result<()> {
-    let master = Master::start(program, scratch.path())?;
+fn flooded(program: &str, scratch: &ScratchDirectory, part: &mut String) -> io::Result<()> {
+    let master = MasterServer::start(program, scratch.path())?;
     let messages = messages("web");
     let started = Instant::now();
     let memory = thread::scope(|scope| {

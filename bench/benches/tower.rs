@@ -39,7 +39,7 @@ fn main() {
     let standings = alternate(ROUNDS, &mut contestants());
     for standing in &standings {
         let (nanos, more) =
-            (format!("{:.0}", standing.nanos), format!("{:.0}", standing.beyond(&standings[0])));
+            (format!("{:.0}", standing.nanos), format!("{:.0}", standing.nanos_over(&standings[0])));
         println!("{:34} {nanos:>24} {more:>24}", standing.name);
     }
 }
@@ -58,14 +58,19 @@ fn contestants() -> Vec<Contestant<'static>> {
     let many: Vec<_> = stream(Popularity::Uniform, IDS, REQUESTS, 1).into_iter().map(v4).collect();
     let v6 = || std::iter::repeat(Ipv6Addr::new(0x2001, 0xdb8, 0x1111, 0x2222, 0x3333, 0x4444, 5, 6).into());
     vec![
-        contestant("bare", Hello, one(), request),
-        contestant("limit, one address", layer.layer(Hello), one(), request),
-        contestant("limit, one IPv6 network", layer.layer(Hello), v6(), request),
-        contestant("limit, a million addresses", layer.layer(Hello), many.into_iter().cycle(), request),
-        contestant("limit, behind two proxies", behind.layer(Hello), one(), forwarded),
-        contestant("limit, where others would wait", delayed.layer(Hello), one(), request),
-        contestant("rule, one address", rule.layer(Hello), one(), request),
-        contestant("gatekeeper without a master", gatekeeper.layer(Hello), one(), request),
+        contestant("bare", HelloService, one(), request),
+        contestant("limit, one address", layer.layer(HelloService), one(), request),
+        contestant("limit, one IPv6 network", layer.layer(HelloService), v6(), request),
+        contestant(
+            "limit, a million addresses",
+            layer.layer(HelloService),
+            many.into_iter().cycle(),
+            request,
+        ),
+        contestant("limit, behind two proxies", behind.layer(HelloService), one(), forwarded),
+        contestant("limit, where others would wait", delayed.layer(HelloService), one(), request),
+        contestant("rule, one address", rule.layer(HelloService), one(), request),
+        contestant("gatekeeper without a master", gatekeeper.layer(HelloService), one(), request),
     ]
 }
 
@@ -110,9 +115,9 @@ fn on_a_core() -> Duration {
 
 /// Answers everybody alike.
 #[derive(Clone)]
-struct Hello;
+struct HelloService;
 
-impl Service<Request<()>> for Hello {
+impl Service<Request<()>> for HelloService {
     type Response = Response<&'static str>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;

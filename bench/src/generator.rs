@@ -6,14 +6,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::peers::beside_the_servers;
+use crate::servers::on_client_core;
 
 /// The program.
-pub struct Generator(pub String);
+pub struct LoadGenerator(pub String);
 
 /// What one run came to.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub struct LoadResult {
     /// Requests that were answered.
     pub requests: f64,
     /// Requests a second.
@@ -26,13 +26,13 @@ pub struct Measured {
     pub unanswered: u64,
 }
 
-impl Generator {
+impl LoadGenerator {
     /// Runs `tollway bench PROTOCOL --addr ADDRESS FLAGS`. Errors in the answers are errors of the run.
-    pub fn run(&self, protocol: &str, address: SocketAddr, flags: &str) -> io::Result<Measured> {
+    pub fn run(&self, protocol: &str, address: SocketAddr, flags: &str) -> io::Result<LoadResult> {
         let mut command = Command::new(&self.0);
         command.args(["bench", protocol, "--json", "--addr"]).arg(address.to_string());
         command.args(flags.split_whitespace());
-        let output = beside_the_servers(&command).output()?;
+        let output = on_client_core(&command).output()?;
         let wrong = |what: &str| {
             let (said, complained) =
                 (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -46,7 +46,7 @@ impl Generator {
         if number(&said["errors"])? > 0.0 {
             return Err(wrong("was answered by errors"));
         }
-        Ok(Measured {
+        Ok(LoadResult {
             requests: number(&said["requests"])?,
             rate: number(&said["requests_per_second"])?,
             p99: number(&said["latency_ns"]["p99"])?,

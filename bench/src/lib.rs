@@ -1,8 +1,8 @@
 //! Measures us and a peer alternately in one run, and says the ratio: these figures mean something on a noisy machine.
 
-pub mod crowd;
+pub mod connections;
 pub mod generator;
 pub mod page;
-pub mod peers;
 pub mod requests;
 pub mod rounds;
+pub mod servers;

@@ -5,14 +5,14 @@ use std::io;
 use std::path::Path;
 
 /// Writes `text` into its place on the page. The prose around it stays as it is.
-pub fn write_part(page: &Path, name: &str, text: &str) -> io::Result<()> {
+pub fn write_section(page: &Path, name: &str, text: &str) -> io::Result<()> {
     let before = fs::read_to_string(page)?;
-    let after = with_part(&before, name, text)
+    let after = with_section(&before, name, text)
         .ok_or_else(|| io::Error::other(format!("{} has no place for {name}", page.display())))?;
     fs::write(page, after)
 }
 
-fn with_part(page: &str, name: &str, text: &str) -> Option<String> {
+fn with_section(page: &str, name: &str, text: &str) -> Option<String> {
     let (opening, closing) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
     let (before, rest) = page.split_once(&opening)?;
     let (_, after) = rest.split_once(&closing)?;
@@ -26,7 +26,7 @@ mod tests {
     #[test]
     fn only_the_part_changes() {
         let page = "above\n<!-- a -->\nold\n<!-- /a -->\nbelow\n";
-        assert_eq!(with_part(page, "a", "new\n").unwrap(), "above\n<!-- a -->\nnew\n<!-- /a -->\nbelow\n");
-        assert_eq!(with_part(page, "b", "new\n"), None);
+        assert_eq!(with_section(page, "a", "new\n").unwrap(), "above\n<!-- a -->\nnew\n<!-- /a -->\nbelow\n");
+        assert_eq!(with_section(page, "b", "new\n"), None);
     }
 }

@@ -6,16 +6,16 @@
 use std::fmt::Write;
 
 /// A small generator, the same in every run.
-pub struct Dice(u64);
+pub struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     /// Starts anywhere.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Any number.
-    pub fn roll(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -23,8 +23,8 @@ impl Dice {
     }
 
     /// A number from 0 to 1.
-    fn share(&mut self) -> f64 {
-        (self.roll() >> 11) as f64 / (1u64 << 53) as f64
+    fn next_fraction(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -41,16 +41,16 @@ pub enum Popularity {
 
 /// `count` requests by some of `ids` ids.
 pub fn stream(popularity: Popularity, ids: u32, count: usize, seed: u64) -> Vec<u32> {
-    let mut dice = Dice::new(seed);
-    let ladder = match popularity {
-        Popularity::Zipf(exponent) => zipf_ladder(ids, exponent),
+    let mut random = SplitMix64::new(seed);
+    let cumulative = match popularity {
+        Popularity::Zipf(exponent) => zipf_cumulative(ids, exponent),
         Popularity::Uniform | Popularity::One => Vec::new(),
     };
     let mut pick = || match popularity {
-        Popularity::Uniform => (dice.roll() % u64::from(ids)).try_into().unwrap_or(ids),
+        Popularity::Uniform => (random.next_u64() % u64::from(ids)).try_into().unwrap_or(ids),
         Popularity::Zipf(_) => {
-            let share = dice.share();
-            ladder.partition_point(|step| *step < share).try_into().unwrap_or(ids)
+            let share = random.next_fraction();
+            cumulative.partition_point(|step| *step < share).try_into().unwrap_or(ids)
         }
         Popularity::One => 0,
     };
@@ -58,7 +58,7 @@ pub fn stream(popularity: Popularity, ids: u32, count: usize, seed: u64) -> Vec<
 }
 
 /// For each id, the share of requests that it and the more popular ones make.
-fn zipf_ladder(ids: u32, exponent: f64) -> Vec<f64> {
+fn zipf_cumulative(ids: u32, exponent: f64) -> Vec<f64> {
     let weights = (1..=ids).map(|rank| f64::from(rank).powf(-exponent));
     let total: f64 = weights.clone().sum();
     let step = |sum: &mut f64, weight: f64| {
@@ -69,11 +69,11 @@ fn zipf_ladder(ids: u32, exponent: f64) -> Vec<f64> {
 }
 
 /// A buffer of ids as text, as many as one read from a socket might bring. Filling it is not part of what is measured.
-pub struct Arrivals {
+pub struct IdBuffer {
     ids: Vec<String>,
 }
 
-impl Arrivals {
+impl IdBuffer {
     /// How many ids arrive at once: few enough to stay in the cache until they are asked about.
     pub const SIZE: usize = 2_048;
 
@@ -92,7 +92,7 @@ impl Arrivals {
     }
 }
 
-impl Default for Arrivals {
+impl Default for IdBuffer {
     fn default() -> Self {
         Self::new()
     }

@@ -39,7 +39,7 @@ pub struct Contestant<'a> {
 }
 
 /// What one contestant came to.
-pub struct Standing {
+pub struct ContestResult {
     /// Who.
     pub name: String,
     /// Nanoseconds a piece of work.
@@ -49,26 +49,26 @@ pub struct Standing {
     turns: Vec<f64>,
 }
 
-impl Standing {
+impl ContestResult {
     /// How many times as fast as another contestant, turn by turn.
-    pub fn beside(&self, other: &Self) -> Spread {
+    pub fn ratio_to(&self, other: &Self) -> Spread {
         Spread::of(other.turns.iter().zip(&self.turns).map(|(other, ours)| other / ours).collect())
     }
 
     /// How many nanoseconds a piece more than another contestant, turn by turn.
-    pub fn beyond(&self, other: &Self) -> Spread {
+    pub fn nanos_over(&self, other: &Self) -> Spread {
         Spread::of(other.turns.iter().zip(&self.turns).map(|(other, ours)| ours - other).collect())
     }
 }
 
 /// Lets everybody work once to warm up, and then `rounds` times in turn.
-pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Standing> {
+pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<ContestResult> {
     for contestant in contestants.iter_mut() {
         (contestant.work)();
     }
     let turns: Vec<Vec<f64>> =
         (0..rounds).map(|_| contestants.iter_mut().map(|contestant| (contestant.work)()).collect()).collect();
-    let standing = |(index, contestant): (usize, &Contestant<'_>)| Standing {
+    let standing = |(index, contestant): (usize, &Contestant<'_>)| ContestResult {
         name: contestant.name.to_owned(),
         nanos: Spread::of(turns.iter().map(|turn| turn[index]).collect()),
         ratio: Spread::of(turns.iter().map(|turn| turn[0] / turn[index]).collect()),

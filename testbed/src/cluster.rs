@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::fs;
 use std::ops::RangeInclusive;
 
-use crate::patience::eventually;
 use crate::port;
 use crate::server::{RedisServer, directory, retry};
+use crate::wait::eventually;
 
 /// Which slots each primary has; the replica of each comes three places later.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
@@ -37,7 +37,7 @@ impl RedisCluster {
         for myself in 0..6 {
             let directory = directory();
             // They start as nodes that have met before: introducing them one by one would take seconds.
-            let known = acquaintances(myself, ports, bus_ports);
+            let known = nodes_conf(myself, ports, bus_ports);
             fs::write(directory.path().join("nodes.conf"), known).expect("a file in a directory of our own");
             let (bus_port, node_timeout) = (bus_ports[myself].to_string(), node_timeout.to_string());
             let ours = [
@@ -51,7 +51,7 @@ impl RedisCluster {
             nodes.push(RedisServer::at(ports[myself], &arguments, directory, None)?);
         }
         let cluster = Self { nodes };
-        eventually("a Cluster that is well", || cluster.is_well());
+        eventually("a Cluster that is well", || cluster.is_healthy());
         Some(cluster)
     }
 
@@ -92,7 +92,7 @@ impl RedisCluster {
 
     /// Waits until every slot has a primary, and every running node agrees.
     pub fn settle(&self) {
-        eventually("a Cluster that is well again", || self.is_well());
+        eventually("a Cluster that is well again", || self.is_healthy());
     }
 
     fn running(&self) -> impl Iterator<Item = &RedisServer> {
@@ -100,7 +100,7 @@ impl RedisCluster {
     }
 
     /// Does every running node see every slot served, by primaries that answer, and every replica up to date?
-    fn is_well(&self) -> bool {
+    fn is_healthy(&self) -> bool {
         self.running().all(|node| {
             let info = node.cli(&["CLUSTER", "INFO"]);
             let role = node.cli(&["ROLE"]);
@@ -127,7 +127,7 @@ impl RedisCluster {
 }
 
 /// What `nodes.conf` says once six nodes have met and shared the slots.
-fn acquaintances(myself: usize, ports: &[u16], bus_ports: &[u16]) -> String {
+fn nodes_conf(myself: usize, ports: &[u16], bus_ports: &[u16]) -> String {
     let mut known = String::new();
     for node in 0..6 {
         let me = if node == myself { "myself," } else { "" };

@@ -16,19 +16,19 @@
 
 mod certificate;
 mod cluster;
-mod master;
-mod patience;
 mod port;
 mod process;
 mod random;
+mod scripted_master;
 mod sentinel;
 mod server;
-mod zeromq;
+mod wait;
+mod zmq_socket;
 
 pub use cluster::RedisCluster;
-pub use master::Master;
-pub use patience::{PATIENCE, eventually};
 pub use random::{Random, compare, seed};
+pub use scripted_master::ScriptedMaster;
 pub use sentinel::RedisSentinels;
 pub use server::RedisServer;
-pub use zeromq::{Came, ZeroMq};
+pub use wait::{TEST_TIMEOUT, eventually};
+pub use zmq_socket::{ReceivedEvent, ZmqSocket};

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use tollway_testbed::{RedisCluster, RedisServer};
 
-enum Server {
+enum StartedServer {
     Redis(RedisServer),
     Cluster(RedisCluster),
 }
@@ -22,8 +22,8 @@ fn main() -> ExitCode {
     let mut servers = Vec::new();
     for name in std::env::args().skip(1) {
         let server = match &*name {
-            "redis" => Server::Redis(RedisServer::start()),
-            "cluster" => Server::Cluster(RedisCluster::start()),
+            "redis" => StartedServer::Redis(RedisServer::start()),
+            "cluster" => StartedServer::Cluster(RedisCluster::start()),
             _ => {
                 eprintln!("there is `redis` and `cluster`, and no {name:?}");
                 return ExitCode::FAILURE;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-impl Server {
+impl StartedServer {
     fn url(&self) -> String {
         match self {
             Self::Redis(server) => server.url(),

@@ -9,24 +9,24 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Starts the program, says its number, and ends it when its own input does: that is when the test lets go of the other end of the
 /// pipe, if only by dying. In that case nobody else is left to clear the directory away.
-const GUARD: &str = r#"log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!
+const SUPERVISOR_SCRIPT: &str = r#"log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!
 read -r word; kill -9 $! 2>/dev/null; wait; [ "$word" = keep ] || rm -rf "$PWD""#;
 
 /// A running program.
 #[derive(Debug)]
-pub(crate) struct Process {
-    guard: Child,
+pub(crate) struct SupervisedProcess {
+    supervisor: Child,
     pid: Pid,
     log: PathBuf,
 }
 
-impl Process {
+impl SupervisedProcess {
     /// Starts it, with what it prints in a file called `log` in `directory`.
     pub(crate) fn start(directory: &Path, program: &str, arguments: &[String]) -> Self {
         let log = directory.join("log");
         File::create(&log).expect("a log in a directory of our own");
-        let mut guard = Command::new("sh")
-            .args(["-c", GUARD, "guard"])
+        let mut supervisor = Command::new("sh")
+            .args(["-c", SUPERVISOR_SCRIPT, "guard"])
             .args([log.as_os_str(), program.as_ref()])
             .args(arguments)
             .current_dir(directory)
@@ -35,10 +35,10 @@ impl Process {
             .spawn()
             .expect("a shell");
         let mut said = String::new();
-        let output = guard.stdout.take().expect("it is piped");
+        let output = supervisor.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut said).expect("the shell says a number");
         let pid = said.trim().parse().ok().and_then(Pid::from_raw).expect("the number of a process");
-        Self { guard, pid, log }
+        Self { supervisor, pid, log }
     }
 
     /// Sends it a signal; one that has ended already is left alone.
@@ -48,7 +48,7 @@ impl Process {
     }
 
     /// Has it ended?
-    pub(crate) fn ended(&self) -> bool {
+    pub(crate) fn has_exited(&self) -> bool {
         self.state().is_none_or(|state| state == 'Z')
     }
 
@@ -60,17 +60,17 @@ impl Process {
     }
 
     /// What it has printed.
-    pub(crate) fn printed(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
-impl Drop for Process {
+impl Drop for SupervisedProcess {
     fn drop(&mut self) {
         // What it wrote may be wanted, by its next run for one.
-        if let Some(mut guard) = self.guard.stdin.take() {
-            let _ = guard.write_all(b"keep\n");
+        if let Some(mut supervisor) = self.supervisor.stdin.take() {
+            let _ = supervisor.write_all(b"keep\n");
         }
-        let _ = self.guard.wait();
+        let _ = self.supervisor.wait();
     }
 }

@@ -5,10 +5,10 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::patience::{comes, eventually};
 use crate::port;
-use crate::process::Process;
+use crate::process::SupervisedProcess;
 use crate::server::{RedisServer, directory, retry};
+use crate::wait::{eventually, holds_in_time};
 
 /// A primary, a replica, and three Sentinels who watch them under the name [`RedisSentinels::NAME`].
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct RedisSentinels {
 struct Sentinel {
     port: u16,
     // Before the directory: what runs in it must have ended when it goes.
-    _process: Process,
+    _process: SupervisedProcess,
     _directory: TempDir,
 }
 
@@ -41,7 +41,7 @@ impl RedisSentinels {
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]);
         let sentinels = (0..3).map(|_| Sentinel::start(primary.port())).collect();
         let started = Self { servers: vec![primary, replica], sentinels };
-        eventually("Sentinels that know each other", || started.is_well());
+        eventually("Sentinels that know each other", || started.is_healthy());
         started
     }
 
@@ -68,7 +68,7 @@ impl RedisSentinels {
         eventually("another primary", || self.sentinels.iter().all(|each| each.primary() != Some(before)));
     }
 
-    fn is_well(&self) -> bool {
+    fn is_healthy(&self) -> bool {
         self.sentinels.iter().all(|sentinel| {
             let seen = sentinel.cli(&["SENTINEL", "MASTER", Self::NAME]);
             let lines: Vec<_> = seen.lines().collect();
@@ -87,9 +87,9 @@ impl Sentinel {
             fs::write(&file, configuration(port, primary)).expect("a file in a directory of our own");
             let arguments =
                 [file.to_str().expect("temporary names are text").to_owned(), "--sentinel".to_owned()];
-            let process = Process::start(directory.path(), "redis-server", &arguments);
+            let process = SupervisedProcess::start(directory.path(), "redis-server", &arguments);
             let sentinel = Self { port, _process: process, _directory: directory };
-            comes(|| sentinel.cli(&["PING"]) == "PONG").then_some(sentinel)
+            holds_in_time(|| sentinel.cli(&["PING"]) == "PONG").then_some(sentinel)
         })
     }
 

@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::certificate::Certificates;
-use crate::patience::{PATIENCE, comes, eventually};
 use crate::port;
-use crate::process::Process;
+use crate::process::SupervisedProcess;
+use crate::wait::{TEST_TIMEOUT, eventually, holds_in_time};
 
 /// How often a server is started before somebody else has taken every port in time.
 const ATTEMPTS: usize = 5;
@@ -22,7 +22,7 @@ pub struct RedisServer {
     port: u16,
     arguments: Vec<String>,
     // Before the directory: what runs in it must have ended when it goes.
-    process: Option<Process>,
+    process: Option<SupervisedProcess>,
     directory: TempDir,
     certificates: Option<Certificates>,
 }
@@ -141,7 +141,7 @@ impl RedisServer {
     /// Asks it to end, which lets it write what it is configured to keep.
     pub fn stop(&mut self) {
         self.running().signal(Signal::TERM);
-        eventually("the end of redis-server", || self.running().ended());
+        eventually("the end of redis-server", || self.running().has_exited());
         self.process = None;
     }
 
@@ -156,15 +156,15 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    fn running(&self) -> &Process {
+    fn running(&self) -> &SupervisedProcess {
         self.process.as_ref().expect("a server that was not killed")
     }
 
     /// Starts the process and waits for its first answer; says whether it came.
     fn run(&mut self) -> bool {
-        let process = Process::start(self.directory.path(), "redis-server", &self.arguments);
-        let answers = comes(|| self.answers() || process.ended()) && !process.ended();
-        let printed = process.printed();
+        let process = SupervisedProcess::start(self.directory.path(), "redis-server", &self.arguments);
+        let answers = holds_in_time(|| self.answers() || process.has_exited()) && !process.has_exited();
+        let printed = process.output();
         assert!(
             answers || printed.contains("in use"),
             "redis-server does not start; if it is missing, `cargo xtask setup` installs it. It said:\n{printed}"
@@ -201,7 +201,7 @@ pub(crate) fn directory() -> TempDir {
 
 fn ping(port: u16) -> std::io::Result<[u8; 7]> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     stream.write_all(b"PING\r\n")?;
     let mut reply = [0; 7];
     stream.read_exact(&mut reply)?;

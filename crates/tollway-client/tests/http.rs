@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tollway_client::ClientError;
 use tollway_client::http::{CONNECTIONS_MAX, Client, blocking};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 const ALLOWED: &str = r#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":12,"limit":"Login"}"#;
 
@@ -24,7 +24,7 @@ async fn ask_blocking(client: &blocking::Client) -> Result<bool, ClientError> {
 }
 
 fn blocking_twin(client: &Client) -> blocking::Client {
-    blocking::Client::with_timeout(client.address(), PATIENCE)
+    blocking::Client::with_timeout(client.address(), TEST_TIMEOUT)
 }
 
 /// Returns the words of an error and of its sources.
@@ -35,7 +35,7 @@ fn words(error: &dyn std::error::Error) -> String {
 
 async fn listen() -> (TcpListener, Client) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = Client::with_timeout(&listener.local_addr().unwrap().to_string(), PATIENCE);
+    let client = Client::with_timeout(&listener.local_addr().unwrap().to_string(), TEST_TIMEOUT);
     (listener, client)
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tollway_client::text::{CheckLimit, Client, IN_FLIGHT_MAX, KeyAnswer, KeyStats, OverLimit, blocking};
 use tollway_client::{ClientError, InvalidRequest};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 /// Short, where it is silence that is waited for.
 const IMPATIENCE: Duration = Duration::from_millis(30);
@@ -82,7 +82,7 @@ fn check_limit() -> CheckLimit<'static> {
 #[test]
 fn a_blocking_client_reads_every_reply() {
     let peer = Peer::answering(plain);
-    let client = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    let client = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
     assert_eq!(client.over_limit("ws idle").unwrap(), KeyAnswer::Answered(UNDER));
     assert_eq!(client.over_limit("ws busy").unwrap(), KeyAnswer::Answered(OVER));
     assert_eq!(client.check_limit(check_limit()).unwrap(), KeyAnswer::Answered(OVER));
@@ -95,7 +95,7 @@ fn a_blocking_client_reads_every_reply() {
 #[tokio::test]
 async fn an_async_client_reads_every_reply() {
     let peer = Peer::answering(plain);
-    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
     assert_eq!(client.over_limit("ws idle").await.unwrap(), KeyAnswer::Answered(UNDER));
     assert_eq!(client.over_limit("ws busy").await.unwrap(), KeyAnswer::Answered(OVER));
     assert_eq!(client.check_limit(check_limit()).await.unwrap(), KeyAnswer::Answered(OVER));
@@ -135,8 +135,8 @@ async fn replies_with_other_ids_are_let_go_by() {
         .map(String::into_bytes)
         .collect()
     });
-    let blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
-    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    let blocking = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
     for _ in 0..3 {
         assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Answered(UNDER));
         assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Answered(UNDER));
@@ -178,15 +178,15 @@ async fn patience_may_be_endless() {
 async fn nobody_there_is_known_at_once() {
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let began = Instant::now();
-    let blocking = blocking::Client::with_timeout(gone, PATIENCE).unwrap();
-    let client = Client::with_timeout(gone, PATIENCE).await.unwrap();
+    let blocking = blocking::Client::with_timeout(gone, TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(gone, TEST_TIMEOUT).await.unwrap();
     for _ in 0..3 {
         assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Unanswered);
         assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Unanswered);
         assert!(matches!(blocking.ping(), Err(ClientError::Unreachable { .. })));
         assert!(matches!(client.ping().await, Err(ClientError::Unreachable { .. })));
     }
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TEST_TIMEOUT);
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn many_questions_are_in_flight_at_a_time() {
         asked.push(format!("{id} ok N {}.0 1000.0 10", body.rsplit(' ').next().unwrap()).into_bytes());
         if asked.len() == QUESTIONS { asked.drain(..).rev().collect() } else { Vec::new() }
     });
-    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
     let mut asking = JoinSet::new();
     for number in 0..QUESTIONS {
         let client = client.clone();
@@ -212,7 +212,7 @@ async fn many_questions_are_in_flight_at_a_time() {
 #[test]
 fn a_blocking_client_may_be_used_by_many_threads() {
     let peer = Peer::answering(plain);
-    let client = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+    let client = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
     thread::scope(|scope| {
         for _ in 0..8 {
             let client = client.clone();
@@ -241,8 +241,8 @@ async fn more_questions_than_may_wait_are_unanswered_and_not_kept() {
 #[tokio::test]
 async fn what_cannot_be_asked_is_an_error_and_not_n() {
     let peer = Peer::answering(plain);
-    let blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
-    let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+    let blocking = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
     for key in ["two\nlines".to_owned(), "ends\n".to_owned(), "x".repeat(1000)] {
         assert!(matches!(blocking.over_limit(&key), Err(ClientError::InvalidRequest(InvalidRequest::Text))));
         assert!(matches!(
@@ -266,13 +266,13 @@ proptest! {
     ]) {
         let said = answer.clone();
         let peer = Peer::start(move |id, _| vec![[id.as_bytes(), b" ", &answer].concat()]);
-        let blocking = blocking::Client::with_timeout(peer.addr, PATIENCE).unwrap();
+        let blocking = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
         let _ = blocking.over_limit("k").unwrap();
         let sized = blocking.get_size();
         prop_assert!(matches!(sized, Ok(_) | Err(ClientError::InvalidResponse { .. })), "{sized:?}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let heard = runtime.block_on(async {
-            let client = Client::with_timeout(peer.addr, PATIENCE).await.unwrap();
+            let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
             let _ = client.over_limit("k").await.unwrap();
             let _ = client.get_stats("k").await;
             client.ask(b"anything").await.unwrap()

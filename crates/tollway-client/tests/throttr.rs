@@ -14,7 +14,7 @@ use tollway_client::throttr::{
 };
 use tollway_client::wire::throttr::{decode, encode};
 use tollway_client::{ClientError, InvalidRequest, InvalidResponse, InvalidThrottrReply};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 /// Short, where it is silence that is waited for.
 const IMPATIENCE: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ impl Peer {
         let thread = thread::spawn(move || {
             for script in scripts {
                 let (stream, _) = listener.accept().unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
                 script(stream);
             }
         });
@@ -42,11 +42,11 @@ impl Peer {
     }
 
     fn blocking(&self) -> blocking::Client {
-        blocking::Client::with_timeout(&self.addr.to_string(), PATIENCE)
+        blocking::Client::with_timeout(&self.addr.to_string(), TEST_TIMEOUT)
     }
 
     fn client(&self) -> Client {
-        Client::with_timeout(&self.addr.to_string(), PATIENCE)
+        Client::with_timeout(&self.addr.to_string(), TEST_TIMEOUT)
     }
 
     /// Waits for the last connection to end.
@@ -207,7 +207,7 @@ async fn many_callers_share_one_connection_and_one_write() {
     drop(client);
     // Aborted with the last client, the connection's task is gone when the runtime next looks.
     tokio::task::yield_now().await;
-    let reads = tokio::task::spawn_blocking(move || reads.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    let reads = tokio::task::spawn_blocking(move || reads.recv_timeout(TEST_TIMEOUT).unwrap()).await.unwrap();
     assert!(reads < CALLERS / 10, "{reads} reads for {CALLERS} requests");
 }
 
@@ -255,14 +255,14 @@ async fn silence_ends_at_the_deadline_and_a_dead_connection_is_left() {
     // Open and silent for as long as the test takes; the next connection is served meanwhile.
     let silent: Script = Box::new(move |stream| {
         thread::spawn(move || {
-            let _ = until.recv_timeout(PATIENCE);
+            let _ = until.recv_timeout(TEST_TIMEOUT);
             drop(stream);
         });
     });
     let (release_other, until) = mpsc::channel::<()>();
     let also_silent: Script = Box::new(move |stream| {
         thread::spawn(move || {
-            let _ = until.recv_timeout(PATIENCE);
+            let _ = until.recv_timeout(TEST_TIMEOUT);
             drop(stream);
         });
     });
@@ -332,13 +332,13 @@ async fn patience_may_be_endless() {
 async fn nobody_there_is_said_at_once() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let began = Instant::now();
-    let blocking = blocking::Client::with_timeout(&gone, PATIENCE);
+    let blocking = blocking::Client::with_timeout(&gone, TEST_TIMEOUT);
     assert!(matches!(blocking.query("c", "r"), Err(ClientError::Unreachable { .. })));
-    let client = Client::with_timeout(&gone, PATIENCE);
+    let client = Client::with_timeout(&gone, TEST_TIMEOUT);
     let error = client.query("c", "r").await.unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }));
     assert!(error.to_string().contains("no server at"));
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TEST_TIMEOUT);
 }
 
 #[tokio::test]
@@ -362,7 +362,7 @@ async fn no_more_are_in_flight_than_the_bound() {
     while let Some(called) = calling.join_next().await {
         assert!(called.unwrap().is_err());
     }
-    let bytes = tokio::task::spawn_blocking(move || seen.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    let bytes = tokio::task::spawn_blocking(move || seen.recv_timeout(TEST_TIMEOUT).unwrap()).await.unwrap();
     assert!(bytes <= IN_FLIGHT_MAX * 9, "{bytes} bytes");
 }
 

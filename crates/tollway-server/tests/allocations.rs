@@ -14,7 +14,7 @@ use tollway::core::algorithm::{QuotaTtl, TtlUnit};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 use tollway_server::{Server, Settings};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 use tollway_wire::throttr::{ThrottrCommand, encode_request};
 
 #[global_allocator]
@@ -43,7 +43,7 @@ fn requests_about_what_is_known_allocate_nothing() {
     let server = Server::start(Settings { gates, workers: 1, ..Settings::new(limiter) }).unwrap();
 
     let throttr = &mut TcpStream::connect(server.throttr_addr().unwrap()).unwrap();
-    throttr.set_read_timeout(Some(PATIENCE)).unwrap();
+    throttr.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let (requests, mut replies) = (throttr_requests(), vec![0; reply_bytes()]);
     let ask = |stream: &mut TcpStream, replies: &mut [u8]| {
         stream.write_all(&requests).unwrap();
@@ -53,7 +53,7 @@ fn requests_about_what_is_known_allocate_nothing() {
 
     let text = UdpSocket::bind("127.0.0.1:0").unwrap();
     text.connect(server.text_addr().unwrap()).unwrap();
-    text.set_read_timeout(Some(PATIENCE)).unwrap();
+    text.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let datagrams = text_datagrams();
     assert_allocates_nothing("text", || {
         datagrams.iter().for_each(|datagram| assert_eq!(text.send(datagram).unwrap(), datagram.len()));

@@ -1,7 +1,7 @@
 //! `tollway explain`, of a running server and of none.
 
 use tollway_client::http::blocking::Client;
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::run::{file, run};
 use crate::serving::Serving;
@@ -50,7 +50,7 @@ Or                                      not reached
     assert_eq!(explain(&asked), (0, free.clone()));
     assert_eq!(explain(&asked), (0, free), "nothing was changed");
 
-    let client = Client::with_timeout(&serving.addr, PATIENCE);
+    let client = Client::with_timeout(&serving.addr, TEST_TIMEOUT);
     assert!(client.rule("upload", &[("user", "vova"), ("apikey", "")]).unwrap().allowed());
     assert_eq!(
         explain(&["upload", "user=vova", "apikey="]),

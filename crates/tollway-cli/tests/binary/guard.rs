@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::mpsc;
-use tollway_testbed::{Master, eventually};
+use tollway_testbed::{ScriptedMaster, eventually};
 
 use crate::guarded::Guarded;
 use crate::run::run;
@@ -160,7 +160,7 @@ async fn http2_passes_through_with_its_trailers() {
 #[tokio::test]
 async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_again() {
     let upstream = Upstream::http1(|_| async { answer("served") }).await;
-    let mut master = Master::bind("api");
+    let mut master = ScriptedMaster::bind("api");
     let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--identify", "header:x-user"]);
     master.accept();
     let get = |user: &str| {
@@ -195,7 +195,7 @@ async fn who_must_wait_waits_and_who_would_wait_too_long_is_told_when_to_come_ag
 #[tokio::test]
 async fn a_client_that_hangs_up_gives_up_its_place() {
     let upstream = Upstream::http1(|_| async { answer("served") }).await;
-    let mut master = Master::bind("api");
+    let mut master = ScriptedMaster::bind("api");
     let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--max-delay", "60s"]);
     master.accept();
     master.delay_until("127.0.0.1", in_secs(50));

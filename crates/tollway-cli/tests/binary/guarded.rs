@@ -10,7 +10,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::run::tollway;
 use crate::upstream::{Pieces, body_of, full};
@@ -87,7 +87,7 @@ impl Guarded {
     pub(crate) async fn shows(&self, name: &str, as_it_should: impl Fn(u64) -> bool) {
         let started = Instant::now();
         while !as_it_should(self.metric(name).await) {
-            assert!(started.elapsed() < PATIENCE, "{name} never is as it should be");
+            assert!(started.elapsed() < TEST_TIMEOUT, "{name} never is as it should be");
         }
     }
 

@@ -10,7 +10,7 @@ use tollway_client::gatekeeper::{
     Admission, AdmissionDecision, Gatekeeper, GatekeeperBuilder, RejectedAccounting, Wait,
 };
 use tollway_client::wire::zmtp::SocketType;
-use tollway_testbed::{Master, PATIENCE, eventually};
+use tollway_testbed::{ScriptedMaster, TEST_TIMEOUT, eventually};
 
 /// Longer than any test runs, and within what a gatekeeper waits for.
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -35,14 +35,14 @@ fn wait(gate: AdmissionDecision) -> Wait {
 }
 
 /// Returns the builder of a gatekeeper of this master.
-fn gatekeeper_of(master: &Master) -> GatekeeperBuilder {
+fn gatekeeper_of(master: &ScriptedMaster) -> GatekeeperBuilder {
     let [accounting, control] = master.addresses();
     Gatekeeper::builder(&accounting, "api").control(&control)
 }
 
 /// A gatekeeper and its master, connected.
-fn connected(builder: impl FnOnce(GatekeeperBuilder) -> GatekeeperBuilder) -> (Gatekeeper, Master) {
-    let mut master = Master::bind("api");
+fn connected(builder: impl FnOnce(GatekeeperBuilder) -> GatekeeperBuilder) -> (Gatekeeper, ScriptedMaster) {
+    let mut master = ScriptedMaster::bind("api");
     let gatekeeper = builder(gatekeeper_of(&master).max_delay(A_WHILE)).connect().unwrap();
     master.accept();
     eventually("the master", || gatekeeper.stats().connected);
@@ -50,7 +50,7 @@ fn connected(builder: impl FnOnce(GatekeeperBuilder) -> GatekeeperBuilder) -> (G
 }
 
 /// Says it, and waits until it is known.
-fn delay(gatekeeper: &Gatekeeper, master: &mut Master, identifier: &str, until: u64) {
+fn delay(gatekeeper: &Gatekeeper, master: &mut ScriptedMaster, identifier: &str, until: u64) {
     let known = gatekeeper.stats().known;
     master.delay_until(identifier, until);
     eventually("what the master said", || gatekeeper.stats().known > known);
@@ -94,7 +94,7 @@ async fn too_long_a_delay_is_a_rejection_that_says_until_when() {
     let Admission::Rejected { until: said, retry_after } = gatekeeper.admit("a").await else { panic!() };
     assert_eq!(said, UNIX_EPOCH + Duration::from_millis(until));
     let hour = Duration::from_secs(3600);
-    assert!(retry_after <= hour && retry_after > hour - PATIENCE, "{retry_after:?}");
+    assert!(retry_after <= hour && retry_after > hour - TEST_TIMEOUT, "{retry_after:?}");
     let rejected = master.message();
     assert_eq!((&*rejected[1], &*rejected[4]), ("REJECTED", ""));
     assert_eq!(gatekeeper.stats().rejected, 1);
@@ -216,12 +216,12 @@ async fn a_master_that_goes_away_is_found_again() {
 
 #[tokio::test]
 async fn whoever_is_no_master_is_left_and_a_master_that_comes_later_is_found() {
-    let mut master = Master::bind("api");
+    let mut master = ScriptedMaster::bind("api");
     let gatekeeper = gatekeeper_of(&master).connect().unwrap();
     let huge = [&[2][..], &(1_u64 << 46).to_be_bytes()].concat();
     let endless = [1, 0].repeat(100_000);
-    master.accept_and_say(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    master.accept_and_say(b"");
+    master.accept_and_send(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    master.accept_and_send(b"");
     master.accept_as(SocketType::Other, SocketType::Other, b"");
     master.accept_as(SocketType::Sub, SocketType::Pub, &huge);
     master.accept_as(SocketType::Sub, SocketType::Pub, &endless);
@@ -258,7 +258,7 @@ async fn what_is_no_delay_of_ours_is_ignored() {
 
 #[tokio::test]
 async fn a_master_gets_what_it_subscribed_to() {
-    let mut master = Master::bind("api");
+    let mut master = ScriptedMaster::bind("api");
     let gatekeeper = gatekeeper_of(&master).connect().unwrap();
     master.accept_unsubscribed();
     master.subscribe(b"apis\0");
@@ -281,7 +281,7 @@ fn a_master_that_does_not_read_holds_nobody_up() {
     let (info, started) = (vec![b'i'; 2_000], Instant::now());
     while gatekeeper.stats().dropped_accounting < 1_000 {
         assert!(matches!(gatekeeper.decide(b"a", &info), AdmissionDecision::Pass));
-        assert!(started.elapsed() < PATIENCE, "everything was taken");
+        assert!(started.elapsed() < TEST_TIMEOUT, "everything was taken");
     }
     let sent = gatekeeper.stats().accepted - gatekeeper.stats().dropped_accounting;
     for _ in 0..sent {
@@ -309,5 +309,5 @@ fn it_says_no_more_when_the_last_clone_is_gone() {
     let _ = decide(&clone, "a");
     assert_eq!(master.message()[2], "a");
     drop(clone);
-    master.expect_the_end();
+    master.expect_disconnect();
 }

@@ -8,7 +8,7 @@ use tollway_client::http::{ChargeRequest, HttpRuleRequest, KeysQuery, RuleDecisi
 use tollway_client::text::{CheckLimit, KeyStats};
 use tollway_client::throttr::{Change, QuotaAttribute, QuotaRequest, ThrottrCommand, ThrottrReply};
 use tollway_client::{ClientError, http, text, throttr};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::support::{Harness, start, start_with};
 
@@ -21,11 +21,11 @@ keys:
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 async fn text(gate: &Harness) -> text::Client {
-    text::Client::with_timeout(gate.server.text_addr().unwrap(), PATIENCE).await.unwrap()
+    text::Client::with_timeout(gate.server.text_addr().unwrap(), TEST_TIMEOUT).await.unwrap()
 }
 
 fn throttr(gate: &Harness) -> throttr::Client {
-    throttr::Client::with_timeout(&gate.server.throttr_addr().unwrap().to_string(), PATIENCE)
+    throttr::Client::with_timeout(&gate.server.throttr_addr().unwrap().to_string(), TEST_TIMEOUT)
 }
 
 fn advance(gate: &Harness, span: Duration) {
@@ -55,7 +55,8 @@ async fn of_many_at_a_time_as_many_are_under_the_limit_as_it_says() {
 #[test]
 fn a_blocking_text_client_is_answered_too() {
     let gate = start_with(KEYS, |_| {});
-    let client = text::blocking::Client::with_timeout(gate.server.text_addr().unwrap(), PATIENCE).unwrap();
+    let client =
+        text::blocking::Client::with_timeout(gate.server.text_addr().unwrap(), TEST_TIMEOUT).unwrap();
     client.ping().unwrap();
     let check = || CheckLimit { origin: "ws".into(), ua: "a\n\"b\"".into(), ip: "192.0.2.1".into() };
     for number in 0..7 {
@@ -117,8 +118,10 @@ async fn a_quota_lives_and_ends() {
 #[test]
 fn a_blocking_pipeline_is_carried_out_in_order() {
     let gate = start_with("limits: {}", |_| {});
-    let client =
-        throttr::blocking::Client::with_timeout(&gate.server.throttr_addr().unwrap().to_string(), PATIENCE);
+    let client = throttr::blocking::Client::with_timeout(
+        &gate.server.throttr_addr().unwrap().to_string(),
+        TEST_TIMEOUT,
+    );
     let names: Vec<_> = (0..2000_u32).map(u32::to_le_bytes).collect();
     let rounds = names.iter().flat_map(|name| {
         [
@@ -201,7 +204,7 @@ macro_rules! call_every_verb {
 async fn an_http_client_calls_every_verb() {
     let gate = start();
     call_every_verb!(
-        http::Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), PATIENCE),
+        http::Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), TEST_TIMEOUT),
         await
     );
 }
@@ -209,13 +212,13 @@ async fn an_http_client_calls_every_verb() {
 #[test]
 fn a_blocking_http_client_calls_every_verb() {
     let gate = start();
-    call_every_verb!(http::blocking::Client::with_timeout(&gate.url(""), PATIENCE));
+    call_every_verb!(http::blocking::Client::with_timeout(&gate.url(""), TEST_TIMEOUT));
 }
 
 #[test]
 fn a_blocking_http_client_may_be_used_by_many_threads() {
     let gate = start();
-    let client = http::blocking::Client::with_timeout(&gate.url("/"), PATIENCE);
+    let client = http::blocking::Client::with_timeout(&gate.url("/"), TEST_TIMEOUT);
     let allowed: usize = std::thread::scope(|scope| {
         let spend = || (0..10).filter(|_| client.spend("Fast", "alice", 1).unwrap().allowed()).count();
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(spend)).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollway::Config;
 use tollway::config::FileWatch;
 use tollway_server::ConfigFile;
-use tollway_testbed::{PATIENCE, eventually};
+use tollway_testbed::{TEST_TIMEOUT, eventually};
 
 use crate::support::{POLICY, read_all, start, start_with};
 
@@ -54,7 +54,7 @@ fn a_drain_does_not_wait_for_ever() {
 fn every_request_sent_before_a_drain_is_answered() {
     // Long: a client may be held up between looking whether the drain has begun and sending.
     let gate = start_with("limits: { L: { burst: 1000000, count: 1, period: 1ms } }", |settings| {
-        settings.bounds.drain_idle = PATIENCE;
+        settings.bounds.drain_idle = TEST_TIMEOUT;
     });
     let address = gate.server.http_addr().unwrap();
     let (draining, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -64,7 +64,7 @@ fn every_request_sent_before_a_drain_is_answered() {
         for _ in 0..8 {
             scope.spawn(|| {
                 let mut stream = TcpStream::connect(address).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
                 loop {
                     let before = !draining.load(Ordering::SeqCst);
                     let sent = stream.write_all(request.as_bytes());

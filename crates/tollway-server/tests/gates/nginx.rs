@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use tollway_testbed::{PATIENCE, eventually};
+use tollway_testbed::{TEST_TIMEOUT, eventually};
 
 use crate::support::{read_all, start_with};
 
@@ -110,7 +110,7 @@ impl Nginx {
 
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").unwrap();
         read_all(&mut stream)
     }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollway_testbed::{PATIENCE, RedisServer};
+use tollway_testbed::{RedisServer, TEST_TIMEOUT};
 
 use crate::support::{Harness, POLICY, Reply, read_all, start, start_with};
 
@@ -313,7 +313,7 @@ impl Document {
 
 /// What `/readyz` says on a connection from before the drain.
 fn not_ready(method: &str) -> Reply {
-    let gate: Harness = start_with(POLICY, |settings| settings.bounds.drain_idle = PATIENCE);
+    let gate: Harness = start_with(POLICY, |settings| settings.bounds.drain_idle = TEST_TIMEOUT);
     let mut stream = gate.connect();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     assert!(stream.read(&mut [0; 512]).unwrap() > 0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollway::core::{Nanos, Timestamp};
 use tollway_server::Bounds;
-use tollway_testbed::{Came, PATIENCE, RedisServer, ZeroMq, eventually};
+use tollway_testbed::{ReceivedEvent, RedisServer, TEST_TIMEOUT, ZmqSocket, eventually};
 use tollway_wire::zmtp::{MESSAGE_MAX, SocketType, encode};
 
 use crate::support::zeromq::total;
@@ -54,7 +54,7 @@ fn who_subscribed_hears_of_what_is_accounted_for_whoever_sent_it() {
     gate.accounted(2);
     let (web, webs) = (delay_until("web", "a", "1000"), delay_until("webs", "b", "1000"));
     let both = vec![web.clone(), webs.clone()];
-    let heard = subscribers.each_mut().map(ZeroMq::published);
+    let heard = subscribers.each_mut().map(ZmqSocket::published);
     assert_eq!(heard, [both.clone(), vec![web], both, vec![webs], vec![]]);
 }
 
@@ -63,7 +63,7 @@ fn a_subscription_may_be_said_in_two_ways_and_taken_back() {
     let gate = start();
     let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[]));
     let mut sent = 0;
-    let mut heard = |subscriber: &mut ZeroMq| {
+    let mut heard = |subscriber: &mut ZmqSocket| {
         publisher.send(&accepted(b"web\0", format!("{sent}").as_bytes()));
         sent += 1;
         gate.accounted(sent);
@@ -167,7 +167,7 @@ fn a_broken_peer_is_hung_up_on_and_nobody_else_notices() {
     for address in doors {
         for bytes in &broken {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             stream.write_all(bytes).unwrap();
             let end = stream.read_to_end(&mut Vec::new());
             assert!(end.is_ok() || end.is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock));
@@ -176,7 +176,7 @@ fn a_broken_peer_is_hung_up_on_and_nobody_else_notices() {
     for mut peer in [gate.publisher(), gate.subscriber(&[])] {
         // A frame of two to the 46th bytes is announced: none of it is waited for.
         peer.write(b"\x02\0\0\x40\0\0\0\0\0");
-        assert_eq!(peer.hear(), Came::End);
+        assert_eq!(peer.receive(), ReceivedEvent::End);
     }
     publisher.send(&accepted(b"web\0", b"x"));
     gate.accounted(1);
@@ -189,20 +189,20 @@ fn who_never_says_what_it_is_is_not_waited_for() {
     let gate = start_bounded(|bounds| bounds.frame_time = Duration::from_millis(100));
     let mut listeners = [gate.publisher(), gate.subscriber(&[])];
     listeners[0].ping();
-    assert_eq!(listeners[0].hear(), Came::Pong);
+    assert_eq!(listeners[0].receive(), ReceivedEvent::Pong);
     for address in [gate.server.smockron_addr().unwrap(), gate.server.smockron_control_addr().unwrap()] {
         let mut silent = TcpStream::connect(address).unwrap();
-        silent.set_read_timeout(Some(PATIENCE)).unwrap();
+        silent.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         assert!(silent.read_to_end(&mut Vec::new()).is_ok());
     }
     let mut half = gate.publisher();
     half.write(b"\x01\x04web");
-    assert_eq!(half.hear(), Came::End);
+    assert_eq!(half.receive(), ReceivedEvent::End);
     assert_eq!(metric(&gate, "tollway_connections_cut_total{when=\"frame\"}"), 3);
     // Those who said what they are may be silent for as long as they like.
     for listener in &mut listeners {
         listener.ping();
-        assert_eq!(listener.hear(), Came::Pong);
+        assert_eq!(listener.receive(), ReceivedEvent::Pong);
     }
 }
 
@@ -218,8 +218,10 @@ fn who_does_not_read_loses_messages_and_nobody_else_does() {
         for _ in 0..100 {
             publisher.send(&accepted(b"slow\0", &[sent.to_string().as_bytes(), &identifier].concat()));
             sent += 1;
-            match subscriber.hear() {
-                Came::Message(message) => assert_eq!(message[2].len(), identifier.len() + sent_len(sent - 1)),
+            match subscriber.receive() {
+                ReceivedEvent::Message(message) => {
+                    assert_eq!(message[2].len(), identifier.len() + sent_len(sent - 1))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -227,7 +229,7 @@ fn who_does_not_read_loses_messages_and_nobody_else_does() {
     // Back again, it hears of everybody who is to be delayed, in whatever order.
     let mut missing = vec![true; sent];
     while missing.contains(&true) {
-        let Came::Message(message) = deaf.hear() else { panic!("no message") };
+        let ReceivedEvent::Message(message) = deaf.receive() else { panic!("no message") };
         let number = message[2].split(|byte| *byte == b'x').next().unwrap();
         missing[std::str::from_utf8(number).unwrap().parse::<usize>().unwrap()] = false;
     }
@@ -248,11 +250,12 @@ fn who_comes_back_hears_of_the_delays_that_hold() {
     gate.accounted(3_001);
     gate.clock.set(Timestamp::EPOCH + Nanos::from_secs(1));
     for (topic, expected) in [(&b"slow\0"[..], 3_000), (b"", 3_000), (b"web\0", 0)] {
-        let mut subscriber = ZeroMq::connect(gate.server.smockron_control_addr().unwrap(), SocketType::Sub);
+        let mut subscriber =
+            ZmqSocket::connect(gate.server.smockron_control_addr().unwrap(), SocketType::Sub);
         subscriber.subscribe(topic);
         let mut heard = 0;
         while heard < expected {
-            let Came::Message(message) = subscriber.hear() else { panic!("no message") };
+            let ReceivedEvent::Message(message) = subscriber.receive() else { panic!("no message") };
             assert_eq!((&message[0][..], &message[3][..]), (&b"slow\0"[..], &b"3600000"[..]));
             heard += 1;
         }
@@ -288,11 +291,11 @@ fn a_master_that_comes_back_knows_whom_its_store_delays() {
     let Harness { server, .. } = first;
     server.stop();
     let second = start_with(&policy, |_| {});
-    let mut subscriber = ZeroMq::connect(second.server.smockron_control_addr().unwrap(), SocketType::Sub);
+    let mut subscriber = ZmqSocket::connect(second.server.smockron_control_addr().unwrap(), SocketType::Sub);
     subscriber.subscribe(b"slow\0");
     let mut heard: Vec<_> = (0..3)
-        .map(|_| match subscriber.hear() {
-            Came::Message(message) => message[2].clone(),
+        .map(|_| match subscriber.receive() {
+            ReceivedEvent::Message(message) => message[2].clone(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -335,7 +338,7 @@ fn a_store_that_is_away_delays_nobody() {
 #[test]
 fn statsd_is_told_of_every_request() {
     let statsd = UdpSocket::bind("127.0.0.1:0").unwrap();
-    statsd.set_read_timeout(Some(PATIENCE)).unwrap();
+    statsd.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let address = statsd.local_addr().unwrap().to_string();
     let gate = start_with(POLICY, |settings| {
         settings.gates.smockron.as_mut().unwrap().statsd = Some(address);
@@ -375,12 +378,12 @@ fn a_drain_publishes_what_was_said_and_closes() {
     let gate = start();
     let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
     publisher.ping();
-    assert_eq!(publisher.hear(), Came::Pong);
+    assert_eq!(publisher.receive(), ReceivedEvent::Pong);
     publisher.send(&accepted(b"web\0", b"x"));
     let Harness { server, .. } = gate;
     server.stop();
-    assert_eq!(subscriber.hear(), Came::Message(delay_until("web", "x", "1000")));
-    assert_eq!((subscriber.hear(), publisher.hear()), (Came::End, Came::End));
+    assert_eq!(subscriber.receive(), ReceivedEvent::Message(delay_until("web", "x", "1000")));
+    assert_eq!((subscriber.receive(), publisher.receive()), (ReceivedEvent::End, ReceivedEvent::End));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::support::{Harness, start_with};
 
@@ -21,7 +21,7 @@ fn start() -> Harness {
 fn client(gate: &Harness) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(gate.server.text_addr().unwrap()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollway::core::algorithm::{QuotaTtl, TtlUnit};
 use tollway_server::Bounds;
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 use tollway_wire::throttr::{FRAME_MAX, ThrottrCommand, encode_request};
 
 use crate::support::{Harness, start_with};
@@ -21,8 +21,8 @@ fn start_bounded(change: impl FnOnce(&mut Bounds)) -> Harness {
 
 fn connect(gate: &Harness) -> TcpStream {
     let stream = TcpStream::connect(gate.server.throttr_addr().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use tollway_client::gatekeeper::{Gatekeeper, GatekeeperBuilder};
-use tollway_testbed::{Master, eventually};
+use tollway_testbed::{ScriptedMaster, eventually};
 use tollway_tower::AdmissionLayer;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -15,14 +15,14 @@ const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
 
 /// What will be a gatekeeper of this master.
-fn gatekeeper_of(master: &Master) -> GatekeeperBuilder {
+fn gatekeeper_of(master: &ScriptedMaster) -> GatekeeperBuilder {
     let [accounting, control] = master.addresses();
     Gatekeeper::builder(&accounting, "api").control(&control)
 }
 
 /// A gatekeeper and its master, connected.
-fn connected() -> (Gatekeeper, Master) {
-    let mut master = Master::bind("api");
+fn connected() -> (Gatekeeper, ScriptedMaster) {
+    let mut master = ScriptedMaster::bind("api");
     let gatekeeper = gatekeeper_of(&master).max_delay(Duration::from_secs(60)).connect().unwrap();
     master.accept();
     eventually("the master", || gatekeeper.stats().connected);
@@ -30,7 +30,7 @@ fn connected() -> (Gatekeeper, Master) {
 }
 
 /// Has the master delay somebody, and waits until that is known.
-fn delay(gatekeeper: &Gatekeeper, master: &mut Master, id: &str, by: Duration) {
+fn delay(gatekeeper: &Gatekeeper, master: &mut ScriptedMaster, id: &str, by: Duration) {
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
     let known = gatekeeper.stats().known;
     master.delay_until(id, u64::try_from(until.as_millis()).unwrap());
@@ -93,7 +93,7 @@ async fn who_hangs_up_waits_no_longer() {
 
 #[tokio::test]
 async fn without_a_master_everybody_passes() {
-    let silent = Master::bind("api");
+    let silent = ScriptedMaster::bind("api");
     let layer = AdmissionLayer::new(gatekeeper_of(&silent).connect().unwrap());
     assert_eq!(
         statuses(&mut layer.layer(Hello), [ALICE; 5].map(|peer| request("/", peer, &[]))).await,

@@ -9,7 +9,7 @@ use tollway::core::Nanos;
 use tollway::{AsyncLimiter, Clock};
 use tollway_client::http::Client;
 use tollway_server::{Server, Settings};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 use tollway_tower::{
     AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, Delayed, OnFailure, RemoteLimit,
 };
@@ -25,7 +25,7 @@ fn serve(limiter: AsyncLimiter) -> (Server, Client) {
     let settings = Settings { gates, workers: 1, ..Settings::new(Arc::new(limiter.engine().clone())) };
     let server = Server::start(settings).unwrap();
     let address = server.http_addr().unwrap().to_string();
-    (server, Client::with_timeout(&address, PATIENCE))
+    (server, Client::with_timeout(&address, TEST_TIMEOUT))
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_server_can_be_waited_for_and_its_answer_too() {
     let (limiter, clock) = limiter("limits: { PerClient: { burst: 1, count: 1, period: 1ms } }");
     let (server, client) = serve(limiter);
     let remote = AsLongAsItTakes { remote: RemoteLimit::new(client, "PerClient"), clock };
-    let layer = AdmissionLayer::new(Delayed::new(remote, PATIENCE));
+    let layer = AdmissionLayer::new(Delayed::new(remote, TEST_TIMEOUT));
     let mut service = layer.layer(Hello);
     assert_eq!(statuses(&mut service, [ALICE; 5].map(|peer| request("/", peer, &[]))).await, [200; 5]);
     let counts = layer.counts();

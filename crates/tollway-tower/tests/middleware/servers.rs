@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 use tollway_tower::{AdmissionLayer, Admit, ByAddress, Delayed};
 use tower_layer::Layer;
 
@@ -30,7 +30,8 @@ async fn get_from(
 ) -> (u16, String, String) {
     let url = format!("http://{address}{path}");
     let asked = tokio::task::spawn_blocking(move || {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+        let config =
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TEST_TIMEOUT));
         let mut request = ureq::Agent::from(config.build()).get(url);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -99,9 +100,9 @@ async fn a_client_that_hangs_up_waits_no_longer() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waits(1)).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, waits(1)).await.unwrap();
     drop(stream);
-    tokio::time::timeout(PATIENCE, waits(0)).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, waits(0)).await.unwrap();
     assert_eq!(layer.counts().abandoned, 1);
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::task::{JoinHandle, spawn_blocking};
-use tollway_testbed::{Came, ZeroMq};
+use tollway_testbed::{ReceivedEvent, ZmqSocket};
 use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::SocketType;
 
@@ -24,11 +24,11 @@ pub(crate) struct Overheard {
 impl Overheard {
     /// Listens there from now on, until the master is gone.
     pub(crate) fn listen(&mut self, control: &str) {
-        let mut socket = ZeroMq::connect(control.parse().unwrap(), SocketType::Sub);
+        let mut socket = ZmqSocket::connect(control.parse().unwrap(), SocketType::Sub);
         socket.subscribe(b"");
         let told = Arc::clone(&self.told);
         self.listener = Some(spawn_blocking(move || {
-            while let Came::Message(frames) = socket.hear() {
+            while let ReceivedEvent::Message(frames) = socket.receive() {
                 let control = ControlMessage::decode(frames.iter().map(Vec::as_slice)).unwrap();
                 told.lock().unwrap().push(Told::new(&control));
             }

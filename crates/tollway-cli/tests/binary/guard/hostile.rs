@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use tollway_testbed::{Master, PATIENCE};
+use tollway_testbed::{ScriptedMaster, TEST_TIMEOUT};
 
 use crate::guarded::Guarded;
 use crate::upstream::{self, Upstream};
@@ -30,7 +30,7 @@ fn mirror() -> Upstream {
 /// All that is answered to these bytes, from somebody who has no more to say.
 fn answer_to(guarded: &Guarded, bytes: &[u8]) -> String {
     let mut client = TcpStream::connect(&guarded.address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     // It may have been refused before it was all sent.
     let _ = client.write_all(bytes).and_then(|()| client.flush());
     let mut answer = Vec::new();
@@ -234,7 +234,7 @@ fn what_stands_behind_a_request_is_another() {
 async fn nobody_says_who_he_is_unless_he_is_believed() {
     let upstream = mirror();
     for (believed, identifier) in [("192.0.2.0/24", "127.0.0.1"), ("127.0.0.0/8", "192.0.2.2")] {
-        let mut master = Master::bind("api");
+        let mut master = ScriptedMaster::bind("api");
         let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--trust-proxy", believed]);
         master.accept();
         // Until the subscription is there, what passes is not told.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use hyper::Request;
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::guarded::Guarded;
 use crate::upstream::{self, Upstream, body_of, full};
@@ -17,7 +17,7 @@ fn answer(ask: &str, said: &'static str) -> String {
     });
     let guarded = Guarded::start(&upstream.url(), &[]);
     let mut client = TcpStream::connect(&guarded.address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client.write_all(ask.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -156,7 +156,7 @@ async fn an_answer_may_come_before_the_request_is_over() {
     });
     let guarded = Guarded::start(&upstream.url(), &["--workers", "1"]);
     let mut client = TcpStream::connect(&guarded.address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhello").unwrap();
     assert!(upstream::head(&mut client).starts_with("HTTP/1.1 413 "));
     // The next one gets another connection to the upstream, and so does not get its answer.

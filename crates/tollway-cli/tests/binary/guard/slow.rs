@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::guarded::Guarded;
 use crate::upstream::{self, Pieces, Upstream, answer, body_of, full};
@@ -20,7 +20,7 @@ const SHORT: [&str; 2] = ["--patience", "300ms"];
 
 fn connect(guarded: &Guarded) -> TcpStream {
     let client = TcpStream::connect(&guarded.address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client
 }
 

@@ -12,7 +12,7 @@ use tollway::core::Timestamp;
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 use tollway_server::{Bounds, Server, Settings};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 pub(crate) const POLICY: &str = "
 limits:
@@ -91,8 +91,8 @@ impl Harness {
     /// A connection, for what no client library would send.
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.server.http_addr().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
     }
 
@@ -108,7 +108,7 @@ impl Harness {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TEST_TIMEOUT))
             .build()
             .into();
         let request = ureq::http::Request::builder().method(method).uri(self.url(path));

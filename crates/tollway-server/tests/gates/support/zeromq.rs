@@ -1,24 +1,25 @@
 //! Gatekeepers, as ends of ZeroMQ that say what they are told to.
 
-use tollway_testbed::{Came, ZeroMq, eventually};
+use tollway_testbed::{ReceivedEvent, ZmqSocket, eventually};
 use tollway_wire::zmtp::SocketType;
 
 use super::Harness;
 
 impl Harness {
     /// A gatekeeper's way to say something, which the master wants to hear: all of it.
-    pub(crate) fn publisher(&self) -> ZeroMq {
-        let mut publisher = ZeroMq::connect(self.server.smockron_addr().unwrap(), SocketType::Pub);
-        assert_eq!(publisher.hear(), Came::Subscription(Vec::new()));
+    pub(crate) fn publisher(&self) -> ZmqSocket {
+        let mut publisher = ZmqSocket::connect(self.server.smockron_addr().unwrap(), SocketType::Pub);
+        assert_eq!(publisher.receive(), ReceivedEvent::Subscription(Vec::new()));
         publisher
     }
 
     /// A gatekeeper's way to hear something: all of these topics, as soon as this returns.
-    pub(crate) fn subscriber(&self, topics: &[&[u8]]) -> ZeroMq {
-        let mut subscriber = ZeroMq::connect(self.server.smockron_control_addr().unwrap(), SocketType::Sub);
+    pub(crate) fn subscriber(&self, topics: &[&[u8]]) -> ZmqSocket {
+        let mut subscriber =
+            ZmqSocket::connect(self.server.smockron_control_addr().unwrap(), SocketType::Sub);
         topics.iter().for_each(|topic| subscriber.subscribe(topic));
         subscriber.ping();
-        assert_eq!(subscriber.hear(), Came::Pong);
+        assert_eq!(subscriber.receive(), ReceivedEvent::Pong);
         subscriber
     }
 

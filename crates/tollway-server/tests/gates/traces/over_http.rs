@@ -6,7 +6,7 @@ use tollway::trace::{ChargeText, LimitRequest, RuleRequest, TraceReply, TraceReq
 use tollway_client::ClientError;
 use tollway_client::http::blocking::Client;
 use tollway_client::http::{ChargeRequest, HttpRuleRequest};
-use tollway_testbed::PATIENCE;
+use tollway_testbed::TEST_TIMEOUT;
 
 use crate::support::Harness;
 
@@ -35,7 +35,7 @@ impl TraceTarget for OverHttp {
 
 impl OverHttp {
     pub(crate) fn new(gate: Harness) -> Self {
-        let client = Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), PATIENCE);
+        let client = Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), TEST_TIMEOUT);
         Self { gate, client }
     }
 

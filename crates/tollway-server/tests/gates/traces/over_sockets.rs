@@ -5,7 +5,7 @@ use std::net::{TcpStream, UdpSocket};
 
 use tollway::core::Timestamp;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
-use tollway_testbed::{PATIENCE, ZeroMq};
+use tollway_testbed::{TEST_TIMEOUT, ZmqSocket};
 use tollway_wire::text;
 use tollway_wire::throttr::{self, ThrottrCommand};
 
@@ -20,8 +20,8 @@ pub(crate) struct OverSockets {
     /// What was sent over TCP and is not yet a whole request.
     half: Vec<u8>,
     pings: u64,
-    publisher: ZeroMq,
-    subscriber: ZeroMq,
+    publisher: ZmqSocket,
+    subscriber: ZmqSocket,
     accounted: u64,
 }
 
@@ -29,7 +29,7 @@ impl OverSockets {
     pub(crate) fn new(gate: Harness) -> Self {
         let text = UdpSocket::bind("127.0.0.1:0").unwrap();
         text.connect(gate.server.text_addr().unwrap()).unwrap();
-        text.set_read_timeout(Some(PATIENCE)).unwrap();
+        text.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let throttr = connect(&gate);
         let (publisher, subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
         Self {
@@ -101,7 +101,7 @@ impl OverSockets {
 
 fn connect(gate: &Harness) -> TcpStream {
     let stream = TcpStream::connect(gate.server.throttr_addr().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Connections that are held open.
-pub struct Crowd {
+pub struct OpenConnections {
     streams: Vec<TcpStream>,
-    gathered: Instant,
+    opened: Instant,
 }
 
-impl Crowd {
+impl OpenConnections {
     /// Opens `size` connections, each of which sends `bytes`.
-    pub fn gather(address: SocketAddr, size: usize, bytes: &[u8]) -> io::Result<Self> {
+    pub fn open(address: SocketAddr, size: usize, bytes: &[u8]) -> io::Result<Self> {
         allow_files(size)?;
         let connect = |_| {
             let mut stream = TcpStream::connect(address)?;
@@ -22,20 +22,20 @@ impl Crowd {
             Ok(stream)
         };
         let streams = (0..size).map(connect).collect::<io::Result<_>>()?;
-        Ok(Self { streams, gathered: Instant::now() })
+        Ok(Self { streams, opened: Instant::now() })
     }
 
     /// Reads an answer of `size` bytes on every connection.
-    pub fn hear(&mut self, size: usize) -> io::Result<()> {
+    pub fn read_replies(&mut self, size: usize) -> io::Result<()> {
         let mut answer = vec![0; size];
         self.streams.iter_mut().try_for_each(|stream| stream.read_exact(&mut answer))
     }
 
     /// Waits until the server has closed all connections, and says how long after they had gathered that was. At most
-    /// `patience`.
-    pub fn gone_after(&mut self, patience: Duration) -> io::Result<Duration> {
+    /// `timeout`.
+    pub fn wait_until_closed(&mut self, timeout: Duration) -> io::Result<Duration> {
         for stream in &mut self.streams {
-            let left = patience.saturating_sub(self.gathered.elapsed()).max(Duration::from_millis(1));
+            let left = timeout.saturating_sub(self.opened.elapsed()).max(Duration::from_millis(1));
             stream.set_read_timeout(Some(left))?;
             match stream.read(&mut [0; 64]) {
                 Ok(0) => {}
@@ -44,7 +44,7 @@ impl Crowd {
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.gathered.elapsed())
+        Ok(self.opened.elapsed())
     }
 }
 

@@ -5,22 +5,22 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use tollway_wire::zmtp::{self, SocketType, ZmtpEvent, ZmtpSession};
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 
 const PING: &[u8] = b"\x04\x09\x04PING\0\0hi";
 const PONG: &[u8] = b"\x04\x07\x04PONGhi";
 
 /// A socket that has greeted and said what it is. It says and hears exactly what the test wants, and nothing by itself.
 #[derive(Debug)]
-pub struct ZeroMq {
+pub struct ZmqSocket {
     stream: TcpStream,
-    conversation: ZmtpSession,
+    session: ZmtpSession,
     inbox: Vec<u8>,
 }
 
 /// What comes from the other end, its greeting aside.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum ReceivedEvent {
     /// A message, frame by frame.
     Message(Vec<Vec<u8>>),
     /// A subscription to what starts like this.
@@ -31,7 +31,7 @@ pub enum Came {
     End,
 }
 
-impl ZeroMq {
+impl ZmqSocket {
     /// Connects to somebody who listens.
     pub fn connect(address: SocketAddr, ours: SocketType) -> Self {
         Self::over(TcpStream::connect(address).expect("somebody who listens"), ours)
@@ -43,10 +43,10 @@ impl ZeroMq {
     }
 
     fn over(stream: TcpStream, ours: SocketType) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout above zero");
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout above zero");
         stream.set_nodelay(true).expect("TCP has it");
-        let mut socket = Self { stream, conversation: ZmtpSession::new(ours), inbox: Vec::new() };
+        let mut socket = Self { stream, session: ZmtpSession::new(ours), inbox: Vec::new() };
         socket.encoded(|bytes| zmtp::encode_handshake(ours, bytes));
         socket
     }
@@ -78,32 +78,34 @@ impl ZeroMq {
     }
 
     /// The next thing that is of interest.
-    pub fn hear(&mut self) -> Came {
+    pub fn receive(&mut self) -> ReceivedEvent {
         loop {
-            if let Some(came) = self.heard() {
+            if let Some(came) = self.next_buffered() {
                 return came;
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Came::End,
+                Ok(0) => return ReceivedEvent::End,
                 Ok(read) => self.inbox.extend_from_slice(&bytes[..read]),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
-                    return Came::End;
+                    return ReceivedEvent::End;
                 }
             }
         }
     }
 
     /// Takes off the inbox until something is of interest, or no more of it is whole.
-    fn heard(&mut self) -> Option<Came> {
-        while let Some((said, len)) = self.conversation.next(&self.inbox).expect("ZMTP of ours") {
+    fn next_buffered(&mut self) -> Option<ReceivedEvent> {
+        while let Some((said, len)) = self.session.next(&self.inbox).expect("ZMTP of ours") {
             let came = match said {
-                ZmtpEvent::Message(frames) => Some(Came::Message(frames.map(<[u8]>::to_vec).collect())),
-                ZmtpEvent::Subscribe(topic) => Some(Came::Subscription(topic.to_vec())),
+                ZmtpEvent::Message(frames) => {
+                    Some(ReceivedEvent::Message(frames.map(<[u8]>::to_vec).collect()))
+                }
+                ZmtpEvent::Subscribe(topic) => Some(ReceivedEvent::Subscription(topic.to_vec())),
                 ZmtpEvent::Ignored => {
                     assert_eq!(self.inbox[..len], *PONG);
-                    Some(Came::Pong)
+                    Some(ReceivedEvent::Pong)
                 }
                 _ => None,
             };
@@ -120,9 +122,9 @@ impl ZeroMq {
         self.ping();
         let mut messages = Vec::new();
         loop {
-            match self.hear() {
-                Came::Message(message) => messages.push(message),
-                Came::Pong => return messages,
+            match self.receive() {
+                ReceivedEvent::Message(message) => messages.push(message),
+                ReceivedEvent::Pong => return messages,
                 other => panic!("{other:?} after {messages:?}"),
             }
         }

@@ -7,17 +7,17 @@ use std::time::Duration;
 use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::{self, SocketType};
 
-use crate::PATIENCE;
-use crate::zeromq::{Came, ZeroMq};
+use crate::TEST_TIMEOUT;
+use crate::zmq_socket::{ReceivedEvent, ZmqSocket};
 
-const AT_ONCE: Duration = Duration::from_millis(1);
+const IMMEDIATELY: Duration = Duration::from_millis(1);
 
 /// A master of one gatekeeper and one domain. It decides nothing: who is delayed, and until when, the test says.
 ///
 /// ```no_run
-/// use tollway_testbed::Master;
+/// use tollway_testbed::ScriptedMaster;
 ///
-/// let mut master = Master::bind("api");
+/// let mut master = ScriptedMaster::bind("api");
 /// let [accounting, control] = master.addresses();
 /// // …where a gatekeeper connects.
 /// master.accept();
@@ -25,14 +25,14 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// master.delay_until("10.0.0.1", 1_700_000_000_000);
 /// ```
 #[derive(Debug)]
-pub struct Master {
+pub struct ScriptedMaster {
     domain: String,
     accounting: TcpListener,
     control: TcpListener,
-    open: Option<[ZeroMq; 2]>,
+    open: Option<[ZmqSocket; 2]>,
 }
 
-impl Master {
+impl ScriptedMaster {
     /// One at free ports.
     pub fn bind(domain: &str) -> Self {
         let [accounting, control] =
@@ -54,9 +54,9 @@ impl Master {
 
     /// Waits for a gatekeeper and for its subscription, and subscribes to nothing.
     pub fn accept_unsubscribed(&mut self) {
-        let accounting = ZeroMq::accept(&self.accounting, SocketType::Sub);
-        let mut control = ZeroMq::accept(&self.control, SocketType::Pub);
-        assert_eq!(control.hear(), Came::Subscription(format!("{}\0", self.domain).into()));
+        let accounting = ZmqSocket::accept(&self.accounting, SocketType::Sub);
+        let mut control = ZmqSocket::accept(&self.control, SocketType::Pub);
+        assert_eq!(control.receive(), ReceivedEvent::Subscription(format!("{}\0", self.domain).into()));
         self.open = Some([accounting, control]);
     }
 
@@ -66,14 +66,14 @@ impl Master {
             let mut bytes = Vec::new();
             zmtp::encode_handshake(kind, &mut bytes);
             bytes.extend_from_slice(more);
-            say(listener, &bytes, PATIENCE);
+            send_and_wait(listener, &bytes, TEST_TIMEOUT);
         }
     }
 
     /// Says something else than a greeting. If that is nothing, it hangs up at once.
-    pub fn accept_and_say(&mut self, bytes: &[u8]) {
+    pub fn accept_and_send(&mut self, bytes: &[u8]) {
         for listener in [&self.accounting, &self.control] {
-            say(listener, bytes, if bytes.is_empty() { AT_ONCE } else { PATIENCE });
+            send_and_wait(listener, bytes, if bytes.is_empty() { IMMEDIATELY } else { TEST_TIMEOUT });
         }
     }
 
@@ -84,8 +84,10 @@ impl Master {
 
     /// The next accounting, frame by frame; what is not ASCII is escaped.
     pub fn message(&mut self) -> Vec<String> {
-        match self.accounting().hear() {
-            Came::Message(frames) => frames.iter().map(|frame| frame.escape_ascii().to_string()).collect(),
+        match self.accounting().receive() {
+            ReceivedEvent::Message(frames) => {
+                frames.iter().map(|frame| frame.escape_ascii().to_string()).collect()
+            }
             other => panic!("accounting is due, not {other:?}"),
         }
     }
@@ -117,34 +119,34 @@ impl Master {
     pub fn ping(&mut self) {
         for socket in self.sockets() {
             socket.ping();
-            assert_eq!(socket.hear(), Came::Pong);
+            assert_eq!(socket.receive(), ReceivedEvent::Pong);
         }
     }
 
     /// Waits until the gatekeeper has hung up, having said nothing more.
-    pub fn expect_the_end(&mut self) {
+    pub fn expect_disconnect(&mut self) {
         for socket in self.sockets() {
-            assert_eq!(socket.hear(), Came::End);
+            assert_eq!(socket.receive(), ReceivedEvent::End);
         }
     }
 
-    fn accounting(&mut self) -> &mut ZeroMq {
+    fn accounting(&mut self) -> &mut ZmqSocket {
         &mut self.sockets()[0]
     }
 
-    fn control(&mut self) -> &mut ZeroMq {
+    fn control(&mut self) -> &mut ZmqSocket {
         &mut self.sockets()[1]
     }
 
-    fn sockets(&mut self) -> &mut [ZeroMq; 2] {
+    fn sockets(&mut self) -> &mut [ZmqSocket; 2] {
         self.open.as_mut().expect("a gatekeeper that was accepted")
     }
 }
 
 /// Says this, and hangs up when the gatekeeper has, or runs out of patience.
-fn say(listener: &TcpListener, bytes: &[u8], patience: Duration) {
+fn send_and_wait(listener: &TcpListener, bytes: &[u8], wait: Duration) {
     let (mut stream, _) = listener.accept().expect("a gatekeeper that connects");
-    stream.set_read_timeout(Some(patience)).expect("a timeout above zero");
+    stream.set_read_timeout(Some(wait)).expect("a timeout above zero");
     let _ = stream.write_all(bytes);
     let _ = stream.read_to_end(&mut Vec::new());
 }

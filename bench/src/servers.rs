@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 
 /// The core that servers run on; whoever asks them runs on the next.
 const SERVER_CORE: &str = "0";
-const GENERATOR_CORE: &str = "1";
+const CLIENT_CORE: &str = "1";
 
 /// How long a server may take to listen.
 const START_TIME: Duration = Duration::from_secs(10);
 
 /// A server that somebody else wrote, or we did.
-pub struct Peer {
+pub struct BenchServer {
     process: Child,
     /// Where it listens.
     pub address: SocketAddr,
 }
 
-impl Peer {
+impl BenchServer {
     /// Starts `command` on the servers' core. It must listen at `address`, which [`free_address`] gave.
     pub fn start(command: Command, address: SocketAddr) -> io::Result<Self> {
         Self::start_on(SERVER_CORE, &command, address)
     }
 
     /// The same, on the core of whoever asks: one that is not measured itself.
-    pub fn start_beside(command: Command, address: SocketAddr) -> io::Result<Self> {
-        Self::start_on(GENERATOR_CORE, &command, address)
+    pub fn start_on_client_core(command: Command, address: SocketAddr) -> io::Result<Self> {
+        Self::start_on(CLIENT_CORE, &command, address)
     }
 
     fn start_on(core: &str, command: &Command, address: SocketAddr) -> io::Result<Self> {
@@ -47,7 +47,7 @@ impl Peer {
     }
 }
 
-impl Peer {
+impl BenchServer {
     /// How many bytes of memory it has.
     pub fn resident(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
@@ -57,7 +57,7 @@ impl Peer {
     }
 
     /// How long its threads have been on a core so far.
-    pub fn busy(&self) -> io::Result<Duration> {
+    pub fn cpu_time(&self) -> io::Result<Duration> {
         let mut nanos = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
             let times = fs::read_to_string(thread?.path().join("schedstat"))?;
@@ -67,7 +67,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -108,12 +108,12 @@ pub fn free_udp_address() -> io::Result<SocketAddr> {
 }
 
 /// The same command, on the core of whoever asks.
-pub fn beside_the_servers(command: &Command) -> Command {
-    on_core(GENERATOR_CORE, command)
+pub fn on_client_core(command: &Command) -> Command {
+    on_core(CLIENT_CORE, command)
 }
 
 /// Puts the calling thread on a core: the servers' is the first.
-pub fn on_this_core(core: usize) {
+pub fn pin_this_thread(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
     // On a machine with one core there is nothing to choose.
@@ -127,14 +127,14 @@ fn on_core(core: &str, command: &Command) -> Command {
 }
 
 /// What `wrk` sends, over and over.
-pub struct Load {
+pub struct WrkLoad {
     /// Where to, with the path.
     pub url: String,
     /// Nothing for a GET.
     pub body: Option<&'static str>,
 }
 
-impl Load {
+impl WrkLoad {
     /// Requests a second over 50 connections that are kept, for `seconds`.
     pub fn run(&self, scratch: &Path, seconds: u32) -> io::Result<f64> {
         let script = scratch.join("load.lua");
@@ -142,7 +142,7 @@ impl Load {
         let mut wrk = Command::new("wrk");
         wrk.args(["--threads", "1", "--connections", "50", "--duration"]).arg(format!("{seconds}s"));
         wrk.arg("--script").arg(&script).arg(&self.url);
-        let output = on_core(GENERATOR_CORE, &wrk).output()?;
+        let output = on_core(CLIENT_CORE, &wrk).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let rate = text.lines().find_map(|line| line.strip_prefix("Requests/sec:"));
         rate.and_then(|rate| rate.trim().parse().ok()).ok_or_else(|| {
@@ -159,9 +159,9 @@ impl Load {
 }
 
 /// A directory for one run, removed when dropped.
-pub struct Scratch(PathBuf);
+pub struct ScratchDirectory(PathBuf);
 
-impl Scratch {
+impl ScratchDirectory {
     /// A new directory of its own.
     pub fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("tollway-bench-{}", std::process::id()));
@@ -175,7 +175,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
