@@ -1,4 +1,4 @@
-//! Decisions in process, beside the `governor` crate.
+//! Benchmarks decisions in process against the `governor` crate.
 //!
 //! `cargo xtask bench core`
 
@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 const ROUNDS: usize = 9;
 
 fn main() {
-    // First, while no memory that others gave back is there to be used again.
+    // This runs first: later, memory that other contestants freed would be reused and not be counted.
     fill();
     println!("\n{IDS} ids; one decision in nanoseconds, and how many times as fast as governor:");
     println!("median (lowest to highest) of {ROUNDS} turns, taken alternately");
@@ -35,7 +35,7 @@ fn main() {
     }
 }
 
-/// Fills a store with new ids one decision at a time, and says what they take and what the slowest of them took.
+/// Fills a store with new ids one decision at a time, and prints their memory and the slowest decision.
 fn fill() {
     const IDS: u32 = 5_000_000;
     let limiter = limiter(1_000, Nanos::from_secs(3_600));
@@ -66,7 +66,7 @@ fn fill() {
     println!("  a bare loop  slowest {} ns: what this machine does to anybody", slowest_pause(&clock, IDS));
 }
 
-/// The longest that reading the clock twice took, in as many tries.
+/// Returns the longest time between two readings of the clock, which is the noise of the machine.
 fn slowest_pause(clock: &quanta::Clock, tries: u32) -> u64 {
     (0..tries)
         .map(|number| {
@@ -78,15 +78,15 @@ fn slowest_pause(clock: &quanta::Clock, tries: u32) -> u64 {
         .unwrap_or_default()
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<usize> = status.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.unwrap_or_default() * 4096
 }
 
-/// Governor's variants differ in their store and clock; the upkeep clock is read without asking the processor, and is up
-/// to a millisecond late.
+/// Compares Tollway with governor's variants, which differ in store and clock. The upkeep clock is a cached time, which
+/// is up to a millisecond late.
 fn compare(popularity: Popularity, threads: u64) {
     let streams: Vec<Vec<u32>> = (0..threads).map(|seed| stream(popularity, IDS, REQUESTS, seed)).collect();
     let upkeep = QuantaUpkeepClock::from_interval(Duration::from_millis(1)).expect("an upkeep thread");
@@ -114,7 +114,8 @@ fn compare(popularity: Popularity, threads: u64) {
     }
 }
 
-/// So large that nobody is refused, and so slow that every id still owes something when it comes again.
+/// A burst that is so large that nothing is denied. Refilling is slow, so every bucket is still live at its next
+/// request.
 const BURST: u32 = 4_000_000_000;
 
 fn limiter(burst: u32, period: Nanos) -> Limiter {
@@ -162,7 +163,7 @@ fn in_batches(limiter: &Limiter, streams: &[Vec<u32>]) -> f64 {
     })
 }
 
-/// One thread for each stream. Only `ask` is timed, not the writing of the ids.
+/// Runs each stream on a thread of its own. Only `ask` is timed, not the writing of the ids.
 fn time_arrivals(streams: &[Vec<u32>], ask: impl Fn(&[String]) + Sync) -> f64 {
     time_threads(streams.len(), |thread| {
         let mut arrivals = IdBuffer::new();

@@ -1,7 +1,7 @@
-//! The text and the Throttr gate beside an echo that has the same I/O, and beside `redis-server`.
+//! Benchmarks the text and the Throttr gate against an echo server with the same I/O, and against `redis-server`.
 //!
-//! `cargo xtask bench gates`, which passes the path of Tollway's program. What comes out is written into
-//! docs/benchmarks.md, if it is of five turns or more: `cargo xtask bench gates --turns 2 --seconds 0.3` only tries it.
+//! Run it with `cargo xtask bench gates`. The results of five turns or more are written into docs/benchmarks.md;
+//! `cargo xtask bench gates --turns 2 --seconds 0.3` is a quick try.
 
 use std::cell::RefCell;
 use std::fs;
@@ -17,15 +17,15 @@ use tollway_bench::page::write_section;
 use tollway_bench::rounds::{ContestResult, Contestant, Spread, alternate};
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, free_udp_address};
 
-/// Fewer turns than this say too little to be written down.
+/// The fewest turns whose results are written into the page.
 const TURNS_MIN: usize = 5;
-/// Keys as wide as those of a million.
+/// The flags that every run of the load generator has.
 const KEYS: &str = "--keys 1000000 --connections 50";
 const IDLE: usize = 10_000;
 const HALF_FRAMES: usize = 1_000;
-/// Longer than any frame may take to arrive.
+/// The time within which the server must close connections with unfinished frames.
 const CLOSED_WITHIN: Duration = Duration::from_secs(60);
-/// `02`, a request's number, the sizes of two ids and the ids: a query. Its answer has no quota to tell.
+/// A Throttr query: `02`, the number of the request, the sizes of two ids, and the ids. The pair does not exist.
 const QUERY: &[u8] = b"\x02\x01\0\0\0\x01\x01cr";
 const ANSWER: usize = 5;
 
@@ -48,7 +48,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Everything that takes part.
+/// The servers and settings that take part in the benchmark.
 struct GateBench {
     turns: usize,
     seconds: f64,
@@ -60,13 +60,13 @@ struct GateBench {
     redis: BenchServer,
 }
 
-/// One of ours, which listens for TCP where it is, and for datagrams here.
+/// A server that has a Throttr gate over TCP and a text gate over UDP.
 struct GatePair {
     throttr: BenchServer,
     text: SocketAddr,
 }
 
-/// Who is asked, and how.
+/// A server that gets load, with the protocol and flags of the load generator.
 struct LoadTarget<'a> {
     name: &'static str,
     server: &'a BenchServer,
@@ -75,7 +75,7 @@ struct LoadTarget<'a> {
     flags: String,
 }
 
-/// What the servers came to, and what a request took of each one's core, in the order of the entries.
+/// The rates that the servers reached, and their CPU time for each request, in the order of the targets.
 struct RateResults {
     standings: Vec<ContestResult>,
     busy: Vec<Vec<f64>>,
@@ -102,7 +102,7 @@ impl GateBench {
         Ok(Self { turns, seconds, program, generator, scratch, ours, echo, redis })
     }
 
-    /// Requests a second over Throttr. Returns the highest load of ours with 64, 16 and one at once.
+    /// Measures requests a second over Throttr. Returns the highest load of ours with 64, 16 and one in flight.
     fn throttr(&self, part: &mut String) -> [f64; 3] {
         *part += "| Throttr, requests a second | echo | tollway | of echo | by CPU | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|---|\n";
         let highest = [64, 16, 1].map(|pipeline| {
@@ -121,7 +121,7 @@ impl GateBench {
         highest
     }
 
-    /// Requests a second over UDP. Returns the highest load of ours.
+    /// Measures requests a second over UDP. Returns the highest load of ours.
     fn text(&self, part: &mut String) -> f64 {
         *part += "| text, requests a second, 64 at once | echo | tollway | of echo | by CPU |\n|---|---|---|---|---|\n";
         let ways = [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")];
@@ -134,7 +134,7 @@ impl GateBench {
         highest[0].max(highest[1])
     }
 
-    /// The slowest answer but one in a thousand, at half of what we can take.
+    /// Measures the 99.9th percentile of the latency at half of our highest load.
     fn latency(&self, throttr: [f64; 3], text: f64, part: &mut String) {
         *part += "| p99.9 in µs, open loop, at half of tollway's highest load | echo | tollway | ratio |\n|---|---|---|---|\n";
         let half =
@@ -154,7 +154,7 @@ impl GateBench {
         *part += &format!("| {name}, {millions:.3}M a second | {echo:.0} | {ours:.0} | {ratio:.2} |\n");
     }
 
-    /// Echo and us.
+    /// Returns the echo server and ours as targets.
     fn throttr_entries(&self, flags: &str) -> [LoadTarget<'_>; 2] {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("throttr", gates.throttr.address));
         [
@@ -171,7 +171,7 @@ impl GateBench {
         ]
     }
 
-    /// What idle connections and unfinished frames cost.
+    /// Measures what idle connections and unfinished frames cost.
     fn crowds(&self, part: &mut String) -> io::Result<()> {
         *part += "| crowds at the Throttr gate | |\n|---|---|\n";
         *part += &format!(
@@ -180,7 +180,8 @@ impl GateBench {
         );
         let server = start_tollway(&self.program, self.scratch.path())?;
         let live = || {
-            // In an open loop: sleeping and waking of the generator would be most of what a lone client sees.
+            // An open loop: in a closed one, a single client would mostly measure the generator's own sleeping and
+            // waking.
             let flags = format!("--connections 1 --keys 1 --rate 5000 --duration {}s", self.seconds);
             self.generator.run("throttr", server.throttr.address, &flags).map(|measured| measured.p99)
         };
@@ -211,11 +212,11 @@ impl GateBench {
         Ok(())
     }
 
-    /// Bytes of memory that one idle connection takes, in a server of its own.
+    /// Returns the bytes of memory that one idle connection takes.
     fn idle(&self) -> io::Result<u64> {
         eprintln!("idle connections");
         let server = start_tollway(&self.program, self.scratch.path())?;
-        // Whatever the first connections need, once.
+        // The first connections allocate what is needed only once.
         OpenConnections::open(server.throttr.address, 10, QUERY)?.read_replies(ANSWER)?;
         let before = server.throttr.resident()?;
         let mut crowd = OpenConnections::open(server.throttr.address, IDLE - 10, QUERY)?;
@@ -240,12 +241,13 @@ impl GateBench {
             busy.borrow_mut()[index].push(server_time / measured.requests);
             1e9 / measured.rate
         });
-        // The first was to warm up.
+        // The first turn is the warm-up.
         let busy = busy.into_inner().into_iter().map(|turns| turns[1..].to_vec()).collect();
         RateResults { standings, busy }
     }
 
-    /// Lets everybody take turns. `figure` is told who it is, what was measured, and the nanoseconds the server worked.
+    /// Runs all targets in turn. `figure` gets the index of the target, the result, and the server's CPU time in
+    /// nanoseconds.
     fn contest(
         &self,
         entries: &[LoadTarget<'_>],
@@ -275,7 +277,7 @@ impl GateBench {
 }
 
 impl RateResults {
-    /// Both rates, and how far from echo we are.
+    /// Returns the rates of echo and ours, and their ratios, as cells of a table.
     fn beside_echo(&self) -> String {
         let [echo, ours, ..] = self.standings.as_slice() else { return String::new() };
         let by_cpu =
@@ -284,7 +286,7 @@ impl RateResults {
     }
 }
 
-/// Requests a second.
+/// Returns millions of requests a second as text.
 fn millions(standing: &ContestResult) -> String {
     let Spread { median, low, high } = standing.nanos;
     let [median, low, high] = [median, high, low].map(|nanos| 1e3 / nanos);

@@ -1,4 +1,4 @@
-//! `tollway guard` beside nginx, both as a proxy in front of the same service.
+//! Benchmarks `tollway guard` against nginx, both as a proxy in front of the same service.
 //!
 //! `cargo xtask bench guard`, which passes the path of the program.
 
@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
     );
     println!("median (lowest to highest) of {ROUNDS} turns of {SECONDS} s, taken alternately");
     for (standing, rates) in alternate(ROUNDS, &mut contestants).iter().zip(&rates) {
-        // The first was to warm up.
+        // The first turn is the warm-up.
         let rate = Spread::of(rates.borrow()[1..].to_vec());
         println!(
             "  {:28} {rate:.1}k  {:.1} us  {:.2}x",
@@ -59,7 +59,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Requests a second, and how many nanoseconds the proxy was on its core for one. The latter holds on a busy machine, too.
+/// Returns the requests a second, and the proxy's CPU time for each in nanoseconds, which is reliable on a busy
+/// machine.
 fn measure(proxy: &BenchServer, scratch: &Path) -> io::Result<(f64, f64)> {
     let before = proxy.cpu_time()?;
     let rate = load(proxy.address).run(scratch, SECONDS)?;
@@ -71,7 +72,7 @@ fn load(address: SocketAddr) -> WrkLoad {
     WrkLoad { url: format!("http://{address}/"), body: None }
 }
 
-/// What is protected: it answers as fast as anything does.
+/// Starts the service behind the proxies: an nginx with a constant answer.
 fn start_service(scratch: &Path) -> io::Result<BenchServer> {
     let address = free_address()?;
     let location = "return 200 'hello, whoever you are\\n';";
@@ -99,7 +100,7 @@ fn start_nginx(scratch: &Path, service: SocketAddr) -> io::Result<BenchServer> {
     BenchServer::start(nginx(scratch, "proxy", &server)?, address)
 }
 
-/// A master that delays nobody, so that everything passes and is accounted for.
+/// Starts a master that delays nobody, so that every request passes and is reported.
 fn start_master(tollway: &str, scratch: &Path) -> io::Result<BenchServer> {
     let (address, config) = (free_address()?, scratch.join("master.yaml"));
     let rule = "{ rate: 1000000/s, burst: 60000 }";

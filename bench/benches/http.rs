@@ -1,4 +1,4 @@
-//! The HTTP gate beside the same server answering a constant, and beside peers.
+//! Benchmarks the HTTP gate against a constant answer of the same server, and against throttlecrab and nginx.
 //!
 //! `cargo xtask bench http`, which passes the paths of the programs: Tollway's and throttlecrab's.
 

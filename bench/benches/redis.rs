@@ -1,10 +1,10 @@
-//! Decisions over Redis through the library, beside a plain GCRA script.
+//! Benchmarks decisions over Redis against a plain GCRA script.
 //!
 //! `cargo xtask bench redis`
 //!
-//! Redis has one core and whoever asks the other. The plain script is what an application would write for itself: `TIME`,
-//! `GET`, some arithmetic on doubles, `SET`. It is called by its hash, one at a time on each of 64 connections of the same
-//! client crate; Tollway has 64 tasks that ask at the same time.
+//! Redis has one core and the client the other. The plain script is what an application would write for itself: `TIME`,
+//! `GET`, some arithmetic on doubles, `SET`. It is called by its hash, one at a time on each of 64 connections of the
+//! `redis` crate; Tollway has 64 tasks that spend at the same time.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -28,7 +28,7 @@ const IN_FLIGHT: u64 = 64;
 const DECISIONS: u64 = 1_000 * IN_FLIGHT;
 const ROUNDS: usize = 9;
 
-/// What most people have in their own code, give or take a name.
+/// The script that most applications have in their own code.
 const PLAIN_GCRA: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -43,7 +43,7 @@ redis.call('SET', KEYS[1], string.format('%.0f', tat + interval), 'PX', math.cei
 return {1, math.floor((burst - (tat + interval - now)) / interval)}
 ";
 
-/// The same numbers for both: so many that nobody is refused.
+/// The limit that both use. It is so high that nothing is denied.
 const LIMIT: &str = "limits: { PerUser: { burst: 1000000, count: 1000, period: 1s } }";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     sched_setaffinity(None, &core)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let plain = runtime.block_on(PlainScript::connect(&format!("redis://{address}")))?;
-    // A busy machine may take longer than the default now and then, and an answer given without Redis is not what is measured.
+    // On a busy machine a call may exceed the default deadline, and a decision without Redis must not be measured.
     let limiter = AsyncLimiter::from_yaml(&format!("{LIMIT}\nstore: redis://{address}?deadline=5s"))?;
     let limiter: &'static AsyncLimiter = Box::leak(Box::new(limiter));
     let busy = [const { RefCell::new(Vec::new()) }; 3];
@@ -100,7 +100,7 @@ fn per_decision(took: Duration) -> f64 {
     took.as_nanos() as f64 / DECISIONS as f64
 }
 
-/// The ids that one of those in flight asks about, in no order that repeats soon.
+/// Returns the ids that one of the concurrent tasks uses, in an order that does not repeat soon.
 fn ids(asker: u64) -> impl Iterator<Item = String> {
     (0..DECISIONS / IN_FLIGHT).map(move |step| {
         let number = (step * IN_FLIGHT + asker).wrapping_mul(0x9e37_79b9_7f4a_7c15) % IDS;
@@ -118,7 +118,7 @@ impl PlainScript {
         let client = redis::Client::open(url)?;
         let mut connections = Vec::new();
         for _ in 0..IN_FLIGHT {
-            // Nobody gives up: a machine that is busy elsewhere must not end the run.
+            // No timeout: a busy machine must not end the run.
             let patient = AsyncConnectionConfig::new().set_response_timeout(None);
             connections.push(client.get_multiplexed_async_connection_with_config(&patient).await?);
         }

@@ -1,7 +1,6 @@
-//! The Smockron gate beside a bare reader of the same bytes, and under a crowd of libzmq's.
+//! Benchmarks the Smockron gate against a plain reader of the same bytes, and under load from libzmq.
 //!
-//! `cargo xtask bench smockron`, which passes the path of Tollway's program, and of a Python with libzmq. What comes out is
-//! written into docs/benchmarks.md, if it is of five turns or more.
+//! Run it with `cargo xtask bench smockron`. The results of five turns or more are written into docs/benchmarks.md.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,20 +15,20 @@ use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, on_cli
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
 use tollway_wire::zmtp::{SocketType, encode_handshake, encode_subscription};
 
-/// Fewer turns than this say too little to be written down.
+/// The fewest turns whose results are written into the page.
 const TURNS_MIN: usize = 5;
-/// What one gatekeeper sends in a turn, and libzmq writes at once.
+/// The number of messages that a gatekeeper sends in a turn.
 const MESSAGES: usize = 1_000_000;
 const WRITE: usize = 8 << 10;
 const IDENTIFIERS: usize = 100_000;
 const SUBSCRIBERS: usize = 4;
-/// What is asked of one core, for so long.
+/// The messages a second that one core must take, and for how many seconds.
 const RATE: usize = 150_000;
 const RATE_SECONDS: usize = 10;
 const FLOOD: usize = 3_000_000;
-/// How many send more than one core can take, at the same time.
+/// The number of concurrent senders, which together exceed what one core can take.
 const FLOODERS: usize = 16;
-/// The end of what was sent, answered when all before it has been read.
+/// A ping that follows all messages. Its answer shows that everything before it has been read.
 const PING: &[u8] = b"\x04\x07\x04PING\0\0";
 const PONG: &[u8] = b"\x04\x05\x04PONG";
 const POLICY: &str = "domains:
@@ -63,9 +62,9 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A master, where it is told, where it tells, and where it is asked how it is.
+/// A running master, with the addresses of its sockets and of its HTTP gate.
 struct MasterServer {
-    /// Control is what it listens for last.
+    /// The process; its address is the control socket, which it binds last.
     peer: BenchServer,
     accounting: SocketAddr,
     http: SocketAddr,
@@ -84,17 +83,17 @@ impl MasterServer {
         Ok(Self { peer: BenchServer::start(command, control)?, accounting, http })
     }
 
-    /// How many requests were accounted for.
+    /// Returns the number of requests that the master has recorded.
     fn accounted(&self) -> io::Result<usize> {
         self.sum("tollway_smockron_requests_total{")
     }
 
-    /// How many there was no time for.
+    /// Returns the number of messages that the master has dropped.
     fn dropped(&self) -> io::Result<usize> {
         self.sum("tollway_smockron_dropped_total{what=\"accounting\"}")
     }
 
-    /// Sends all of it, and waits until it is dealt with. Nanoseconds a message.
+    /// Sends all messages, waits until they are recorded, and returns the nanoseconds a message.
     fn take(&self, messages: &[u8]) -> io::Result<f64> {
         let before = self.accounted()?;
         let started = Instant::now();
@@ -103,7 +102,7 @@ impl MasterServer {
         Ok(started.elapsed().as_nanos() as f64 / MESSAGES as f64)
     }
 
-    /// The sum of the samples whose lines begin so.
+    /// Returns the sum of the metrics whose lines start with `name`.
     fn sum(&self, name: &str) -> io::Result<usize> {
         let mut stream = TcpStream::connect(self.http)?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
@@ -113,7 +112,7 @@ impl MasterServer {
         Ok(samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok()).sum())
     }
 
-    /// One who listens to everything, and does nothing about it.
+    /// Connects a subscriber that reads everything and ignores it.
     fn subscribe(&self) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.peer.address)?;
         let mut opening = Vec::new();
@@ -125,7 +124,7 @@ impl MasterServer {
     }
 }
 
-/// Messages a second, as fast as they are taken.
+/// Measures messages a second, as fast as the master takes them.
 fn beside_the_bare_reader(
     program: &str,
     scratch: &ScratchDirectory,
@@ -168,7 +167,7 @@ fn beside_the_bare_reader(
     Ok(())
 }
 
-/// What a gatekeeper would write now.
+/// Returns the bytes that a gatekeeper would send now.
 fn messages(domain: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -187,7 +186,7 @@ fn messages(domain: &str) -> Vec<u8> {
     bytes
 }
 
-/// Sends all of it, and waits until it has been read.
+/// Sends all messages, and waits until they have been read.
 fn send(address: SocketAddr, messages: &[u8]) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -207,7 +206,7 @@ fn send(address: SocketAddr, messages: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads as the master does, on its core, and looks at nothing but the end.
+/// Starts a reader that reads like the master, on the same core, and ignores everything but the ping.
 fn bare_reader() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -225,7 +224,7 @@ fn bare_reader() -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// What is asked of one core, and more than it can take, from libzmq.
+/// Measures the master under load from libzmq, at the required rate and as fast as libzmq can send.
 fn under_libzmq(
     program: &str,
     python: &str,
@@ -244,7 +243,7 @@ fn under_libzmq(
         let (started, busy) = (Instant::now(), master.peer.cpu_time()?);
         let mut sending = on_client_core(&command).stdout(Stdio::null()).spawn()?;
         let mut memory = 0;
-        // A second without news is the end of it.
+        // The run is over when nothing arrives for a second.
         let (mut accounted, mut news) = (0, Instant::now());
         while accounted < count && news.elapsed() < Duration::from_secs(1) || sending.try_wait()?.is_none() {
             let now = master.accounted()?;
@@ -267,7 +266,7 @@ fn under_libzmq(
     Ok(())
 }
 
-/// More than one core can take: what is dropped is counted, and the rest goes on.
+/// Sends more than one core can take: the master must count what it drops, and record the rest.
 fn flooded(program: &str, scratch: &ScratchDirectory, part: &mut String) -> io::Result<()> {
     let master = MasterServer::start(program, scratch.path())?;
     let messages = messages("web");
@@ -297,7 +296,7 @@ fn flooded(program: &str, scratch: &ScratchDirectory, part: &mut String) -> io::
     Ok(())
 }
 
-/// Links the sender with the library that the Python package brings.
+/// Compiles the sender and links it with the libzmq of the Python package.
 fn build_sender(python: &str, scratch: &Path) -> io::Result<std::path::PathBuf> {
     let script =
         "import glob, os, zmq; print(glob.glob(os.path.dirname(zmq.__file__) + '/../pyzmq.libs/libzmq*')[0])";

@@ -1,4 +1,4 @@
-//! What the middleware adds to a request that passes, beside the same service without it.
+//! Benchmarks the time that the middleware adds to a request that passes.
 //!
 //! `cargo xtask bench tower`
 
@@ -22,11 +22,11 @@ use tower_service::Service;
 
 const REQUESTS: usize = 200_000;
 const ROUNDS: usize = 15;
-/// So many are made before the watch is started, and so many at a time.
+/// The number of requests that are made in advance, outside the measured time.
 const CHUNK: usize = 512;
 const IDS: u32 = 1_000_000;
 
-/// So much that nobody is refused. A rule keeps what it counts, so it counts little.
+/// Limits that deny nothing. The period of the rule is short, because a rule keeps every request of its period.
 const POLICY: &str = "
 limits: { PerClient: { burst: 4000000000, count: 1, period: 1s } }
 rules: { upload: 'client:20000/1ms' }
@@ -51,7 +51,7 @@ fn contestants() -> Vec<Contestant<'static>> {
     let behind = AdmissionLayer::new(limit()).identify(proxies);
     let delayed = AdmissionLayer::new(Delayed::new(limit(), Duration::from_secs(1)));
     let rule = AdmissionLayer::new(LocalRule::new(limiter(), "upload").expect("it is configured"));
-    // Nobody listens at the discard port: it knows of no delays, and drops what it would tell.
+    // Nothing listens at the discard port: the gatekeeper has no delays, and drops its reports.
     let gatekeeper = Gatekeeper::connect("127.0.0.1:9", "api").expect("a thread");
     let gatekeeper = AdmissionLayer::new(gatekeeper);
     let one = || std::iter::repeat(v4(1));
@@ -78,7 +78,7 @@ fn limiter() -> Limiter {
     Limiter::from_yaml(POLICY).expect("a good policy")
 }
 
-/// Times what a service takes for requests that were made before, and dropping them.
+/// Measures the time that a service takes for requests that were made in advance, including dropping them.
 fn contestant<'a, S, R>(
     name: &'a str,
     mut service: S,
@@ -107,13 +107,13 @@ where
     Contestant { name, work: Box::new(work) }
 }
 
-/// How long this thread has been on a core: what others do to the machine meanwhile is not counted.
+/// Returns the CPU time of this thread, which other load on the machine does not affect.
 fn on_a_core() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.try_into().expect("a thread has not been on a core for less than no time")
 }
 
-/// Answers everybody alike.
+/// A service that answers every request with the same text.
 #[derive(Clone)]
 struct HelloService;
 

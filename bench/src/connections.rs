@@ -1,4 +1,4 @@
-//! Many connections to one server, to see what they cost it and those who are served.
+//! Opens many connections to one server, to measure what they cost.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,7 @@ impl OpenConnections {
         self.streams.iter_mut().try_for_each(|stream| stream.read_exact(&mut answer))
     }
 
-    /// Waits until the server has closed all connections, and says how long after they had gathered that was. At most
+    /// Waits until the server has closed all connections, and returns the time since they were opened. It fails after
     /// `timeout`.
     pub fn wait_until_closed(&mut self, timeout: Duration) -> io::Result<Duration> {
         for stream in &mut self.streams {
@@ -48,7 +48,7 @@ impl OpenConnections {
     }
 }
 
-/// As many open files as a crowd needs, and some.
+/// Raises the limit of open files, so that this many connections fit.
 fn allow_files(files: usize) -> io::Result<()> {
     let wanted = files as u64 + 256;
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! `tollway bench` on the core beside the servers', one run at a time.
+//! Runs the load generator `tollway bench` on the client core, and reads its results.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use crate::servers::on_client_core;
 
-/// The program.
+/// The path of the `tollway` program that generates load.
 pub struct LoadGenerator(pub String);
 
-/// What one run came to.
+/// The figures that one run measured.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadResult {
     /// Requests that were answered.
     pub requests: f64,
     /// Requests a second.
     pub rate: f64,
-    /// Nanoseconds that 99 of 100 answers took at most.
+    /// The 99th percentile of the latency, in nanoseconds.
     pub p99: f64,
-    /// And 999 of 1000.
+    /// The 99.9th percentile of the latency, in nanoseconds.
     pub p999: f64,
-    /// Datagrams that nobody answered.
+    /// The number of datagrams that were not answered.
     pub unanswered: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Measures us and a peer alternately in one run, and says the ratio: these figures mean something on a noisy machine.
+//! Measures Tollway and its peers alternately in one run. Ratios of neighbouring turns are meaningful on a noisy
+//! machine, absolute numbers are not.
 
 pub mod connections;
 pub mod generator;

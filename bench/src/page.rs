@@ -1,10 +1,10 @@
-//! A part of a page that a benchmark writes: what stands between `<!-- name -->` and `<!-- /name -->`.
+//! Writes the results of a benchmark into a page, between `<!-- name -->` and `<!-- /name -->`.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes `text` into its place on the page. The prose around it stays as it is.
+/// Replaces one section of the page with `text`. The rest of the page stays as it is.
 pub fn write_section(page: &Path, name: &str, text: &str) -> io::Result<()> {
     let before = fs::read_to_string(page)?;
     let after = with_section(&before, name, text)

@@ -1,20 +1,20 @@
-//! Who asks: a stream of ids, written as text into a small buffer the way a socket would deliver them.
+//! Generates streams of ids for benchmarks, written as text into a small buffer as a socket would deliver them.
 //!
-//! Only the numbers of the ids are laid out beforehand, four bytes each, so that reading the stream does not push the
-//! buckets of either contestant out of the cache.
+//! Only the numbers of the ids are prepared in advance, four bytes each, so that reading the stream does not push the
+//! buckets of a contestant out of the cache.
 
 use std::fmt::Write;
 
-/// A small generator, the same in every run.
+/// A random generator that gives the same numbers in every run.
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Starts anywhere.
+    /// Returns a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,24 +22,24 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     fn next_fraction(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// How often which id comes.
+/// The distribution that ids are drawn from.
 #[derive(Clone, Copy, Debug)]
 pub enum Popularity {
-    /// Every id as often as any other.
+    /// Every id is equally likely.
     Uniform,
-    /// The n-th most popular as often as 1 / n^exponent.
+    /// The n-th most popular id is drawn in proportion to 1 / n^exponent.
     Zipf(f64),
-    /// Always the same.
+    /// There is only one id.
     One,
 }
 
-/// `count` requests by some of `ids` ids.
+/// Returns the ids of `count` requests, drawn from `ids` ids.
 pub fn stream(popularity: Popularity, ids: u32, count: usize, seed: u64) -> Vec<u32> {
     let mut random = SplitMix64::new(seed);
     let cumulative = match popularity {
@@ -57,7 +57,7 @@ pub fn stream(popularity: Popularity, ids: u32, count: usize, seed: u64) -> Vec<
     (0..count).map(|_| pick()).collect()
 }
 
-/// For each id, the share of requests that it and the more popular ones make.
+/// Returns the cumulative distribution: for each id, the fraction of requests that it and the more popular ids make.
 fn zipf_cumulative(ids: u32, exponent: f64) -> Vec<f64> {
     let weights = (1..=ids).map(|rank| f64::from(rank).powf(-exponent));
     let total: f64 = weights.clone().sum();
@@ -68,21 +68,21 @@ fn zipf_cumulative(ids: u32, exponent: f64) -> Vec<f64> {
     weights.scan(0.0, step).collect()
 }
 
-/// A buffer of ids as text, as many as one read from a socket might bring. Filling it is not part of what is measured.
+/// A buffer that holds ids as text, as many as one read from a socket might deliver. Filling it is not measured.
 pub struct IdBuffer {
     ids: Vec<String>,
 }
 
 impl IdBuffer {
-    /// How many ids arrive at once: few enough to stay in the cache until they are asked about.
+    /// The number of ids in the buffer: few enough to stay in the cache until they are used.
     pub const SIZE: usize = 2_048;
 
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub fn new() -> Self {
         Self { ids: vec![String::with_capacity(16); Self::SIZE] }
     }
 
-    /// Writes the ids over those before them.
+    /// Writes these ids into the buffer, in place of the previous ones.
     pub fn fill(&mut self, numbers: &[u32]) -> &[String] {
         for (id, number) in self.ids.iter_mut().zip(numbers) {
             id.clear();

@@ -1,21 +1,21 @@
-//! Several contestants take turns, and each is compared with the first in the same turn.
+//! Runs several contestants in turn, and compares each with the first in the same turn.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The middle of some figures, and how far they spread.
+/// A summary that has the median of some figures, the lowest and the highest.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// Half are below.
+    /// The figure that half of the others are below.
     pub median: f64,
-    /// None is below.
+    /// The lowest figure that was measured.
     pub low: f64,
-    /// None is above.
+    /// The highest figure that was measured.
     pub high: f64,
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// Computes the spread of at least one figure.
     pub fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let (low, high) = (figures[0], figures[figures.len() - 1]);
@@ -30,38 +30,38 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Somebody who does a fixed amount of work.
+/// A contestant that does a fixed amount of work in each turn.
 pub struct Contestant<'a> {
-    /// What to call it in the table.
+    /// The name that the table shows.
     pub name: &'a str,
-    /// Does the work, and says how many nanoseconds one piece of it took.
+    /// A function that does the work, and returns the nanoseconds that one unit of it took.
     pub work: Box<dyn FnMut() -> f64 + 'a>,
 }
 
-/// What one contestant came to.
+/// The figures that one contestant reached.
 pub struct ContestResult {
-    /// Who.
+    /// The name of the contestant.
     pub name: String,
-    /// Nanoseconds a piece of work.
+    /// The nanoseconds that a unit of work took.
     pub nanos: Spread,
-    /// How many times as fast as the first contestant, turn by turn.
+    /// The speed relative to the first contestant, computed turn by turn.
     pub ratio: Spread,
     turns: Vec<f64>,
 }
 
 impl ContestResult {
-    /// How many times as fast as another contestant, turn by turn.
+    /// Returns the speed relative to another contestant, computed turn by turn.
     pub fn ratio_to(&self, other: &Self) -> Spread {
         Spread::of(other.turns.iter().zip(&self.turns).map(|(other, ours)| other / ours).collect())
     }
 
-    /// How many nanoseconds a piece more than another contestant, turn by turn.
+    /// Returns the nanoseconds a unit beyond those of another contestant, computed turn by turn.
     pub fn nanos_over(&self, other: &Self) -> Spread {
         Spread::of(other.turns.iter().zip(&self.turns).map(|(other, ours)| ours - other).collect())
     }
 }
 
-/// Lets everybody work once to warm up, and then `rounds` times in turn.
+/// Runs every contestant once to warm up, and then `rounds` times in turn.
 pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<ContestResult> {
     for contestant in contestants.iter_mut() {
         (contestant.work)();
@@ -77,8 +77,8 @@ pub fn alternate(rounds: usize, contestants: &mut [Contestant<'_>]) -> Vec<Conte
     contestants.iter().enumerate().map(standing).collect()
 }
 
-/// Nanoseconds a piece, by the threads' own watches, with `work` done by each of `threads` at the same time. `work` is
-/// told which thread it is, and says how long it took and how many pieces it did.
+/// Runs `work` on several threads at the same time, and returns the mean nanoseconds a unit. `work` gets the index of
+/// its thread, and returns the time it took and the number of units it did.
 pub fn time_threads(threads: usize, work: impl Fn(usize) -> (Duration, usize) + Sync) -> f64 {
     let per_piece = |(took, pieces): (Duration, usize)| took.as_nanos() as f64 / pieces as f64;
     if threads == 1 {

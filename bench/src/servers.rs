@@ -1,4 +1,4 @@
-//! Servers to measure: started on a free port and one core, stopped when dropped.
+//! Starts the servers that are measured, each on a free port and one core, and stops them when dropped.
 
 use std::fs;
 use std::io;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The core that servers run on; whoever asks them runs on the next.
+/// The core that servers run on. Load generators run on the other, so that they do not compete with the server.
 const SERVER_CORE: &str = "0";
 const CLIENT_CORE: &str = "1";
 
-/// How long a server may take to listen.
+/// The time within which a server must listen.
 const START_TIME: Duration = Duration::from_secs(10);
 
-/// A server that somebody else wrote, or we did.
+/// A server that is measured, ours or another.
 pub struct BenchServer {
     process: Child,
-    /// Where it listens.
+    /// The address at which the server listens.
     pub address: SocketAddr,
 }
 
@@ -27,7 +27,7 @@ impl BenchServer {
         Self::start_on(SERVER_CORE, &command, address)
     }
 
-    /// The same, on the core of whoever asks: one that is not measured itself.
+    /// Starts `command` on the client core: for servers that are needed but not measured.
     pub fn start_on_client_core(command: Command, address: SocketAddr) -> io::Result<Self> {
         Self::start_on(CLIENT_CORE, &command, address)
     }
@@ -48,7 +48,7 @@ impl BenchServer {
 }
 
 impl BenchServer {
-    /// How many bytes of memory it has.
+    /// Returns the resident memory of the server, in bytes.
     pub fn resident(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -56,7 +56,7 @@ impl BenchServer {
         kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("nobody knows its memory"))
     }
 
-    /// How long its threads have been on a core so far.
+    /// Returns the CPU time that the server's threads have used so far.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let mut nanos = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
@@ -74,7 +74,7 @@ impl Drop for BenchServer {
     }
 }
 
-/// An nginx on one core, with this in its `http` block and its files in a directory of this name.
+/// Returns a command that starts nginx with one worker, this text in its `http` block, and its files in this directory.
 pub fn nginx(scratch: &Path, name: &str, http: &str) -> io::Result<Command> {
     let place = scratch.join(name);
     fs::create_dir_all(&place)?;
@@ -97,22 +97,22 @@ pub fn nginx(scratch: &Path, name: &str, http: &str) -> io::Result<Command> {
     Ok(command)
 }
 
-/// An address on this machine where nobody listens.
+/// Returns a free TCP address on loopback.
 pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-/// An address on this machine where nobody receives datagrams.
+/// Returns a free UDP address on loopback.
 pub fn free_udp_address() -> io::Result<SocketAddr> {
     UdpSocket::bind("127.0.0.1:0")?.local_addr()
 }
 
-/// The same command, on the core of whoever asks.
+/// Returns the same command, pinned to the client core.
 pub fn on_client_core(command: &Command) -> Command {
     on_core(CLIENT_CORE, command)
 }
 
-/// Puts the calling thread on a core: the servers' is the first.
+/// Pins the calling thread to a core; servers run on core 0.
 pub fn pin_this_thread(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
@@ -126,16 +126,16 @@ fn on_core(core: &str, command: &Command) -> Command {
     pinned
 }
 
-/// What `wrk` sends, over and over.
+/// The request that `wrk` sends repeatedly.
 pub struct WrkLoad {
-    /// Where to, with the path.
+    /// The URL that requests are sent to.
     pub url: String,
-    /// Nothing for a GET.
+    /// The body that makes the request a POST; `None` is a GET.
     pub body: Option<&'static str>,
 }
 
 impl WrkLoad {
-    /// Requests a second over 50 connections that are kept, for `seconds`.
+    /// Runs `wrk` with 50 kept-alive connections for `seconds`, and returns the requests a second.
     pub fn run(&self, scratch: &Path, seconds: u32) -> io::Result<f64> {
         let script = scratch.join("load.lua");
         fs::write(&script, self.script())?;
@@ -162,14 +162,14 @@ impl WrkLoad {
 pub struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {
-    /// A new directory of its own.
+    /// Creates a new directory.
     pub fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("tollway-bench-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

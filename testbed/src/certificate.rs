@@ -1,11 +1,11 @@
-//! Certificates for servers that speak TLS.
+//! Creates the certificates of test servers that use TLS.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-/// An authority, and what it vouches for: a server at `localhost` or `127.0.0.1`.
+/// The files of a certificate authority, and of a server certificate that it signed for `localhost` and `127.0.0.1`.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     authority: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Makes them up, in files of `directory`.
+    /// Creates new keys and certificates, in files of `directory`.
     pub(crate) fn create(directory: &Path) -> Self {
         let [authority, certificate, key] =
             ["ca.pem", "server.pem", "server.key"].map(|name| directory.join(name));
@@ -36,12 +36,12 @@ impl Certificates {
         Self { authority, certificate, key }
     }
 
-    /// What is to be trusted.
+    /// Returns the file that clients must trust.
     pub(crate) fn authority(&self) -> &Path {
         &self.authority
     }
 
-    /// What tells a server to speak TLS at `port`, and nothing else anywhere.
+    /// Returns the arguments for a Redis server that listens with TLS at `port`, and nowhere without.
     pub(crate) fn arguments(&self, port: u16) -> Vec<String> {
         let file = |path: &Path| path.to_str().expect("temporary names are text").to_owned();
         let arguments = [

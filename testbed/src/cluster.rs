@@ -1,4 +1,4 @@
-//! A Redis Cluster.
+//! Starts a Redis Cluster for tests.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,24 +8,24 @@ use crate::port;
 use crate::server::{RedisServer, directory, retry};
 use crate::wait::eventually;
 
-/// Which slots each primary has; the replica of each comes three places later.
+/// The slots that each primary has. The replica of the node `n` is the node `n + 3`.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
 
-/// Six nodes: three primaries, each with a replica.
+/// A cluster that has six nodes: three primaries, each with a replica.
 ///
-/// A slot that nobody has does not stop the others (`cluster-require-full-coverage no`).
+/// If a slot is not served, the others still are (`cluster-require-full-coverage no`).
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts one in which a node is given up after one second, and waits until it serves every slot.
+    /// Starts a cluster with a node timeout of one second, and waits until it serves every slot.
     pub fn start() -> Self {
         Self::start_with(1000, &[])
     }
 
-    /// Starts one in which a node is given up after so many milliseconds, every node with these arguments.
+    /// Starts a cluster with a node timeout in milliseconds, and passes the arguments to every node.
     pub fn start_with(node_timeout: u32, arguments: &[&str]) -> Self {
         retry(|| Self::try_start(node_timeout, arguments))
     }
@@ -36,7 +36,7 @@ impl RedisCluster {
         let mut nodes = Vec::new();
         for myself in 0..6 {
             let directory = directory();
-            // They start as nodes that have met before: introducing them one by one would take seconds.
+            // Each node starts with a `nodes.conf` that lists the others: `CLUSTER MEET` would take seconds.
             let known = nodes_conf(myself, ports, bus_ports);
             fs::write(directory.path().join("nodes.conf"), known).expect("a file in a directory of our own");
             let (bus_port, node_timeout) = (bus_ports[myself].to_string(), node_timeout.to_string());
@@ -55,35 +55,35 @@ impl RedisCluster {
         Some(cluster)
     }
 
-    /// `redis+cluster://` and the addresses of all nodes.
+    /// Returns the URL, `redis+cluster://` with the addresses of all nodes.
     pub fn url(&self) -> String {
         format!("redis+cluster://{}", self.addresses().join(","))
     }
 
-    /// The addresses of all nodes, `127.0.0.1:PORT` each.
+    /// Returns the addresses of all nodes, `127.0.0.1:PORT` each.
     pub fn addresses(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::address).collect()
     }
 
-    /// All six nodes. The first three began as primaries, and the fourth as the replica of the first.
+    /// Returns all six nodes. The first three started as primaries, and the fourth as the replica of the first.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The node that has a slot now, as most others see it.
+    /// Returns the primary that has a slot now, as the first running node sees it.
     pub fn primary_of(&mut self, slot: u16) -> &mut RedisServer {
         let port = self.port_of(slot).unwrap_or_else(|| panic!("nobody has slot {slot}"));
         self.nodes.iter_mut().find(|node| node.port() == port).expect("one of ours")
     }
 
-    /// Kills the node that has a slot, and says at which port it was.
+    /// Kills the primary that has a slot, and returns its port.
     pub fn kill_primary_of(&mut self, slot: u16) -> u16 {
         let primary = self.primary_of(slot);
         primary.kill();
         primary.port()
     }
 
-    /// Forgets every key.
+    /// Deletes every key.
     pub fn flush(&self) {
         for node in self.running().filter(|node| node.cli(&["ROLE"]).starts_with("master")) {
             node.cli(&["FLUSHALL"]);
@@ -99,7 +99,7 @@ impl RedisCluster {
         self.nodes.iter().filter(|node| node.is_running())
     }
 
-    /// Does every running node see every slot served, by primaries that answer, and every replica up to date?
+    /// Returns whether every running node sees all slots served, and every replica is connected to its primary.
     fn is_healthy(&self) -> bool {
         self.running().all(|node| {
             let info = node.cli(&["CLUSTER", "INFO"]);
@@ -126,7 +126,7 @@ impl RedisCluster {
     }
 }
 
-/// What `nodes.conf` says once six nodes have met and shared the slots.
+/// Returns the `nodes.conf` of a node that has met the others, with the slots already distributed.
 fn nodes_conf(myself: usize, ports: &[u16], bus_ports: &[u16]) -> String {
     let mut known = String::new();
     for node in 0..6 {
@@ -146,7 +146,7 @@ fn nodes_conf(myself: usize, ports: &[u16], bus_ports: &[u16]) -> String {
     known + "vars currentEpoch 3 lastVoteEpoch 0\n"
 }
 
-/// The name of a node: forty hexadecimal digits.
+/// Returns the name of a node, which is forty hexadecimal digits.
 fn name(node: usize) -> String {
     format!("{node:040x}")
 }

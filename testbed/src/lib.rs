@@ -1,5 +1,4 @@
-//! The other side in tests: real Redis servers, which tests start and stop; ends of ZeroMQ that say what they are told to; and
-//! chance.
+//! Support for tests: starts real Redis servers, scripts ZeroMQ peers, and generates random histories.
 //!
 //! ```
 //! use tollway_testbed::RedisServer;
@@ -8,11 +7,10 @@
 //! assert_eq!(server.cli(&["PING"]), "PONG");
 //! ```
 //!
-//! Every server has a free port of the loopback address and a directory of its own, which is gone afterwards. It ends when it is
-//! dropped, and also when the process of the test ends in any other way, so that one server can be a `static` that all
-//! tests of a program share.
+//! Every server has a free port on loopback and a temporary directory of its own. It ends when it is dropped, and also
+//! when the test process dies in any other way. So one server can be a `static` that all tests of a program share.
 //!
-//! What cannot be started, and who does not answer, is a panic that says why: a test has nothing better to do about it.
+//! Every failure is a panic with a message: a test has nothing better to do about it.
 
 mod certificate;
 mod cluster;

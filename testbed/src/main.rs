@@ -1,4 +1,4 @@
-//! Servers for tests that are not written in Rust.
+//! Starts Redis servers for tests that are not written in Rust, and prints their URLs.
 //!
 //! ```console
 //! $ tollway-testbed redis cluster
@@ -6,7 +6,7 @@
 //! redis+cluster://127.0.0.1:41001,127.0.0.1:41002,…
 //! ```
 //!
-//! They end when standard input does.
+//! The servers end when standard input is closed.
 
 use std::io;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         println!("{}", server.url());
         servers.push(server);
     }
-    // Whoever started this is gone if it cannot be read.
+    // If standard input cannot be read, the parent process is gone.
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     ExitCode::SUCCESS
 }

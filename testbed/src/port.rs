@@ -1,12 +1,12 @@
-//! Ports that nobody listens at.
+//! Finds free ports on loopback.
 
 use std::net::{Ipv4Addr, TcpListener};
 
-/// As many free ports as are asked for, all different.
+/// Returns free ports that are all different.
 ///
-/// They are free when this returns. Somebody else may take one before a server does, so whoever starts one tries again.
+/// Another process may take one before the server binds it, so the caller must retry with new ports.
 pub(crate) fn free<const COUNT: usize>() -> [u16; COUNT] {
-    // BucketState together until all are found: a port that is let go at once may be given out again.
+    // All listeners are kept open until the last port is found: a port that is released may be given out again.
     let held = [(); COUNT].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
     held.map(|listener| listener.local_addr().expect("a bound listener has an address").port())
 }

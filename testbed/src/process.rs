@@ -1,4 +1,4 @@
-//! A program that does not outlive the test.
+//! Runs a program that ends together with the test process, even if that is killed.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Starts the program, says its number, and ends it when its own input does: that is when the test lets go of the other end of the
-/// pipe, if only by dying. In that case nobody else is left to clear the directory away.
+/// The shell script that supervises the program. It prints the process id, and kills the program when its standard
+/// input is closed, which also happens when the test process dies. In that case it removes the directory as well.
 const SUPERVISOR_SCRIPT: &str = r#"log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!
 read -r word; kill -9 $! 2>/dev/null; wait; [ "$word" = keep ] || rm -rf "$PWD""#;
 
-/// A running program.
+/// A program that is running under the supervisor script.
 #[derive(Debug)]
 pub(crate) struct SupervisedProcess {
     supervisor: Child,
@@ -21,7 +21,7 @@ pub(crate) struct SupervisedProcess {
 }
 
 impl SupervisedProcess {
-    /// Starts it, with what it prints in a file called `log` in `directory`.
+    /// Starts the program, with its output in a file called `log` in `directory`.
     pub(crate) fn start(directory: &Path, program: &str, arguments: &[String]) -> Self {
         let log = directory.join("log");
         File::create(&log).expect("a log in a directory of our own");
@@ -41,25 +41,25 @@ impl SupervisedProcess {
         Self { supervisor, pid, log }
     }
 
-    /// Sends it a signal; one that has ended already is left alone.
+    /// Sends a signal to the program, if it is still running.
     pub(crate) fn signal(&self, signal: Signal) {
-        // The guard has not waited for it yet, so the number cannot be anybody else's.
+        // The supervisor has not reaped the program yet, so its id cannot belong to another process.
         let _ = kill_process(self.pid, signal);
     }
 
-    /// Has it ended?
+    /// Returns whether the program has exited.
     pub(crate) fn has_exited(&self) -> bool {
         self.state().is_none_or(|state| state == 'Z')
     }
 
-    /// What the system says it does: `T` is frozen, `Z` has ended.
+    /// Returns the state of the process as `/proc` shows it: `T` is stopped, `Z` has exited.
     pub(crate) fn state(&self) -> Option<char> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero())).ok()?;
         // The state follows the name, which may contain anything but ends with the last parenthesis.
         stat.rsplit_once(')')?.1.trim_start().chars().next()
     }
 
-    /// What it has printed.
+    /// Returns everything that the program has printed.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl SupervisedProcess {
 
 impl Drop for SupervisedProcess {
     fn drop(&mut self) {
-        // What it wrote may be wanted, by its next run for one.
+        // The files are kept: the next start of the same server may need them.
         if let Some(mut supervisor) = self.supervisor.stdin.take() {
             let _ = supervisor.write_all(b"keep\n");
         }

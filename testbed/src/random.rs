@@ -1,4 +1,4 @@
-//! Random histories, and what is said about one that goes wrong.
+//! Runs random histories against an implementation, and shrinks one that fails to the steps that matter.
 //!
 //! ```
 //! use tollway_testbed::{Random, compare};
@@ -18,10 +18,10 @@ use std::env;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Tried when no other is asked for, so that the suite does the same every time.
+/// The default seed, so that the suite does the same every time.
 const SEED: u64 = 0x7011_6a7e;
 
-/// How many decisions each algorithm is held to when nothing else is asked for.
+/// The number of decisions that are compared by default.
 const DECISIONS: u64 = 1_000_000;
 
 /// Runs histories until one fails, and panics with the shortest form of it that still does.
@@ -66,7 +66,7 @@ fn lines<Step: Debug>(steps: &[Step]) -> String {
     steps.iter().map(|step| format!("    {step:?},\n")).collect()
 }
 
-/// The seed that was asked for, or always the same.
+/// Returns the seed in `TOLLWAY_SEED`, or the default seed.
 pub fn seed() -> u64 {
     number("TOLLWAY_SEED").unwrap_or(SEED)
 }
@@ -75,17 +75,17 @@ fn number(variable: &str) -> Option<u64> {
     Some(env::var(variable).ok()?.parse().expect("a whole number"))
 }
 
-/// The same numbers for the same seed, so that a failure comes again (SplitMix64).
+/// A generator that gives the same numbers for the same seed, so that a failure can be repeated (SplitMix64).
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers of this seed.
+    /// Returns a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -93,7 +93,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         match (high - low).checked_add(1) {
             Some(choices) => low + self.below(choices),
@@ -101,24 +101,24 @@ impl Random {
         }
     }
 
-    /// A number from 0 to one less than `choices`.
+    /// Returns a number from 0 to one less than `choices`.
     pub fn below(&mut self, choices: u64) -> u64 {
         self.any() % choices
     }
 
-    /// A number from 0 to `high`, small ones as likely as large ones.
+    /// Returns a number from 0 to `high`; every order of magnitude is equally likely.
     pub fn magnitude(&mut self, high: u64) -> u64 {
         let bits = self.between(0, u64::from(64 - high.leading_zeros()));
         let masked = if bits == 64 { self.any() } else { self.any() & ((1 << bits) - 1) };
         masked.min(high)
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.any().is_multiple_of(times)
     }
 
-    /// One of these.
+    /// Returns one of the choices.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).expect("an index")]
     }

@@ -1,4 +1,4 @@
-//! A Smockron master that says what it is told to say.
+//! A Smockron master for tests, which sends exactly what the test says.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,7 +12,7 @@ use crate::zmq_socket::{ReceivedEvent, ZmqSocket};
 
 const IMMEDIATELY: Duration = Duration::from_millis(1);
 
-/// A master of one gatekeeper and one domain. It decides nothing: who is delayed, and until when, the test says.
+/// A master that serves one gatekeeper and one domain. It decides nothing: the test chooses the delays.
 ///
 /// ```no_run
 /// use tollway_testbed::ScriptedMaster;
@@ -33,26 +33,26 @@ pub struct ScriptedMaster {
 }
 
 impl ScriptedMaster {
-    /// One at free ports.
+    /// Binds a master to free ports.
     pub fn bind(domain: &str) -> Self {
         let [accounting, control] =
             [0; 2].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port"));
         Self { domain: domain.to_owned(), accounting, control, open: None }
     }
 
-    /// Where it takes accounting, and where it publishes.
+    /// Returns the address of the accounting socket, and that of the control socket.
     pub fn addresses(&self) -> [String; 2] {
         let address = |listener: &TcpListener| listener.local_addr().expect("it is bound").to_string();
         [&self.accounting, &self.control].map(address)
     }
 
-    /// Does all that a master does when a gatekeeper comes.
+    /// Accepts a gatekeeper as a real master does, and subscribes to all its accounting.
     pub fn accept(&mut self) {
         self.accept_unsubscribed();
         self.subscribe(b"");
     }
 
-    /// Waits for a gatekeeper and for its subscription, and subscribes to nothing.
+    /// Accepts a gatekeeper and waits for its subscription, but does not subscribe to its accounting.
     pub fn accept_unsubscribed(&mut self) {
         let accounting = ZmqSocket::accept(&self.accounting, SocketType::Sub);
         let mut control = ZmqSocket::accept(&self.control, SocketType::Pub);
@@ -60,7 +60,7 @@ impl ScriptedMaster {
         self.open = Some([accounting, control]);
     }
 
-    /// Greets as these types of socket, says more, and hangs up when the gatekeeper does.
+    /// Accepts with these socket types, sends more bytes, and closes when the gatekeeper does.
     pub fn accept_as(&mut self, accounting: SocketType, control: SocketType, more: &[u8]) {
         for (listener, kind) in [(&self.accounting, accounting), (&self.control, control)] {
             let mut bytes = Vec::new();
@@ -70,19 +70,19 @@ impl ScriptedMaster {
         }
     }
 
-    /// Says something else than a greeting. If that is nothing, it hangs up at once.
+    /// Sends other bytes instead of a handshake. Without any bytes, it closes the connection immediately.
     pub fn accept_and_send(&mut self, bytes: &[u8]) {
         for listener in [&self.accounting, &self.control] {
             send_and_wait(listener, bytes, if bytes.is_empty() { IMMEDIATELY } else { TEST_TIMEOUT });
         }
     }
 
-    /// Leaves the gatekeeper, which may come again.
+    /// Closes the connections; the gatekeeper may connect again.
     pub fn hang_up(&mut self) {
         self.open = None;
     }
 
-    /// The next accounting, frame by frame; what is not ASCII is escaped.
+    /// Returns the frames of the next accounting message, with bytes outside ASCII escaped.
     pub fn message(&mut self) -> Vec<String> {
         match self.accounting().receive() {
             ReceivedEvent::Message(frames) => {
@@ -92,7 +92,7 @@ impl ScriptedMaster {
         }
     }
 
-    /// Publishes a delay, until so many milliseconds after 1970.
+    /// Publishes a delay; `delay_until` is in milliseconds since 1970.
     pub fn delay_until(&mut self, identifier: &str, delay_until: u64) {
         let (domain, identifier) = (self.domain.as_bytes(), identifier.as_bytes());
         let mut bytes = Vec::new();
@@ -100,22 +100,22 @@ impl ScriptedMaster {
         self.control().write(&bytes);
     }
 
-    /// Publishes what may be no delay at all.
+    /// Publishes any message, which need not be a valid delay.
     pub fn publish(&mut self, frames: &[&[u8]]) {
         self.control().send(frames);
     }
 
-    /// Wants accounting that starts like this.
+    /// Subscribes to accounting that starts with `topic`.
     pub fn subscribe(&mut self, topic: &[u8]) {
         self.accounting().subscribe(topic);
     }
 
-    /// No longer wants it.
+    /// Cancels the subscription to `topic`.
     pub fn cancel(&mut self, topic: &[u8]) {
         self.accounting().send(&[&[&[0], topic].concat()]);
     }
 
-    /// Asks over both connections whether the gatekeeper is there, and waits until it says so.
+    /// Sends a PING over both connections, and waits for the answers.
     pub fn ping(&mut self) {
         for socket in self.sockets() {
             socket.ping();
@@ -123,7 +123,7 @@ impl ScriptedMaster {
         }
     }
 
-    /// Waits until the gatekeeper has hung up, having said nothing more.
+    /// Waits until the gatekeeper closes both connections, and panics if it sends anything more.
     pub fn expect_disconnect(&mut self) {
         for socket in self.sockets() {
             assert_eq!(socket.receive(), ReceivedEvent::End);
@@ -143,7 +143,7 @@ impl ScriptedMaster {
     }
 }
 
-/// Says this, and hangs up when the gatekeeper has, or runs out of patience.
+/// Sends these bytes, and closes when the gatekeeper does or after the timeout.
 fn send_and_wait(listener: &TcpListener, bytes: &[u8], wait: Duration) {
     let (mut stream, _) = listener.accept().expect("a gatekeeper that connects");
     stream.set_read_timeout(Some(wait)).expect("a timeout above zero");

@@ -1,4 +1,4 @@
-//! A Redis that Sentinels watch.
+//! Starts a Redis primary, a replica, and the Sentinels that watch them.
 
 use std::fmt::Write;
 use std::fs;
@@ -26,7 +26,7 @@ struct Sentinel {
 }
 
 impl RedisSentinels {
-    /// What the Sentinels call the primary.
+    /// The name that the Sentinels have for the primary.
     pub const NAME: &str = "tollbooth";
 
     /// Starts them, and waits until the Sentinels know of each other and of the replica.
@@ -45,23 +45,23 @@ impl RedisSentinels {
         started
     }
 
-    /// `redis+sentinel://`, the addresses of the Sentinels, and the name.
+    /// Returns the URL: `redis+sentinel://`, the addresses of the Sentinels, and the name.
     pub fn url(&self) -> String {
         format!("redis+sentinel://{}/{}", self.addresses().join(","), Self::NAME)
     }
 
-    /// The addresses of the Sentinels, `127.0.0.1:PORT` each.
+    /// Returns the addresses of the Sentinels, `127.0.0.1:PORT` each.
     pub fn addresses(&self) -> Vec<String> {
         self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect()
     }
 
-    /// Whom the Sentinels call the primary.
+    /// Returns the server that is the primary, according to the first Sentinel.
     pub fn primary(&mut self) -> &mut RedisServer {
         let port = self.sentinels[0].primary().expect("a Sentinel that answers");
         self.servers.iter_mut().find(|server| server.port() == port).expect("one of ours")
     }
 
-    /// Has the replica take over, as somebody would who wants to repair the primary, and waits until it has.
+    /// Promotes the replica with a manual failover, and waits until all Sentinels agree.
     pub fn fail_over(&mut self) {
         let before = self.primary().port();
         self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::NAME]);

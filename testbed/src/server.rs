@@ -1,4 +1,4 @@
-//! One Redis.
+//! Starts a single Redis server for tests.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,10 +13,10 @@ use crate::port;
 use crate::process::SupervisedProcess;
 use crate::wait::{TEST_TIMEOUT, eventually, holds_in_time};
 
-/// How often a server is started before somebody else has taken every port in time.
+/// The number of attempts to start a server, each with new ports, before the test fails.
 const ATTEMPTS: usize = 5;
 
-/// One Redis server. It keeps nothing on disk, unless told to.
+/// A Redis server that a test has started. By default it keeps nothing on disk.
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
@@ -28,12 +28,12 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one, and waits until it answers.
+    /// Starts a server, and waits until it answers.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts one with arguments, such as `--appendonly yes`, that come after our own and so win.
+    /// Starts a server with more arguments, such as `--appendonly yes`, which override the defaults.
     pub fn start_with(arguments: &[&str]) -> Self {
         retry(|| {
             let [port] = port::free();
@@ -41,7 +41,7 @@ impl RedisServer {
         })
     }
 
-    /// Starts one that speaks nothing but TLS. Who trusts `certificate_authority` trusts it.
+    /// Starts a server that accepts only TLS. Clients must trust its `certificate_authority`.
     pub fn start_tls() -> Self {
         retry(|| {
             let directory = directory();
@@ -53,7 +53,7 @@ impl RedisServer {
         })
     }
 
-    /// Starts one at this port, or gives up if it does not come to answer there.
+    /// Starts a server at this port. Returns `None` if it does not answer there.
     pub(crate) fn at(
         port: u16,
         arguments: &[&str],
@@ -67,17 +67,17 @@ impl RedisServer {
         server.run().then_some(server)
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns the address, `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// `redis://127.0.0.1:PORT`, or `rediss://localhost:PORT` where it speaks TLS.
+    /// Returns the URL, `redis://127.0.0.1:PORT`, or `rediss://localhost:PORT` with TLS.
     pub fn url(&self) -> String {
         match self.certificates {
             None => format!("redis://127.0.0.1:{}", self.port),
@@ -85,12 +85,12 @@ impl RedisServer {
         }
     }
 
-    /// The file that a client of a TLS server must trust.
+    /// Returns the file that a client of a TLS server must trust.
     pub fn certificate_authority(&self) -> &Path {
         self.certificates.as_ref().expect("a server that speaks TLS").authority()
     }
 
-    /// Where it keeps its files.
+    /// Returns the directory of the server's files.
     pub fn directory(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
@@ -106,7 +106,7 @@ impl RedisServer {
         }
     }
 
-    /// One number of `INFO`, such as `total_connections_received`.
+    /// Returns one number of `INFO`, such as `total_connections_received`.
     pub fn info(&self, field: &str) -> u64 {
         let info = self.cli(&["INFO", "everything"]);
         let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -115,7 +115,7 @@ impl RedisServer {
             .unwrap_or_else(|| panic!("INFO has no number {field}"))
     }
 
-    /// How often a command has been called, successfully or not; `script|load` is one with two words.
+    /// Returns the number of calls of a command, successful or not. A subcommand is written `script|load`.
     pub fn times_called(&self, command: &str) -> u64 {
         let info = self.cli(&["INFO", "commandstats"]);
         let name = format!("cmdstat_{command}:calls=");
@@ -123,35 +123,35 @@ impl RedisServer {
         calls.unwrap_or_default()
     }
 
-    /// Stops it in its tracks: it keeps its connections, and does nothing.
+    /// Stops the process (`SIGSTOP`): it keeps its connections and does not answer.
     pub fn freeze(&self) {
         self.running().signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the process after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         self.running().signal(Signal::CONT);
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the server, like a crash.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Asks it to end, which lets it write what it is configured to keep.
+    /// Shuts the server down with `SIGTERM`, so that it writes what it is configured to keep.
     pub fn stop(&mut self) {
         self.running().signal(Signal::TERM);
         eventually("the end of redis-server", || self.running().has_exited());
         self.process = None;
     }
 
-    /// Kills it if it runs, and starts it again: same port, same files.
+    /// Kills the server if it is running, and starts it again with the same port and files.
     pub fn restart(&mut self) {
         self.process = None;
         assert!(self.run(), "redis-server does not come back at port {}", self.port);
     }
 
-    /// Does it run? One that is frozen does.
+    /// Returns whether the server is running. A frozen server is running.
     pub fn is_running(&self) -> bool {
         self.process.is_some()
     }
@@ -160,7 +160,7 @@ impl RedisServer {
         self.process.as_ref().expect("a server that was not killed")
     }
 
-    /// Starts the process and waits for its first answer; says whether it came.
+    /// Starts the process, and returns whether it answers in time.
     fn run(&mut self) -> bool {
         let process = SupervisedProcess::start(self.directory.path(), "redis-server", &self.arguments);
         let answers = holds_in_time(|| self.answers() || process.has_exited()) && !process.has_exited();
@@ -182,7 +182,7 @@ impl RedisServer {
     }
 }
 
-/// What `redis-cli` prints.
+/// Runs `redis-cli` and returns what it prints.
 pub(crate) fn cli(port: u16, arguments: &[&str]) -> String {
     let output = Command::new("redis-cli").args(["-p", &port.to_string()]).args(arguments).output();
     let output =
@@ -190,7 +190,7 @@ pub(crate) fn cli(port: u16, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
-/// Tries again with other ports while somebody else takes them first.
+/// Retries `start` with other ports, in case another process takes them first.
 pub(crate) fn retry<T>(mut start: impl FnMut() -> Option<T>) -> T {
     (0..ATTEMPTS).find_map(|_| start()).expect("redis-server, at a port that nobody else takes")
 }

@@ -1,15 +1,16 @@
-//! Waiting for what others do.
+//! Waits in tests until a condition holds, with a timeout.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything in a test takes, also where the machine is busy: whoever waits this long has failed.
+/// The time after which a test has failed. It is longer than anything in a test takes, even on a busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Often enough that nobody notices; to look may be to start `redis-cli`.
+/// The time between two checks of a condition. A check may start `redis-cli`, so a busy loop would slow down
+/// everything.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits until something is so, or panics and says `what` did not come.
+/// Waits until a condition holds, or panics after [`TEST_TIMEOUT`] with a message that names `what`.
 ///
 /// ```
 /// let server = std::thread::spawn(|| "ready");
@@ -20,7 +21,7 @@ pub fn eventually(what: &str, so: impl FnMut() -> bool) {
     assert!(holds_in_time(so), "{what} did not come");
 }
 
-/// Waits until something is so; says whether it came to be in time.
+/// Waits until a condition holds, and returns whether it did before [`TEST_TIMEOUT`].
 pub(crate) fn holds_in_time(mut so: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !so() {

@@ -1,4 +1,4 @@
-//! One end of a ZeroMQ connection, byte by byte.
+//! A ZeroMQ peer for tests, which sends and receives exactly what the test says.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::TEST_TIMEOUT;
 const PING: &[u8] = b"\x04\x09\x04PING\0\0hi";
 const PONG: &[u8] = b"\x04\x07\x04PONGhi";
 
-/// A socket that has greeted and said what it is. It says and hears exactly what the test wants, and nothing by itself.
+/// A socket that has sent its handshake. After that it sends nothing by itself: not even a PONG.
 #[derive(Debug)]
 pub struct ZmqSocket {
     stream: TcpStream,
@@ -18,26 +18,26 @@ pub struct ZmqSocket {
     inbox: Vec<u8>,
 }
 
-/// What comes from the other end, its greeting aside.
+/// An event that is received from the other end, apart from its handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReceivedEvent {
-    /// A message, frame by frame.
+    /// The peer sent a message with these frames.
     Message(Vec<Vec<u8>>),
-    /// A subscription to what starts like this.
+    /// The peer subscribed to this prefix.
     Subscription(Vec<u8>),
-    /// The answer to a ping.
+    /// The peer answered a ping.
     Pong,
-    /// It hung up.
+    /// The peer closed the connection.
     End,
 }
 
 impl ZmqSocket {
-    /// Connects to somebody who listens.
+    /// Connects to a listening peer.
     pub fn connect(address: SocketAddr, ours: SocketType) -> Self {
         Self::over(TcpStream::connect(address).expect("somebody who listens"), ours)
     }
 
-    /// Waits for somebody to connect.
+    /// Waits for a peer to connect.
     pub fn accept(listener: &TcpListener, ours: SocketType) -> Self {
         Self::over(listener.accept().expect("somebody who connects").0, ours)
     }
@@ -56,17 +56,17 @@ impl ZmqSocket {
         self.encoded(|bytes| zmtp::encode(frames, bytes));
     }
 
-    /// Subscribes to what starts like this.
+    /// Subscribes to messages that start with `topic`.
     pub fn subscribe(&mut self, topic: &[u8]) {
         self.encoded(|bytes| zmtp::encode_subscription(topic, bytes));
     }
 
-    /// Asks whether the other end is there.
+    /// Sends a PING, which the other end must answer.
     pub fn ping(&mut self) {
         self.write(PING);
     }
 
-    /// Sends what may be anything.
+    /// Sends raw bytes, which need not be valid ZMTP.
     pub fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the other end reads");
     }
@@ -77,7 +77,7 @@ impl ZmqSocket {
         self.write(&bytes);
     }
 
-    /// The next thing that is of interest.
+    /// Waits for the next event.
     pub fn receive(&mut self) -> ReceivedEvent {
         loop {
             if let Some(came) = self.next_buffered() {
@@ -95,7 +95,7 @@ impl ZmqSocket {
         }
     }
 
-    /// Takes off the inbox until something is of interest, or no more of it is whole.
+    /// Returns the next event that has arrived as a whole, if there is one.
     fn next_buffered(&mut self) -> Option<ReceivedEvent> {
         while let Some((said, len)) = self.session.next(&self.inbox).expect("ZMTP of ours") {
             let came = match said {
@@ -117,7 +117,7 @@ impl ZmqSocket {
         None
     }
 
-    /// All messages that the other end has sent before it is asked now.
+    /// Returns all messages that the other end sends before it answers a ping.
     pub fn published(&mut self) -> Vec<Vec<Vec<u8>>> {
         self.ping();
         let mut messages = Vec::new();
