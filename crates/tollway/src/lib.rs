@@ -134,3 +134,12 @@ pub use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, Ver
 /// ```
 #[cfg(feature = "macros")]
 pub use tollway_macros::limit;
+
+/// Compiles and runs the Rust examples of the pages.
+#[cfg(all(doctest, feature = "macros", feature = "yaml"))]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Library;
+}
