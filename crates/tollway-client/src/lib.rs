@@ -56,3 +56,23 @@ pub const TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest timeout; longer ones are cut to this. Now plus the timeout must be an instant that exists.
 #[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Compiles the Rust examples of the pages.
+#[cfg(all(
+    doctest,
+    feature = "blocking",
+    feature = "gatekeeper",
+    feature = "http",
+    feature = "text",
+    feature = "throttr"
+))]
+mod pages {
+    #[doc = include_str!("../../../docs/gatekeeper.md")]
+    struct Gatekeeper;
+    #[doc = include_str!("../../../docs/http.md")]
+    struct Http;
+    #[doc = include_str!("../../../docs/text.md")]
+    struct Text;
+    #[doc = include_str!("../../../docs/throttr.md")]
+    struct Throttr;
+}

@@ -5,7 +5,7 @@
 //! use tollway::keys::KeyRuleCache;
 //!
 //! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 22, period: 20s }]")?;
-//! let (mut cache, hash) = (KeyRuleCache::new(), limiter.hash_key(b"ws global"));
+//! let (mut cache, hash) = (KeyRuleCache::new(), limiter.engine().hash_key(b"ws global"));
 //! assert_eq!(cache.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```

@@ -5,18 +5,18 @@
 //! use tollway::core::{Limit, Policy, Timestamp};
 //! use tollway::store::memory::Memory;
 //! use tollway::trace::{TraceReader, TraceTarget, matches};
-//! use tollway::{Clock, Limiter};
+//! use tollway::{Clock, engine::Engine};
 //!
 //! let trace = "0s     limit  spend A:x cost=3  => allow remaining=0 retry_after=0.3s reset_after=0.3s
 //!              0.25s  limit  spend A:x         => allow remaining=1 retry_after=0s reset_after=0.15s
 //! ";
 //! let numbers = Algorithm::TokenBucket(TokenBucket::new(3, 1, "100ms".parse()?)?);
 //! let policy = Policy::new(vec![Limit::new("A")?.with_default(numbers)])?;
-//! let mut limiter = Limiter::with(policy, Memory::new(100), Clock::manual(Timestamp::EPOCH));
+//! let mut engine = Engine::with(policy, Memory::new(100), Clock::manual(Timestamp::EPOCH));
 //!
 //! for event in TraceReader::new(trace.as_bytes()) {
 //!     let event = event?;
-//!     let reply = limiter.answer(event.at, &event.request);
+//!     let reply = engine.answer(event.at, &event.request);
 //!     let expected = event.expected.as_deref().expect("every line above has one");
 //!     assert!(matches(expected, &reply), "{}", event.with_reply(&reply));
 //! }

@@ -70,6 +70,7 @@ pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
 fn store(config: &Config) -> String {
     match &config.store {
         StoreUrl::Memory => format!("memory, at most {} buckets", config.max_buckets),
+        #[cfg(feature = "redis")]
         StoreUrl::Redis(url) => {
             let (place, namespace, deadline) = (url.place(), &url.namespace, url.deadline);
             let password_file =
