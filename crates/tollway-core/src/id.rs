@@ -32,8 +32,10 @@ pub enum IdFormat {
     IpAddress,
     /// An IPv6 /48 network.
     Ipv6Range,
-    /// An account number.
+    /// A number, such as that of an account.
     RegId,
+    /// A domain name.
+    Domain,
     /// An account number and a domain name, `123:example.com`.
     RegIdDomain,
     /// An account number and a set of domain names, `123:example.com,example.org`.
@@ -59,16 +61,38 @@ pub enum IdError {
 
 impl IdFormat {
     /// Every format, in the order the documentation lists them.
-    pub const ALL: [Self; 6] =
-        [Self::IpAddress, Self::Ipv6Range, Self::RegId, Self::RegIdDomain, Self::RegIdFqdnSet, Self::Any];
+    pub const ALL: [Self; 7] = [
+        Self::IpAddress,
+        Self::Ipv6Range,
+        Self::RegId,
+        Self::Domain,
+        Self::RegIdDomain,
+        Self::RegIdFqdnSet,
+        Self::Any,
+    ];
 
-    /// The name used in configuration.
+    /// Every name that configuration takes, with its format. Some formats have a second name.
+    pub const NAMES: [(&'static str, Self); 10] = [
+        ("ip", Self::IpAddress),
+        ("ipv6_prefix", Self::Ipv6Range),
+        ("number", Self::RegId),
+        ("domain", Self::Domain),
+        ("any", Self::Any),
+        ("ipAddress", Self::IpAddress),
+        ("ipv6RangeCIDR", Self::Ipv6Range),
+        ("regId", Self::RegId),
+        ("regId:domain", Self::RegIdDomain),
+        ("regId:fqdnSet", Self::RegIdFqdnSet),
+    ];
+
+    /// The name that descriptions of a configuration use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
             Self::IpAddress => "ipAddress",
             Self::Ipv6Range => "ipv6RangeCIDR",
             Self::RegId => "regId",
+            Self::Domain => "domain",
             Self::RegIdDomain => "regId:domain",
             Self::RegIdFqdnSet => "regId:fqdnSet",
         }
@@ -80,6 +104,7 @@ impl IdFormat {
             Self::IpAddress => "an IP address, such as 10.0.0.2 or 2001:db8::1",
             Self::Ipv6Range => "an IPv6 /48 network, such as 2001:db8:1::/48",
             Self::RegId => "a registration id, such as 12345678",
+            Self::Domain => "a domain, such as example.com",
             Self::RegIdDomain => "a registration id and a domain, such as 12345678:example.com",
             Self::RegIdFqdnSet => "a registration id and domains, such as 12345678:example.com,example.org",
         }
@@ -113,6 +138,7 @@ impl IdFormat {
             Self::IpAddress => ip_address(text),
             Self::Ipv6Range => ipv6_range(text).map(Cow::Owned),
             Self::RegId => reg_id(text).map(Cow::Borrowed),
+            Self::Domain => domain(text).map(Cow::Owned),
             Self::RegIdDomain => {
                 let (account, name) = text.split_once(':')?;
                 Some(Cow::Owned(format!("{}:{}", reg_id(account)?, domain(name)?)))
@@ -129,7 +155,7 @@ impl FromStr for IdFormat {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|format| format.name() == name).ok_or(())
+        Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, format)| format).ok_or(())
     }
 }
 
@@ -200,6 +226,8 @@ mod tests {
             (RegId, "007", "7"),
             (RegId, "000", "0"),
             (RegId, "18446744073709551615", "18446744073709551615"),
+            (Domain, "Example.COM", "example.com"),
+            (Domain, "*.example.com.", "*.example.com"),
             (RegIdDomain, "12345678:Example.COM", "12345678:example.com"),
             (RegIdDomain, "1:*.example.com.", "1:*.example.com"),
             (RegIdFqdnSet, "1:b.org,A.com,a.com", "1:a.com,b.org"),
@@ -226,6 +254,10 @@ mod tests {
             (RegId, "-1"),
             (RegId, "1.0"),
             (RegId, "18446744073709551616"),
+            (Domain, "a..b"),
+            (Domain, "."),
+            (Domain, "a b"),
+            (Domain, "1:example.com"),
             (RegIdDomain, "12345678"),
             (RegIdDomain, "x:example.com"),
             (RegIdDomain, "1:"),
@@ -239,9 +271,20 @@ mod tests {
     }
 
     #[test]
+    fn every_name_is_read_and_every_format_has_one() {
+        for (name, format) in IdFormat::NAMES {
+            assert_eq!(name.parse(), Ok(format));
+        }
+        for format in IdFormat::ALL {
+            assert_eq!(format.name().parse(), Ok(format));
+        }
+        assert_eq!("IP".parse::<IdFormat>(), Err(()));
+    }
+
+    #[test]
     fn a_canonical_id_is_its_own_canonical_id() {
         for format in IdFormat::ALL {
-            for id in ["10.0.0.2", "2001:db8::/48", "7", "7:example.com", "7:a.com,b.com"] {
+            for id in ["10.0.0.2", "2001:db8::/48", "7", "A.com.", "7:example.com", "7:a.com,b.com"] {
                 if let Ok(once) = format.canonical(id.as_bytes()) {
                     assert_eq!(format.canonical(&once).as_deref(), Ok(&*once));
                 }

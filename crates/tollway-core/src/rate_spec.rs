@@ -1,6 +1,7 @@
 //! How fast, as somebody writes it: `10/s`, `10 per 5 min`, and a burst in requests or in time.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -84,8 +85,8 @@ impl FromStr for RateSpec {
     type Err = RateSpecError;
 
     fn from_str(text: &str) -> Result<Self, RateSpecError> {
-        let (count, span) =
-            text.split_once('/').or_else(|| text.split_once(" per ")).ok_or(RateSpecError::RateSpec)?;
+        let divider = divider(text).ok_or(RateSpecError::RateSpec)?;
+        let (count, span) = (&text[..divider.start], &text[divider.end..]);
         let count = whole(count.trim()).ok_or(RateSpecError::RateSpec)?;
         Self::new(count, span_of(span.trim())?)
     }
@@ -128,7 +129,14 @@ impl fmt::Display for Burst {
     }
 }
 
-/// Each with its other names, without the `s` of more than one.
+/// Finds what stands between the count and the span of a rate: `/`, or else ` per `.
+pub(crate) fn divider(text: &str) -> Option<Range<usize>> {
+    let found = |divider: &str| text.find(divider).map(|at| at..at + divider.len());
+    found("/").or_else(|| found(" per "))
+}
+
+/// The units of a span, the longest last. Each has its short name, its nanoseconds, and its other names without the `s` of
+/// the plural.
 const UNITS: [(&str, u64, &[&str]); 6] = [
     ("ns", 1, &["nanosecond"]),
     ("ms", 1_000_000, &["msec", "millisecond"]),
@@ -138,7 +146,8 @@ const UNITS: [(&str, u64, &[&str]); 6] = [
     ("d", 86_400_000_000_000, &["day"]),
 ];
 
-fn span_of(text: &str) -> Result<Nanos, RateSpecError> {
+/// Reads a unit, or a number and a unit: `s`, `5m`, `5 minutes`.
+pub(crate) fn span_of(text: &str) -> Result<Nanos, RateSpecError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number = if number.is_empty() { 1 } else { whole(number).ok_or(RateSpecError::Range)? };
@@ -151,12 +160,14 @@ fn span_of(text: &str) -> Result<Nanos, RateSpecError> {
     if span == Nanos::ZERO || span > Nanos::MAX { Err(RateSpecError::Range) } else { Ok(span) }
 }
 
-fn largest_unit(span: Nanos) -> (u64, &'static str) {
+/// Returns the span as a number of the largest unit that is exact.
+pub(crate) fn largest_unit(span: Nanos) -> (u64, &'static str) {
     let exact = UNITS.iter().rfind(|(_, nanos, _)| span.get().is_multiple_of(*nanos));
     exact.map_or((span.get(), "ns"), |(name, nanos, _)| (span.get() / nanos, name))
 }
 
-fn whole(text: &str) -> Option<u64> {
+/// Reads digits and nothing else.
+pub(crate) fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
@@ -165,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paces_are_read_as_people_write_them() {
+    fn rates_are_read_as_people_write_them() {
         for (text, expected) in [
             ("10/s", Ok("10/s")),
             ("10 / s", Ok("10/s")),

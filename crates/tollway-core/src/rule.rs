@@ -3,7 +3,7 @@
 //! ```
 //! use tollway_core::Rule;
 //!
-//! let rule: Rule = "Or('10/s', And('user:100/60m', 'apikey:60/h'))".parse()?;
+//! let rule: Rule = "Or('10 per second', And('user:100/60 minutes', 'apikey:60/h'))".parse()?;
 //! assert_eq!(rule.to_string(), "Or('10/s', And('user:100/h', 'apikey:60/h'))");
 //!
 //! let error = "Or('10/s', 'user:5/fortnight')".parse::<Rule>().unwrap_err();
@@ -29,6 +29,7 @@ use std::fmt;
 use crate::algorithm::{Bucket, SlidingLogState};
 use crate::bill::Expression;
 use crate::local_share::LocalShare;
+use crate::rate_spec::largest_unit;
 use crate::time::{Nanos, Timestamp};
 
 pub use decision::RuleDecision;
@@ -219,13 +220,9 @@ impl Rule {
         if let Some(selector) = self.logs[rate.log].selector() {
             write!(f, "{selector}:")?;
         }
-        let (unit, nanos) = parse::UNITS
-            .into_iter()
-            .rfind(|(_, nanos)| rate.span.get().is_multiple_of(*nanos))
-            .expect("a span was read in one of them");
-        match rate.span.get() / nanos {
-            1 => write!(f, "{}/{unit}", rate.count),
-            number => write!(f, "{}/{number}{unit}", rate.count),
+        match largest_unit(rate.span) {
+            (1, unit) => write!(f, "{}/{unit}", rate.count),
+            (number, unit) => write!(f, "{}/{number}{unit}", rate.count),
         }
     }
 }

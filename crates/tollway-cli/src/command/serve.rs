@@ -196,6 +196,7 @@ fn example_id(limit: &Limit) -> &'static str {
         IdFormat::IpAddress => "192.0.2.1",
         IdFormat::Ipv6Range => "2001:db8:1::/48",
         IdFormat::RegId => "12345678",
+        IdFormat::Domain => "example.com",
         IdFormat::RegIdDomain => "12345678:example.com",
         IdFormat::RegIdFqdnSet => "12345678:example.com,example.org",
     }

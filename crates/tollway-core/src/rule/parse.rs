@@ -3,7 +3,7 @@
 //! ```text
 //! rule   = rate | And(…) | Or(…)            10/s      And('user:10/5m', Or('10/s', '15/m'))
 //! part   = 'rate' | "rate" | And(…) | Or(…)
-//! rate   = [selector:]COUNT/SPAN[:ignored]   user:10/5m     apikey:5/s:0.1
+//! rate   = [selector:]COUNT/SPAN[:ignored]   user:10/5m     apikey:5/s:0.1     10 per 5 minutes
 //! ```
 
 use std::fmt;
@@ -15,6 +15,7 @@ use thiserror::Error;
 use super::{Rate, Rule, RuleLog};
 use crate::algorithm::LOG_MAX;
 use crate::bill::Expression;
+use crate::rate_spec::{RateSpecError, divider, span_of, whole};
 use crate::time::Nanos;
 
 /// The longest text of a rule, in bytes.
@@ -24,17 +25,12 @@ pub const RATES_MAX: usize = 32;
 /// How deep expressions may nest.
 const DEPTH_MAX: usize = 16;
 
-/// The units of a span, the longest last.
-pub(super) const UNITS: [(&str, u64); 5] = [
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
+/// The shortest span that a rate may have, and what every span is a multiple of.
+const SPAN_UNIT_MIN: u64 = 1_000_000;
 
 /// Why a text is no rule, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub struct RuleError {
     /// The text.
     pub rule: String,
@@ -222,20 +218,20 @@ impl<'a> Parser<'a> {
             return Err((range, RuleProblem::TooMany));
         }
         let text = &self.text[range.clone()];
-        let Some(slash) = text.find('/') else { return Err((range, RuleProblem::Rate)) };
+        let Some(divider) = divider(text) else { return Err((range, RuleProblem::Rate)) };
         let place = |part: Range<usize>| range.start + part.start..range.start + part.end;
-        let colon = text[..slash].find(':');
+        let colon = text[..divider.start].find(':');
         let selector = colon.map(|colon| &text[..colon]);
         if let Some(selector) = selector.filter(|selector| !is_name(selector)) {
             return Err((place(0..selector.len()), RuleProblem::Selector));
         }
-        let count_at = colon.map_or(0, |colon| colon + 1)..slash;
+        let count_at = trimmed(text, colon.map_or(0, |colon| colon + 1)..divider.start);
         let count = whole(&text[count_at.clone()])
             .filter(|count| *count <= LOG_MAX)
             .and_then(|count| usize::try_from(count).ok())
             .ok_or((place(count_at), RuleProblem::Count))?;
-        let third = text[slash..].find(':').map(|colon| slash + colon);
-        let span_at = slash + 1..third.unwrap_or(text.len());
+        let third = text[divider.end..].find(':').map(|colon| divider.end + colon);
+        let span_at = trimmed(text, divider.end..third.unwrap_or(text.len()));
         let span = span(&text[span_at.clone()]).map_err(|problem| (place(span_at), problem))?;
         if let Some(third) = third.filter(|third| !is_decimal(&text[third + 1..])) {
             return Err((place(third + 1..text.len()), RuleProblem::Ignored));
@@ -283,9 +279,11 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(fits) && !text.as_bytes()[0].is_ascii_digit()
 }
 
-/// Digits and nothing else.
-fn whole(text: &str) -> Option<u64> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+/// Returns the part of `range` that is left without the spaces around it.
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let part = text[range.clone()].trim_ascii_start();
+    let start = range.end - part.len();
+    start..start + part.trim_ascii_end().len()
 }
 
 fn is_decimal(text: &str) -> bool {
@@ -295,12 +293,11 @@ fn is_decimal(text: &str) -> bool {
 }
 
 fn span(text: &str) -> Result<Nanos, RuleProblem> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or(RuleProblem::Span)?;
-    let (number, unit) = text.split_at(unit_at);
-    let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or(RuleProblem::Span)?;
-    let number = if number.is_empty() { 1 } else { number.parse().map_err(|_| RuleProblem::SpanRange)? };
-    let span = Nanos::new(nanos).saturating_mul(number);
-    if span == Nanos::ZERO || span > Nanos::MAX { Err(RuleProblem::SpanRange) } else { Ok(span) }
+    match span_of(text) {
+        Ok(span) if span.get().is_multiple_of(SPAN_UNIT_MIN) => Ok(span),
+        Err(RateSpecError::Range) => Err(RuleProblem::SpanRange),
+        _ => Err(RuleProblem::Span),
+    }
 }
 
 #[cfg(test)]
@@ -318,6 +315,13 @@ mod tests {
             ("1/1500ms", "1/1500ms"),
             ("1/90s", "1/90s"),
             ("0/s", "0/s"),
+            ("5/minute", "5/m"),
+            ("10 per second", "10/s"),
+            ("100/day", "100/d"),
+            ("10/5 minutes", "10/5m"),
+            ("user: 10 / 5 Min", "user:10/5m"),
+            ("10 per hour:0.1", "10/h"),
+            ("Or('10 per 5 min', \"user:3/24 hours\")", "Or('10/5m', 'user:3/d')"),
             ("apikey:5/s:0.1", "apikey:5/s"),
             ("And()", "And()"),
             ("Or( )", "Or()"),
@@ -346,6 +350,11 @@ mod tests {
             ("10/", "   ^", RuleProblem::Span),
             ("10/5", "   ^", RuleProblem::Span),
             ("10/5w", "   ^^", RuleProblem::Span),
+            ("10/5ns", "   ^^^", RuleProblem::Span),
+            ("10 per", "^^^^^^", RuleProblem::Rate),
+            ("10 per fortnight", "       ^^^^^^^^^", RuleProblem::Span),
+            ("ten per second", "^^^", RuleProblem::Count),
+            ("Or('10 / 5 fortnights ')", "         ^^^^^^^^^^^^", RuleProblem::Span),
             ("10/0s", "   ^^", RuleProblem::SpanRange),
             ("10/999999999d", "   ^^^^^^^^^^", RuleProblem::SpanRange),
             (":10/s", "^", RuleProblem::Selector),

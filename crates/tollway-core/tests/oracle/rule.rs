@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollway_core::algorithm::SlidingLogState;
-use tollway_core::{Nanos, Rule, Timestamp};
+use tollway_core::{Nanos, RateSpec, Rule, Timestamp};
 use tollway_testbed::{Random, compare, seed};
 
 #[derive(Clone, Debug)]
@@ -161,12 +161,41 @@ impl Naive {
     }
 }
 
+/// A rate is the same rule however it is spelled, and a limit that is given as a rate has the same numbers.
+#[test]
+fn every_spelling_of_a_rate_is_the_same_rule() {
+    const UNITS: [(&str, &[&str]); 5] = [
+        ("ms", &["msec", "millisecond", "milliseconds"]),
+        ("s", &["sec", "secs", "second", "seconds", "Second"]),
+        ("m", &["min", "mins", "minute", "minutes", "MIN"]),
+        ("h", &["hr", "hrs", "hour", "hours"]),
+        ("d", &["day", "days"]),
+    ];
+    let mut random = Random::new(seed());
+    for _ in 0..20_000 {
+        let (short, long) = random.pick(&UNITS);
+        let (count, number, long) = (random.between(1, 65_536), random.between(1, 400), random.pick(long));
+        let divider = random.pick(&["/", " / ", " per ", "  per  "]);
+        let number = if random.one_in(3) { String::new() } else { number.to_string() };
+        let space = random.pick(&["", " "]);
+        let (terse, wordy) =
+            (format!("{count}/{number}{short}"), format!("{count}{divider}{number}{space}{long}"));
+        let rule: Rule = terse.parse().unwrap();
+        assert_eq!(wordy.parse().as_ref(), Ok(&rule), "{wordy}");
+        let selected = |rate: &str| format!("Or('user:{rate}')").parse::<Rule>().unwrap();
+        assert_eq!(selected(&wordy), selected(&terse), "{wordy}");
+        let rate: RateSpec = wordy.parse().unwrap();
+        assert_eq!(rate.to_string(), rule.to_string(), "{wordy}");
+        assert_eq!((rate.count(), rate.period()), (count, rule.rates()[0].span()), "{wordy}");
+    }
+}
+
 /// Whatever is written is a rule whose canonical form reads back as itself, or an error that points into the text.
 #[test]
 fn almost_a_rule_is_a_rule_or_an_error() {
-    const PIECES: [&str; 18] = [
-        "And(", "Or(", ")", "'", "\"", ",", " ", "\n", "10", "/", "s", "5m", ":", "10/s", "s:0.1", "ü",
-        "And", "x",
+    const PIECES: [&str; 23] = [
+        " per ", "per", "minutes", "Hour", "ns", "And(", "Or(", ")", "'", "\"", ",", " ", "\n", "10", "/",
+        "s", "5m", ":", "10/s", "s:0.1", "ü", "And", "x",
     ];
     let mut random = Random::new(seed());
     for _ in 0..200_000 {

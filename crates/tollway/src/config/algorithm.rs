@@ -3,8 +3,9 @@
 use tollway_core::algorithm::{
     FORGET_AFTER_PERIODS, NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket,
 };
-use tollway_core::{Algorithm, Nanos};
+use tollway_core::{Algorithm, Nanos, RateSpec};
 
+use super::domains::parse;
 use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, duration, flag, join_words, whole_number};
 use super::yaml::{YamlEntry, YamlKey};
@@ -58,6 +59,7 @@ impl AlgorithmKind {
 /// The fields of a limit or an override that belong to its algorithm.
 #[derive(Clone, Copy)]
 pub(super) struct AlgorithmFields<'a> {
+    rate: Option<&'a YamlEntry>,
     burst: Option<&'a YamlEntry>,
     count: Option<&'a YamlEntry>,
     period: Option<&'a YamlEntry>,
@@ -66,14 +68,14 @@ pub(super) struct AlgorithmFields<'a> {
 
 impl<'a> AlgorithmFields<'a> {
     pub(super) fn of(fields: &YamlFields<'a>) -> Self {
-        let [burst, count, period, strict] =
-            ["burst", "count", "period", "strict"].map(|name| fields.get(name));
-        Self { burst, count, period, strict }
+        let [rate, burst, count, period, strict] =
+            ["rate", "burst", "count", "period", "strict"].map(|name| fields.get(name));
+        Self { rate, burst, count, period, strict }
     }
 
     /// Returns whether any number is given. `strict` is not a number.
     pub(super) fn any_given(&self) -> bool {
-        self.burst.is_some() || self.count.is_some() || self.period.is_some()
+        self.rate.is_some() || self.burst.is_some() || self.count.is_some() || self.period.is_some()
     }
 
     fn all(&self) -> [(&'static str, Option<&'a YamlEntry>); 4] {
@@ -103,6 +105,7 @@ impl<'a> AlgorithmFields<'a> {
     ) -> Option<Algorithm> {
         self.report_unsupported(kind, errors);
         self.report_missing(owner, kind, errors);
+        let rate = self.rate.map(|entry| self.read_rate(entry, errors));
         let burst = self.burst.filter(|_| kind == AlgorithmKind::TokenBucket);
         // All fields are read before the first `?`, so that one bad number does not hide the next.
         let burst = burst.and_then(|entry| whole_number(entry, 1..=u64::MAX, errors));
@@ -110,6 +113,14 @@ impl<'a> AlgorithmFields<'a> {
         let count = self.count.and_then(|entry| whole_number(entry, 1..=count_max, errors));
         let period = self.period.and_then(|entry| duration(entry, errors));
         let strict = self.strict.map_or(Some(strict), |entry| flag(entry, errors));
+        let (burst, count, period) = match rate {
+            Some(rate) => {
+                let rate = rate?;
+                let burst = if self.burst.is_some() { burst } else { Some(rate.count()) };
+                (burst, Some(rate.count()), Some(rate.period()))
+            }
+            None => (burst, count, period),
+        };
         let made = match kind {
             AlgorithmKind::TokenBucket => {
                 TokenBucket::new(burst?, count?, period?).map(Algorithm::TokenBucket)
@@ -123,13 +134,26 @@ impl<'a> AlgorithmFields<'a> {
         made.map_err(|error| self.report_bad_numbers(&error, owner, kind, errors)).ok()
     }
 
+    /// Reads a rate, which replaces a count and a period.
+    fn read_rate(&self, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<RateSpec> {
+        for other in [self.count, self.period].into_iter().flatten() {
+            let name = other.key.quoted();
+            errors.add(other.key.at, format!("`{name}` is part of `rate`: remove `{name}` or `rate`"));
+        }
+        parse(entry, errors)
+    }
+
     fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut ErrorCollector) {
+        if self.rate.is_some() {
+            return;
+        }
         let absent = |name: &&str| self.all().iter().any(|(field, entry)| field == name && entry.is_none());
         let missing: Vec<_> = kind.needs().iter().copied().filter(absent).collect();
         if !missing.is_empty() {
             let (owner_name, missing) = (owner.quoted(), join_words(&missing, "and"));
             let (kind, needs) = (kind.name(), join_words(kind.needs(), "and"));
-            let message = format!("`{owner_name}` has no {missing}: {kind} needs {needs}");
+            let message =
+                format!("`{owner_name}` has no {missing}: {kind} needs {needs}, or a rate such as 100/h");
             errors.add(owner.at, message);
         }
     }
@@ -153,6 +177,7 @@ impl<'a> AlgorithmFields<'a> {
             NumbersError::PeriodTooLong => (self.period, error.to_string()),
             _ => (self.count, error.to_string()),
         };
+        let field = field.or(self.rate);
         errors.add(field.map_or(owner.at, |entry| entry.value.at), message);
     }
 }

@@ -81,7 +81,8 @@ fn read_pace(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollect
     }
 }
 
-fn parse<T: std::str::FromStr<Err = RateSpecError>>(
+/// Reads a rate or a burst.
+pub(super) fn parse<T: std::str::FromStr<Err = RateSpecError>>(
     entry: &YamlEntry,
     errors: &mut ErrorCollector,
 ) -> Option<T> {

@@ -21,10 +21,11 @@ use super::yaml::{YamlEntry, YamlKey, shorten};
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
 /// The fields that a limit can have.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "burst",
     "count",
     "period",
+    "rate",
     "strict",
     "algorithm",
     "id",
@@ -143,8 +144,7 @@ impl LimitDraft {
     }
 
     fn fill(&mut self, key: &YamlKey, fields: &YamlFields<'_>, errors: &mut ErrorCollector) {
-        let formats = IdFormat::ALL.map(|format| (format.name(), format));
-        if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &formats, errors)) {
+        if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &IdFormat::NAMES, errors)) {
             self.change(|limit| limit.with_ids(format));
         }
         if let Some(stats) = fields.get("stats").and_then(|entry| flag(entry, errors)) {

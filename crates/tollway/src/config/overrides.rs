@@ -22,8 +22,8 @@ use super::limits::{LimitDraft, LimitsDraft, NUMBERS_EXAMPLE};
 use super::yaml::{YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
 /// The fields that an override can have in the form that lists ids, and those in the form `Name:id`.
-const LIST_FIELDS: [&str; 6] = ["burst", "count", "period", "strict", "algorithm", "ids"];
-const FIELDS: [&str; 5] = ["burst", "count", "period", "strict", "algorithm"];
+const LIST_FIELDS: [&str; 7] = ["burst", "count", "period", "rate", "strict", "algorithm", "ids"];
+const FIELDS: [&str; 6] = ["burst", "count", "period", "rate", "strict", "algorithm"];
 
 /// The example of an override with a list of ids that error messages show.
 const IDS_EXAMPLE: &str = "{burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}";

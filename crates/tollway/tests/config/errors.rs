@@ -60,13 +60,50 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
         (
             "limits: { A: { colour: red } }",
             &[
-                "1:16: unknown field `colour`; a limit has burst, count, period, strict, algorithm, id, number, \
+                "1:16: unknown field `colour`; a limit has burst, count, period, rate, strict, algorithm, id, number, \
                stats, on_full, on_store_failure and local_share",
             ],
         ),
         (
             "limits: { A: {} }\noverrides: { 'A:1': { burst: 1, count: 1, period: 1s, stats: true } }",
-            &["2:55: unknown field `stats`; an override has burst, count, period, strict and algorithm"],
+            &[
+                "2:55: unknown field `stats`; an override has burst, count, period, rate, strict and algorithm",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn a_rate_replaces_a_count_and_a_period() {
+    check(&[
+        (
+            "limits: { A: { rate: 100/h, count: 5, period: 1s } }",
+            &[
+                "1:29: `count` is part of `rate`: remove `count` or `rate`",
+                "1:39: `period` is part of `rate`: remove `period` or `rate`",
+            ],
+        ),
+        (
+            "limits: { A: { rate: 100/fortnight } }",
+            &[
+                "1:22: rate 100/fortnight: a span has ms, s, m, h or d for its unit, or their long names, such as 5 min",
+            ],
+        ),
+        (
+            "limits: { A: { rate: 0/s } }",
+            &["1:22: rate 0/s: a rate has a count and a span above zero, and at most 292 years"],
+        ),
+        (
+            "limits: { A: { rate: 2/ns } }",
+            &["1:22: count must be at most one per nanosecond of the period, 1 here"],
+        ),
+        (
+            "limits: { A: { rate: 1/s, burst: 0 } }",
+            &["1:34: burst must be a whole number from 1 to 18446744073709551615, not 0"],
+        ),
+        (
+            "limits: { A: { algorithm: sliding_log, rate: 65537/s } }",
+            &["1:46: count must be at most 65536 for a sliding log; a token bucket takes any"],
         ),
     ]);
 }
@@ -76,11 +113,13 @@ fn each_algorithm_takes_its_own_numbers() {
     check(&[
         (
             "A: { burst: 5 }",
-            &["1:1: `A` has no count and period: token_bucket needs burst, count and period"],
+            &[
+                "1:1: `A` has no count and period: token_bucket needs burst, count and period, or a rate such as 100/h",
+            ],
         ),
         (
             "A: { count: 5, period: 1s }",
-            &["1:1: `A` has no burst: token_bucket needs burst, count and period"],
+            &["1:1: `A` has no burst: token_bucket needs burst, count and period, or a rate such as 100/h"],
         ),
         (
             "A: { algorithm: sliding_log, burst: 5, count: 5, period: 1s }",
@@ -89,7 +128,7 @@ fn each_algorithm_takes_its_own_numbers() {
         (
             "A: { algorithm: quota, burst: 5, strict: true }",
             &[
-                "1:1: `A` has no count and period: quota needs count and period",
+                "1:1: `A` has no count and period: quota needs count and period, or a rate such as 100/h",
                 "1:24: quota takes no `burst`: it takes count and period",
                 "1:34: quota takes no `strict`: it takes count and period",
             ],
@@ -243,7 +282,7 @@ fn a_word_is_one_of_those_there_are() {
         (
             "limits: { A: { id: regid } }",
             &[
-                "1:20: id must be ipAddress, ipv6RangeCIDR, regId, regId:domain, regId:fqdnSet or any, not regid; \
+                "1:20: id must be ip, ipv6_prefix, number, domain, any, ipAddress, ipv6RangeCIDR, regId, regId:domain or regId:fqdnSet, not regid; \
                did you mean `regId`?",
             ],
         ),
@@ -349,7 +388,9 @@ fn an_override_is_for_a_limit_and_an_id_of_its_format() {
         ),
         (
             "A:1: {}",
-            &["1:1: `A:1` has no burst, count and period: token_bucket needs burst, count and period"],
+            &[
+                "1:1: `A:1` has no burst, count and period: token_bucket needs burst, count and period, or a rate such as 100/h",
+            ],
         ),
     ]);
 }
@@ -487,7 +528,7 @@ fn a_long_value_is_quoted_in_part_and_on_one_line() {
         (
             "limits: { A: { burst: \"1\\n2\" } }",
             &[
-                "1:11: `A` has no count and period: token_bucket needs burst, count and period",
+                "1:11: `A` has no count and period: token_bucket needs burst, count and period, or a rate such as 100/h",
                 &format!("1:23: burst {WHOLE}, not the text \"1\\n2\""),
             ],
         ),

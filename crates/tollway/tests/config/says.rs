@@ -36,6 +36,42 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
+fn a_rate_is_a_count_and_a_period_and_the_burst_is_the_count_unless_given() {
+    let config = read(
+        "
+        limits:
+          Plain: { rate: 100/h }
+          Burst: { rate: 5 per minute, burst: 10 }
+          Log: { algorithm: sliding_log, rate: 3/10 minutes }
+          Rate: { algorithm: smoothed_rate, rate: 22/20s, strict: true }
+          Quota: { algorithm: quota, rate: 1000/30d }
+        overrides:
+          Plain:alice: { rate: 200/h }
+          Burst:alice: { rate: 5/minute, burst: 20 }
+        ",
+    );
+    let minute = Nanos::from_secs(60);
+    assert_eq!(algorithm(&config, "Plain", "x"), token_bucket(100, 100, Nanos::from_secs(3_600)));
+    assert_eq!(algorithm(&config, "Plain", "alice"), token_bucket(200, 200, Nanos::from_secs(3_600)));
+    assert_eq!(algorithm(&config, "Burst", "x"), token_bucket(10, 5, minute));
+    assert_eq!(algorithm(&config, "Burst", "alice"), token_bucket(20, 5, minute));
+    let log = SlidingLog::new(3, Nanos::from_secs(600)).map(Algorithm::SlidingLog).ok();
+    assert_eq!(algorithm(&config, "Log", "x"), log);
+    let rate = SmoothedRate::new(22.0, Nanos::from_secs(20), true).map(Algorithm::SmoothedRate).ok();
+    assert_eq!(algorithm(&config, "Rate", "x"), rate);
+    let quota = Quota::new(1_000, Nanos::from_secs(30 * 86_400)).map(Algorithm::Quota).ok();
+    assert_eq!(algorithm(&config, "Quota", "x"), quota);
+}
+
+#[test]
+fn an_id_format_may_go_by_its_neutral_name() {
+    for (name, format) in IdFormat::NAMES {
+        let config = read(&format!("limits: {{ A: {{ rate: 1/s, id: '{name}' }} }}"));
+        assert_eq!(config.policy.limit("A").expect("declared").ids(), format, "{name}");
+    }
+}
+
+#[test]
 fn limits_that_are_there_and_empty_are_none() {
     for text in ["limits: {}", "limits:", "limits:\noverrides:\n", "overrides: []"] {
         assert_eq!(read(text).policy.limits().len(), 0, "{text}");
