@@ -141,6 +141,7 @@ impl ClientError {
     }
 
     /// Maps a failed read or write on an open connection.
+    #[cfg(any(feature = "http", feature = "blocking"))]
     pub(crate) fn exchanging(address: &str, timeout: Duration, error: io::Error) -> Self {
         let address = address.to_owned();
         match error.kind() {
