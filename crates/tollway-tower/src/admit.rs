@@ -1,99 +1,131 @@
-//! Who is asked whether a request may pass.
+//! Sources of decisions: each implements [`Admit`], which decides whether one more request may pass.
 //!
-//! | | asks |
-//! |---|---|
-//! | [`LocalLimit`], [`LocalRule`] | a limiter in this process |
-//! | [`RemoteLimit`] | a server |
-//! | [`Gatekeeper`](tollway_client::gatekeeper::Gatekeeper) | nobody: it knows what a master last said, and delays by itself |
-//! | [`Delayed`](crate::Delayed) | one of these, and again later if it must |
+//! | type | feature | decides by |
+//! |---|---|---|
+//! | `LocalLimit`, `LocalRule` | `local` | a limiter in this process |
+//! | `RemoteLimit` | `remote` | a server, over HTTP |
+//! | `client::gatekeeper::Gatekeeper` | `gatekeeper` | the delays that a master last published; it makes requests wait by itself |
+//! | [`Delayed`](crate::Delayed) | none | one of these, and retries a rejected request after its `retry_after` |
 
+#[cfg(feature = "remote")]
 mod circuit_breaker;
+#[cfg(feature = "gatekeeper")]
 mod gatekeeper;
+#[cfg(feature = "local")]
 mod local_limit;
+#[cfg(feature = "local")]
 mod local_rule;
+#[cfg(feature = "remote")]
 mod remote_limit;
 
+use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use tollway_core::{Decision, Nanos, Verdict};
 
+#[cfg(feature = "local")]
 pub use self::local_limit::{LocalLimit, UnknownLimit};
+#[cfg(feature = "local")]
 pub use self::local_rule::{LocalRule, UnknownRule};
+#[cfg(feature = "remote")]
 pub use self::remote_limit::{OnFailure, RemoteLimit};
 use crate::LogInfo;
 
-/// Says whether one more request may pass.
+/// Decides whether one more request of a client may pass.
 pub trait Admit: Send + Sync + 'static {
-    /// The status of a rejection, unless the layer has another.
+    /// The status that a rejection has, unless the layer sets another.
     const STATUS: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
-    /// May one more request of this id pass?
+    /// Counts one request of the client `id` and decides whether it may pass.
     fn admit(&self, id: &[u8]) -> AdmitFuture;
 
-    /// The same, with something that whoever is asked may log.
+    /// Does the same as [`admit`](Self::admit), and passes log info on to a source that keeps a log.
     fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
         let _ = log_info;
         self.admit(id)
     }
 
-    /// Adds the headers that say how the id stands after this decision of [`admit`](Self::admit).
+    /// Adds the `RateLimit` headers that describe this decision of [`admit`](Self::admit).
     fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
         let _ = (id, decision, headers);
     }
 
-    /// How far apart requests of the id pass that come too fast, if that is known.
+    /// Returns the time between two requests that pass at the limit's rate, if it is known.
     fn interval(&self, id: &[u8]) -> Option<Duration> {
         let _ = id;
         None
     }
 }
 
-/// The answer, or what will be.
+/// A reply that is either there or must be awaited. Dropping a pending one withdraws the request.
+#[must_use = "a request must not go on before its reply is known"]
 pub enum AdmitFuture {
-    /// It is there.
+    /// The reply was made without waiting, and costs no allocation.
     Ready(AdmitReply),
-    /// It must be waited for. To drop this is to withdraw the request.
+    /// The reply takes time.
     Pending(PendingReply),
 }
 
-/// An answer that is not there yet.
+/// A future that resolves to the reply about one request.
 pub type PendingReply = Pin<Box<dyn Future<Output = AdmitReply> + Send>>;
 
-/// What was said about one request.
+impl AdmitFuture {
+    /// Returns the reply, and waits for it if it must.
+    pub async fn reply(self) -> AdmitReply {
+        match self {
+            Self::Ready(reply) => reply,
+            Self::Pending(pending) => pending.await,
+        }
+    }
+}
+
+impl fmt::Debug for AdmitFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(reply) => f.debug_tuple("Ready").field(reply).finish(),
+            Self::Pending(_) => f.debug_tuple("Pending").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// The outcome of one request, with the decision that led to it. Made from an [`AdmitOutcome`] or a [`Decision`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
 pub struct AdmitReply {
-    /// May it pass?
+    /// The outcome that the layer acts on.
     pub outcome: AdmitOutcome,
-    /// What a limiter decided, for who wants to say more about it.
+    /// The limiter's decision, if a limiter made one. The `RateLimit` headers are written from it.
     pub decision: Option<Decision>,
 }
 
-/// May a request pass?
+/// The outcome of one request: it passes, waits or is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub enum AdmitOutcome {
-    /// At once.
+    /// The request passes without a wait.
     Passed,
-    /// Because nobody gave an answer, and that is what to do then.
+    /// The request passes because the server or the store is unreachable, and the configuration says to fail open.
     FailedOpen,
-    /// It waited for its turn.
+    /// The request waited for its turn and passes now.
     Delayed {
-        /// How long.
+        /// The time that it waited.
         by: Duration,
     },
-    /// It came too soon.
+    /// The request is over its limit.
     Rejected {
-        /// When it may come again; `None` if no waiting helps.
+        /// The time until the same request would be allowed; `None` if waiting does not help.
         retry_after: Option<Duration>,
     },
-    /// Nobody gave an answer, and that is what to do then. Nobody is over a limit.
+    /// The request is rejected because the server or the store is unreachable. Its client is not over a limit.
     Unavailable {
-        /// When it may come again.
+        /// The time after which a client should try again.
         retry_after: Option<Duration>,
     },
-    /// What was taken for its id is none.
+    /// The request has no client id, or one that its limit cannot have.
     Unidentified,
 }
 
@@ -110,6 +142,7 @@ impl From<Decision> for AdmitReply {
     }
 }
 
+/// Maps a verdict to the outcome of the request.
 fn outcome(verdict: Verdict, retry_after: Nanos) -> AdmitOutcome {
     let retry_after = (!retry_after.is_forever()).then(|| retry_after.into());
     match verdict {

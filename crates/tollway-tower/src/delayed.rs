@@ -1,4 +1,4 @@
-//! Requests that come too fast wait for their turn, instead of being rejected.
+//! Delays requests that are over their limit until it is their turn, instead of rejecting them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -11,11 +11,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A wait is a timer, and whoever hangs up stops waiting. Requests of one id pass in the order they came, and one that
-//! could not pass in time is rejected at once: it does not wait in vain.
+//! A wait is a timer, and it ends when the client disconnects. Requests of one client pass in the order in which they
+//! came. A request that cannot pass before the longest delay is rejected at once.
 
 mod queue;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,46 +27,59 @@ use tollway_core::Decision;
 use self::queue::{DelayQueues, QueuedRequest};
 use crate::admit::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 
-/// How many may wait at a time unless told otherwise. Each keeps its request in memory meanwhile.
+/// The default for the number of requests that may wait at a time. Each keeps its request in memory meanwhile.
 pub const DEFAULT_MAX_DELAYED: usize = 1_000;
-/// The shortest wait: a timer has no finer.
+/// The shortest wait: timers of tokio have a resolution of one millisecond.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Asks again when the time has come, up to a longest delay. Needs tokio's timers.
+/// Makes requests that `A` rejects wait and try again, up to a longest delay. It needs a tokio runtime with timers.
 ///
-/// A gatekeeper delays by itself, and needs none of this.
+/// A gatekeeper delays by itself and needs no such wrapper.
 pub struct Delayed<A> {
-    inner: Arc<Inner<A>>,
+    inner: Arc<DelayedInner<A>>,
 }
 
-struct Inner<A> {
+struct DelayedInner<A> {
     admit: A,
     max_delay: Duration,
     queues: DelayQueues,
 }
 
 impl<A: Admit> Delayed<A> {
-    /// What `admit` would reject waits, if it is for no longer than `max_delay`.
+    /// Delays a request that `admit` rejects, if it can pass within `max_delay`.
     pub fn new(admit: A, max_delay: Duration) -> Self {
-        Self { inner: Arc::new(Inner { admit, max_delay, queues: DelayQueues::new(DEFAULT_MAX_DELAYED) }) }
+        Self {
+            inner: Arc::new(DelayedInner { admit, max_delay, queues: DelayQueues::new(DEFAULT_MAX_DELAYED) }),
+        }
     }
 
-    /// So many may wait at a time, of all identifiers together. Further ones are rejected.
+    /// Sets the number of requests, of all clients together, that may wait at a time (default: 1000). Others are rejected.
     pub fn max_delayed(self, max: usize) -> Self {
         self.inner.queues.set_max(max);
         self
     }
 
-    /// How many wait now.
+    /// Returns the number of requests that wait now.
     pub fn waiting(&self) -> usize {
         self.inner.queues.waiting()
     }
 }
 
-/// The same one: those who wait at a clone wait in the same line.
+/// Clones share their queues: requests that wait at one clone hold up those at another.
 impl<A> Clone for Delayed<A> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<A: fmt::Debug> fmt::Debug for Delayed<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DelayedInner { admit, max_delay, queues } = &*self.inner;
+        f.debug_struct("Delayed")
+            .field("admit", admit)
+            .field("max_delay", max_delay)
+            .field("waiting", &queues.waiting())
+            .finish()
     }
 }
 
@@ -74,20 +88,20 @@ impl<A: Admit> Admit for Delayed<A> {
 
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         let inner = &self.inner;
-        // Who comes while others wait for the same would overtake them.
+        // A new request must queue behind those that wait, or it would overtake them.
         match inner.queues.join_existing(id, Instant::now() + inner.max_delay) {
             Some(Ok(queued)) => return AdmitFuture::Pending(Box::pin(Arc::clone(inner).wait(queued, None))),
             Some(Err(retry_after)) => return AdmitFuture::Ready(rejected(retry_after)),
             None => {}
         }
-        let asking = match inner.admit.admit(id) {
-            AdmitFuture::Ready(answer) => return Inner::consider(inner, id, answer),
-            AdmitFuture::Pending(asking) => asking,
+        let pending = match inner.admit.admit(id) {
+            AdmitFuture::Ready(reply) => return DelayedInner::delay_if_rejected(inner, id, reply),
+            AdmitFuture::Pending(pending) => pending,
         };
         let (inner, id) = (Arc::clone(inner), id.to_vec());
         AdmitFuture::Pending(Box::pin(async move {
-            let answer = asking.await;
-            Inner::consider(&inner, &id, answer).answer().await
+            let reply = pending.await;
+            DelayedInner::delay_if_rejected(&inner, &id, reply).reply().await
         }))
     }
 
@@ -100,25 +114,25 @@ impl<A: Admit> Admit for Delayed<A> {
     }
 }
 
-impl<A: Admit> Inner<A> {
-    /// Passes an answer on, or waits because of it.
-    fn consider(this: &Arc<Self>, id: &[u8], answer: AdmitReply) -> AdmitFuture {
-        let AdmitOutcome::Rejected { retry_after: Some(retry_after) } = answer.outcome else {
-            return AdmitFuture::Ready(answer);
+impl<A: Admit> DelayedInner<A> {
+    /// Returns the reply, or queues the request if the reply is a rejection that a wait can lift.
+    fn delay_if_rejected(this: &Arc<Self>, id: &[u8], reply: AdmitReply) -> AdmitFuture {
+        let AdmitOutcome::Rejected { retry_after: Some(retry_after) } = reply.outcome else {
+            return AdmitFuture::Ready(reply);
         };
         if retry_after > this.max_delay {
-            return AdmitFuture::Ready(answer);
+            return AdmitFuture::Ready(reply);
         }
         let now = Instant::now();
         let at = now + retry_after.max(TICK);
         let interval = this.admit.interval(id).unwrap_or_default();
-        match this.queues.join(id, at, interval, now + this.max_delay) {
+        match this.queues.join_or_create(id, at, interval, now + this.max_delay) {
             Some(queued) => AdmitFuture::Pending(Box::pin(Arc::clone(this).wait(queued, Some(at)))),
-            None => AdmitFuture::Ready(answer),
+            None => AdmitFuture::Ready(reply),
         }
     }
 
-    /// Waits for its turn in line, and then until the time has come.
+    /// Waits until the request is first in its queue and may pass, or until the deadline.
     async fn wait(self: Arc<Self>, queued: QueuedRequest, mut at: Option<Instant>) -> AdmitReply {
         let began = Instant::now();
         let deadline = began + self.max_delay;
@@ -129,28 +143,19 @@ impl<A: Admit> Inner<A> {
             if let Some(at) = at {
                 sleep_until(at).await;
             }
-            let answer = self.admit.admit(queued.id()).answer().await;
-            match answer.outcome {
+            let reply = self.admit.admit(queued.id()).reply().await;
+            match reply.outcome {
                 AdmitOutcome::Passed => {
                     let outcome = AdmitOutcome::Delayed { by: began.elapsed() };
-                    return AdmitReply { outcome, ..answer };
+                    return AdmitReply { outcome, ..reply };
                 }
                 AdmitOutcome::Rejected { retry_after: Some(wait) } if Instant::now() + wait <= deadline => {
                     let again = Instant::now() + wait.max(TICK);
                     queued.set_expected_at(again);
                     at = Some(again);
                 }
-                _ => return answer,
+                _ => return reply,
             }
-        }
-    }
-}
-
-impl AdmitFuture {
-    async fn answer(self) -> AdmitReply {
-        match self {
-            Self::Ready(answer) => answer,
-            Self::Pending(awaiting) => awaiting.await,
         }
     }
 }

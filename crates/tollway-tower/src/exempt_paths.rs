@@ -1,33 +1,35 @@
-//! Paths that are not limited.
+//! Paths whose requests are not counted.
 
-/// Whole paths, and paths that everything below is skipped with.
+/// The set of exempt paths: single paths, and subtrees with everything below a root.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExemptPaths {
     paths: Vec<Box<str>>,
-    trees: Vec<Box<str>>,
+    subtrees: Vec<Box<str>>,
 }
 
 impl ExemptPaths {
-    pub(crate) fn path(&mut self, path: &str) {
+    pub(crate) fn add_path(&mut self, path: &str) {
         self.paths.push(path.into());
     }
 
-    pub(crate) fn tree(&mut self, root: &str) {
-        self.trees.push(root.trim_end_matches('/').into());
+    pub(crate) fn add_subtree(&mut self, root: &str) {
+        self.subtrees.push(root.trim_end_matches('/').into());
     }
 
     pub(crate) fn contains(&self, path: &str) -> bool {
-        self.paths.iter().any(|skipped| **skipped == *path) || self.trees.iter().any(|root| below(root, path))
+        self.paths.iter().any(|exempt| **exempt == *path)
+            || self.subtrees.iter().any(|root| is_below(root, path))
     }
 }
 
-/// Is this the root, or below it?
-fn below(root: &str, path: &str) -> bool {
-    path.strip_prefix(root).is_some_and(|rest| (rest.is_empty() || rest.starts_with('/')) && !climbs(rest))
+/// Returns true if `path` is the root, or lies below it.
+fn is_below(root: &str, path: &str) -> bool {
+    path.strip_prefix(root)
+        .is_some_and(|rest| (rest.is_empty() || rest.starts_with('/')) && !has_parent_segment(rest))
 }
 
-/// Might this lead up again, for a service that resolves it? Then it may lead anywhere, and is not skipped.
-fn climbs(rest: &str) -> bool {
+/// Returns true if a service that resolves `..` might leave the subtree: such a path could reach anything.
+fn has_parent_segment(rest: &str) -> bool {
     let plain: Vec<u8> = rest.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
     plain.windows(2).any(|two| two == b"..") || plain.windows(3).any(|three| three == b"%2e")
 }
@@ -37,11 +39,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_skipped_is_the_path_and_what_is_below_a_tree() {
-        let mut skip = ExemptPaths::default();
-        skip.path("/healthz");
-        skip.tree("/static/");
-        for (path, skipped) in [
+    fn the_path_and_everything_below_a_subtree_are_exempt() {
+        let mut exempt = ExemptPaths::default();
+        exempt.add_path("/healthz");
+        exempt.add_subtree("/static/");
+        for (path, expected) in [
             ("/healthz", true),
             ("/healthz/", false),
             ("/healthz/x", false),
@@ -57,7 +59,7 @@ mod tests {
             ("", false),
             ("*", false),
         ] {
-            assert_eq!(skip.contains(path), skipped, "{path}");
+            assert_eq!(exempt.contains(path), expected, "{path}");
         }
         assert!(!ExemptPaths::default().contains(""));
     }

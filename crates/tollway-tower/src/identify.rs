@@ -1,34 +1,36 @@
-//! Whose request it is.
+//! Identification of clients: the id that a request is charged to.
 //!
-//! | | the id is |
+//! | type | the id is |
 //! |---|---|
-//! | [`ByAddress`] | the client's address, also behind proxies that are declared |
+//! | [`ByAddress`] | the address of the client, also behind trusted proxies |
 //! | [`ByHeader`] | the value of a header |
-//! | a closure over the [`RequestHead`] | what it says |
+//! | a closure over the [`RequestHead`] | the [`ClientId`] that it returns |
 //!
 //! ```
-//! # use tollway::Limiter;
-//! # use tollway_tower::{AdmissionLayer, ClientId, LocalRule};
-//! # let limiter = Limiter::from_yaml("rules: { upload: 'user:10/m' }")?;
+//! use tollway::Limiter;
+//! use tollway_tower::{AdmissionLayer, ClientId, LocalRule};
+//!
+//! let limiter = Limiter::from_yaml("rules: { upload: 'user:10/m' }")?;
 //! let layer = AdmissionLayer::new(LocalRule::new(limiter, "upload")?)
-//!     .identify_by(|head| ClientId::new(head.uri.path().strip_prefix("/users/")));
+//!     .identify_by(|head| head.uri.path().strip_prefix("/users/").and_then(ClientId::new));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod by_address;
 mod by_header;
+mod client_id;
 mod network;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
-use tollway::rate_limit::{Selector, SelectorValue};
 
 pub use self::by_address::ByAddress;
 pub use self::by_header::ByHeader;
+pub use self::client_id::ClientId;
 pub use self::network::{Network, ParseNetworkError};
 
-/// Says whose request it is.
+/// Identifies the client that sent a request.
 pub trait Identify: Send + Sync + 'static {
-    /// Who sent this, if that can be said.
+    /// Returns the id of the client, or `None` if the request does not identify one.
     fn identify(&self, head: RequestHead<'_>) -> Option<ClientId>;
 }
 
@@ -38,21 +40,22 @@ impl<F: Fn(RequestHead<'_>) -> Option<ClientId> + Send + Sync + 'static> Identif
     }
 }
 
-/// A request without its body.
+/// The parts of a request that identify its client: all but the body.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RequestHead<'a> {
-    /// Its method.
+    /// The method that the client sent.
     pub method: &'a Method,
-    /// Where it goes.
+    /// The URI that the client sent.
     pub uri: &'a Uri,
-    /// Its headers.
+    /// The headers that the client sent.
     pub headers: &'a HeaderMap,
-    /// What servers and other layers left with it.
+    /// The extensions that the server and other layers added, such as the address of the peer.
     pub extensions: &'a Extensions,
 }
 
 impl<'a> RequestHead<'a> {
-    /// The head of a request.
+    /// Borrows the head of a request.
     pub fn new<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
@@ -60,23 +63,5 @@ impl<'a> RequestHead<'a> {
             headers: request.headers(),
             extensions: request.extensions(),
         }
-    }
-}
-
-/// Who is limited. Up to 46 bytes are held without allocating.
-#[derive(Clone, Debug)]
-pub struct ClientId(SelectorValue<'static>);
-
-impl ClientId {
-    /// A text, a number, an address, or an option of one. `None` and what is empty identify nobody.
-    pub fn new(value: impl Selector) -> Option<Self> {
-        let value = value.value().into_owned();
-        (!value.as_ref().is_empty()).then_some(Self(value))
-    }
-}
-
-impl AsRef<[u8]> for ClientId {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_ref()
     }
 }

@@ -1,6 +1,7 @@
-//! What the layer does with requests, and how it is told.
+//! The layer: its settings, and what it does with each request.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
@@ -15,40 +16,41 @@ use crate::rejection;
 use crate::request_counts::{RequestCounters, RequestCounts};
 use crate::service::AdmissionService;
 
-/// Asks about each request before the service sees it.
+/// A tower layer that decides about each request before the service sees it.
 ///
-/// Clones, and all services made by one layer, count together.
+/// Clones of a layer, and all services that it makes, share their counts.
+#[must_use = "a layer limits only the services that it wraps"]
 pub struct AdmissionLayer<A, I = ByAddress> {
-    shared: LayerState<A, I>,
+    state: LayerState<A, I>,
 }
 
-/// What becomes of a request that has no id.
+/// Tells what happens to a request that has no client id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnidentified {
-    /// It passes.
+    /// The request passes.
     #[default]
     Pass,
-    /// It is rejected with 400, or `INVALID_ARGUMENT`.
+    /// The request is rejected with 400, or `INVALID_ARGUMENT` for gRPC.
     Reject,
 }
 
-/// What was decided about a request.
+/// The decision about one request, as the hook of [`AdmissionLayer::on_decision`] gets it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DecisionEvent<'a> {
-    /// Whose it is, if that is known.
+    /// The client that sent the request, if it was identified.
     pub id: Option<&'a [u8]>,
-    /// May it pass?
+    /// The outcome that was decided. In shadow mode the request passes whatever this is.
     pub outcome: AdmitOutcome,
-    /// What a limiter decided, if one was asked.
+    /// The limiter's decision, if a limiter made one.
     pub decision: Option<&'a Decision>,
-    /// Did it pass in any case?
+    /// True if the layer is in shadow mode.
     pub shadow: bool,
 }
 
 type DecisionHook = dyn Fn(DecisionEvent<'_>) + Send + Sync;
 
-/// All that a layer and its services have in common.
+/// The settings and counters that a layer shares with its services.
 pub(crate) struct LayerState<A, I> {
     pub(crate) admit: Arc<A>,
     pub(crate) identify: Arc<I>,
@@ -62,18 +64,18 @@ pub(crate) struct LayerState<A, I> {
     hook: Option<Arc<DecisionHook>>,
 }
 
-/// What the service does next.
+/// The action that follows from a reply.
 pub(crate) enum RequestAction {
-    /// Pass the request on, and add these headers to the response.
+    /// Forwards the request to the service, and adds these headers to the response.
     Forward(Option<Box<HeaderMap>>),
-    /// AdmitReply with this.
+    /// Responds with this head and an empty body.
     Reject(Box<http::response::Parts>),
 }
 
 impl<A: Admit> AdmissionLayer<A> {
-    /// Has `admit` asked about each request, by the address of its peer: [`ByAddress::peer`].
+    /// Makes a layer that lets `admit` decide about each request, by the address of its peer: [`ByAddress::peer`].
     pub fn new(admit: A) -> Self {
-        let shared = LayerState {
+        let state = LayerState {
             admit: Arc::new(admit),
             identify: Arc::new(ByAddress::peer()),
             exempt_paths: ExemptPaths::default(),
@@ -85,17 +87,17 @@ impl<A: Admit> AdmissionLayer<A> {
             always_add_headers: false,
             hook: None,
         };
-        Self { shared }
+        Self { state }
     }
 }
 
 impl<A, I> AdmissionLayer<A, I> {
-    /// Finds out in another way whose a request is.
+    /// Sets how clients are identified (default: [`ByAddress::peer`]).
     pub fn identify<J: Identify>(self, identify: J) -> AdmissionLayer<A, J> {
-        AdmissionLayer { shared: self.shared.identify(Arc::new(identify)) }
+        AdmissionLayer { state: self.state.identify(Arc::new(identify)) }
     }
 
-    /// The same, by a closure. `None` identifies nobody.
+    /// Identifies clients by a closure. A request for which it returns `None` has no client id.
     pub fn identify_by<F>(self, identify: F) -> AdmissionLayer<A, F>
     where
         F: Fn(crate::RequestHead<'_>) -> Option<crate::ClientId> + Send + Sync + 'static,
@@ -103,48 +105,50 @@ impl<A, I> AdmissionLayer<A, I> {
         self.identify(identify)
     }
 
-    /// With this for requests that have no id. To pass is the default.
+    /// Sets what happens to requests without a client id (default: they pass).
     pub fn on_unidentified(mut self, on_unidentified: OnUnidentified) -> Self {
-        self.shared.on_unidentified = on_unidentified;
+        self.state.on_unidentified = on_unidentified;
         self
     }
 
-    /// Passes on what goes to this path, whole as it is, unseen.
+    /// Exempts requests whose path equals `path`: they are not counted.
     pub fn exempt_path(mut self, path: &str) -> Self {
-        self.shared.exempt_paths.path(path);
+        self.state.exempt_paths.add_path(path);
         self
     }
 
-    /// Passes on what goes to this path or below it, unseen.
+    /// Exempts requests whose path equals `path` or lies below it: they are not counted.
     pub fn exempt_subtree(mut self, path: &str) -> Self {
-        self.shared.exempt_paths.tree(path);
+        self.state.exempt_paths.add_subtree(path);
         self
     }
 
-    /// Rejects with this status: 429, or 503 for clients that take only that for a reason to wait. A gRPC client
-    /// gets `RESOURCE_EXHAUSTED`, or `UNAVAILABLE` for a 503.
+    /// Sets the status of rejections: 429, or 503 for clients that back off only on that. A gRPC client gets
+    /// `RESOURCE_EXHAUSTED`, or `UNAVAILABLE` for a 503.
     pub fn reject_with(mut self, status: StatusCode) -> Self {
-        self.shared.status = status;
+        self.state.status = status;
         self
     }
 
-    /// Adds the `RateLimit` headers to what passes, too. They cost an allocation each.
+    /// Adds the `RateLimit` headers to every response, not only to rejections. Each header costs an allocation.
     pub fn always_add_headers(mut self, always_add_headers: bool) -> Self {
-        self.shared.always_add_headers = always_add_headers;
+        self.state.always_add_headers = always_add_headers;
         self
     }
 
-    /// Decides and counts, but passes on everything, at once.
+    /// Turns shadow mode on: the layer decides and counts, but every request passes without a wait.
     pub fn shadow(mut self, shadow: bool) -> Self {
-        self.shared.shadow = shadow;
+        self.state.shadow = shadow;
         self
     }
 
-    /// Tells a gatekeeper's master this of each request, instead of its `User-Agent`. Others are not told.
+    /// Sets the log info of each request (default: its `User-Agent`). A gatekeeper sends it to its master; others ignore it.
     ///
     /// ```no_run
-    /// # use tollway_tower::{AdmissionLayer, client::gatekeeper::Gatekeeper};
-    /// # let gatekeeper = Gatekeeper::connect("master:10004", "api")?;
+    /// use tollway_tower::AdmissionLayer;
+    /// use tollway_tower::client::gatekeeper::Gatekeeper;
+    ///
+    /// let gatekeeper = Gatekeeper::connect("master:10004", "api")?;
     /// let layer = AdmissionLayer::new(gatekeeper).log_info(|head| head.uri.path().as_bytes().into());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -152,19 +156,19 @@ impl<A, I> AdmissionLayer<A, I> {
     where
         F: Fn(crate::RequestHead<'_>) -> Cow<'_, [u8]> + Send + Sync + 'static,
     {
-        self.shared.log_info = LogInfoSource::By(Arc::new(log_info));
+        self.state.log_info = LogInfoSource::Closure(Arc::new(log_info));
         self
     }
 
-    /// Calls this at every decision. It is on the way of each request, so it must be short.
+    /// Calls `hook` after every decision. Each request waits for it, so it must be fast.
     pub fn on_decision(mut self, hook: impl Fn(DecisionEvent<'_>) + Send + Sync + 'static) -> Self {
-        self.shared.hook = Some(Arc::new(hook));
+        self.state.hook = Some(Arc::new(hook));
         self
     }
 
-    /// What became of requests so far.
+    /// Returns the number of requests that had each outcome so far.
     pub fn counts(&self) -> RequestCounts {
-        self.shared.counters.read()
+        self.state.counters.read()
     }
 }
 
@@ -172,13 +176,28 @@ impl<A, I, S> Layer<S> for AdmissionLayer<A, I> {
     type Service = AdmissionService<S, A, I>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        AdmissionService::new(inner, Arc::new(self.shared.clone()))
+        AdmissionService::new(inner, Arc::new(self.state.clone()))
     }
 }
 
 impl<A, I> Clone for AdmissionLayer<A, I> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { state: self.state.clone() }
+    }
+}
+
+impl<A: fmt::Debug, I: fmt::Debug> fmt::Debug for AdmissionLayer<A, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LayerState { admit, identify, exempt_paths, shadow, on_unidentified, status, .. } = &self.state;
+        f.debug_struct("AdmissionLayer")
+            .field("admit", admit)
+            .field("identify", identify)
+            .field("exempt_paths", exempt_paths)
+            .field("shadow", shadow)
+            .field("on_unidentified", on_unidentified)
+            .field("status", status)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
     }
 }
 
@@ -226,56 +245,59 @@ impl<A, I> LayerState<A, I> {
 }
 
 impl<A: Admit, I> LayerState<A, I> {
-    /// RequestCounts an answer, tells of it, and says what follows from it.
+    /// Records a reply, and returns the action that follows from it.
     pub(crate) fn next_action(
         &self,
         id: Option<&[u8]>,
-        answer: &AdmitReply,
+        reply: &AdmitReply,
         request: &HeaderMap,
     ) -> RequestAction {
-        self.note(id, answer);
+        self.record(id, reply);
         if self.shadow {
             return RequestAction::Forward(None);
         }
-        match answer.outcome {
+        match reply.outcome {
             AdmitOutcome::Passed | AdmitOutcome::FailedOpen | AdmitOutcome::Delayed { .. } => {
-                RequestAction::Forward(self.announced(id, answer))
+                RequestAction::Forward(self.headers_when_allowed(id, reply))
             }
             AdmitOutcome::Unidentified if self.on_unidentified == OnUnidentified::Pass => {
                 RequestAction::Forward(None)
             }
             _ => {
-                let mut head = rejection::head(&answer.outcome, self.status, request);
-                self.describe(id, answer, &mut head.headers);
+                let mut head = rejection::head(&reply.outcome, self.status, request);
+                self.add_headers(id, reply, &mut head.headers);
                 RequestAction::Reject(Box::new(head))
             }
         }
     }
 
-    /// RequestCounts an answer and tells of it.
-    pub(crate) fn note(&self, id: Option<&[u8]>, answer: &AdmitReply) {
-        let first = self.counters.count(&answer.outcome);
-        if first && answer.outcome == AdmitOutcome::Unidentified {
-            // Once: it may be one odd request, or a server that never says who its peers are.
-            tracing::warn!(then = ?self.on_unidentified, "a request identifies nobody");
+    /// Counts a reply and calls the hook.
+    pub(crate) fn record(&self, id: Option<&[u8]>, reply: &AdmitReply) {
+        let first = self.counters.count(&reply.outcome);
+        if first && reply.outcome == AdmitOutcome::Unidentified {
+            // Once, because every request may be like this one: the server does not pass on its peers' addresses, say.
+            tracing::warn!(
+                on_unidentified = ?self.on_unidentified,
+                "request without a client id; check that the server adds what the layer identifies by"
+            );
         }
         if let Some(hook) = &self.hook {
-            let (outcome, decision) = (answer.outcome, answer.decision.as_ref());
+            let (outcome, decision) = (reply.outcome, reply.decision.as_ref());
             hook(DecisionEvent { id, outcome, decision, shadow: self.shadow });
         }
     }
 
-    fn announced(&self, id: Option<&[u8]>, answer: &AdmitReply) -> Option<Box<HeaderMap>> {
+    fn headers_when_allowed(&self, id: Option<&[u8]>, reply: &AdmitReply) -> Option<Box<HeaderMap>> {
         if !self.always_add_headers {
             return None;
         }
         let mut headers = HeaderMap::new();
-        self.describe(id, answer, &mut headers);
+        self.add_headers(id, reply, &mut headers);
         Some(Box::new(headers))
     }
 
-    fn describe(&self, id: Option<&[u8]>, answer: &AdmitReply, headers: &mut HeaderMap) {
-        if let (Some(id), Some(decision)) = (id, &answer.decision) {
+    fn add_headers(&self, id: Option<&[u8]>, reply: &AdmitReply, headers: &mut HeaderMap) {
+        if let (Some(id), Some(decision)) = (id, &reply.decision) {
             self.admit.add_headers(id, decision, headers);
         }
     }

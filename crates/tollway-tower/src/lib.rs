@@ -1,4 +1,4 @@
-//! A tower layer that limits: over a limiter in process, a server or a gatekeeper.
+//! A tower layer that limits requests, by a limiter in the process, a server or a gatekeeper.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -11,8 +11,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The layer finds out whose request it is ([`Identify`]), asks whether it may pass ([`Admit`]), and passes it on, delays it or
-//! answers it itself. What passes at once costs less than a microsecond, and no allocation.
+//! For each request the layer identifies the client ([`Identify`]) and decides whether it may pass ([`Admit`]). Then it
+//! forwards the request, delays it or rejects it. A request that passes at once costs less than a microsecond and no
+//! allocation.
+//!
+//! # Features
+//! | feature | adds |
+//! |---|---|
+//! | `local` (default) | `LocalLimit` and `LocalRule`, over a limiter in this process |
+//! | `remote` | `RemoteLimit`, over a server |
+//! | `gatekeeper` | [`Admit`] for the gatekeeper of `tollway-client` |
+//!
+//! Without features there are the layer, [`Identify`], [`Admit`] and [`Delayed`], for a source of decisions of your own.
 #![forbid(unsafe_code)]
 
 pub mod admit;
@@ -21,15 +31,19 @@ mod exempt_paths;
 mod identify;
 mod layer;
 mod log_info;
+#[cfg(any(feature = "local", feature = "remote"))]
+mod rate_limit_headers;
 mod rejection;
 mod request_counts;
 mod response_body;
 mod response_future;
 mod service;
 
-pub use admit::{
-    Admit, AdmitFuture, AdmitOutcome, AdmitReply, LocalLimit, LocalRule, OnFailure, RemoteLimit,
-};
+pub use admit::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
+#[cfg(feature = "local")]
+pub use admit::{LocalLimit, LocalRule};
+#[cfg(feature = "remote")]
+pub use admit::{OnFailure, RemoteLimit};
 pub use delayed::{DEFAULT_MAX_DELAYED, Delayed};
 pub use identify::{ByAddress, ByHeader, ClientId, Identify, Network, ParseNetworkError, RequestHead};
 pub use layer::{AdmissionLayer, DecisionEvent, OnUnidentified};
@@ -38,6 +52,7 @@ pub use request_counts::RequestCounts;
 pub use response_body::ResponseBody;
 pub use response_future::ResponseFuture;
 pub use service::AdmissionService;
+#[cfg(any(feature = "remote", feature = "gatekeeper"))]
 pub use tollway_client as client;
 
 /// Compiles and runs the examples of the page about middleware.

@@ -1,6 +1,7 @@
-//! What is told about a request beside who sent it, to who keeps a log.
+//! Log info: bytes about a request that a gatekeeper sends to its master, which may log them.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -8,18 +9,17 @@ use http::header::USER_AGENT;
 
 use crate::identify::RequestHead;
 
-/// Where it comes from.
+/// The source that log info is taken from.
 #[derive(Clone, Default)]
 pub(crate) enum LogInfoSource {
-    /// From the `User-Agent`.
     #[default]
     UserAgent,
-    By(Arc<LogInfoFn>),
+    Closure(Arc<LogInfoFn>),
 }
 
 type LogInfoFn = dyn Fn(RequestHead<'_>) -> Cow<'_, [u8]> + Send + Sync;
 
-/// What may be logged of a request. It is found out only if somebody asks.
+/// The log info of one request. It is made only when [`bytes`](Self::bytes) is called.
 pub struct LogInfo<'a> {
     head: RequestHead<'a>,
     source: &'a LogInfoSource,
@@ -30,16 +30,22 @@ impl<'a> LogInfo<'a> {
         Self { head, source }
     }
 
-    /// The bytes of it; none if there is nothing to say.
+    /// Returns the log info, which may be empty.
     pub fn bytes(&self) -> Cow<'a, [u8]> {
         match self.source {
             LogInfoSource::UserAgent => user_agent(self.head).into(),
-            LogInfoSource::By(closure) => closure(self.head),
+            LogInfoSource::Closure(closure) => closure(self.head),
         }
     }
 }
 
-/// The `User-Agent` of a request, empty if it has none.
+impl fmt::Debug for LogInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogInfo").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+/// Returns the `User-Agent` of a request, empty if it has none.
 pub fn user_agent(head: RequestHead<'_>) -> &[u8] {
     head.headers.get(USER_AGENT).map_or(&[], HeaderValue::as_bytes)
 }

@@ -1,4 +1,4 @@
-//! What is answered instead of the service.
+//! The response to a rejected request.
 //!
 //! ```text
 //! HTTP/1.1 429 Too Many Requests            HTTP/2 200                  to a gRPC client
@@ -7,43 +7,36 @@
 //! RateLimit: "PerClient";r=0;t=12           grpc-retry-pushback-ms: 11250
 //! ```
 //!
-//! The body is empty, so that the service's may be of any type.
+//! The body is empty, so that the body of the service may be of any type.
 
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tollway_core::{Charge, Decision};
-use tollway_wire::http::rate_limit_headers::{self, RateLimitPolicy};
 
 use crate::admit::AdmitOutcome;
 
-/// What a client is told to wait when nobody knows.
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
-
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+/// The `Retry-After` that a client gets while the server is unreachable.
+#[cfg(feature = "remote")]
+pub(crate) const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// When a client that retries by itself should do so, in milliseconds; below zero it should not.
+/// The header that tells clients with a retry policy when to retry, in milliseconds. Below zero they must not.
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// The statuses of gRPC that say why.
+// Status codes of gRPC.
 const INVALID_ARGUMENT: u16 = 3;
 const RESOURCE_EXHAUSTED: u16 = 8;
 const UNAVAILABLE: u16 = 14;
 
-/// The head of a rejection. `status` is for what came too soon.
+/// Returns the head of a rejection. A request over its limit gets `status`.
 pub(crate) fn head(outcome: &AdmitOutcome, status: StatusCode, request: &HeaderMap) -> Parts {
     let (status, retry_after) = match outcome {
         AdmitOutcome::Rejected { retry_after } => (status, *retry_after),
         AdmitOutcome::Unidentified => (StatusCode::BAD_REQUEST, None),
-        // Nobody is over a limit: a client that is told so would blame itself.
+        // Not 429: the client is not over its limit.
         AdmitOutcome::Unavailable { retry_after } => (StatusCode::SERVICE_UNAVAILABLE, *retry_after),
         AdmitOutcome::Passed | AdmitOutcome::FailedOpen | AdmitOutcome::Delayed { .. } => {
             (StatusCode::OK, None)
@@ -57,14 +50,14 @@ pub(crate) fn head(outcome: &AdmitOutcome, status: StatusCode, request: &HeaderM
         Some(content_type) => grpc(&mut head.headers, content_type, status, retry_after),
         None => {
             head.status = status;
-            // A cache that keeps this would reject everybody.
+            // A cache that keeps a rejection would serve it to other clients.
             head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
     }
     head
 }
 
-/// A gRPC client reads its status from the trailers, which may come in place of the headers.
+/// Adds the status that a gRPC client reads. It belongs into trailers, which may be sent as headers.
 fn grpc(
     headers: &mut HeaderMap,
     content_type: &HeaderValue,
@@ -72,8 +65,8 @@ fn grpc(
     retry_after: Option<Duration>,
 ) {
     let (code, message) = match status {
-        StatusCode::BAD_REQUEST => (INVALID_ARGUMENT, "the request identifies nobody"),
-        StatusCode::SERVICE_UNAVAILABLE => (UNAVAILABLE, "not now"),
+        StatusCode::BAD_REQUEST => (INVALID_ARGUMENT, "the request has no client id"),
+        StatusCode::SERVICE_UNAVAILABLE => (UNAVAILABLE, "unavailable; retry later"),
         _ => (RESOURCE_EXHAUSTED, "too many requests"),
     };
     headers.insert(CONTENT_TYPE, content_type.clone());
@@ -89,41 +82,7 @@ fn grpc_type(request: &HeaderMap) -> Option<&HeaderValue> {
     request.get(CONTENT_TYPE).filter(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Rounded up, and never 0: whoever obeys it must not come back at once.
+/// Returns whole seconds, rounded up and at least 1, so that a client does not retry at once or too early.
 fn whole_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
-}
-
-/// Adds all that is known of how a request stands with its limit.
-pub(crate) fn describe(charge: &Charge<'_>, decision: &Decision, headers: &mut HeaderMap) {
-    let Some(quota) =
-        charge.algorithm().map(RateLimitPolicy::of).filter(|_| rate_limit_headers::store_answered(decision))
-    else {
-        return;
-    };
-    put(headers, RATELIMIT_POLICY, |out| {
-        rate_limit_headers::put_rate_limit_policy(out, std::slice::from_ref(charge))
-    });
-    headers.insert(LIMIT, quota.units.into());
-    describe_standing(charge.limit().name(), decision, headers);
-}
-
-/// The same, for who does not know the numbers of the limit.
-pub(crate) fn describe_standing(limit: &str, decision: &Decision, headers: &mut HeaderMap) {
-    use tollway_core::Verdict;
-    if !rate_limit_headers::store_answered(decision) || decision.verdict == Verdict::Unlimited {
-        return;
-    }
-    put(headers, RATELIMIT, |out| rate_limit_headers::put_rate_limit(out, limit, decision));
-    headers.insert(REMAINING, decision.remaining.into());
-    headers.insert(RESET, decision.reset_nanos.as_secs_rounded_up().into());
-}
-
-fn put(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-    let mut value = Vec::with_capacity(64);
-    write(&mut value);
-    // The names of limits have no character that a header could not carry.
-    if let Ok(value) = HeaderValue::try_from(value) {
-        headers.insert(name, value);
-    }
 }

@@ -1,4 +1,4 @@
-//! What became of requests, counted.
+//! Counters of the outcomes of requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,9 +6,10 @@ use crate::admit::AdmitOutcome;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How many requests had which end, since the layer was made.
+        /// The number of requests that had each outcome since the layer was made.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
+        #[must_use]
         pub struct RequestCounts { $($(#[$doc])* pub $name: u64,)* }
 
         #[derive(Debug, Default)]
@@ -23,26 +24,26 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Passed at once.
+    /// The requests that passed without a wait.
     passed,
-    /// Passed because nobody gave an answer.
+    /// The requests that passed because the server or the store was unreachable.
     failed_open,
-    /// Passed after a wait.
+    /// The requests that passed after a wait.
     delayed,
-    /// Rejected: they came too soon.
+    /// The requests that were rejected because they were over their limit.
     rejected,
-    /// Rejected because nobody gave an answer.
+    /// The requests that were rejected because the server or the store was unreachable.
     unavailable,
-    /// Had no id. Whether they passed is the layer's setting.
+    /// The requests that had no client id. They pass or are rejected, as the layer is set.
     unidentified,
-    /// Went by unseen: their path is one that is skipped.
+    /// The requests that were not counted because their path is exempt.
     exempt,
-    /// Went away while they waited for their turn or for an answer.
+    /// The requests that ended because their client disconnected while they waited for their turn or for a reply.
     abandoned,
 }
 
 impl RequestCounters {
-    /// RequestCounts one more, and says whether it is the first of its kind.
+    /// Counts one more request, and returns true if it is the first with this outcome.
     pub(crate) fn count(&self, outcome: &AdmitOutcome) -> bool {
         let counter = match outcome {
             AdmitOutcome::Passed => &self.passed,

@@ -1,4 +1,4 @@
-//! The body of a response: the service's own, or none.
+//! The body type of responses, which wraps the service's own.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of the service's response, as it is; a rejection has an empty one.
+    /// The body of a response: the service's own is passed on unchanged, and a rejection has an empty one.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]

@@ -1,5 +1,6 @@
-//! What becomes of one request.
+//! The future of a response: a rejection, or the service's own response, at once or after a wait.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,7 +17,8 @@ use crate::request_counts::one_more;
 use crate::response_body::ResponseBody;
 
 pin_project! {
-    /// The response of the service, now or after a wait, or a rejection.
+    /// A future that resolves to the response of the service or to a rejection.
+    #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, A, I, B>
     where
         S: Service<Request<B>>,
@@ -27,56 +29,67 @@ pin_project! {
 }
 
 pin_project! {
-    // What seldom happens is boxed: the future of a request that passes is hardly larger than the service's own.
+    // Rare states are boxed, so that the future of a request that passes is hardly larger than the service's own.
     #[project = StateProjection]
     enum State<S, A, I, B, F> {
-        Passing { #[pin] future: F, announced: Option<Box<HeaderMap>> },
+        Forwarding { #[pin] future: F, headers: Option<Box<HeaderMap>> },
         Rejected { head: Option<Box<Parts>> },
-        PendingRequest { asking: Box<PendingRequest<S, A, I, B>> },
+        Waiting { pending: Box<PendingRequest<S, A, I, B>> },
     }
 }
 
-/// A request about which nothing is known yet.
+/// A request that waits for its reply.
 pub(crate) struct PendingRequest<S, A, I, B> {
-    answer: PendingReply,
+    reply: PendingReply,
     service: S,
     request: Option<Request<B>>,
     id: ClientId,
-    shared: Arc<LayerState<A, I>>,
+    layer: Arc<LayerState<A, I>>,
 }
 
 impl<S, A, I, B> PendingRequest<S, A, I, B> {
     pub(crate) fn new(
-        answer: PendingReply,
+        reply: PendingReply,
         service: S,
         request: Request<B>,
         id: ClientId,
-        shared: Arc<LayerState<A, I>>,
+        layer: Arc<LayerState<A, I>>,
     ) -> Self {
-        Self { answer, service, request: Some(request), id, shared }
+        Self { reply, service, request: Some(request), id, layer }
     }
 }
 
-/// Whoever still has the request went away without an answer.
+/// Counts the request as abandoned if its reply never came: the client disconnected.
 impl<S, A, I, B> Drop for PendingRequest<S, A, I, B> {
     fn drop(&mut self) {
         if self.request.is_some() {
-            one_more(&self.shared.counters.abandoned);
+            one_more(&self.layer.counters.abandoned);
         }
     }
 }
 
 impl<S: Service<Request<B>>, A, I, B> ResponseFuture<S, A, I, B> {
-    pub(crate) fn pass(future: S::Future, announced: Option<Box<HeaderMap>>) -> Self {
-        Self { state: State::Passing { future, announced } }
+    pub(crate) fn forward(future: S::Future, headers: Option<Box<HeaderMap>>) -> Self {
+        Self { state: State::Forwarding { future, headers } }
     }
 
     pub(crate) fn reject(head: Box<Parts>) -> Self {
         Self { state: State::Rejected { head: Some(head) } }
     }
 
-    pub(crate) fn ask(asking: PendingRequest<S, A, I, B>) -> Self {
-        Self { state: State::PendingRequest { asking: Box::new(asking) } }
+    pub(crate) fn wait(pending: PendingRequest<S, A, I, B>) -> Self {
+        Self { state: State::Waiting { pending: Box::new(pending) } }
+    }
+}
+
+impl<S: Service<Request<B>>, A, I, B> fmt::Debug for ResponseFuture<S, A, I, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Forwarding { .. } => "Forwarding",
+            State::Rejected { .. } => "Rejected",
+            State::Waiting { .. } => "Waiting",
+        };
+        f.debug_struct("ResponseFuture").field("state", &state).finish_non_exhaustive()
     }
 }
 
@@ -91,10 +104,10 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Passing { future, announced } => {
+                StateProjection::Forwarding { future, headers } => {
                     let mut response = ready!(future.poll(cx))?;
-                    if let Some(announced) = announced.take() {
-                        response.headers_mut().extend(*announced);
+                    if let Some(headers) = headers.take() {
+                        response.headers_mut().extend(*headers);
                     }
                     return Poll::Ready(Ok(response.map(ResponseBody::new)));
                 }
@@ -102,7 +115,7 @@ where
                     let head = head.take().expect("a future is not polled after it was ready");
                     return Poll::Ready(Ok(Response::from_parts(*head, ResponseBody::EMPTY)));
                 }
-                StateProjection::PendingRequest { asking } => ready!(asking.poll(cx)),
+                StateProjection::Waiting { pending } => ready!(pending.poll(cx)),
             };
             state.set(next);
         }
@@ -111,12 +124,12 @@ where
 
 impl<S: Service<Request<B>>, A: Admit, I, B> PendingRequest<S, A, I, B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<State<S, A, I, B, S::Future>> {
-        let answer = ready!(self.answer.as_mut().poll(cx));
-        let request = self.request.take().expect("an answer is waited for once");
-        let next_action = self.shared.next_action(Some(self.id.as_ref()), &answer, request.headers());
+        let reply = ready!(self.reply.as_mut().poll(cx));
+        let request = self.request.take().expect("a reply comes once");
+        let next_action = self.layer.next_action(Some(self.id.as_ref()), &reply, request.headers());
         Poll::Ready(match next_action {
-            RequestAction::Forward(announced) => {
-                State::Passing { future: self.service.call(request), announced }
+            RequestAction::Forward(headers) => {
+                State::Forwarding { future: self.service.call(request), headers }
             }
             RequestAction::Reject(head) => State::Rejected { head: Some(head) },
         })

@@ -1,5 +1,6 @@
-//! The service around the service.
+//! The tower service that wraps another, and decides about each request before it is forwarded.
 
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,21 +16,27 @@ use crate::request_counts::one_more;
 use crate::response_body::ResponseBody;
 use crate::response_future::{PendingRequest, ResponseFuture};
 
-/// Asks about each request before the service in it sees it. Made by an [`AdmissionLayer`](crate::AdmissionLayer).
+/// A tower service that forwards, delays or rejects requests. [`AdmissionLayer`](crate::AdmissionLayer) makes it.
 pub struct AdmissionService<S, A, I> {
     inner: S,
-    shared: Arc<LayerState<A, I>>,
+    state: Arc<LayerState<A, I>>,
 }
 
 impl<S, A, I> AdmissionService<S, A, I> {
-    pub(crate) const fn new(inner: S, shared: Arc<LayerState<A, I>>) -> Self {
-        Self { inner, shared }
+    pub(crate) const fn new(inner: S, state: Arc<LayerState<A, I>>) -> Self {
+        Self { inner, state }
+    }
+}
+
+impl<S: fmt::Debug, A, I> fmt::Debug for AdmissionService<S, A, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmissionService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
 impl<S: Clone, A, I> Clone for AdmissionService<S, A, I> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+        Self { inner: self.inner.clone(), state: Arc::clone(&self.state) }
     }
 }
 
@@ -48,47 +55,47 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = &self.shared;
-        if shared.exempt_paths.contains(request.uri().path()) {
-            one_more(&shared.counters.exempt);
-            return ResponseFuture::pass(self.inner.call(request), None);
+        let state = &self.state;
+        if state.exempt_paths.contains(request.uri().path()) {
+            one_more(&state.counters.exempt);
+            return ResponseFuture::forward(self.inner.call(request), None);
         }
-        let Some(id) = shared.identify.identify(RequestHead::new(&request)) else {
-            let nobody = AdmitOutcome::Unidentified.into();
-            return self.answered(None, &nobody, request);
+        let Some(id) = state.identify.identify(RequestHead::new(&request)) else {
+            let unidentified = AdmitOutcome::Unidentified.into();
+            return self.act_on(None, &unidentified, request);
         };
-        let log_info = LogInfo::new(RequestHead::new(&request), &shared.log_info);
-        match shared.admit.admit_with_log_info(id.as_ref(), &log_info) {
-            AdmitFuture::Ready(answer) => self.answered(Some(&id), &answer, request),
-            AdmitFuture::Pending(answer) if shared.shadow => {
-                // Counted when it is known, and nobody waits for it.
-                let shared = Arc::clone(shared);
-                tokio::spawn(async move { shared.note(Some(id.as_ref()), &answer.await) });
-                ResponseFuture::pass(self.inner.call(request), None)
+        let log_info = LogInfo::new(RequestHead::new(&request), &state.log_info);
+        match state.admit.admit_with_log_info(id.as_ref(), &log_info) {
+            AdmitFuture::Ready(reply) => self.act_on(Some(&id), &reply, request),
+            AdmitFuture::Pending(reply) if state.shadow => {
+                // In shadow mode the request does not wait for its reply, which is counted when it comes.
+                let state = Arc::clone(state);
+                tokio::spawn(async move { state.record(Some(id.as_ref()), &reply.await) });
+                ResponseFuture::forward(self.inner.call(request), None)
             }
-            AdmitFuture::Pending(answer) => {
-                let shared = Arc::clone(shared);
-                // The one that said it is ready stays with the request; a clone may have to say so first.
+            AdmitFuture::Pending(reply) => {
+                let state = Arc::clone(state);
+                // The service that was polled ready must serve this request; its clone may not be ready yet.
                 let clone = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, clone);
-                ResponseFuture::ask(PendingRequest::new(answer, inner, request, id, shared))
+                ResponseFuture::wait(PendingRequest::new(reply, inner, request, id, state))
             }
         }
     }
 }
 
 impl<S, A: Admit, I> AdmissionService<S, A, I> {
-    fn answered<B>(
+    fn act_on<B>(
         &mut self,
         id: Option<&ClientId>,
-        answer: &AdmitReply,
+        reply: &AdmitReply,
         request: Request<B>,
     ) -> ResponseFuture<S, A, I, B>
     where
         S: Service<Request<B>>,
     {
-        match self.shared.next_action(id.map(ClientId::as_ref), answer, request.headers()) {
-            RequestAction::Forward(announced) => ResponseFuture::pass(self.inner.call(request), announced),
+        match self.state.next_action(id.map(ClientId::as_ref), reply, request.headers()) {
+            RequestAction::Forward(headers) => ResponseFuture::forward(self.inner.call(request), headers),
             RequestAction::Reject(head) => ResponseFuture::reject(head),
         }
     }

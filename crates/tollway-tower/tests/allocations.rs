@@ -1,4 +1,4 @@
-//! What passes costs no allocation: the layer's part of a request is on the stack.
+//! Tests that a request that passes costs no allocation: the layer's state is on the stack.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::alloc::System;
@@ -21,7 +21,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const REQUESTS: usize = 100;
 const POLICY: &str = "limits: { PerClient: { burst: 1000000, count: 1, period: 1h } }";
 
-/// Gives back an empty response, which needs no memory.
+/// A service whose response is empty and needs no memory.
 #[derive(Clone)]
 struct Empty;
 
@@ -90,5 +90,5 @@ fn what_passes_allocates_nothing() {
     assert_eq!(per_request(&mut delayed.layer(Empty), plain), 0, "where others would wait");
 }
 
-/// Longer than an id that is held without allocating.
+/// A header that is longer than an id that is stored without an allocation.
 const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

@@ -1,4 +1,4 @@
-//! `examples/fleet`, run as its page says.
+//! Runs `examples/fleet` as its page shows.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::env;
@@ -8,7 +8,7 @@ use std::thread;
 
 use tollway_testbed::eventually;
 
-/// The example, which is built with the tests unless only some of them are.
+/// Returns the example's command. Cargo builds it with the tests, unless only some of them are built.
 fn example() -> Command {
     let test = env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
@@ -23,7 +23,7 @@ fn example() -> Command {
     Command::new(example)
 }
 
-/// How many of a client's requests passed at once, after a wait, or not at all.
+/// Returns the number of a client's requests that passed at once, passed after a wait, and were rejected.
 fn totals(printed: &str, client: &str) -> [u32; 3] {
     let line = printed.lines().find(|line| line.starts_with(&format!("{client}, "))).unwrap();
     let numbers = line.split_once(": ").unwrap().1.split(", ");
@@ -39,8 +39,8 @@ fn greed_is_held_to_its_limit_at_two_services_and_modesty_notices_nothing() {
     assert!(output.status.success(), "{printed}");
     let [at_once, waited, rejected] = totals(&printed, "greedy");
     assert_eq!(at_once + waited + rejected, 60, "{printed}");
-    // Eight, and four a second in three seconds and one in which who waits still passes; and what slips through before
-    // the services hear that the burst is over.
+    // Eight, and four a second for three seconds and one more in which waiting requests still pass; and those that pass
+    // before the services receive the first delay.
     let slipped = at_once.saturating_sub(8);
     assert!(at_once >= 8 && (18..=24 + slipped).contains(&(at_once + waited)), "{printed}");
     assert_eq!(totals(&printed, "modest"), [6, 0, 0], "{printed}");
@@ -53,7 +53,7 @@ fn what_it_started_ends_with_it_however_it_ends() {
     assert!(printed.any(|line| line.unwrap().starts_with("Ask them")), "it stays");
     example.kill().unwrap();
     example.wait().unwrap();
-    // All of them have this one from their parent. It ends when the last of them does.
+    // All processes inherit this pipe, so it closes when the last of them ends.
     let mut errors = example.stderr.take().unwrap();
     let gone = thread::spawn(move || errors.read_to_string(&mut String::new()));
     eventually("the end of all processes", || gone.is_finished());

@@ -1,47 +1,48 @@
-//! Whether somebody who gave no answer is asked again.
+//! A circuit breaker: after failures in a row, calls fail at once, and one probe per pause is let through.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After so many questions in a row without an answer it is left alone.
+/// The number of failures in a row that opens the circuit.
 const FAILURES_MAX: u32 = 3;
-/// For how long it is left alone. Then one question is asked, and what becomes of it decides.
+/// The time between two probes while the circuit is open.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How it went of late. While nobody answers, a request waits for nothing.
+/// Stops calls to a server that does not respond, so that requests do not wait for one timeout each.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     began: Instant,
     failures: AtomicU32,
-    /// Left alone until then, in milliseconds since it began; 0 if it never was.
-    until: AtomicU64,
+    /// The time of the next probe, in milliseconds since `began`.
+    probe_at: AtomicU64,
 }
 
 impl CircuitBreaker {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), failures: AtomicU32::new(0), until: AtomicU64::new(0) }
+        Self { began: Instant::now(), failures: AtomicU32::new(0), probe_at: AtomicU64::new(0) }
     }
 
-    /// Is it worth asking? Of all who come when a pause is over, one is told so, and a new pause begins.
+    /// Returns true if a call may be made. While the circuit is open, that is one caller per pause: the probe.
     pub(super) fn allows_call(&self) -> bool {
         if self.failures.load(Ordering::Relaxed) < FAILURES_MAX {
             return true;
         }
-        let (until, now) = (self.until.load(Ordering::Relaxed), self.now());
-        let again = now + millis(PAUSE);
-        now >= until
-            && self.until.compare_exchange(until, again, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let (probe_at, now) = (self.probe_at.load(Ordering::Relaxed), self.now());
+        let next = now + millis(PAUSE);
+        // Of several callers that see the pause end, the exchange lets one through.
+        now >= probe_at
+            && self.probe_at.compare_exchange(probe_at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    pub(super) fn answered(&self) {
+    pub(super) fn record_success(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn failed(&self) {
+    pub(super) fn record_failure(&self) {
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_MAX {
-            self.until.store(self.now() + millis(PAUSE), Ordering::Relaxed);
+            self.probe_at.store(self.now() + millis(PAUSE), Ordering::Relaxed);
         }
     }
 
@@ -59,24 +60,24 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_answer_is_left_alone_and_probed_once_a_pause() {
-        let circuit_breaker = CircuitBreaker::new();
+    async fn an_open_circuit_lets_one_probe_through_per_pause() {
+        let breaker = CircuitBreaker::new();
         for _ in 0..FAILURES_MAX {
-            assert!(circuit_breaker.allows_call());
-            circuit_breaker.failed();
+            assert!(breaker.allows_call());
+            breaker.record_failure();
         }
         for _ in 0..3 {
-            assert!(!circuit_breaker.allows_call());
+            assert!(!breaker.allows_call());
             tokio::time::advance(PAUSE).await;
-            assert!(circuit_breaker.allows_call(), "one may try");
-            assert!(!circuit_breaker.allows_call(), "and nobody else");
-            circuit_breaker.failed();
+            assert!(breaker.allows_call(), "the probe");
+            assert!(!breaker.allows_call(), "only one probe");
+            breaker.record_failure();
         }
         tokio::time::advance(PAUSE).await;
-        assert!(circuit_breaker.allows_call());
-        circuit_breaker.answered();
-        assert!(circuit_breaker.allows_call() && circuit_breaker.allows_call());
-        circuit_breaker.failed();
-        assert!(circuit_breaker.allows_call(), "once is nothing");
+        assert!(breaker.allows_call());
+        breaker.record_success();
+        assert!(breaker.allows_call() && breaker.allows_call());
+        breaker.record_failure();
+        assert!(breaker.allows_call(), "one failure does not open the circuit");
     }
 }

@@ -1,4 +1,4 @@
-//! A gatekeeper, which knows by itself.
+//! [`Admit`] for a gatekeeper, which decides from the delays that its master published.
 
 use http::StatusCode;
 use tollway_client::gatekeeper::{self, AdmissionDecision, Gatekeeper};
@@ -6,25 +6,25 @@ use tollway_client::gatekeeper::{self, AdmissionDecision, Gatekeeper};
 use super::{Admit, AdmitFuture, AdmitOutcome};
 use crate::LogInfo;
 
-/// Delays and rejects by what the gatekeeper knows, within its own bounds; what must not wait any longer gets a 503.
+/// Delays and rejects requests within the gatekeeper's own bounds. A rejection is a 503, which Smockron clients expect.
 impl Admit for Gatekeeper {
     const STATUS: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 
     fn admit(&self, id: &[u8]) -> AdmitFuture {
-        asked(self.decide(id, &[]))
+        admit_future(self.decide(id, &[]))
     }
 
-    /// The master is told the log info.
+    /// Sends the log info to the master with the accounting message.
     fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
-        asked(self.decide(id, &log_info.bytes()))
+        admit_future(self.decide(id, &log_info.bytes()))
     }
 }
 
-fn asked(decision: AdmissionDecision) -> AdmitFuture {
+fn admit_future(decision: AdmissionDecision) -> AdmitFuture {
     match decision {
         AdmissionDecision::Pass => AdmitFuture::Ready(AdmitOutcome::Passed.into()),
         AdmissionDecision::Wait(wait) => {
-            AdmitFuture::Pending(Box::pin(async { admission(wait.finish().await).into() }))
+            AdmitFuture::Pending(Box::pin(async { outcome(wait.finish().await).into() }))
         }
         AdmissionDecision::Reject { retry_after, .. } => {
             AdmitFuture::Ready(AdmitOutcome::Rejected { retry_after: Some(retry_after) }.into())
@@ -32,13 +32,13 @@ fn asked(decision: AdmissionDecision) -> AdmitFuture {
     }
 }
 
-fn admission(admission: gatekeeper::Admission) -> AdmitOutcome {
+fn outcome(admission: gatekeeper::Admission) -> AdmitOutcome {
     match admission {
         gatekeeper::Admission::Delayed { by } => AdmitOutcome::Delayed { by },
         gatekeeper::Admission::Rejected { retry_after, .. } => {
             AdmitOutcome::Rejected { retry_after: Some(retry_after) }
         }
-        // It fails open, whatever else it will have to say.
+        // A gatekeeper fails open, so an outcome that it may add later passes too.
         _ => AdmitOutcome::Passed,
     }
 }

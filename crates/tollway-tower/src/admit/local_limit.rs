@@ -1,5 +1,6 @@
-//! One limit of a limiter in this process.
+//! [`Admit`] by one limit of a limiter in this process.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use tollway_core::algorithm::Algorithm;
 use tollway_core::{ChargeError, Decision};
 
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
-use crate::rejection;
+use crate::rate_limit_headers;
 
-/// Asks a limiter under one of its limits. With memory for a store the answer is there at once; Redis is awaited.
+/// Charges each request to one limit of a limiter in this process.
 ///
-/// A reload of the limiter changes what identifiers are held to. If the limit is gone then, nobody is limited.
+/// With the memory store the reply is ready at once; Redis is awaited.
+///
+/// A reload of the limiter changes the numbers of the limit. If the new policy lacks the limit, every request passes.
 #[derive(Clone)]
 pub struct LocalLimit {
     limiter: AsyncLimiter,
@@ -22,16 +25,17 @@ pub struct LocalLimit {
     cost: u64,
 }
 
-/// There is no limit of this name.
+/// The error that the policy has no limit of this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no limit `{name}`")]
+#[error("limit {name:?} does not exist; add it to the policy, or correct the name")]
+#[non_exhaustive]
 pub struct UnknownLimit {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
 }
 
 impl LocalLimit {
-    /// Takes one from the bucket of each request's id under this limit.
+    /// Charges a cost of 1 to the bucket that the request's client has under `limit`.
     pub fn new(limiter: impl Into<AsyncLimiter>, limit: &str) -> Result<Self, UnknownLimit> {
         let limiter = limiter.into();
         match limiter.policy().limit(limit) {
@@ -40,10 +44,17 @@ impl LocalLimit {
         }
     }
 
-    /// Takes this much instead of one.
+    /// Sets the cost of each request (default: 1).
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
+    }
+}
+
+impl fmt::Debug for LocalLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, cost, .. } = self;
+        f.debug_struct("LocalLimit").field("limit", limit).field("cost", cost).finish_non_exhaustive()
     }
 }
 
@@ -56,35 +67,36 @@ impl Admit for LocalLimit {
                     return AdmitFuture::Ready(decision.into());
                 }
             }
-            Err(error) => return AdmitFuture::Ready(answer(Err(error))),
+            Err(error) => return AdmitFuture::Ready(reply(Err(error))),
         }
         let (this, id) = (self.clone(), id.to_vec());
-        AdmitFuture::Pending(Box::pin(async move {
-            answer(this.limiter.spend(&this.limit, &id, this.cost).await)
-        }))
+        AdmitFuture::Pending(Box::pin(
+            async move { reply(this.limiter.spend(&this.limit, &id, this.cost).await) },
+        ))
     }
 
     fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
         if let Ok(charge) = self.limiter.policy().charge(&self.limit, id, self.cost) {
-            rejection::describe(&charge, decision, headers);
+            rate_limit_headers::add_policy_headers(&charge, decision, headers);
         }
     }
 
     fn interval(&self, id: &[u8]) -> Option<Duration> {
         let policy = self.limiter.policy();
         match policy.charge(&self.limit, id, self.cost).ok()?.algorithm()? {
-            // Of all algorithms the only one that lets requests pass at equal distances.
+            // The only algorithm that lets requests pass at equal distances.
             Algorithm::TokenBucket(limit) => Some(limit.emission_interval().saturating_mul(self.cost).into()),
             _ => None,
         }
     }
 }
 
-fn answer(decided: Result<Decision, ChargeError>) -> AdmitReply {
-    match decided {
+fn reply(decision: Result<Decision, ChargeError>) -> AdmitReply {
+    match decision {
         Ok(decision) => decision.into(),
         Err(ChargeError::Id { .. }) => AdmitOutcome::Unidentified.into(),
         Err(ChargeError::CostTooHigh { .. }) => AdmitOutcome::Rejected { retry_after: None }.into(),
+        // A reload removed the limit: requests that nothing limits pass.
         Err(_) => AdmitOutcome::Passed.into(),
     }
 }

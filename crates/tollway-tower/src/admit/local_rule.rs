@@ -1,39 +1,47 @@
-//! One rule of a limiter in this process.
+//! [`Admit`] by one rule of a limiter in this process.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
 use tollway::AsyncLimiter;
-use tollway_core::{KeyedRule, RuleDecision};
+use tollway_core::{KeyedRule, RuleBill, RuleDecision};
 
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, outcome};
 
-/// Asks a limiter by one of its configured rules. Each selector of the rule has the request's id for its value.
+/// Decides by one configured rule of a limiter. Each selector of the rule has the request's client id as its value.
 ///
-/// A reload of the limiter changes the rule. If it is gone then, nobody is limited.
+/// A reload of the limiter changes the rule. If the new policy lacks the rule, every request passes.
 #[derive(Clone)]
 pub struct LocalRule {
     limiter: AsyncLimiter,
     rule: Arc<str>,
 }
 
-/// There is no rule of this name.
+/// The error that the policy has no rule of this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no rule `{name}`")]
+#[error("rule {name:?} does not exist; add it to the policy, or correct the name")]
+#[non_exhaustive]
 pub struct UnknownRule {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
 }
 
 impl LocalRule {
-    /// Enters each request in the logs of this rule.
+    /// Decides each request by the rule named `rule`.
     pub fn new(limiter: impl Into<AsyncLimiter>, rule: &str) -> Result<Self, UnknownRule> {
         let limiter = limiter.into();
         match limiter.policy().rule(rule) {
             Some(_) => Ok(Self { limiter, rule: rule.into() }),
             None => Err(UnknownRule { name: rule.to_owned() }),
         }
+    }
+}
+
+impl fmt::Debug for LocalRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalRule").field("rule", &self.rule).finish_non_exhaustive()
     }
 }
 
@@ -45,22 +53,22 @@ impl Admit for LocalRule {
             return AdmitFuture::Ready(AdmitOutcome::Passed.into());
         };
         if let Some(decision) = engine.resolve_now(&bill(rule, id)) {
-            return AdmitFuture::Ready(answer(decision));
+            return AdmitFuture::Ready(reply(decision));
         }
         let (this, id) = (self.clone(), id.to_vec());
         AdmitFuture::Pending(Box::pin(async move {
             let policy = this.limiter.policy();
             let Some(rule) = policy.rule(&this.rule) else { return AdmitOutcome::Passed.into() };
-            answer(this.limiter.engine().resolve(&bill(rule, &id)).await)
+            reply(this.limiter.engine().resolve(&bill(rule, &id)).await)
         }))
     }
 }
 
-fn bill<'r>(rule: &'r KeyedRule, id: &[u8]) -> tollway_core::RuleBill<'r> {
+fn bill<'r>(rule: &'r KeyedRule, id: &[u8]) -> RuleBill<'r> {
     let Ok(bill) = rule.bill(|_selector| Ok::<_, Infallible>(Some(id)));
     bill
 }
 
-fn answer(ruling: RuleDecision) -> AdmitReply {
-    outcome(ruling.verdict, ruling.retry_nanos).into()
+fn reply(decision: RuleDecision) -> AdmitReply {
+    outcome(decision.verdict, decision.retry_nanos).into()
 }

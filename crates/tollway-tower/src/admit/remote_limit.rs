@@ -1,5 +1,6 @@
-//! One limit of a server.
+//! [`Admit`] by one limit of a server.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -9,12 +10,12 @@ use tollway_core::Decision;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
-use crate::rejection;
+use crate::{rate_limit_headers, rejection};
 
-/// Asks a server over HTTP under one of its limits.
+/// Charges each request to one limit of a server, over HTTP.
 ///
-/// Each answer is waited for until the client's deadline. After three that did not come the server is left alone for half a
-/// second at a time, and requests wait for nothing.
+/// A reply is awaited until the client's timeout. Three failures in a row open a circuit breaker: from then on requests
+/// do not wait, and one probe in half a second finds out whether the server is back.
 #[derive(Clone)]
 pub struct RemoteLimit {
     client: Client,
@@ -24,77 +25,89 @@ pub struct RemoteLimit {
     circuit_breaker: Arc<CircuitBreaker>,
 }
 
-/// What becomes of a request about which the server gave no answer.
+/// Tells what happens to a request while the server is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It passes: a limiter must not take down what it protects.
+    /// The request passes: an outage of the limiter is no outage of the service.
     #[default]
     Pass,
-    /// It is rejected with 503: nobody gets more than the limit by breaking the limiter.
+    /// The request is rejected with 503: an outage of the limiter does not lift the limit.
     Reject,
 }
 
 impl RemoteLimit {
-    /// Takes one from the bucket of each request's id under this limit.
+    /// Charges a cost of 1 to the bucket that the request's client has under `limit`.
     pub fn new(client: Client, limit: &str) -> Self {
         let circuit_breaker = Arc::new(CircuitBreaker::new());
         Self { client, limit: limit.into(), cost: 1, on_failure: OnFailure::default(), circuit_breaker }
     }
 
-    /// Takes this much instead of one.
+    /// Sets the cost of each request (default: 1).
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
     }
 
-    /// With this for requests about which the server gives no answer.
+    /// Sets what happens to requests while the server is unreachable (default: they pass).
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
         self
     }
 
-    fn read(&self, decided: Result<Decision, ClientError>) -> AdmitReply {
-        match decided {
+    fn reply(&self, decision: Result<Decision, ClientError>) -> AdmitReply {
+        match decision {
             Ok(decision) => {
-                self.circuit_breaker.answered();
+                self.circuit_breaker.record_success();
                 AdmitReply::from(decision)
             }
             Err(error @ (ClientError::Problem { .. } | ClientError::InvalidResponse { .. })) => {
-                // The server is there, but cannot decide this: the limit does not exist, or the id is invalid.
-                self.circuit_breaker.answered();
+                // The server works, but not for this request: its policy lacks the limit, or the id is malformed.
+                self.circuit_breaker.record_success();
                 tracing::debug!(limit = &*self.limit, %error, "the server cannot decide");
-                self.failed()
+                self.failure()
             }
             Err(error) => {
-                self.circuit_breaker.failed();
+                self.circuit_breaker.record_failure();
                 tracing::debug!(limit = &*self.limit, %error, "no response from the server");
-                self.failed()
+                self.failure()
             }
         }
     }
 
-    fn failed(&self) -> AdmitReply {
+    fn failure(&self) -> AdmitReply {
         match self.on_failure {
             OnFailure::Pass => AdmitOutcome::FailedOpen.into(),
             OnFailure::Reject => {
-                AdmitOutcome::Unavailable { retry_after: Some(crate::rejection::SECOND) }.into()
+                AdmitOutcome::Unavailable { retry_after: Some(rejection::DEFAULT_RETRY_AFTER) }.into()
             }
         }
+    }
+}
+
+impl fmt::Debug for RemoteLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, cost, on_failure, circuit_breaker, .. } = self;
+        f.debug_struct("RemoteLimit")
+            .field("limit", limit)
+            .field("cost", cost)
+            .field("on_failure", on_failure)
+            .field("circuit_breaker", circuit_breaker)
+            .finish_non_exhaustive()
     }
 }
 
 impl Admit for RemoteLimit {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         if !self.circuit_breaker.allows_call() {
-            return AdmitFuture::Ready(self.failed());
+            return AdmitFuture::Ready(self.failure());
         }
         let (this, id) = (self.clone(), String::from_utf8_lossy(id).into_owned());
         AdmitFuture::Pending(Box::pin(async move {
-            this.read(this.client.spend(&this.limit, &id, this.cost).await)
+            this.reply(this.client.spend(&this.limit, &id, this.cost).await)
         }))
     }
 
     fn add_headers(&self, _id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
-        rejection::describe_standing(&self.limit, decision, headers);
+        rate_limit_headers::add_remaining_headers(&self.limit, decision, headers);
     }
 }

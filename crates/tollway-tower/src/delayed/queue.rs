@@ -1,4 +1,4 @@
-//! Those who wait, one line for each id.
+//! Queues of delayed requests, one for each client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Everybody who waits.
+/// All queues, and the number of requests in them. Clones share them.
 #[derive(Clone)]
 pub(super) struct DelayQueues(Arc<SharedQueues>);
 
@@ -18,17 +18,18 @@ struct SharedQueues {
     queues: Mutex<HashMap<Box<[u8]>, DelayQueue>>,
 }
 
-/// Those of one id. There is a line as long as somebody is in it.
+/// The queue of one client. It exists as long as a request is in it.
 struct DelayQueue {
     waiting: u32,
-    /// Has the one who is first. It is handed on in the order they came.
+    /// The permit that the first request holds. A semaphore hands it on in the order in which requests came.
     turn: Arc<Semaphore>,
-    /// When the first is expected to pass, and how long after it each of the others.
+    /// The time at which the first request is expected to pass.
     first_at: Instant,
+    /// The time between two requests of this queue.
     interval: Duration,
 }
 
-/// A place in line. It is free again when this is dropped, for whatever reason.
+/// A request in a queue. Dropping it, also because the client disconnected, removes it from the queue.
 pub(super) struct QueuedRequest {
     shared: Arc<SharedQueues>,
     id: Box<[u8]>,
@@ -49,14 +50,15 @@ impl DelayQueues {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// The last place in a line that there is. An error is how long it would take, which is beyond the deadline, or that
-    /// there is no room.
+    /// Adds a request to the client's queue. Returns `None` if the client has no queue.
+    ///
+    /// The error is the expected wait, if that ends after the deadline or too many requests wait already.
     pub(super) fn join_existing(
         &self,
         id: &[u8],
         deadline: Instant,
     ) -> Option<Result<QueuedRequest, Duration>> {
-        // Nearly always nobody waits, and then this is all that is looked at.
+        // Usually no request waits: this load saves the lock on the way of every request.
         if self.waiting() == 0 {
             return None;
         }
@@ -69,9 +71,10 @@ impl DelayQueues {
         Some(Ok(self.queued(id, queue)))
     }
 
-    /// A place for somebody who knows when the next may pass. `None` if it could not pass before the deadline, or there is no
-    /// room.
-    pub(super) fn join(
+    /// Adds a request to the client's queue, or to a new one whose first request may pass at `at`.
+    ///
+    /// Returns `None` if it could not pass before the deadline, or if too many requests wait already.
+    pub(super) fn join_or_create(
         &self,
         id: &[u8],
         at: Instant,
@@ -120,7 +123,7 @@ impl DelayQueue {
         Self { waiting: 0, turn: Arc::new(Semaphore::new(1)), first_at, interval }
     }
 
-    /// When whoever comes next would pass.
+    /// Returns the time at which one more request would be expected to pass.
     fn next_expected_at(&self) -> Instant {
         let others = self.interval.saturating_mul(self.waiting);
         self.first_at.checked_add(others).unwrap_or(self.first_at)
@@ -128,9 +131,9 @@ impl DelayQueue {
 }
 
 impl QueuedRequest {
-    /// Waits to be the first in line, and stays it until the permit is dropped.
+    /// Waits until the request is the first of its queue. It stays first until the permit is dropped.
     pub(super) async fn wait_for_turn(&self) -> Option<OwnedSemaphorePermit> {
-        // Nobody closes it, so there always is one.
+        // The semaphore is never closed, so this is always `Some`.
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
@@ -138,12 +141,12 @@ impl QueuedRequest {
         &self.id
     }
 
-    /// When whoever comes next would pass.
+    /// Returns the time at which one more request would be expected to pass.
     pub(super) fn next_expected_at(&self) -> Instant {
         self.shared.queues().get(&self.id).map_or_else(Instant::now, DelayQueue::next_expected_at)
     }
 
-    /// From the first in line: it will pass at this moment.
+    /// Sets the time at which the first request of the queue is expected to pass.
     pub(super) fn set_expected_at(&self, at: Instant) {
         if let Some(queue) = self.shared.queues().get_mut(&self.id) {
             queue.first_at = at;

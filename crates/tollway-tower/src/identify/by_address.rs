@@ -1,4 +1,4 @@
-//! By the client's address.
+//! Identifies clients by their IP address, also behind proxies.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -10,10 +10,11 @@
 //! # Ok::<(), tollway_tower::ParseNetworkError>(())
 //! ```
 //!
-//! Whoever connects may write what it likes into `X-Forwarded-For`. So nothing of it is read unless the peer is a proxy that
-//! was declared, and then from the right: each proxy appends who connected to it, and the first address that is no declared
-//! proxy's is the client's. What stands to the left of it is the client's own invention.
+//! Any client can send an `X-Forwarded-For` header of its own. So the header is read only if the peer is a trusted
+//! proxy, and then from the right: each proxy appends the address that connected to it, and the first address that is not
+//! a trusted proxy is the client's. Entries to the left of it may be forged.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -22,33 +23,34 @@ use http::{Extensions, HeaderName};
 use super::network::mask;
 use super::{ClientId, Identify, Network, RequestHead};
 
-/// The header to which proxies append who connected to them.
+/// The header to which each proxy appends the address that connected to it.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What one customer of a provider has at least, and often not more.
+/// The default prefix length for IPv6: a provider assigns at least a /64 to each customer.
 const IPV6_PREFIX: u8 = 64;
 
-/// `255.255.255.255`.
+/// The length of `255.255.255.255`.
 const IPV4_TEXT_MAX: usize = 15;
 
-/// The client's address. An IPv6 client is its /64, because all of that is one client's; an IPv4 client that is connected over
-/// IPv6 is its IPv4 address.
+/// Identifies a client by its IP address. All addresses of an IPv6 /64 count as one client.
+///
+/// An IPv4-mapped IPv6 address counts as the IPv4 address.
 #[derive(Clone)]
 pub struct ByAddress {
-    peer: Arc<PeerOf>,
+    peer: Arc<PeerFn>,
     proxies: Arc<[Network]>,
     ipv4_prefix: u8,
     ipv6_prefix: u8,
 }
 
-type PeerOf = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
+type PeerFn = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
 
 impl ByAddress {
-    /// The peer's address is an extension of the request, a [`SocketAddr`].
+    /// Reads the peer's address from a [`SocketAddr`] in the extensions of the request.
     pub fn peer() -> Self {
         Self::from_extension(|peer: &SocketAddr| *peer)
     }
 
-    /// The peer's address is in an extension of another type, which is what servers leave there.
+    /// Reads the peer's address from an extension of another type, which depends on the server.
     pub fn from_extension<T: Send + Sync + 'static, P: Into<Option<SocketAddr>>>(
         peer: impl Fn(&T) -> P + Send + Sync + 'static,
     ) -> Self {
@@ -56,25 +58,25 @@ impl ByAddress {
         Self { peer: Arc::new(peer), proxies: Arc::new([]), ipv4_prefix: 32, ipv6_prefix: IPV6_PREFIX }
     }
 
-    /// What these proxies say in `X-Forwarded-For` is believed.
+    /// Trusts the `X-Forwarded-For` header of requests that come from these networks (default: none).
     pub fn trust_proxies(mut self, proxies: impl IntoIterator<Item = Network>) -> Self {
         self.proxies = proxies.into_iter().collect();
         self
     }
 
-    /// So many bits of an IPv6 address tell clients apart: 64 unless told otherwise.
+    /// Sets the number of leading bits that identify an IPv6 client (default: 64).
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
         self
     }
 
-    /// So many bits of an IPv4 address tell clients apart: all 32 unless told otherwise.
+    /// Sets the number of leading bits that identify an IPv4 client (default: 32).
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.ipv4_prefix = bits;
         self
     }
 
-    /// The whole address of the client that sent this.
+    /// Returns the full address of the client that sent the request.
     pub fn client_address(&self, head: RequestHead<'_>) -> Option<IpAddr> {
         let peer = (self.peer)(head.extensions)?.ip().to_canonical();
         if !self.is_proxy(peer) {
@@ -83,8 +85,8 @@ impl ByAddress {
         let mut client = peer;
         let lines = head.headers.get_all(FORWARDED_FOR).iter().rev();
         for entry in lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
-            // The proxy that wrote this knows no better; then its clients are one, and it is theirs to answer for.
-            let Some(address) = read(entry) else { break };
+            // The entry is not an address: all clients of the proxy that wrote it count as one.
+            let Some(address) = parse_entry(entry) else { break };
             client = address;
             if !self.is_proxy(address) {
                 break;
@@ -98,6 +100,16 @@ impl ByAddress {
     }
 }
 
+impl fmt::Debug for ByAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByAddress")
+            .field("proxies", &self.proxies)
+            .field("ipv4_prefix", &self.ipv4_prefix)
+            .field("ipv6_prefix", &self.ipv6_prefix)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for ByAddress {
     fn default() -> Self {
         Self::peer()
@@ -108,14 +120,14 @@ impl Identify for ByAddress {
     fn identify(&self, head: RequestHead<'_>) -> Option<ClientId> {
         let client = self.client_address(head)?;
         match mask(client, if client.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }) {
-            IpAddr::V4(address) => spell(address),
-            IpAddr::V6(address) => ClientId::new(address),
+            IpAddr::V4(address) => ipv4_id(address),
+            IpAddr::V6(address) => ClientId::from_display(address),
         }
     }
 }
 
-/// An IPv4 address as everybody writes it. The machinery of formatting takes longer than the rest of the layer.
-fn spell(address: Ipv4Addr) -> Option<ClientId> {
+/// Returns the id of an IPv4 address. `Display` would take longer than the rest of the layer.
+fn ipv4_id(address: Ipv4Addr) -> Option<ClientId> {
     let (mut text, mut len) = ([b'.'; IPV4_TEXT_MAX], 0);
     for (index, octet) in address.octets().into_iter().enumerate() {
         len += usize::from(index > 0);
@@ -129,8 +141,8 @@ fn spell(address: Ipv4Addr) -> Option<ClientId> {
     ClientId::new(&text[..len])
 }
 
-/// An address as proxies write it: alone, in brackets, or with a port.
-fn read(entry: &[u8]) -> Option<IpAddr> {
+/// Parses an address as proxies write it: alone, in brackets, or with a port.
+fn parse_entry(entry: &[u8]) -> Option<IpAddr> {
     let entry = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
     let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
     let address = bare.parse().ok().or_else(|| entry.parse().ok().map(|socket: SocketAddr| socket.ip()))?;
@@ -142,11 +154,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_spelled_as_everybody_does() {
+    fn an_ipv4_id_equals_the_displayed_address() {
         let octets = [0_u8, 1, 9, 10, 11, 99, 100, 101, 199, 200, 255];
         for (a, b) in octets.into_iter().flat_map(|a| octets.map(|b| (a, b))) {
             for address in [[a, b, a, b], [b, b, b, a]].map(Ipv4Addr::from) {
-                assert_eq!(spell(address).unwrap().as_ref(), address.to_string().as_bytes());
+                assert_eq!(ipv4_id(address).unwrap().as_ref(), address.to_string().as_bytes());
             }
         }
     }

@@ -1,15 +1,15 @@
-//! By a header that the client sends.
+//! Identifies clients by a header.
 
 use http::HeaderName;
 
 use super::{ClientId, Identify, RequestHead};
 
-/// The value of a header: an API key, say. Only as good as whoever checks it: a client may send what it likes.
+/// Identifies a client by the value of a header, such as an API key. Check the header first: a client can send any value.
 #[derive(Clone, Debug)]
 pub struct ByHeader(HeaderName);
 
 impl ByHeader {
-    /// The header of this name, of several the first.
+    /// Reads the header of this name. If a request has several, the first counts.
     pub const fn new(name: HeaderName) -> Self {
         Self(name)
     }

@@ -1,42 +1,44 @@
-//! A network: an address, and how many of its bits matter.
+//! IP networks, written as an address and a prefix length.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// How much longer an IPv4 address is when it is written as an IPv6 one.
+/// The number of bits that stand before the IPv4 address in an IPv4-mapped IPv6 address.
 const MAPPED_PREFIX: u8 = 96;
 
-/// `10.0.0.0/8`, `2001:db8::/32`, or one address.
+/// A network of IP addresses, parsed from `10.0.0.0/8`, `2001:db8::/32` or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     first: IpAddr,
     prefix: u8,
 }
 
-/// Why a text is no network.
+/// The error that a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseNetworkError {
-    /// What stands before the slash is no address.
-    #[error("`{text}` is no network: it begins with an address, as 10.0.0.0/8 or 2001:db8::/32 do")]
+    /// The text before the slash is not an IP address.
+    #[error("network {text:?} must begin with an IP address, such as 10.0.0.0/8 or 2001:db8::/32")]
     Address {
-        /// What was given.
+        /// The text that was given.
         text: String,
+        /// The reason why it is not an address.
+        source: AddrParseError,
     },
-    /// What stands after the slash is no number of bits.
-    #[error("`{text}` is no network: after the slash stands a number from 0 to {bits}")]
+    /// The text after the slash is not a prefix length.
+    #[error("network {text:?} must have a number from 0 to {bits} after the slash")]
     Prefix {
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// How many bits the address has.
+        /// The number of bits that the address has.
         bits: u8,
     },
-    /// Bits are set that do not matter: perhaps a digit is missing.
-    #[error("`{text}` is no network: {network} is")]
+    /// The address has bits set after the prefix, so a digit may be missing.
+    #[error("network {text:?} has bits set after its prefix (did you mean {network:?}?)")]
     HostBits {
-        /// What was given.
+        /// The text that was given.
         text: String,
         /// The network that the address is in.
         network: String,
@@ -44,7 +46,7 @@ pub enum ParseNetworkError {
 }
 
 impl Network {
-    /// Is this address in it? An IPv4 address written as an IPv6 one is the IPv4 address.
+    /// Returns true if the network contains this address. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && mask(address, self.prefix) == self.first
@@ -57,7 +59,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, ParseNetworkError> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         let written: IpAddr =
-            address.parse().map_err(|_| ParseNetworkError::Address { text: text.to_owned() })?;
+            address.parse().map_err(|source| ParseNetworkError::Address { text: text.to_owned(), source })?;
         let bits = bits(written);
         let bad_prefix = || ParseNetworkError::Prefix { text: text.to_owned(), bits };
         let plain = |prefix: &str| prefix.bytes().all(|byte| byte.is_ascii_digit());
@@ -84,7 +86,7 @@ impl FromStr for Network {
     }
 }
 
-/// The address with all bits after the first `prefix` cleared.
+/// Returns the address with all bits after the first `prefix` cleared.
 pub(super) fn mask(address: IpAddr, prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -128,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_says_what_would_be() {
-        for (text, said) in [
-            ("", "begins with an address"),
-            ("proxy.example", "begins with an address"),
-            ("10.0.0/8", "begins with an address"),
+    fn an_error_shows_what_a_network_looks_like() {
+        for (text, expected) in [
+            ("", "must begin with an IP address"),
+            ("proxy.example", "must begin with an IP address"),
+            ("10.0.0/8", "must begin with an IP address"),
             ("10.0.0.0/", "a number from 0 to 32"),
             ("10.0.0.0/33", "a number from 0 to 32"),
             ("10.0.0.0/+8", "a number from 0 to 32"),
             ("::/129", "a number from 0 to 128"),
             ("::/256", "a number from 0 to 128"),
-            ("10.0.0.1/8", "10.0.0.0/8 is"),
-            ("2001:db8::1/32", "2001:db8::/32 is"),
+            ("10.0.0.1/8", "did you mean \"10.0.0.0/8\"?"),
+            ("2001:db8::1/32", "did you mean \"2001:db8::/32\"?"),
         ] {
             let error = text.parse::<Network>().unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that wait for their turn. Time is tokio's, which stands still until everybody sleeps.
+//! Tests of delayed requests. Tokio's clock is paused: it advances when every task sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use tower_service::Service;
 
 use crate::support::{Hello, limiter, request, send};
 
-/// Three at once, then one a second.
+/// Allows three at once, then one a second.
 const POLICY: &str = "limits: { PerClient: { burst: 3, count: 1, period: 1s } }";
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
 
-/// A limit whose limiter has tokio's time.
+/// A limit whose limiter reads tokio's clock.
 struct Paused {
     limit: LocalLimit,
     clock: Clock,
@@ -56,8 +56,8 @@ fn delayed(max_delay: f64) -> Delayed<Paused> {
     Delayed::new(Paused::new(), Duration::from_secs_f64(max_delay))
 }
 
-/// Sends one after another without waiting for answers. Says when each was answered, in milliseconds, with what, and what
-/// its `Retry-After` was.
+/// Sends one request per peer without waiting for responses. Returns the time of each response in milliseconds, its
+/// status and its `Retry-After`.
 async fn all<A: Admit>(layer: &AdmissionLayer<A>, peers: &[&str]) -> Vec<(u128, u16, String)> {
     let began = Instant::now();
     let mut sent = JoinSet::new();
@@ -91,7 +91,7 @@ async fn a_burst_passes_then_the_rate_in_the_order_they_came() {
         answer(2_000, 200, ""),
         answer(3_000, 200, ""),
         answer(4_000, 200, ""),
-        // These could not pass in time, and do not wait in vain.
+        // These could not pass before the longest delay, so they do not wait.
         answer(0, 429, "5"),
         answer(0, 429, "5"),
     ];
@@ -117,7 +117,7 @@ async fn a_newcomer_does_not_overtake_who_waits() {
     });
     tokio::task::yield_now().await;
     advance(Duration::from_millis(999)).await;
-    // Now one comes a moment before the wait is over, and has to wait for its own.
+    // A request that comes just before the wait is over must queue behind it.
     let late = all(&layer, &[ALICE]).await;
     assert_eq!(one.await.unwrap()[3], answer(1_000, 200, ""));
     assert_eq!(late, [answer(1_001, 200, "")]);
@@ -166,7 +166,7 @@ async fn a_wait_that_is_too_long_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn when_others_take_what_was_waited_for_the_deadline_holds() {
-    /// Somebody else always was quicker.
+    /// An [`Admit`] that rejects every request, as if others had taken each free unit.
     struct Never;
     impl Admit for Never {
         fn admit(&self, _: &[u8]) -> AdmitFuture {
@@ -175,7 +175,7 @@ async fn when_others_take_what_was_waited_for_the_deadline_holds() {
         }
     }
     let layer = AdmissionLayer::new(Delayed::new(Never, Duration::from_secs(2)));
-    // The first asks at 0.7 and at 1.4 s; a third time would be too late, and so it would be for the others then.
+    // The first tries at 0.7 s and 1.4 s. A third try would be after the deadline, for the others too.
     let answers = all(&layer, &[ALICE; 3]).await;
     let expected = [answer(1_400, 429, "1"), answer(1_400, 429, "1"), answer(1_400, 429, "1")];
     assert_eq!(answers, expected);
@@ -189,10 +189,7 @@ async fn what_must_be_awaited_is_delayed_as_well() {
             let (paused, id) = (Arc::clone(&self.0), id.to_vec());
             AdmitFuture::Pending(Box::pin(async move {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                match paused.admit(&id) {
-                    AdmitFuture::Ready(answer) => answer,
-                    AdmitFuture::Pending(_) => unreachable!(),
-                }
+                paused.admit(&id).reply().await
             }))
         }
     }

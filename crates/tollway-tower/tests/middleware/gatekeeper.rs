@@ -1,4 +1,4 @@
-//! The layer over a gatekeeper, beside a master that does what it is told to.
+//! Tests of the layer over a gatekeeper, whose master is a stand-in.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,13 +14,13 @@ use crate::support::{Hello, request, send, statuses};
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
 
-/// What will be a gatekeeper of this master.
+/// Returns the builder of a gatekeeper that connects to this master.
 fn gatekeeper_of(master: &ScriptedMaster) -> GatekeeperBuilder {
     let [accounting, control] = master.addresses();
     Gatekeeper::builder(&accounting, "api").control(&control)
 }
 
-/// A gatekeeper and its master, connected.
+/// Returns a gatekeeper that is connected to its master.
 fn connected() -> (Gatekeeper, ScriptedMaster) {
     let mut master = ScriptedMaster::bind("api");
     let gatekeeper = gatekeeper_of(&master).max_delay(Duration::from_secs(60)).connect().unwrap();
@@ -29,7 +29,7 @@ fn connected() -> (Gatekeeper, ScriptedMaster) {
     (gatekeeper, master)
 }
 
-/// Has the master delay somebody, and waits until that is known.
+/// Makes the master delay a client, and waits until the gatekeeper has the delay.
 fn delay(gatekeeper: &Gatekeeper, master: &mut ScriptedMaster, id: &str, by: Duration) {
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
     let known = gatekeeper.stats().known;

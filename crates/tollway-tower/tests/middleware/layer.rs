@@ -1,4 +1,4 @@
-//! What becomes of requests, by a clock that is set.
+//! Tests of the layer over a limiter whose clock is set by hand.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use tollway::Config;
 use tollway::core::{Nanos, Timestamp};
-use tollway_tower::admit::{UnknownLimit, UnknownRule};
 use tollway_tower::{
     AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, ClientId, LocalLimit, LocalRule,
     OnUnidentified, RequestCounts,
@@ -23,7 +22,7 @@ fn from(peer: &str) -> Request<()> {
     request("/", peer, &[])
 }
 
-/// Counts with these of their fields, and nothing else.
+/// Returns counts that are zero but for the fields that `fill` sets.
 fn counts(fill: impl FnOnce(&mut RequestCounts)) -> RequestCounts {
     let mut counts = RequestCounts::default();
     fill(&mut counts);
@@ -94,7 +93,7 @@ async fn a_grpc_client_is_told_in_its_own_words() {
     let grpc = || request("/pkg.Service/Method", ALICE, &[("content-type", "application/grpc+proto")]);
     for (status, code, message) in [
         (StatusCode::TOO_MANY_REQUESTS, "8", "too many requests"),
-        (StatusCode::SERVICE_UNAVAILABLE, "14", "not now"),
+        (StatusCode::SERVICE_UNAVAILABLE, "14", "unavailable; retry later"),
     ] {
         let mut service = AdmissionLayer::new(per_client()).reject_with(status).layer(Hello);
         assert_eq!(statuses(&mut service, [grpc(), grpc()]).await, [200, 200]);
@@ -185,7 +184,7 @@ async fn who_identifies_nobody_passes_or_does_not() {
 async fn a_rule_limits_what_its_selectors_are_given() {
     let (limiter, clock) = limiter(POLICY);
     let layer = AdmissionLayer::new(LocalRule::new(limiter, "upload").unwrap())
-        .identify_by(|head| ClientId::new(head.uri.path().strip_prefix("/users/")));
+        .identify_by(|head| head.uri.path().strip_prefix("/users/").and_then(ClientId::new));
     let mut service = layer.layer(Hello);
     let to = |path: &str| request(path, ALICE, &[]);
     let requests = ["/users/1", "/users/1", "/users/1", "/users/2"].map(to);
@@ -211,12 +210,10 @@ async fn a_reload_reaches_the_layer() {
 #[test]
 fn what_nobody_configured_is_known_before_the_first_request() {
     let (limiter, _) = limiter(POLICY);
-    let unknown = LocalLimit::new(limiter.clone(), "PerCleint").err();
-    assert_eq!(unknown, Some(UnknownLimit { name: "PerCleint".to_owned() }));
-    assert_eq!(
-        LocalRule::new(limiter, "PerClient").err(),
-        Some(UnknownRule { name: "PerClient".to_owned() })
-    );
+    let unknown = LocalLimit::new(limiter.clone(), "PerCleint").unwrap_err();
+    assert!(unknown.to_string().starts_with("limit \"PerCleint\" does not exist"), "{unknown}");
+    let unknown = LocalRule::new(limiter, "PerClient").unwrap_err();
+    assert!(unknown.to_string().starts_with("rule \"PerClient\" does not exist"), "{unknown}");
 }
 
 #[tokio::test]
@@ -227,7 +224,7 @@ async fn a_cost_that_never_fits_is_rejected_for_good() {
     assert_eq!((status, headers.get("retry-after")), (429, None));
 }
 
-/// A service of another kind of error and body: both stay what they are.
+/// The layer keeps the error type and the body type of the service.
 #[tokio::test]
 async fn the_errors_of_the_service_are_its_own() {
     #[derive(Clone)]
@@ -247,7 +244,7 @@ async fn the_errors_of_the_service_are_its_own() {
     let _error: std::num::ParseIntError = service.call(from(ALICE)).await.err().unwrap();
 }
 
-/// Answers only when it is told to.
+/// An [`Admit`] whose reply comes when it is notified.
 struct Slow(Arc<tokio::sync::Notify>);
 
 impl Admit for Slow {

@@ -1,4 +1,4 @@
-//! The layer: whose request it is, whoever is asked about it, and what becomes of it, also inside other people's servers.
+//! Tests of the layer: identification, sources of decisions, outcomes, and the layer inside axum, hyper and tonic.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod delayed;

@@ -1,4 +1,4 @@
-//! A server is asked, and may be away.
+//! Tests of the layer over a server, which may be unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,14 +53,14 @@ async fn what_the_server_cannot_answer_is_the_layers_to_decide() {
             let remote = RemoteLimit::new(client.clone(), limit).on_failure(on_failure);
             let layer = AdmissionLayer::new(remote)
                 .identify(ByHeader::new(http::HeaderName::from_static("x-account")));
-            let asked = request("/", ALICE, &[("x-account", account)]);
-            assert_eq!(send(&mut layer.layer(Hello), asked).await.0, expected, "{limit} {account}");
+            let pending = request("/", ALICE, &[("x-account", account)]);
+            assert_eq!(send(&mut layer.layer(Hello), pending).await.0, expected, "{limit} {account}");
         }
     }
     server.stop();
 }
 
-/// Everybody but the first few goes on without waiting for a server that is silent.
+/// All requests but the first few pass without waiting for a server that does not respond.
 #[tokio::test]
 async fn a_silent_server_delays_a_few_requests_and_no_more() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -75,14 +75,14 @@ async fn a_silent_server_delays_a_few_requests_and_no_more() {
         let counts = layer.counts();
         assert_eq!(counts.failed_open + counts.unavailable, 100);
     }
-    let mut asked = 0;
+    let mut connections = 0;
     while tokio::time::timeout(Duration::ZERO, silent.accept()).await.is_ok() {
-        asked += 1;
+        connections += 1;
     }
-    assert!((6..20).contains(&asked), "three each, and a probe now and then: {asked}");
+    assert!((6..20).contains(&connections), "three each, and some probes: {connections}");
 }
 
-/// A server by whose clock no more time passes than it makes others wait.
+/// A server whose clock advances by the delays that it imposes.
 struct AsLongAsItTakes {
     remote: RemoteLimit,
     clock: Clock,
@@ -90,16 +90,13 @@ struct AsLongAsItTakes {
 
 impl Admit for AsLongAsItTakes {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
-        let (asked, clock) = (self.remote.admit(id), self.clock.clone());
+        let (pending, clock) = (self.remote.admit(id), self.clock.clone());
         AdmitFuture::Pending(Box::pin(async move {
-            let answer = match asked {
-                AdmitFuture::Ready(answer) => answer,
-                AdmitFuture::Pending(asking) => asking.await,
-            };
-            if let AdmitOutcome::Rejected { retry_after: Some(wait) } = answer.outcome {
+            let reply = pending.reply().await;
+            if let AdmitOutcome::Rejected { retry_after: Some(wait) } = reply.outcome {
                 clock.set(clock.now() + Nanos::new(wait.as_nanos().try_into().unwrap()));
             }
-            answer
+            reply
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! The layer in axum, hyper and tonic, over real sockets, by a clock that stands still.
+//! Tests of the layer in axum, hyper and tonic, over real sockets, with a clock that stands still.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// What a client that is not ours gets: the status, and some of the headers.
+/// Sends a request with a foreign client, and returns the status, `Retry-After` and the body.
 async fn get_from(
     address: SocketAddr,
     path: &str,
@@ -64,7 +64,7 @@ async fn in_axum() {
     assert_eq!(get_from(address, "/", &[]).await, hello);
     assert_eq!(get_from(address, "/", &[]).await, hello);
     assert_eq!(get_from(address, "/", &[]).await, too_soon);
-    // It is nobody's proxy, so what it says changes nothing.
+    // The peer is not a trusted proxy, so its header is ignored.
     assert_eq!(get_from(address, "/", &[("x-forwarded-for", "198.51.100.1")]).await, too_soon);
     assert_eq!(get_from(address, "/healthz", &[]).await.0, 200);
     let counts = layer.counts();
@@ -115,7 +115,7 @@ async fn in_hyper() {
         loop {
             let (stream, peer) = listener.accept().await.unwrap();
             let service = service.clone();
-            // Hyper does not say who is there, so this does.
+            // Hyper does not pass on the peer's address.
             let service =
                 hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
                     request.extensions_mut().insert(peer);
@@ -133,7 +133,7 @@ async fn in_hyper() {
 }
 
 mod grpc {
-    //! A service without generated code: what it is asked is what it answers.
+    //! A gRPC service without generated code, which echoes each request.
 
     use std::convert::Infallible;
     use std::future::{Ready, ready};

@@ -1,4 +1,4 @@
-//! A limiter by a clock that stands still, a service that says hello, and requests to it.
+//! Helpers of the tests: a limiter with a manual clock, a service that says hello, and requests to it.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -12,7 +12,7 @@ use tollway::{AsyncLimiter, Clock, Config};
 use tollway_tower::{AdmissionService, Admit, Identify, LocalLimit};
 use tower_service::Service;
 
-/// Two at once, then one in ten seconds.
+/// Allows two at once, then one in ten seconds.
 pub(crate) const POLICY: &str = "
 limits:
   PerClient: { burst: 2, count: 1, period: 10s }
@@ -31,7 +31,7 @@ pub(crate) fn per_client() -> LocalLimit {
     LocalLimit::new(limiter(POLICY).0, "PerClient").unwrap()
 }
 
-/// Says hello to everybody.
+/// A service that responds with a greeting.
 #[derive(Clone, Debug)]
 pub(crate) struct Hello;
 
@@ -49,7 +49,7 @@ impl<B> Service<Request<B>> for Hello {
     }
 }
 
-/// A request to this path from this address, with these headers.
+/// Returns a request to `path` from the address `peer`, with these headers.
 pub(crate) fn request(path: &str, peer: &str, headers: &[(&str, &str)]) -> Request<()> {
     let mut request = Request::builder().uri(path);
     for (name, value) in headers {
@@ -62,7 +62,7 @@ pub(crate) fn request(path: &str, peer: &str, headers: &[(&str, &str)]) -> Reque
     request
 }
 
-/// What is answered to one: its status, headers and body.
+/// Sends a request, and returns the status, the headers and the body of the response.
 pub(crate) async fn send<A: Admit, I: Identify>(
     service: &mut AdmissionService<Hello, A, I>,
     request: Request<()>,
@@ -72,7 +72,7 @@ pub(crate) async fn send<A: Admit, I: Identify>(
     (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// The statuses of several, one after another.
+/// Sends requests one after another, and returns the statuses of the responses.
 pub(crate) async fn statuses<A: Admit, I: Identify>(
     service: &mut AdmissionService<Hello, A, I>,
     requests: impl IntoIterator<Item = Request<()>>,
