@@ -127,7 +127,7 @@ async fn silence_is_over_at_the_deadline() {
 #[tokio::test]
 async fn what_is_no_tollway_says_so() {
     for (status, body, said) in [
-        ("200 OK", "<html>", "status 200 with a body that is no answer"),
+        ("200 OK", "<html>", "status 200 with an unexpected body"),
         ("404 Not Found", r#"{"title":"Unknown limit","detail":"no"}"#, "Unknown limit: no"),
         ("OK", "", "its head is not HTTP"),
     ] {

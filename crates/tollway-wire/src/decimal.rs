@@ -1,4 +1,4 @@
-//! Numbers as text, exactly and without allocating.
+//! Writes numbers as decimal text, exactly and without allocating.
 
 use std::io::Write;
 
@@ -12,14 +12,15 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends a span as decimal seconds, `0.05`: what a double would print as 0.05000000000000001 stays what it is.
+/// Appends a duration as decimal seconds, such as `0.05`. Integers are used throughout: a double would print
+/// 0.05000000000000001.
 pub(crate) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
     put_u64(out, span.get() / NANOS_PER_SECOND);
     let fraction = span.get() % NANOS_PER_SECOND;
     if fraction == 0 {
         return;
     }
-    // A one in front keeps the zeros that follow it; it stands where the point belongs.
+    // The 1 in front keeps the leading zeros of the fraction. The decimal point then overwrites it.
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(NANOS_PER_SECOND + fraction).as_bytes();
     let point = out.len();
@@ -30,16 +31,16 @@ pub(crate) fn put_seconds(out: &mut Vec<u8>, span: Nanos) {
     }
 }
 
-/// Below this, ten times a double fits into 32 bits and is off by less than a millionth.
+/// Numbers below this take the fast path: ten times the number fits into 32 bits, with an error below a millionth.
 const TENTHS_FAST_MAX: f64 = 1e8;
-/// How far from a tie ten times a double must be for its rounding to be beyond doubt.
+/// The distance from a tie that ten times the number must have for the fast path to round it correctly.
 const TENTHS_DOUBT: f64 = 1e-4;
 
-/// Appends a number as C's `%.1f` does: the double's exact value, rounded to the nearest tenth, and of two that are
-/// as near to the even one.
+/// Appends a number as C's `%.1f` does: the double's exact value, rounded to the nearest tenth. Ties go to the even
+/// digit.
 #[inline]
 pub(crate) fn put_tenths(out: &mut Vec<u8>, number: f64) {
-    // As bits, what is negative or not a number is above all that is positive.
+    // Compared as bits, negative numbers and NaN are greater than every positive number, so one comparison is enough.
     if number.to_bits() < TENTHS_FAST_MAX.to_bits() {
         let tenths = number * 10.0;
         #[expect(
@@ -48,7 +49,7 @@ pub(crate) fn put_tenths(out: &mut Vec<u8>, number: f64) {
             reason = "positive, and below 2^32"
         )]
         let whole = tenths as u32;
-        // Not by `floor`, which is a call where the processor has no instruction for it.
+        // `floor` is avoided: it is a function call on processors without an instruction for it.
         let past_tie = tenths - f64::from(whole) - 0.5;
         if past_tie.abs() > TENTHS_DOUBT {
             let rounded = whole + u32::from(past_tie > 0.0);
@@ -95,7 +96,7 @@ mod tests {
             (28.1, "28.1"),
             (2034.3, "2034.3"),
             (2500.0, "2500.0"),
-            // Ties of the double's exact value go to the even digit; these are none but the first two.
+            // The first two are ties and go to the even digit. The others only look like ties in decimal.
             (0.25, "0.2"),
             (0.75, "0.8"),
             (0.35, "0.3"),
@@ -123,7 +124,7 @@ mod tests {
 
         #[test]
         fn the_fast_path_agrees_with_the_exact_one(bits: u64, near in 0u64..40_000_000_000, ulps in -3i64..=3) {
-            // Any double; one of everyday size; and those next to a multiple of a twentieth, where the ties are.
+            // Any double, one of everyday size, and the neighbours of a multiple of 1/20, where the ties are.
             #[expect(clippy::cast_precision_loss, reason = "any double will do")]
             let near = near as f64 / 20.0;
             let next = f64::from_bits(near.to_bits().saturating_add_signed(ulps));

@@ -1,4 +1,4 @@
-//! HTTP/1.1: one request asks, one response answers.
+//! The HTTP/1.1 protocol, which carries JSON requests and responses, and RateLimit headers.
 //!
 //! ```text
 //! -> POST /v1/spend                {"limit":"Login","id":"alice"}
@@ -6,10 +6,10 @@
 //!    {"allowed":true,"remaining":4,"retry_after":0,"reset_after":12,"limit":"Login"}
 //! ```
 //!
-//! Three layers, each usable alone: [`Framer`] finds whole requests in what has arrived, [`HttpCommand`] reads a body or
-//! a query string, [`ResponseWriter`] writes the answer. The framing is our own, over `httparse`, because a rate limiter's
-//! answer is smaller than the bookkeeping of a general server, and because every byte a peer can make us keep must be
-//! bounded here.
+//! It has three layers, each usable alone: [`Framer`] finds complete requests in the read buffer, [`HttpCommand`] reads
+//! a body or a query string, and [`ResponseWriter`] writes the response. The framing is our own, on top of `httparse`,
+//! for two reasons: the bookkeeping of a general server costs more than a decision of the limiter, and everything that
+//! a peer can make us store must have a bound here.
 
 mod command;
 mod explain;

@@ -1,11 +1,11 @@
-//! Strings of JSON, in and out.
+//! Reads and writes JSON strings.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Visitor};
 
-/// Appends a JSON string.
+/// Appends `text` as a JSON string, in quotes and escaped.
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     if text.bytes().all(plain) {
@@ -17,7 +17,7 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// A string, borrowed unless it has escapes.
+/// Deserializes a string, and borrows it from the input unless it has escapes.
 pub(crate) struct StrSeed;
 
 impl<'de> DeserializeSeed<'de> for StrSeed {

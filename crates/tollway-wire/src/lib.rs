@@ -1,4 +1,4 @@
-//! SPEAK: bytes to commands, and replies to bytes.
+//! The codecs of every protocol: they turn bytes into requests, and replies into bytes.
 //!
 //! | module | protocol | decodes | encodes |
 //! |---|---|---|---|
@@ -25,8 +25,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A codec has no socket and no runtime: it takes what has arrived and says what it means, or what is missing. So the
-//! server, the clients, the fuzzers and the tests all run the same functions.
+//! A codec has no socket and no runtime. It takes the bytes that have arrived and returns a message, or that more bytes
+//! are needed. So the server, the clients, the fuzzers and the tests all run the same functions.
 #![forbid(unsafe_code)]
 
 pub mod http;

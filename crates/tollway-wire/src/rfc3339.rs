@@ -1,4 +1,5 @@
-//! Moments as RFC 3339 has them, `2026-11-16T01:41:31.5Z`, to the nanosecond and without zeros at the end.
+//! Reads and writes times as RFC 3339 defines them: `2026-11-16T01:41:31.5Z`, to the nanosecond, without trailing
+//! zeros.
 
 use std::fmt::{self, Display};
 
@@ -6,12 +7,12 @@ use tollway_core::Timestamp;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;
-/// Days in the 400 years after which the calendar repeats itself.
+/// The number of days in the 400 years after which the calendar repeats.
 const DAYS_PER_ERA: u64 = 146_097;
-/// Days from the first of March of the year 0 to the epoch.
+/// The number of days from the first of March of the year 0 to the Unix epoch.
 const EPOCH_DAY: u64 = 719_468;
 
-/// A moment that reads well.
+/// Displays a timestamp as RFC 3339 defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rfc3339(pub Timestamp);
 
@@ -30,7 +31,7 @@ impl Display for Rfc3339 {
     }
 }
 
-/// Reads what [`Rfc3339`] writes, and nothing else.
+/// Parses what [`Rfc3339`] writes. Returns `None` for anything else, other time zones included.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
@@ -46,7 +47,9 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     (nanos <= Timestamp::MAX.as_nanos()).then(|| Timestamp::from_nanos(nanos))
 }
 
-/// The date of a day since the epoch. Years start in March here, so that a leap day is the last of its year.
+/// Returns the year, month and day of a day that is counted from the Unix epoch.
+///
+/// Years start in March inside, so that a leap day is the last day of its year.
 const fn date(day: u64) -> (u64, u64, u64) {
     let day = day + EPOCH_DAY;
     let (era, day) = (day / DAYS_PER_ERA, day % DAYS_PER_ERA);
@@ -59,7 +62,7 @@ const fn date(day: u64) -> (u64, u64, u64) {
     (year, if in_january_or_february { month - 9 } else { month + 3 }, day)
 }
 
-/// The day of a date, counted from the first of March of the year 0.
+/// Returns the day of a date, counted from the first of March of the year 0.
 const fn day_of(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year.saturating_sub(1) } else { year };
     let (era, in_era) = (year / 400, year % 400);

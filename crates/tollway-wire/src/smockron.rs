@@ -1,4 +1,4 @@
-//! Smockron: gatekeepers tell a master what they let through, and the master tells them whom to delay until when.
+//! Smockron: gatekeepers report requests to a master, and the master tells them whom to delay, and until when.
 //!
 //! ```text
 //! gatekeeper -> master   default\0  ACCEPTED     10.0.0.1  1700000000000  (empty)        (log info)
@@ -6,8 +6,8 @@
 //! master -> gatekeepers  default\0  DELAY_UNTIL  10.0.0.1  1700000002000
 //! ```
 //!
-//! Each is one message of ZeroMQ, and each column one frame of it ([`zmtp`](crate::zmtp)). Times are milliseconds
-//! since 1970 in decimal digits. The NUL keeps the topic `a` from being that of `ab` as well.
+//! Each line is one ZeroMQ message, and each column is one frame of it ([`zmtp`](crate::zmtp)). Times are milliseconds
+//! since 1970 in decimal digits. ZeroMQ matches topics by prefix; the NUL keeps the topic `a` from matching `ab`.
 //!
 //! ```
 //! use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
@@ -25,7 +25,7 @@ mod millis;
 pub use accounting::{AccountingError, AccountingMessage, AccountingStatus};
 pub use control::{ControlError, ControlMessage};
 
-/// The domain that a topic names, with or without the NUL at its end.
+/// Returns the domain that a topic names. The NUL at its end may be missing.
 fn topic_domain(topic: &[u8]) -> &[u8] {
     topic.strip_suffix(&[0]).unwrap_or(topic)
 }

@@ -1,4 +1,4 @@
-//! The UDP text protocol: one datagram asks, one datagram answers.
+//! The UDP text protocol: each request is one datagram of text, and so is its reply.
 //!
 //! ```text
 //! -> 7 over_limit ws global       id, command, key
@@ -12,8 +12,8 @@
 //! <- pong
 //! ```
 //!
-//! The id is the caller's and is echoed byte for byte, so a late answer is never taken for the next one. What is not
-//! understood gets no answer at all: the sender of a datagram may not be who it says.
+//! The caller chooses the id, and the reply repeats it byte for byte, so that a late reply is not taken for the next
+//! one. A malformed datagram gets no reply at all, because its sender address may be forged.
 //!
 //! A server [`decode`]s a [`TextRequest`] and [`encode`]s a [`TextReply`]; a client does [`TextRequest::encode`] and
 //! [`decode_reply`].
@@ -41,10 +41,10 @@ pub use received_reply::{ReceivedReply, decode_reply};
 pub use reply::{KeyStats, OverLimit, TextReply, encode};
 pub use request::{TextCommand, TextRequest, decode};
 
-/// The longest datagram. What is longer is cut here, in both directions, and then taken for what it is.
+/// The longest datagram in bytes. Longer ones are cut to this length, in both directions, and then decoded or sent.
 pub const DATAGRAM_MAX: usize = 1000;
 
-/// The id in front, if there is one, and the rest: an id is digits and exactly one space.
+/// Splits a datagram into its id, if it has one, and the rest. An id is digits, followed by exactly one space.
 #[inline]
 pub fn split_id(datagram: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let digits = datagram.iter().take_while(|byte| byte.is_ascii_digit()).count();

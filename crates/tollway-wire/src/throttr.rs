@@ -1,4 +1,4 @@
-//! The Throttr protocol: binary requests over TCP, one after the other, and replies in the same order.
+//! The Throttr protocol carries binary requests over TCP, and replies in the same order.
 //!
 //! ```text
 //! -> 01 01000000 0500000000000000 02 0a00000000000000 01 01 63 72
@@ -9,8 +9,8 @@
 //!    5 left, for 9 more whole seconds
 //! ```
 //!
-//! Numbers are little-endian and fields are packed. Nothing marks where a request ends but its own type and sizes, so
-//! after a type that is not known nothing can be understood any more, and the connection is over.
+//! Numbers are little-endian and fields are packed. Only the type and the sizes of a request show where it ends, so
+//! after an unknown type the next request cannot be found, and the connection is closed.
 //!
 //! ```
 //! use tollway_wire::throttr::{self, ThrottrCommand, ThrottrReply};
@@ -35,11 +35,11 @@ pub use request::{
     IdTooLong, ThrottrCommand, ThrottrKey, ThrottrRequest, UnknownType, decode, encode_request,
 };
 
-/// The longest a consumer's or a resource's id can be.
+/// The longest id that a consumer or a resource can have, in bytes.
 pub const ID_MAX: usize = u8::MAX as usize;
 
-/// The longest request: an insert with both ids as long as they can be.
+/// The length of the longest request, in bytes: an insert with two ids of the greatest length.
 pub const FRAME_MAX: usize = 24 + 2 * ID_MAX;
 
-/// The longest reply: that to a query, of a quota that is live.
+/// The length of the longest reply, in bytes: it answers a query and carries a quota.
 pub const REPLY_MAX: usize = 22;

@@ -1,14 +1,15 @@
-//! ZMTP, what ZeroMQ's sockets say to each other over TCP: version 3, without encryption, for publishers and subscribers.
+//! ZMTP, the protocol that ZeroMQ sockets use over TCP: version 3, without encryption, for publishers and
+//! subscribers.
 //!
 //! ```text
-//! <-> ff 0000000000000001 7f 03 01 NULL…     both greet, 64 bytes
-//! <-> 04 19 READY Socket-Type PUB            both say what they are
-//! ->  00 01 01                               a subscriber subscribes to all there is
+//! <-> ff 0000000000000001 7f 03 01 NULL…     both send a greeting of 64 bytes
+//! <-> 04 19 READY Socket-Type PUB            both send their socket type
+//! ->  00 01 01                               a subscriber subscribes to every topic
 //! <-  01 05 hello 00 05 world                a message of two frames
 //! ```
 //!
-//! A message is understood where it has arrived, and only when all of it has. No announced length is believed: what is
-//! longer than [`MESSAGE_MAX`] ends the conversation before any of it is kept.
+//! A message is decoded in place in the read buffer, once all of it has arrived. A peer cannot make us reserve memory:
+//! a length above [`MESSAGE_MAX`] ends the session before any of the message is stored.
 //!
 //! ```
 //! use tollway_wire::zmtp::{self, ZmtpSession, ZmtpEvent, SocketType};
@@ -37,64 +38,64 @@ pub use self::frame::{MessageFrames, encode};
 use self::handshake::{GREETING_LEN, read_greeting, read_ready};
 pub use self::handshake::{SocketType, encode_handshake};
 
-/// The longest message that is listened to, with the heads of its frames.
+/// The longest message that is accepted, in bytes, with the headers of its frames.
 pub const MESSAGE_MAX: usize = 64 * 1024;
 
-/// What the peer says.
+/// Something that the peer sent.
 #[derive(Clone, Debug)]
 pub enum ZmtpEvent<'a> {
-    /// Greets.
+    /// The peer sent its greeting.
     Greeting,
-    /// Says what it is, and is ready for messages.
+    /// The peer sent its socket type, and the handshake is complete.
     Ready,
-    /// Sends a message.
+    /// The peer sent a message.
     Message(MessageFrames<'a>),
-    /// Wants messages whose first frame starts like this.
+    /// The peer subscribed to messages whose first frame starts with this.
     Subscribe(&'a [u8]),
-    /// No longer wants them.
+    /// The peer cancelled such a subscription.
     Cancel(&'a [u8]),
-    /// Asks whether anybody is there; wants this back by [`encode_pong`].
+    /// The peer sent a heartbeat, and expects this context back in a pong; see [`encode_pong`].
     Ping(&'a [u8]),
-    /// Says what nobody needs to know.
+    /// The peer sent something that needs no reaction.
     Ignored,
 }
 
-/// Why there is nothing more to say to a peer.
+/// An error that ends a session.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ZmtpError {
-    /// Bytes of another protocol.
-    #[error("the peer does not greet as ZeroMQ does")]
+    /// The peer uses another protocol.
+    #[error("the peer does not speak ZMTP: its first bytes are not a ZeroMQ greeting")]
     NotZmtp,
-    /// Before 3.0.
-    #[error("the peer speaks version {major} of the protocol; 3 is needed")]
+    /// The peer uses a version before 3.0.
+    #[error("the peer speaks ZMTP version {major}; version 3 is required")]
     Version {
-        /// Its version.
+        /// The major version that the peer sent.
         major: u8,
     },
-    /// Encrypted, or with a password.
-    #[error("the peer wants another security mechanism than NULL")]
+    /// The peer wants encryption or a password.
+    #[error("the peer requires a security mechanism; only NULL is supported")]
     Mechanism,
-    /// Something else than what must come first.
-    #[error("the peer does not say what it is")]
+    /// The peer sent something other than READY after its greeting.
+    #[error("the peer sent no READY command with its socket type")]
     NotReady,
-    /// A socket with which ours does not go together.
-    #[error("the peer is a socket of type {found:?}, which does not go together with {ours:?}")]
+    /// The two socket types cannot be connected to each other.
+    #[error("the peer is a {found:?} socket, which cannot be connected to a {ours:?} socket")]
     SocketType {
-        /// What it is.
+        /// The type of the peer's socket.
         found: SocketType,
-        /// What we are.
+        /// The type of our socket.
         ours: SocketType,
     },
-    /// A message that is too long to be kept.
-    #[error("a message has more than {MESSAGE_MAX} bytes")]
+    /// The peer sent a message that is too long to be stored.
+    #[error("the peer sent a message of more than {MESSAGE_MAX} bytes")]
     TooLong,
-    /// A frame with flags that nobody defined, or a command in the middle of a message.
-    #[error("a frame makes no sense")]
+    /// The peer sent undefined flags, or a command in the middle of a message.
+    #[error("the peer sent a malformed frame")]
     Malformed,
 }
 
-/// What one connection has come to. It keeps none of what was said.
+/// Decodes the bytes of one connection: first its handshake, then its messages. It stores no bytes.
 #[derive(Clone, Debug)]
 pub struct ZmtpSession {
     ours: SocketType,
@@ -109,17 +110,18 @@ enum HandshakeStage {
 }
 
 impl ZmtpSession {
-    /// One that has not begun, by a socket of this type.
+    /// Creates the session of a new connection, for a socket of this type.
     pub const fn new(ours: SocketType) -> Self {
         Self { ours, stage: HandshakeStage::Greeting }
     }
 
-    /// May messages be sent?
+    /// Returns true once the handshake is complete and messages may be sent.
     pub fn is_ready(&self) -> bool {
         self.stage == HandshakeStage::Messages
     }
 
-    /// What `inbox` starts with and how many bytes that takes, or `None` until all of it has arrived.
+    /// Decodes the event at the start of `inbox`, and returns it with its length in bytes. Returns `None` until all of
+    /// it has arrived.
     #[inline]
     pub fn next<'a>(&mut self, inbox: &'a [u8]) -> Result<Option<(ZmtpEvent<'a>, usize)>, ZmtpError> {
         match self.stage {
@@ -164,7 +166,7 @@ impl ZmtpSession {
     }
 }
 
-/// Older subscribers say in a message what newer ones say in a command.
+/// Decodes a subscription that is sent as a message: ZMTP 3.0 does that, where 3.1 has commands.
 fn subscription_event(message: &[u8]) -> ZmtpEvent<'_> {
     match message {
         [1, topic @ ..] => ZmtpEvent::Subscribe(topic),
@@ -190,12 +192,12 @@ fn command_event(command: &[u8]) -> ZmtpEvent<'_> {
     }
 }
 
-/// Appends a subscription to messages whose first frame starts with `topic`, as peers of every version understand it.
+/// Appends a subscription to messages whose first frame starts with `topic`, in the form that every version accepts.
 pub fn encode_subscription(topic: &[u8], out: &mut Vec<u8>) {
     encode(&[&[&[1], topic].concat()], out);
 }
 
-/// Appends the answer to a ping.
+/// Appends the reply to a ping.
 pub fn encode_pong(context: &[u8], out: &mut Vec<u8>) {
     frame::encode_command(b"\x04PONG", context, out);
 }

@@ -1,4 +1,4 @@
-//! Whatever arrives, however it is cut into pieces.
+//! Property tests of the HTTP codec: any bytes, in any pieces, never panic and read the same.
 
 use proptest::prelude::*;
 use tollway_core::Verb;
@@ -10,7 +10,7 @@ use tollway_wire::http::{
 const HEAD_MAX: usize = 512;
 const BODY_MAX: usize = 256;
 
-/// What the framer makes of `bytes` when they arrive in pieces that end at `cuts`.
+/// Returns what the framer finds in `bytes` when they arrive in pieces that end at `cuts`.
 fn frame(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     let (mut framer, mut seen) = (Framer::new(HEAD_MAX, BODY_MAX), Vec::new());
     let mut start = 0;
@@ -24,7 +24,7 @@ fn frame(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
                 }
                 Ok(FramerEvent::Continue) => {}
                 Ok(FramerEvent::Incomplete(_)) => break,
-                // Which of several faults is found first may depend on the pieces; that there is one may not.
+                // The pieces may decide which of several errors is found first, but not whether there is one.
                 Err(_) => {
                     seen.push("refused".to_owned());
                     return seen;
@@ -35,7 +35,7 @@ fn frame(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     seen
 }
 
-/// Pieces of requests, whole ones among them: random bytes alone never get past the first line.
+/// Generates pieces of requests and complete requests. Random bytes alone never get past the first line.
 fn traffic() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(&b"POST /v1/spend HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12345"[..])
@@ -51,7 +51,7 @@ fn traffic() -> impl Strategy<Value = Vec<u8>> {
         Just(&b"Content-Length: 1\r\n"[..]).prop_map(<[u8]>::to_vec),
         prop::collection::vec(any::<u8>(), 0..40),
     ];
-    // Lines are looked at when they end, so the last one does.
+    // The framer looks at complete lines only, so the last line is completed here.
     prop::collection::vec(piece, 0..12).prop_map(|pieces| [&pieces.concat()[..], b"\r\n\r\n"].concat())
 }
 

@@ -1,4 +1,4 @@
-//! What a decision looks like when the store gave no answer: nobody's fault, and never a 429.
+//! Tests the responses that are sent when the store did not answer: never a 429.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use tollway_core::algorithm::TokenBucket;
@@ -6,7 +6,7 @@ use tollway_core::{Algorithm, Charge, Decision, Limit, Nanos, OnStoreFailure, Po
 use tollway_wire::http::{HttpStatus, ResponseWriter, ServerResponse};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-/// What every answer has that is held to a limit.
+/// The headers that every response about a limit has.
 const HEADERS: &str = "RateLimit-Policy: \"Login\";q=5;w=60\r\nRateLimit: \"Login\";r=";
 
 fn policy() -> Policy {
@@ -20,7 +20,7 @@ fn degraded(verdict: Verdict, remaining: u64, seconds: u64) -> Decision {
     Decision::new(verdict, remaining, wait, wait).with_degraded()
 }
 
-/// The status, head and body of what `write` writes.
+/// Returns the status, head and body of the response that `write` writes.
 fn written(write: impl FnOnce(ResponseWriter<'_>, &[Charge<'_>]) -> HttpStatus) -> (u16, String, String) {
     let (mut outbox, mut scratch) = (Vec::new(), Vec::new());
     let response = ResponseWriter {
@@ -59,7 +59,7 @@ fn a_decision_without_the_store_says_so() {
             Some(HEADERS),
             r#"{"allowed":true,"remaining":3,"retry_after":24,"reset_after":24,"limit":"Login","degraded":true}"#,
         ),
-        // The process was asked in the store's place, and this id did ask too often.
+        // The local limit decided in place of the store, and this id is over it.
         (
             degraded(Verdict::Deny, 0, 60),
             429,
@@ -73,7 +73,7 @@ fn a_decision_without_the_store_says_so() {
             Some(headers) => assert!(head.contains(headers), "{head}"),
             None => assert!(!head.contains("Retry-After"), "{head}"),
         }
-        // What is left is in the store: nothing is said about it, rather than something wrong.
+        // What is left is not known without the store, so the headers are left out.
         let away = matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway);
         assert_eq!(head.contains("RateLimit"), !away, "{head}");
         let ServerResponse::Decision { allowed, degraded, reason, .. } =
@@ -91,7 +91,7 @@ fn a_proxy_is_not_told_that_its_client_is_to_blame() {
     for (decision, asked_for, status) in [
         (degraded(Verdict::AllowAway, 0, 0), HttpStatus::Forbidden, 204),
         (degraded(Verdict::DenyAway, 0, 1), HttpStatus::TooManyRequests, 503),
-        // It understands nothing else, and must not let the request through for that.
+        // The proxy refuses on this status only, and must not let the request through.
         (degraded(Verdict::DenyAway, 0, 1), HttpStatus::Forbidden, 403),
         (degraded(Verdict::Deny, 0, 60), HttpStatus::Forbidden, 403),
     ] {

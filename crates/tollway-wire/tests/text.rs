@@ -1,4 +1,4 @@
-//! Any datagram at all: understood or silence, and answered within bounds.
+//! Property tests of the text codec: any datagram decodes or is ignored, and replies have a bounded length.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ fn every_command_of_every_size_gets_what_the_protocol_demands() {
     }
 }
 
-/// Near misses of commands: random bytes alone are hardly ever any.
+/// Generates text that is close to a command. Random bytes alone hardly ever are.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just("over_limit "),
@@ -80,7 +80,7 @@ fn over_limit() -> impl Strategy<Value = OverLimit> {
     })
 }
 
-/// A rate as it is after it was written with one decimal.
+/// Returns the result with its rate rounded to one decimal, as it is after encoding.
 fn shown(over_limit: OverLimit) -> OverLimit {
     OverLimit { rate: format!("{:.1}", over_limit.rate).parse().expect("a decimal"), ..over_limit }
 }
@@ -93,7 +93,7 @@ proptest! {
         let Some(request) = decode(&datagram) else { return Ok(()) };
         let mut again = Vec::new();
         request.encode(&mut again);
-        // Written out in full, a `check_limit` may no longer fit.
+        // A `check_limit` may be too long once its defaults are written out.
         if again.len() <= DATAGRAM_MAX {
             prop_assert_eq!(decode(&again), Some(request));
         }

@@ -1,4 +1,4 @@
-//! Any bytes at all, however they are cut into pieces.
+//! Property tests of the Throttr codec: any bytes, in any pieces, never panic and read the same.
 
 use proptest::prelude::*;
 use tollway_core::algorithm::{QuotaTtl, TtlUnit};
@@ -7,7 +7,7 @@ use tollway_wire::throttr::{
     encode_request,
 };
 
-/// What is found in `bytes`, of which the pieces up to each of `cuts` arrive at once.
+/// Returns the requests that are found in `bytes` when they arrive in pieces that end at `cuts`.
 fn found(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Result<usize, UnknownType>) {
     let (mut found, mut start) = (Vec::new(), 0);
     for end in cuts.chain([bytes.len()]) {
@@ -47,7 +47,7 @@ fn request() -> impl Strategy<Value = (u32, ThrottrCommand, Vec<u8>, Vec<u8>)> {
     (any::<u32>(), command(), name(), name())
 }
 
-/// Whole requests, and now and then something else.
+/// Generates complete requests, and now and then other bytes.
 fn traffic() -> impl Strategy<Value = Vec<u8>> {
     let whole = request().prop_map(|(id, command, consumer, resource)| {
         let mut frame = Vec::new();

@@ -1,10 +1,10 @@
-//! ZMTP and Smockron against whatever a peer may send.
+//! Tests of ZMTP and Smockron with anything that a peer may send.
 
 use proptest::prelude::*;
 use tollway_wire::smockron::{AccountingMessage, ControlMessage};
 use tollway_wire::zmtp::{self, MESSAGE_MAX, SocketType, ZmtpError, ZmtpEvent, ZmtpSession};
 
-/// One that is past its handshake.
+/// Returns a session whose handshake is complete.
 fn ready(ours: SocketType) -> ZmtpSession {
     let theirs = if ours == SocketType::Pub { SocketType::Sub } else { SocketType::Pub };
     let mut handshake = Vec::new();
@@ -16,7 +16,7 @@ fn ready(ours: SocketType) -> ZmtpSession {
     session
 }
 
-/// What a peer says in these bytes, as text.
+/// Decodes all events in `inbox`, and returns them as text.
 fn events(session: &mut ZmtpSession, mut inbox: &[u8]) -> Result<Vec<String>, ZmtpError> {
     let mut events = Vec::new();
     while let Some((event, len)) = session.next(inbox)? {
@@ -100,7 +100,7 @@ proptest! {
         }
     }
 
-    /// However a stream is cut, the same is heard.
+    /// The events do not depend on how the stream is cut into pieces.
     #[test]
     fn messages_arrive_in_pieces(
         messages in proptest::collection::vec(proptest::collection::vec("[ -~]{0,300}", 1..7), 0..5),

@@ -85,10 +85,10 @@ Or                                   reached, frees in an-hour
 fn what_cannot_be_explained_says_why() {
     let serving = serve("explain-wrong.yaml");
     for (arguments, expected) in [
-        (&["uplaod"][..], "tollway: There is no such rule: there is no rule `uplaod`\n"),
+        (&["uplaod"][..], "tollway: Unknown rule: there is no rule `uplaod`\n"),
         (
             &["upload", "user=vova"],
-            "tollway: The rule names a selector that is not given: the rule has a selector `apikey`, and the request has \
+            "tollway: Missing selector: the rule has a selector `apikey`, and the request has \
              not; one without a value is given an empty one\n",
         ),
         (

@@ -36,8 +36,8 @@ fn the_commands_answer_with_words_and_exit_codes() {
         (&["refund", "L:nobody"], 1, "full remaining=2 reset_after=0s"),
         (&["reset", "L:a"], 0, "ok\n"),
         (&["spend", "L:a", "--json"], 0, "{\"allowed\":true,\"remaining\":1,"),
-        (&["spend", "Nobody:a"], 2, "tollway: There is no such limit: there is no limit `Nobody`"),
-        (&["spend", "L:a", "--cost", "3"], 2, "tollway: No bucket ever holds that much"),
+        (&["spend", "Nobody:a"], 2, "tollway: Unknown limit: there is no limit `Nobody`"),
+        (&["spend", "L:a", "--cost", "3"], 2, "tollway: Cost too high"),
         (&["spend", "L"], 2, "error: invalid value 'L'"),
     ] {
         let (got, words) = serving.ask(arguments);
@@ -99,9 +99,9 @@ fn a_bucket_can_be_looked_at() {
             0,
             "{\"bucket\":\"7:a\",\"algorithm\":{\"name\":\"token_bucket\",",
         ),
-        (&["inspect", "Nobody", "a"], 2, "tollway: There is no such limit: there is no limit `Nobody`"),
-        (&["keys"], 2, "tollway: This store keeps no ids: in memory"),
-        (&["keys", "Nobody"], 2, "tollway: There is no such limit"),
+        (&["inspect", "Nobody", "a"], 2, "tollway: Unknown limit: there is no limit `Nobody`"),
+        (&["keys"], 2, "tollway: The store does not keep ids: the memory store"),
+        (&["keys", "Nobody"], 2, "tollway: Unknown limit"),
         (&["keys", "--count", "many"], 2, "error: invalid value 'many'"),
     ] {
         let (got, words) = serving.ask(arguments);

@@ -125,7 +125,7 @@ fn a_store_that_refuses_the_password_is_away_and_its_log_does_not_say_the_passwo
     assert!(words.contains("\"reason\":\"store\",\"degraded\":true"), "{words}");
     let (code, words) = serving.ask(&["reset", "L:a"]);
     assert_eq!(code, 2, "{words}");
-    assert!(words.starts_with("tollway: The store gave no answer: "), "{words}");
+    assert!(words.starts_with("tollway: The store did not answer: "), "{words}");
     let seen = published(&serving) + &words;
     serving.signal("TERM");
     let (_, log) = serving.wait();

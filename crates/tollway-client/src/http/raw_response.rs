@@ -68,7 +68,8 @@ impl RawResponse {
 
     /// Decodes the answer to a rule.
     pub fn rule_decision(&self) -> Result<RuleDecision, ClientError> {
-        let RuleResponse { allowed, retry_after, reason, degraded } = self.decode(RuleResponse::from_json)?;
+        let RuleResponse { allowed, retry_after, reason, degraded, .. } =
+            self.decode(RuleResponse::from_json)?;
         let otherwise = if allowed { Nanos::ZERO } else { Nanos::FOREVER };
         let verdict = verdict(allowed, reason.as_deref());
         let decision = RuleDecision::new(verdict, retry_after.unwrap_or(otherwise));

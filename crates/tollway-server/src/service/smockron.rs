@@ -123,7 +123,7 @@ impl<'a> Understood<'a> {
             AccountingMessage::decode(message).map_err(|error| match error {
                 AccountingError::TooShort { .. } => Malformed::Frames,
                 AccountingError::UnknownStatus => Malformed::Status,
-                AccountingError::InvalidTime => Malformed::Time,
+                _ => Malformed::Time,
             })?;
         let (domain, counters) = in_force.domain(accounting.domain).ok_or(Malformed::Domain)?;
         Ok(Self { accounting, domain, counters })

@@ -1,11 +1,11 @@
-//! What is asked, read from JSON.
+//! The commands spend, check, refund and reset, which are read from JSON.
 //!
 //! ```text
 //! {"limit":"Login","id":"alice","cost":2}
 //! {"charges":[{"limit":"Login","id":"alice"},{"limit":"All","id":"*","kind":"check_only"}]}
 //! ```
 //!
-//! A field we do not know may be one that would have changed the answer, so it is an error and not ignored.
+//! An unknown field is an error and is not ignored: it may be one that changes the decision.
 
 mod json;
 
@@ -16,45 +16,47 @@ use tollway_core::{ChargeKind, Verb};
 use crate::decimal::put_u64;
 use crate::json::put_string;
 
-/// One request, understood.
+/// A command that was decoded from one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCommand<'a> {
-    /// What to do.
+    /// The action to run on the buckets.
     pub verb: Verb,
     charges: ChargeRequests<'a>,
 }
 
-/// One charge, as nearly always, or several. One needs no allocation.
+/// The charges that a command has. A single charge, the usual case, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChargeRequests<'a> {
-    /// One.
+    /// Holds exactly one charge.
     One(ChargeRequest<'a>),
-    /// At least one.
+    /// Holds one charge or more.
     Many(Vec<ChargeRequest<'a>>),
 }
 
-/// Why a body or a query string is no command.
+/// An error that makes a request's body or query string unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 #[error("{detail}")]
 pub struct MalformedRequest {
-    /// The field it is about, if it is about one: `cost`, or `charges[1].cost`.
+    /// The field that is wrong, such as `cost` or `charges[1].cost`. `None` if the error is not about one field.
     pub field: Option<String>,
-    /// What is wrong, and what would be right.
+    /// A sentence that says what is wrong, and what would be right.
     pub detail: String,
 }
 
 impl<'a> HttpCommand<'a> {
-    /// A command about these charges.
+    /// Creates a command for these charges.
     pub const fn new(verb: Verb, charges: ChargeRequests<'a>) -> Self {
         Self { verb, charges }
     }
 
-    /// Reads the body of a `POST`.
+    /// Parses the body of a `POST`.
     pub fn from_json(verb: Verb, body: &'a [u8]) -> Result<Self, MalformedRequest> {
         Ok(Self { verb, charges: json::read(verb, body)? })
     }
 
-    /// Appends the body that [`from_json`](Self::from_json) reads. Ids that are not UTF-8 have no JSON.
+    /// Appends the body in the form that [`from_json`](Self::from_json) reads. JSON cannot carry ids that are not
+    /// UTF-8: their invalid bytes are replaced.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         match &self.charges {
             ChargeRequests::One(charge) => put_charge(charge, self.verb, out),
@@ -71,7 +73,7 @@ impl<'a> HttpCommand<'a> {
         }
     }
 
-    /// What is asked, at least one and at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX).
+    /// Returns the charges: at least one, and at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX).
     pub fn charges(&self) -> &[ChargeRequest<'a>] {
         match &self.charges {
             ChargeRequests::One(charge) => std::slice::from_ref(charge),
@@ -105,7 +107,7 @@ const fn kind_name(kind: ChargeKind) -> &'static str {
 }
 
 pub(super) fn missing_field(field: &str, what: &str) -> MalformedRequest {
-    MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}` is missing: {what}") }
+    MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}` is missing; {what}") }
 }
 
 #[cfg(test)]
@@ -184,7 +186,7 @@ mod tests {
             (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x","cost":[]}]}"#, "charges[0].cost | `charges[0].cost`: invalid type: sequence".to_owned()),
             (Verb::Spend, r#"{"charges":[{"kind":"both"}]}"#, "charges[0].kind | `charges[0].kind`: invalid value: string \"both\", expected `spend`, `spend_only` or `check_only`".to_owned()),
             (Verb::Spend, r#"{"charges":[{"charges":[]}]}"#, "charges[0] | `charges[0]`: unknown field `charges`".to_owned()),
-            (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | `charges` stands alone".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | `charges` cannot be combined".to_owned()),
         ] {
             assert!(show(verb, body).starts_with(&shown), "{body}: {}", show(verb, body));
         }

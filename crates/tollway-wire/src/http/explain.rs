@@ -1,4 +1,4 @@
-//! A rule, part by part, and which parts are reached: the answer to `POST /v1/explain`.
+//! The response of `POST /v1/explain`: the parts of a rule, and which of them are reached.
 //!
 //! ```text
 //! {"rule":"Or('10/s', 'user:5/m')","tree":{"or":[
@@ -7,8 +7,8 @@
 //!  "reached":true,"frees_after":0.8},"at":"2026-11-16T01:41:31Z"}
 //! ```
 //!
-//! A part frees at one moment: the last of its parts in an `or`, the first in an `and`. That of the whole is when the request
-//! would pass.
+//! A part is reached while it limits the request. An `or` is free again when the last of its parts is, and an `and`
+//! when the first is. The request passes when the whole tree is free.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,35 +19,36 @@ use crate::decimal::put_seconds;
 use crate::json::put_string;
 use crate::rfc3339::{Rfc3339, parse_rfc3339};
 
-/// A rule explained.
+/// An explanation of which parts of a rule limit a request.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleExplanation {
-    /// The rule in its canonical form.
+    /// The rule, written in its canonical form.
     pub rule: String,
-    /// All of it.
+    /// The root of the rule's tree.
     pub tree: RulePart,
-    /// When this was so, by the clock of the store.
+    /// The time of this observation, which is taken from the store's clock.
     pub at: Timestamp,
 }
 
-/// A part of a rule, or the whole.
+/// A part of a rule, which may be the whole rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulePart {
-    /// What it is.
+    /// The kind of this part, with its own parts.
     pub kind: RulePartKind,
-    /// For how long it is reached from now on: [`Nanos::ZERO`] if it is not, [`Nanos::FOREVER`] if no waiting helps, and `None`
-    /// if that is not known.
+    /// The time until this part no longer limits. [`Nanos::ZERO`] means that it does not limit now, [`Nanos::FOREVER`]
+    /// that waiting does not help, and `None` that the time is not known.
     pub frees_after: Option<Nanos>,
 }
 
-/// What a part is.
+/// The kind that a part of a rule has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RulePartKind {
-    /// A rate in canonical form, and the name of the log that it reads, if its selector has a value.
+    /// Limits if the rate is reached.
     Rate {
-        /// The rate.
+        /// The rate, written in its canonical form.
         rate: String,
-        /// The log.
+        /// The name of the log that is counted. `None` if the selector has no value.
         log: Option<String>,
     },
     /// Limits if any part is reached.
@@ -57,7 +58,7 @@ pub enum RulePartKind {
 }
 
 impl RulePart {
-    /// The whole of what a bill asks, given for how long each of its rates is reached.
+    /// Builds the tree of a bill's rule. `reached_for` returns how long the rate with this index stays reached.
     pub fn from_bill(bill: &RuleBill<'_>, reached_for: impl Fn(usize) -> Option<Nanos>) -> Self {
         Self::from_expression(bill, bill.limit().rule().expression(), &reached_for)
     }
@@ -133,7 +134,7 @@ fn put_parts(out: &mut Vec<u8>, before: &[u8], parts: &[RulePart]) {
 }
 
 impl RuleExplanation {
-    /// Appends the answer.
+    /// Appends the response body as JSON.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rule":"#);
         put_string(out, &self.rule);
@@ -142,16 +143,16 @@ impl RuleExplanation {
         out.extend_from_slice(format!(r#","at":"{}"}}"#, Rfc3339(self.at)).as_bytes());
     }
 
-    /// Reads the body of a response with this status.
+    /// Parses the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let RuleExplanationFields { rule, tree, at } = read_body(status, body)?;
-        let tree = tree.into_part().ok_or_else(|| unexpected_body(status, "its tree makes no sense"))?;
-        let at = parse_rfc3339(at).ok_or_else(|| unexpected_body(status, "its time makes no sense"))?;
+        let tree = tree.into_part().ok_or_else(|| unexpected_body(status, "`tree` is malformed"))?;
+        let at = parse_rfc3339(at).ok_or_else(|| unexpected_body(status, "`at` is not an RFC 3339 time"))?;
         Ok(Self { rule, tree, at })
     }
 }
 
-/// A later server may say more than we know, so what is unknown is passed over here.
+/// The fields that a response may have. Unknown ones are ignored: a later server may add some.
 #[derive(Deserialize)]
 struct RuleExplanationFields<'a> {
     rule: String,
@@ -174,7 +175,7 @@ struct RulePartFields<'a> {
 }
 
 impl RulePartFields<'_> {
-    /// `None` if it makes no sense.
+    /// Converts the fields to a part. Returns `None` if they contradict each other.
     fn into_part(self) -> Option<RulePart> {
         let all = |parts: Vec<Self>| parts.into_iter().map(Self::into_part).collect::<Option<Vec<_>>>();
         let kind = match (self.rate, self.or, self.and) {

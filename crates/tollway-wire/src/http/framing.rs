@@ -1,4 +1,4 @@
-//! Where one request ends and the next begins.
+//! Splits the bytes of a connection into HTTP requests.
 //!
 //! ```
 //! use tollway_wire::http::{MissingPart, Framer, FramerEvent};
@@ -12,9 +12,9 @@
 //! # Ok::<(), tollway_wire::http::FramingError>(())
 //! ```
 //!
-//! Whatever could be read in two ways (a length given twice, a length and chunks, a space before a colon) is refused
-//! rather than guessed: a proxy in front of us may have guessed the other way. Nothing is looked at more often than
-//! it has lines, so a client that sends byte by byte gains no work from us.
+//! A request that could be read in two ways (two lengths, a length and chunks, a space before a colon) is refused: a
+//! proxy in front of us may read it the other way, and that is how requests are smuggled. A head is parsed at most once
+//! per line that arrives, so a client that sends byte by byte cannot make us work more.
 
 mod head;
 
@@ -23,12 +23,12 @@ use thiserror::Error;
 use self::head::{BodyFraming, RequestHead};
 use super::status::HttpStatus;
 
-/// The most header lines of one request. Proxies add a dozen to what a browser sends.
+/// The greatest number of headers that a request may have. Proxies add about a dozen to those of a browser.
 pub const HEADERS_MAX: usize = 64;
-/// The longest line that announces a chunk: a size, and extensions that nobody sends.
+/// The longest line that may announce a chunk, in bytes: a size, and extensions.
 const CHUNK_LINE_MAX: usize = 256;
 
-/// Finds whole requests at the front of what has arrived on one connection.
+/// Finds complete requests at the start of a connection's read buffer.
 #[derive(Debug)]
 pub struct Framer {
     head_max: usize,
@@ -37,57 +37,58 @@ pub struct Framer {
     decoded_body: Vec<u8>,
 }
 
-/// How far the request at the front has come.
+/// The progress that the request at the start of the buffer has made.
 #[derive(Clone, Copy, Debug)]
 enum FramerProgress {
-    /// Its head is not whole, and no line ends in the bytes looked at but those seen.
+    /// The head is incomplete. The first `scanned` bytes need not be searched for a line end again.
     Head { scanned: usize },
-    /// Its head is whole, and all of it will be when there are so many bytes.
+    /// The head is complete, and the request is complete at `end` bytes.
     Body { end: usize },
-    /// Its head is whole, its body comes in chunks, and the next one starts here.
+    /// The head is complete and has `head` bytes, the body is chunked, and the next chunk starts at `at`.
     Chunks { head: usize, at: usize },
 }
 
-/// What to do next.
+/// The result of looking for a request.
+#[must_use]
 #[derive(Debug)]
 pub enum FramerEvent<'a> {
-    /// Answer this, and drop its `len` bytes.
+    /// A complete request was found. The caller answers it and removes its `len` bytes from the buffer.
     Request(HttpRequest<'a>),
-    /// Tell the client to go on and send its body, then ask again.
+    /// The client waits for `100 Continue` before it sends the body. The caller sends that, and calls again.
     Continue,
-    /// Read more.
+    /// The request is incomplete, and more bytes must be read.
     Incomplete(MissingPart),
 }
 
-/// What part of a request is awaited.
+/// The part of a request that has not arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
-    /// Its first byte.
+    /// The whole request is missing: not one byte has arrived.
     Start,
-    /// The rest of its head.
+    /// The rest of the head is missing.
     Head,
-    /// The rest of its body.
+    /// The rest of the body is missing.
     Body,
 }
 
-/// One whole request.
+/// A complete HTTP request, which is borrowed from the read buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpRequest<'a> {
-    /// What is to be done.
+    /// The method of the request.
     pub method: Method,
-    /// To what, without the query.
+    /// The path, without the query string.
     pub path: &'a str,
-    /// What follows the `?`, or nothing.
+    /// The query string, without its `?`. It may be empty.
     pub query: &'a str,
-    /// What was sent along, without chunks.
+    /// The body, with chunks joined.
     pub body: &'a [u8],
-    /// Does the client want the connection closed after the answer?
+    /// True if the client wants the connection closed after the response.
     pub close: bool,
-    /// How many bytes of the inbox it takes up.
+    /// The number of bytes that the request takes up in the read buffer.
     pub len: usize,
 }
 
-/// The methods that mean something here.
+/// The HTTP methods that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `GET`
@@ -96,48 +97,48 @@ pub enum Method {
     Head,
     /// `POST`
     Post,
-    /// Any other.
+    /// Any other method.
     Other,
 }
 
-/// Why what arrived is no request. Nothing after it can be understood either.
+/// An error that ends a connection: the next request cannot be found after it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FramingError {
-    /// Not HTTP.
+    /// The bytes are not HTTP.
     #[error("this is not an HTTP/1.1 request: {0}")]
-    Syntax(httparse::Error),
-    /// A head that is too long.
-    #[error("the request line and headers are at most {max} bytes")]
+    Syntax(#[source] httparse::Error),
+    /// The head is too long.
+    #[error("the request line and headers are too long; send at most {max} bytes")]
     HeadTooLong {
-        /// The most that is taken.
+        /// The greatest length that is accepted, in bytes.
         max: usize,
     },
-    /// More than [`HEADERS_MAX`] headers.
-    #[error("a request has at most {HEADERS_MAX} headers")]
+    /// The request has more than [`HEADERS_MAX`] headers.
+    #[error("the request has too many headers; send at most {HEADERS_MAX}")]
     TooManyHeaders,
-    /// A body that is too long.
-    #[error("a body is at most {max} bytes as sent")]
+    /// The body is too long.
+    #[error("the body is too long; send at most {max} bytes, chunk headers included")]
     BodyTooLong {
-        /// The most that is taken.
+        /// The greatest length that is accepted, in bytes.
         max: usize,
     },
-    /// A length that is none, or two that differ.
-    #[error("the body's length is unclear: send one Content-Length or chunks, not both")]
+    /// The length is not a number, or is given in two ways.
+    #[error("the length of the body is ambiguous; send one Content-Length or chunks, not both")]
     Length,
-    /// A coding that is not `chunked`.
-    #[error("the only transfer coding understood is `chunked`")]
+    /// The transfer coding is not `chunked`.
+    #[error("the transfer coding is not supported; use `chunked`")]
     TransferCoding,
-    /// Chunks that do not follow each other.
-    #[error("the body's chunks are malformed")]
+    /// The chunks of the body are malformed.
+    #[error("the chunks of the body are malformed")]
     Chunk,
-    /// An HTTP/1.1 request without a host.
-    #[error("an HTTP/1.1 request has exactly one Host header")]
+    /// The request has no `Host` header, or several.
+    #[error("an HTTP/1.1 request must have exactly one Host header")]
     Host,
 }
 
 impl FramingError {
-    /// The status that says so.
+    /// Returns the status to answer with.
     pub const fn status(&self) -> HttpStatus {
         match self {
             Self::Syntax(httparse::Error::Version) => HttpStatus::VersionNotSupported,
@@ -150,14 +151,14 @@ impl FramingError {
 }
 
 impl Framer {
-    /// A framer that takes heads and bodies of at most so many bytes.
+    /// Creates a framer that accepts heads and bodies of at most so many bytes.
     pub const fn new(head_max: usize, body_max: usize) -> Self {
         Self { head_max, body_max, progress: FramerProgress::Head { scanned: 0 }, decoded_body: Vec::new() }
     }
 
-    /// The request at the front of `inbox`, or what is missing of it.
+    /// Returns the request at the start of `inbox`, or the part that is missing.
     ///
-    /// The first byte of `inbox` stays the same from call to call until a request was found and dropped.
+    /// Until a request is returned and removed, each call must pass the same bytes again, with new ones behind them.
     pub fn next<'a>(&'a mut self, inbox: &'a [u8]) -> Result<FramerEvent<'a>, FramingError> {
         if let Some(missing) = self.still_missing(inbox) {
             return self.incomplete(missing, inbox.len());
@@ -190,7 +191,7 @@ impl Framer {
         }
     }
 
-    /// Spares looking again at what cannot have become whole.
+    /// Returns the missing part if the new bytes cannot have completed the request, so that it is not parsed again.
     fn still_missing(&self, inbox: &[u8]) -> Option<MissingPart> {
         match self.progress {
             _ if inbox.is_empty() => Some(MissingPart::Start),
@@ -213,7 +214,7 @@ impl Framer {
         Ok(FramerEvent::Incomplete(missing))
     }
 
-    /// The request, if all of its body of a known length is there.
+    /// Returns a request whose body has a known length, if all of it has arrived.
     fn with_length<'a>(
         &'a mut self,
         inbox: &'a [u8],
@@ -237,7 +238,7 @@ impl Framer {
         })
     }
 
-    /// Moves whole chunks out of the inbox. True when the last one was among them.
+    /// Copies complete chunks to `decoded_body`. Returns true if the last chunk is among them.
     fn take_chunks(&mut self, inbox: &[u8], head: usize, mut at: usize) -> Result<bool, FramingError> {
         while let Some((size, data)) = chunk_line(inbox, at)? {
             let end = data + size + b"\r\n".len();
@@ -245,7 +246,7 @@ impl Framer {
                 return Err(FramingError::BodyTooLong { max: self.body_max });
             }
             let Some(chunk) = inbox.get(data..end) else { break };
-            // Trailers after the last chunk fail here as well: nothing of ours would read them.
+            // Trailers after the last chunk are an error here too. We would not use them.
             let chunk = chunk.strip_suffix(b"\r\n").ok_or(FramingError::Chunk)?;
             self.decoded_body.extend_from_slice(chunk);
             at = end;
@@ -258,7 +259,8 @@ impl Framer {
     }
 }
 
-/// The size that the line at `at` announces, and where its data starts; `None` until the line has ended.
+/// Parses the chunk header at `at`. Returns the size of the chunk and the position of its data, or `None` until the
+/// line has ended.
 fn chunk_line(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, FramingError> {
     let rest = &inbox[at..];
     let window = &rest[..rest.len().min(CHUNK_LINE_MAX)];
@@ -267,7 +269,7 @@ fn chunk_line(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, Framing
     };
     let line = window[..end].strip_suffix(b"\r").ok_or(FramingError::Chunk)?;
     let size = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
-    // Eight digits and a buffer of 64 KiB: no sum of the two overflows.
+    // At most eight digits, so that adding the size to a position in the buffer cannot overflow.
     if !(1..=8).contains(&size.len()) || !size.iter().all(u8::is_ascii_hexdigit) {
         return Err(FramingError::Chunk);
     }
@@ -286,7 +288,7 @@ mod tests {
         Framer::new(256, BODY_MAX)
     }
 
-    /// Path, query and body of each request, then how it ended.
+    /// Returns the path, query and body of each request, then how reading ended.
     fn read(bytes: &str) -> (Vec<String>, String) {
         let (mut framer, mut rest, mut requests) = (framer(), bytes.as_bytes(), Vec::new());
         loop {

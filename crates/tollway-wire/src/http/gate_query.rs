@@ -1,6 +1,4 @@
-//! What a proxy asks before it lets a request through: `GET /v1/gate?limit=Login&id=10.0.0.1`.
-//!
-//! Values are percent-decoded, and a `+` is a plus: proxies paste addresses, tokens and paths, not forms.
+//! The query of `GET /v1/gate?limit=Login&id=10.0.0.1`, which a proxy sends before it lets a request through.
 
 use tollway_core::{ChargeKind, Verb};
 
@@ -8,31 +6,31 @@ use super::command::{ChargeRequest, ChargeRequests, HttpCommand, MalformedReques
 use super::query_string::{limit_name, malformed_parameter, parse_parameters, parse_u64};
 use super::status::HttpStatus;
 
-/// A spend on behalf of a proxy.
+/// A spend that a proxy asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateQuery<'a> {
-    /// What to spend.
+    /// The command to run. It has one charge.
     pub command: HttpCommand<'a>,
-    /// The status that refuses.
+    /// The status that tells the proxy to refuse the request.
     pub deny_status: DenyStatus,
 }
 
-/// A status that a proxy takes for a refusal.
+/// A status that tells a proxy to refuse a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenyStatus {
-    /// 401: nginx's `auth_request` passes it on.
+    /// Sends 401, which nginx's `auth_request` passes on.
     Unauthorized,
-    /// 403: nginx's `auth_request` passes it on.
+    /// Sends 403, which nginx's `auth_request` passes on.
     Forbidden,
-    /// 429: what it is.
+    /// Sends 429, which is the proper status.
     #[default]
     TooManyRequests,
-    /// 503: what some proxies turn into a retry elsewhere.
+    /// Sends 503, after which some proxies try another server.
     ServiceUnavailable,
 }
 
 impl DenyStatus {
-    /// As a status.
+    /// Returns the HTTP status to send.
     pub const fn status(self) -> HttpStatus {
         match self {
             Self::Unauthorized => HttpStatus::Unauthorized,
@@ -54,21 +52,21 @@ impl DenyStatus {
 }
 
 impl<'a> GateQuery<'a> {
-    /// Reads a query string.
+    /// Parses a query string.
     pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, id, cost, deny_status] = parse_parameters(query, ["limit", "id", "cost", "deny_status"])?;
-        let limit = limit.ok_or_else(|| missing_field("limit", "the name of a limit"))?;
+        let limit = limit.ok_or_else(|| missing_field("limit", "send the name of a limit"))?;
         let charge = ChargeRequest {
             limit: limit_name(limit)?,
-            id: id.ok_or_else(|| missing_field("id", "who or what is limited"))?,
+            id: id.ok_or_else(|| missing_field("id", "send who or what is limited"))?,
             cost: cost.map_or(Ok(Verb::Spend.default_cost()), |cost| {
-                let accepted = "a cost is a whole number from 0 to 18446744073709551615";
+                let accepted = "send a whole number from 0 to 18446744073709551615";
                 parse_u64(&cost).ok_or_else(|| malformed_parameter("cost", accepted))
             })?,
             kind: ChargeKind::Spend,
         };
         let deny_status = deny_status.map_or(Ok(DenyStatus::default()), |code| {
-            let accepted = "a proxy takes 401, 403, 429 or 503 for a refusal; send one of them";
+            let accepted = "send 401, 403, 429 or 503";
             DenyStatus::from_code(&code).ok_or_else(|| malformed_parameter("deny_status", accepted))
         })?;
         Ok(Self { command: HttpCommand::new(Verb::Spend, ChargeRequests::One(charge)), deny_status })

@@ -1,4 +1,4 @@
-//! One bucket, for whoever wants to look: `GET /v1/inspect?limit=Login&id=alice`.
+//! The query and the response of `GET /v1/inspect?limit=Login&id=alice`, which reports the state of one bucket.
 //!
 //! ```text
 //! {"bucket":"Login:alice","algorithm":{"name":"token_bucket","burst":5,"count":5,"period":60},
@@ -6,7 +6,7 @@
 //!  "state":{"full_at":"2026-11-16T01:41:43Z"},"at":"2026-11-16T01:41:31Z"}
 //! ```
 //!
-//! The server writes what the client reads, so both are here.
+//! Both directions are here: the server writes what the client reads.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -23,85 +23,86 @@ use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 use crate::rfc3339::{Rfc3339, parse_rfc3339};
 
-/// Which bucket.
+/// A query that asks for the state of one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectQuery<'a> {
-    /// The name of the limit.
+    /// The name of the limit that has the bucket.
     pub limit: Cow<'a, str>,
-    /// The id, spelled as the caller does.
+    /// The id as the caller wrote it.
     pub id: Cow<'a, [u8]>,
 }
 
-/// What a bucket is like.
+/// The state of one bucket, as it is reported to people.
+#[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketReport {
-    /// Its readable key, `Login:alice`.
+    /// The readable key of the bucket, such as `Login:alice`.
     pub bucket: String,
-    /// What the id is held to; `None` is no limit at all.
+    /// The algorithm and its numbers. `None` if the id is not limited.
     pub algorithm: Option<Algorithm>,
-    /// Whole units left; `None` where there is no limit.
+    /// The number of whole units that are left. `None` if the id is not limited.
     pub remaining: Option<u64>,
-    /// When one more unit can be had; `None` if never.
+    /// The time until one more unit would be allowed. `None` if waiting does not help.
     pub retry_after: Option<Nanos>,
-    /// When it is as though nobody had ever come; `None` if never.
+    /// The time until the bucket is in its initial state again. `None` if that never happens.
     pub reset_after: Option<Nanos>,
-    /// What is remembered; `None` if nothing.
+    /// The state that the store holds. `None` if it holds none.
     pub state: Option<StateSummary>,
-    /// When all this was so, by the clock of the store.
+    /// The time of this observation, which is taken from the store's clock.
     pub at: Timestamp,
 }
 
-/// What is remembered of an id.
+/// A summary of the state that a store holds for one bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateSummary {
-    /// Of a token bucket: when it is full again.
+    /// Describes a token bucket.
     TokenBucket {
-        /// When.
+        /// The time at which the bucket is full again.
         full_at: Timestamp,
     },
-    /// Of a sliding log: its entries.
+    /// Describes a sliding log.
     SlidingLog {
-        /// How many.
+        /// The number of entries that the log has.
         entries: u64,
-        /// The first.
+        /// The time of the oldest entry.
         oldest: Timestamp,
-        /// The last.
+        /// The time of the newest entry.
         newest: Timestamp,
     },
-    /// Of a smoothed rate: what it was.
+    /// Describes a smoothed rate.
     SmoothedRate {
-        /// Requests in a period.
+        /// The rate that was measured last, in requests per period.
         rate: f64,
-        /// When it was that.
+        /// The time of that measurement.
         measured_at: Timestamp,
     },
-    /// Of a quota: its window.
+    /// Describes a quota.
     Quota {
-        /// What of it was used.
+        /// The number of units that are used.
         used: u64,
-        /// When it ends.
+        /// The time at which the quota starts again.
         expires_at: Timestamp,
     },
 }
 
 impl<'a> InspectQuery<'a> {
-    /// Reads a query string.
+    /// Parses a query string.
     pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, id] = parse_parameters(query, ["limit", "id"])?;
         Ok(Self {
-            limit: limit_name(limit.ok_or_else(|| missing_field("limit", "the name of a limit"))?)?,
-            id: id.ok_or_else(|| missing_field("id", "who or what is limited"))?,
+            limit: limit_name(limit.ok_or_else(|| missing_field("limit", "send the name of a limit"))?)?,
+            id: id.ok_or_else(|| missing_field("id", "send who or what is limited"))?,
         })
     }
 
-    /// The query string that asks for it.
+    /// Returns the query string of this query.
     pub fn to_query(&self) -> String {
         format!("limit={}&id={}", percent_encode(self.limit.as_bytes()), percent_encode(&self.id))
     }
 }
 
 impl BucketReport {
-    /// Appends the answer.
+    /// Appends the response body as JSON.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"bucket":"#);
         put_string(out, &self.bucket);
@@ -122,14 +123,14 @@ impl BucketReport {
         out.push(b'}');
     }
 
-    /// Reads the body of a response with this status.
+    /// Parses the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let fields: BucketReportFields<'_> = read_body(status, body)?;
         let numbers = |numbers: &AlgorithmFields<'_>| {
-            numbers.algorithm().ok_or_else(|| unexpected_body(status, "its algorithm makes no sense"))
+            numbers.algorithm().ok_or_else(|| unexpected_body(status, "`algorithm` is malformed"))
         };
         let state = |state: &StateSummaryFields<'_>| {
-            state.state().ok_or_else(|| unexpected_body(status, "its state makes no sense"))
+            state.state().ok_or_else(|| unexpected_body(status, "`state` is malformed"))
         };
         Ok(Self {
             bucket: fields.bucket,
@@ -167,7 +168,7 @@ impl StateSummary {
     }
 }
 
-/// As a person would say it: `full_at 2026-11-16T01:41:43Z`.
+/// Writes the state for people, such as `full_at 2026-11-16T01:41:43Z`.
 impl Display for StateSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -217,7 +218,7 @@ fn put_at(out: &mut Vec<u8>, key: &str, moment: Timestamp) {
     out.extend_from_slice(format!("{key}\"{}\"", Rfc3339(moment)).as_bytes());
 }
 
-/// A later server may say more than we know, so what is unknown is passed over here.
+/// The fields that a response may have. Unknown ones are ignored: a later server may add some.
 #[derive(Deserialize)]
 struct BucketReportFields<'a> {
     bucket: String,

@@ -1,4 +1,4 @@
-//! Reading JSON objects field by field, with the name of the field in hand when something is wrong with it.
+//! Reads JSON objects field by field, and names the field that is wrong in errors.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,23 +9,23 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use super::command::MalformedRequest;
 use crate::json::StrSeed;
 
-/// How much of a name that somebody else made up is repeated.
+/// The number of characters of an unknown name that an error repeats.
 const NAME_MAX: usize = 64;
 
-/// What an object is read into, by [`ObjectReader`].
+/// A type that [`ObjectReader`] can read from a JSON object.
 pub(super) trait JsonObject<'de>: Sized {
-    /// Such an object, for whoever sent something else.
+    /// An example of such an object, which is shown in errors.
     const EXAMPLE: &'static str;
 
-    /// Reads the value of the field of this name.
+    /// Reads the value of the field with this name.
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// An object to fill in.
+/// Deserializes a JSON object into `T`, field by field.
 pub(super) struct ObjectReader<T>(pub(super) T);
 
 impl<'de, T: JsonObject<'de>> ObjectReader<T> {
-    /// Reads a whole body. Whatever is wrong happened where `path` says.
+    /// Parses a complete body. `path` must be the one that the fields of `T` use, so that errors name the field.
     pub(super) fn read_body(self, body: &'de [u8], path: &FieldPath) -> Result<T, MalformedRequest> {
         let mut json = serde_json::Deserializer::from_slice(body);
         let read = self.deserialize(&mut json).and_then(|object| json.end().map(|()| object));
@@ -56,17 +56,19 @@ impl<'de, T: JsonObject<'de>> Visitor<'de> for ObjectReader<T> {
     }
 }
 
-/// Where something went wrong: written from the inside out on the way back, so that what goes well costs nothing.
+/// The path of the field that is wrong, such as `charges[1].cost`.
+///
+/// It is built from the inside out while an error returns, so a body without errors costs nothing.
 #[derive(Default)]
 pub(super) struct FieldPath(RefCell<String>);
 
 impl FieldPath {
-    /// What is wrong, if anything, is so in the field of this name.
+    /// Adds the name of a field to the path if `read` is an error.
     pub(super) fn in_field<T, E>(&self, name: &str, read: Result<T, E>) -> Result<T, E> {
         read.inspect_err(|_| self.prepend(format_args!(".{}", truncate_name(name))))
     }
 
-    /// What is wrong, if anything, is so in the item at this place of an array.
+    /// Adds the index of an array's item to the path if `read` is an error.
     pub(super) fn in_item<T, E>(&self, index: usize, read: Result<T, E>) -> Result<T, E> {
         read.inspect_err(|_| self.prepend(format_args!("[{index}]")))
     }
@@ -76,7 +78,7 @@ impl FieldPath {
         self.0.replace(format!("{place}{inside}"));
     }
 
-    /// Reads a field that may be given once.
+    /// Reads a field that may occur at most once.
     pub(super) fn read_once<'de, A: MapAccess<'de>, S: DeserializeSeed<'de>>(
         &self,
         map: &mut A,
@@ -104,7 +106,7 @@ pub(super) fn duplicate_field<E: Error>() -> E {
     E::custom("given twice; give it once")
 }
 
-/// As much of a name as fits into an error.
+/// Cuts a name to the length that errors repeat.
 pub(super) fn truncate_name(name: &str) -> &str {
     name.char_indices().nth(NAME_MAX).map_or(name, |(end, _)| &name[..end])
 }

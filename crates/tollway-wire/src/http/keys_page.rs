@@ -1,11 +1,11 @@
-//! The buckets there are, a page at a time: `GET /v1/keys?limit=Login&count=2`.
+//! The query and the response of `GET /v1/keys?limit=Login&count=2`, which lists buckets one page at a time.
 //!
 //! ```text
 //! {"keys":["Login:alice","Login:bob"],"cursor":"98304"}
 //! ```
 //!
-//! The next page starts at the cursor; the last has none. Buckets come and go meanwhile: one that is there all the time is on
-//! some page, perhaps on two.
+//! The next page starts at the cursor; the last page has none. A bucket that exists during the whole listing is on at
+//! least one page, and may be on two.
 
 use std::borrow::Cow;
 
@@ -16,44 +16,45 @@ use super::query_string::{limit_name, malformed_parameter, parse_parameters, par
 use super::server_response::{ResponseError, read_body, unexpected_body};
 use crate::json::put_string;
 
-/// Which page.
+/// A query that asks for one page of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeysQuery<'a> {
-    /// Of this limit alone; `None` is of all.
+    /// The limit whose keys are listed. `None` lists those of all limits.
     pub limit: Option<Cow<'a, str>>,
-    /// Where an earlier page ended; 0 is the start.
+    /// The cursor that the previous page returned. 0 starts a listing.
     pub cursor: u64,
-    /// About how many.
+    /// The number of keys that is wanted. A page may have a few more or less.
     pub count: usize,
 }
 
-/// A page.
+/// One page of the keys that a store holds.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeysPage {
-    /// The readable keys of buckets, `Login:alice`.
+    /// The readable keys of the buckets, such as `Login:alice`.
     pub keys: Vec<String>,
-    /// Where the next page starts; `None` after the last.
+    /// The cursor at which the next page starts. `None` on the last page.
     pub cursor: Option<u64>,
 }
 
 impl<'a> KeysQuery<'a> {
-    /// How many are asked for unless told otherwise.
+    /// The default number of keys that a page has.
     pub const COUNT: usize = 100;
-    /// The most that can be asked for at once: what a store walks past for it keeps others waiting.
+    /// The greatest number of keys that can be asked for at once. Redis serves nobody else while it scans.
     pub const COUNT_MAX: usize = 1_000;
 
-    /// Reads a query string.
+    /// Parses a query string.
     pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, cursor, count] = parse_parameters(query, ["limit", "cursor", "count"])?;
         let cursor = cursor.map_or(Ok(0), |digits| {
             parse_u64(&digits)
-                .ok_or_else(|| malformed_parameter("cursor", "a cursor comes with the page before"))
+                .ok_or_else(|| malformed_parameter("cursor", "send the cursor of the previous page"))
         })?;
         let count = count.map_or(Some(Self::COUNT), |digits| {
             let count = parse_u64(&digits).and_then(|count| usize::try_from(count).ok());
             count.filter(|count| (1..=Self::COUNT_MAX).contains(count))
         });
-        let range = format!("a count is a whole number from 1 to {}", Self::COUNT_MAX);
+        let range = format!("send a whole number from 1 to {}", Self::COUNT_MAX);
         Ok(Self {
             limit: limit.map(limit_name).transpose()?,
             cursor,
@@ -61,7 +62,7 @@ impl<'a> KeysQuery<'a> {
         })
     }
 
-    /// The query string that asks for it.
+    /// Returns the query string of this query.
     pub fn to_query(&self) -> String {
         let limit = self.limit.as_ref().map(|limit| format!("limit={}&", percent_encode(limit.as_bytes())));
         format!("{}cursor={}&count={}", limit.unwrap_or_default(), self.cursor, self.count)
@@ -69,7 +70,7 @@ impl<'a> KeysQuery<'a> {
 }
 
 impl KeysPage {
-    /// Appends the answer.
+    /// Appends the response body as JSON.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"keys":["#);
         for (index, key) in self.keys.iter().enumerate() {
@@ -80,18 +81,18 @@ impl KeysPage {
         }
         out.extend_from_slice(br#"],"cursor":"#);
         match self.cursor {
-            // In quotes: it may be greater than what a double holds.
+            // A string, because it may be greater than the integers that a double can hold.
             Some(cursor) => put_string(out, &cursor.to_string()),
             None => out.extend_from_slice(b"null"),
         }
         out.push(b'}');
     }
 
-    /// Reads the body of a response with this status.
+    /// Parses the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let KeysPageFields { keys, cursor } = read_body(status, body)?;
         let number =
-            |text: String| text.parse().map_err(|_| unexpected_body(status, "its cursor is no number"));
+            |text: String| text.parse().map_err(|_| unexpected_body(status, "`cursor` is not a number"));
         Ok(Self { keys, cursor: cursor.map(number).transpose()? })
     }
 }

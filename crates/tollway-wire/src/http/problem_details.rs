@@ -1,11 +1,11 @@
-//! What went wrong, as RFC 9457 has it.
+//! Error responses in the format that RFC 9457 defines (problem details).
 //!
 //! ```text
-//! {"type":"urn:problem-type:tollway:unknown-limit","title":"There is no such limit","status":404,
+//! {"type":"urn:problem-type:tollway:unknown-limit","title":"Unknown limit","status":404,
 //!  "detail":"there is no limit `Logn`","field":"limit"}
 //! ```
 //!
-//! The type is for programs and never changes; the detail is for people and may.
+//! Programs read the type, which never changes. The title and the detail are for people, and may change.
 
 use tollway_core::{BillError, ChargeError, RuleLookupError};
 
@@ -15,25 +15,26 @@ use super::status::HttpStatus;
 use crate::decimal::put_u64;
 use crate::json::put_string;
 
-/// Why there is no answer.
+/// An error response, which says why a request was not answered.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemDetails {
-    /// The status it is sent with.
+    /// The status that the response has.
     pub status: HttpStatus,
-    /// The last part of its type.
+    /// The last part of the problem type.
     pub name: &'static str,
-    /// What went wrong, in general.
+    /// A short sentence that is the same for every problem of this type.
     pub title: &'static str,
-    /// What went wrong, this time.
+    /// A sentence about this occurrence.
     pub detail: String,
-    /// The field it is about.
+    /// The field that is wrong. `None` if the problem is not about one field.
     pub field: Option<String>,
-    /// The methods that would have been right.
+    /// The methods that the path accepts, which are sent in the `Allow` header.
     pub allow: Option<&'static str>,
 }
 
 impl ProblemDetails {
-    /// What every type starts with.
+    /// The prefix that every problem type has.
     pub const TYPE_PREFIX: &'static str = "urn:problem-type:tollway:";
 
     fn new(status: HttpStatus, name: &'static str, title: &'static str, detail: String) -> Self {
@@ -45,54 +46,55 @@ impl ProblemDetails {
         self
     }
 
-    /// Nothing is at this path.
+    /// Creates a problem for a path that does not exist.
     pub fn not_found(path: &str) -> Self {
         let path: String = path.chars().take(128).collect();
-        let detail = format!("nothing is at `{path}`; /openapi.json lists what there is");
-        Self::new(HttpStatus::NotFound, "not-found", "There is nothing here", detail)
+        let detail = format!("path `{path}` does not exist; /openapi.json lists the paths");
+        Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail)
     }
 
-    /// Something is at this path, for other methods.
+    /// Creates a problem for a path that does not accept the method.
     pub fn method_not_allowed(allow: &'static str) -> Self {
         let detail = format!("use {allow}");
-        let title = "This path takes another method";
+        let title = "Method not allowed";
         Self {
             allow: Some(allow),
             ..Self::new(HttpStatus::MethodNotAllowed, "method-not-allowed", title, detail)
         }
     }
 
-    /// The rest of a request did not come in time.
+    /// Creates a problem for a request whose rest did not arrive before the timeout.
     pub fn request_timeout(part: &str) -> Self {
-        let detail = format!("the {part} did not arrive in time");
-        Self::new(HttpStatus::RequestTimeout, "too-slow", "The request took too long to arrive", detail)
+        let detail = format!("the {part} did not arrive before the timeout");
+        Self::new(HttpStatus::RequestTimeout, "too-slow", "Request timeout", detail)
     }
 
-    /// One connection too many.
+    /// Creates a problem for a connection above the connection limit.
     pub fn too_many_connections(max: usize) -> Self {
-        let detail = format!("there are {max} connections already; come back, or keep one open");
+        let detail = format!(
+            "the server has {max} connections, which is its limit; try again later, and keep connections open"
+        );
         Self::new(HttpStatus::ServiceUnavailable, "too-many-connections", "Too many connections", detail)
     }
 
-    /// Not ready, and why.
+    /// Creates a problem for a server that is not ready, with the reason.
     pub fn not_ready(detail: &str) -> Self {
         Self::new(HttpStatus::ServiceUnavailable, "not-ready", "Not ready", detail.to_owned())
     }
 
-    /// The store gave no answer, and nothing can be answered in its place.
+    /// Creates a problem for a request that needs the store while the store does not answer.
     pub fn store_unreachable(detail: &str) -> Self {
-        let title = "The store gave no answer";
+        let title = "The store did not answer";
         Self::new(HttpStatus::ServiceUnavailable, "store-away", title, detail.to_owned())
     }
 
-    /// The store has forgotten what it was asked for.
+    /// Creates a problem for a listing of ids that the store does not keep.
     pub fn no_ids() -> Self {
-        let detail = "in memory a bucket is found by a hash of its id, and the id is not kept: ask about one with /v1/inspect, \
-                      or keep the buckets in Redis";
-        Self::new(HttpStatus::NotImplemented, "no-ids", "This store keeps no ids", detail.to_owned())
+        let detail = "the memory store keeps only hashes of ids; look at one bucket with /v1/inspect, or use the Redis store";
+        Self::new(HttpStatus::NotImplemented, "no-ids", "The store does not keep ids", detail.to_owned())
     }
 
-    /// Appends the document.
+    /// Appends the response body as JSON.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"type":"#);
         put_string(out, &format!("{}{}", Self::TYPE_PREFIX, self.name));
@@ -112,14 +114,14 @@ impl ProblemDetails {
 
 impl From<FramingError> for ProblemDetails {
     fn from(error: FramingError) -> Self {
-        let title = "The connection carried something else than requests we take";
+        let title = "HTTP request refused";
         Self::new(error.status(), "bad-http", title, error.to_string())
     }
 }
 
 impl From<MalformedRequest> for ProblemDetails {
     fn from(MalformedRequest { field, detail }: MalformedRequest) -> Self {
-        let title = "The request could not be understood";
+        let title = "Malformed request";
         Self { field, ..Self::new(HttpStatus::BadRequest, "malformed", title, detail) }
     }
 }
@@ -128,18 +130,16 @@ impl From<ChargeError> for ProblemDetails {
     fn from(error: ChargeError) -> Self {
         let (status, name, title, field) = match &error {
             ChargeError::UnknownLimit { .. } => {
-                (HttpStatus::NotFound, "unknown-limit", "There is no such limit", "limit")
+                (HttpStatus::NotFound, "unknown-limit", "Unknown limit", "limit")
             }
-            ChargeError::Id { .. } => {
-                (HttpStatus::Unprocessable, "bad-id", "The limit takes no such id", "id")
-            }
+            ChargeError::Id { .. } => (HttpStatus::Unprocessable, "bad-id", "Invalid id", "id"),
             ChargeError::CostTooHigh { .. } => {
-                (HttpStatus::Unprocessable, "cost-too-high", "No bucket ever holds that much", "cost")
+                (HttpStatus::Unprocessable, "cost-too-high", "Cost too high", "cost")
             }
             ChargeError::NoRefund { .. } => {
-                (HttpStatus::Unprocessable, "no-refund", "The limit has nothing to give back", "limit")
+                (HttpStatus::Unprocessable, "no-refund", "The limit cannot be refunded", "limit")
             }
-            _ => (HttpStatus::Unprocessable, "bad-charge", "The charge makes no sense", "limit"),
+            _ => (HttpStatus::Unprocessable, "bad-charge", "Invalid charge", "limit"),
         };
         Self::new(status, name, title, error.to_string()).with_field(field)
     }
@@ -147,7 +147,7 @@ impl From<ChargeError> for ProblemDetails {
 
 impl From<BillError> for ProblemDetails {
     fn from(error: BillError) -> Self {
-        let title = "The charges make no bill";
+        let title = "Invalid bill";
         Self::new(HttpStatus::Unprocessable, "bad-bill", title, error.to_string()).with_field("charges")
     }
 }
@@ -157,14 +157,13 @@ impl From<RuleLookupError> for ProblemDetails {
         let detail = error.to_string();
         match error {
             RuleLookupError::UnknownRule { name } => {
-                // Whatever stood in the path, of any length.
+                // The name is cut: it comes from the path, and may be long.
                 let detail =
                     RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
-                Self::new(HttpStatus::NotFound, "unknown-rule", "There is no such rule", detail)
-                    .with_field("rule")
+                Self::new(HttpStatus::NotFound, "unknown-rule", "Unknown rule", detail).with_field("rule")
             }
             RuleLookupError::MissingSelector { selector } => {
-                let title = "The rule names a selector that is not given";
+                let title = "Missing selector";
                 Self::new(HttpStatus::BadRequest, "missing-selector", title, detail)
                     .with_field(&format!("selectors.{selector}"))
             }

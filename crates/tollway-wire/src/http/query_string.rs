@@ -1,12 +1,13 @@
-//! Reading and writing query strings.
+//! Parses and writes query strings.
 //!
-//! Values are percent-decoded, and a `+` is a plus: proxies paste addresses, tokens and paths, not forms.
+//! Values are percent-decoded. A `+` stays a plus and is not a space: proxies insert addresses, tokens and paths, not
+//! forms.
 
 use std::borrow::Cow;
 
 use super::command::MalformedRequest;
 
-/// The values of these names, each given once or not at all.
+/// Returns the values of the parameters with these names. Each may be given once or not at all.
 pub(super) fn parse_parameters<'a, const N: usize>(
     query: &'a str,
     names: [&str; N],
@@ -31,26 +32,26 @@ pub(super) fn malformed_parameter(field: &str, detail: &str) -> MalformedRequest
 fn unknown_parameter(name: &str, names: &[&str]) -> MalformedRequest {
     let name: String = name.chars().take(64).collect();
     let (last, others) = names.split_last().unwrap_or((&"none", &[]));
-    let detail = format!("unknown parameter `{name}`: there are `{}` and `{last}`", others.join("`, `"));
+    let detail = format!("unknown parameter `{name}`; send `{}` or `{last}`", others.join("`, `"));
     MalformedRequest { field: None, detail }
 }
 
-/// The name of a limit.
+/// Converts a value to the name of a limit.
 pub(super) fn limit_name(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, MalformedRequest> {
     let text = match bytes {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
         Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
     };
-    text.ok_or_else(|| malformed_parameter("limit", "a name is UTF-8"))
+    text.ok_or_else(|| malformed_parameter("limit", "the name of a limit must be UTF-8"))
 }
 
-/// A whole number of 64 bits.
+/// Parses a whole number of 64 bits. Signs are refused.
 pub(super) fn parse_u64(digits: &[u8]) -> Option<u64> {
     let all_digits = digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| all_digits).and_then(|text| text.parse().ok())
 }
 
-/// The text that [`percent_decode`] makes these bytes of.
+/// Encodes bytes in the form that [`percent_decode`] reads.
 pub(super) fn percent_encode(bytes: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:/".contains(byte);
     let mut text = String::with_capacity(bytes.len());
@@ -60,7 +61,7 @@ pub(super) fn percent_encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Takes `%41` for `A`. Borrows where nothing is escaped.
+/// Replaces escapes such as `%41` by their bytes. Borrows the value if it has none.
 fn percent_decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, MalformedRequest> {
     if !value.contains('%') {
         return Ok(Cow::Borrowed(value.as_bytes()));
@@ -78,7 +79,7 @@ fn percent_decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, Malfo
             Some((hex(digits[0])? * 16 + hex(digits[1])?, after))
         });
         let (byte, after) =
-            escaped.ok_or_else(|| malformed_parameter(name, "a `%` is followed by two hex digits"))?;
+            escaped.ok_or_else(|| malformed_parameter(name, "a `%` must be followed by two hex digits"))?;
         decoded.push(byte);
         rest = after;
     }

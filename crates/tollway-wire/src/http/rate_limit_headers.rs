@@ -1,32 +1,31 @@
-//! The values of the headers that say how a request stands with its limits.
+//! Writes the values of the headers `RateLimit-Policy`, `RateLimit` and `Retry-After`.
 //!
 //! ```text
 //! RateLimit-Policy: "Login";q=5;w=60        the limit: 5 in 60 seconds
-//! RateLimit: "Login";r=0;t=12               what is left of it, for at least so long
+//! RateLimit: "Login";r=0;t=12               0 left, for at least 12 seconds
 //! Retry-After: 12
 //! ```
 //!
-//! They are those of draft-ietf-httpapi-ratelimit-headers-11, and carry whole seconds, rounded up, because their
-//! grammar has no others.
+//! They follow draft-ietf-httpapi-ratelimit-headers-11. Their grammar has only whole seconds, so times are rounded up.
 
 use tollway_core::{Algorithm, Charge, Decision, Nanos, Verdict};
 
 use crate::decimal::put_u64;
 
-/// The greatest integer a structured field can carry: fifteen digits.
+/// The greatest integer that a structured field can carry. It has fifteen digits.
 const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// So many units in so many seconds.
+/// A quota policy that the `RateLimit-Policy` header lists: a number of units per window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitPolicy {
-    /// How many.
+    /// The number of units that are allowed per window.
     pub units: u64,
-    /// In how long, at least a second.
+    /// The length of the window in seconds, which is at least 1.
     pub window_secs: u64,
 }
 
 impl RateLimitPolicy {
-    /// What an algorithm and its numbers come to.
+    /// Converts an algorithm's numbers to a quota policy.
     pub fn of(algorithm: &Algorithm) -> Self {
         let (units, window) = match algorithm {
             // The burst and the time to regain it: the same rate as count and period, and never less than is left.
@@ -35,17 +34,17 @@ impl RateLimitPolicy {
             Algorithm::SmoothedRate(limit) => (limit.cost_max(), limit.period()),
             Algorithm::Quota(limit) => (limit.count(), limit.period()),
         };
-        // A window is at least a second; that and rounding up only ever promise less.
+        // A longer window promises less, so rounding up is safe, and so is the minimum of one second.
         Self { units, window_secs: window.as_secs_rounded_up().max(1) }
     }
 }
 
-/// Is it known how the request stands? Not if the store gave no answer.
+/// Returns false if the decision was made without the store, so that what is left is not known.
 pub const fn store_answered(decision: &Decision) -> bool {
     !matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway)
 }
 
-/// Appends the value of `RateLimit-Policy`: each limit that had a say.
+/// Appends the value of `RateLimit-Policy`: the limits of all charges.
 pub fn put_rate_limit_policy(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
     let mut comma: &[u8] = b"";
     for charge in charges {
@@ -58,9 +57,9 @@ pub fn put_rate_limit_policy(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
     }
 }
 
-/// Appends the value of `RateLimit`: how it stands with the limit that decided.
+/// Appends the value of `RateLimit`: what is left of the limit that decided.
 pub fn put_rate_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
-    // On a refusal, the time to wait: Retry-After must not end before the window does.
+    // After a denial this is the time to wait: the window must not end after Retry-After.
     let window = if decision.allowed() {
         decision.reset_nanos.as_secs_rounded_up()
     } else {
@@ -71,12 +70,12 @@ pub fn put_rate_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
     put_parameter(out, b";t=", window);
 }
 
-/// Seconds to wait after a refusal. Never 0: whoever obeys it must not come back at once.
+/// Returns the seconds to wait after a denial. It is never 0: a client must not retry at once.
 pub fn retry_after_secs(retry_after: Nanos) -> u64 {
     retry_after.as_secs_rounded_up().max(1)
 }
 
-/// A limit's name as a structured field's string. It has no character that would need escaping.
+/// Appends the name of a limit as a structured field's string. Names have no characters that need escaping.
 fn put_name(out: &mut Vec<u8>, name: &str) {
     out.push(b'"');
     out.extend_from_slice(name.as_bytes());

@@ -1,4 +1,4 @@
-//! What is answered, written in one pass.
+//! Writes HTTP responses, each in one pass.
 //!
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
@@ -6,7 +6,7 @@
 //! Content-Length: 79
 //! Date: Sun, 06 Nov 1994 08:49:37 GMT
 //! RateLimit-Policy: "Login";q=5;w=60        the limit: 5 in 60 seconds
-//! RateLimit: "Login";r=0;t=12               what is left of it, for at least so long
+//! RateLimit: "Login";r=0;t=12               0 left, for at least 12 seconds
 //! X-RateLimit-Limit: 5
 //! X-RateLimit-Remaining: 0
 //! X-RateLimit-Reset: 60                     seconds until the bucket is full
@@ -15,7 +15,7 @@
 //! {"allowed":false,"remaining":0,"retry_after":12,"reset_after":60,"limit":"Login"}
 //! ```
 //!
-//! Headers carry whole seconds, rounded up, because their grammar has no others; the body is exact.
+//! Headers carry whole seconds, rounded up, because their grammar has nothing finer. The body is exact.
 
 use tollway_core::{Charge, Decision, Nanos, Refund, RuleDecision, Verdict};
 
@@ -28,29 +28,29 @@ use super::status::HttpStatus;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 
-/// Room for the head of most answers, so that it is made once and not piece by piece.
+/// The number of bytes that are reserved for the head of a response, so that the buffer grows at most once.
 const HEAD_SIZE: usize = 512;
 
-/// The type of every answer that is not a problem.
+/// The content type that every response has, except problems.
 const JSON: &str = "application/json";
 
-/// An answer about to be written.
+/// Writes one response to a connection's write buffer.
 #[derive(Debug)]
 pub struct ResponseWriter<'o> {
-    /// Where it is appended to.
+    /// The write buffer that the response is appended to.
     pub outbox: &'o mut Vec<u8>,
-    /// Where a body is put together before its length is known. Kept between answers to spare an allocation each.
+    /// A buffer in which the body is built, because its length comes first. It is reused to save an allocation.
     pub scratch: &'o mut Vec<u8>,
-    /// What goes into the `Date` header.
+    /// The value that the `Date` header has.
     pub date: &'o str,
-    /// Will the connection be closed after it?
+    /// True if the connection is closed after this response.
     pub close: bool,
-    /// Is it the answer to a `HEAD`, which gets the headers only?
+    /// True if this answers a `HEAD` request, which gets headers only.
     pub head_only: bool,
 }
 
 impl ResponseWriter<'_> {
-    /// The answer to a spend or a check: 200 or 429, and all that is known about it.
+    /// Answers a spend or a check. The status is 200, 429, or 503 if the store did not answer.
     pub fn decision(mut self, charges: &[Charge<'_>], decision: &Decision) -> HttpStatus {
         let status = status_of(decision.verdict);
         put_decision(self.scratch, charges[decision.charge].limit().name(), decision);
@@ -60,23 +60,23 @@ impl ResponseWriter<'_> {
         status
     }
 
-    /// The answer to a proxy: 204 or what it takes for a refusal. The headers say the rest.
+    /// Answers a proxy with headers only. The status is 204, or `denied`.
     pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: HttpStatus) -> HttpStatus {
         let status = match decision.verdict {
-            // A proxy that asked for another status may take a 503 for no answer, and let the request through.
+            // Only in place of 429: a proxy that asked for another status may let the request through on a 503.
             Verdict::DenyAway if denied == HttpStatus::TooManyRequests => HttpStatus::ServiceUnavailable,
             verdict if verdict.allowed() => HttpStatus::NoContent,
             _ => denied,
         };
         self.start(status);
-        // A 204 may be kept by a cache that was told nothing, and would then let everybody through.
+        // A cache may store a 204 without this header, and would then let everybody through.
         self.header("Cache-Control", "no-store");
         self.rate_limit(charges, decision);
         self.finish_empty(status);
         status
     }
 
-    /// The answer to a refund.
+    /// Answers a refund.
     pub fn refund(mut self, charges: &[Charge<'_>], refund: &Refund) -> HttpStatus {
         put_refund(self.scratch, charges, refund);
         self.start(HttpStatus::Ok);
@@ -84,26 +84,26 @@ impl ResponseWriter<'_> {
         HttpStatus::Ok
     }
 
-    /// The answer to a reset.
+    /// Answers a reset.
     pub fn reset(mut self) -> HttpStatus {
         self.start(HttpStatus::Ok);
         self.finish(JSON, br#"{"reset":true}"#);
         HttpStatus::Ok
     }
 
-    /// The answer to what is asked of a rule: 200 or 429.
-    pub fn rule_decision(mut self, ruling: &RuleDecision) -> HttpStatus {
-        let status = status_of(ruling.verdict);
-        put_rule_decision(self.scratch, ruling);
+    /// Answers a request about a rule. The status is 200, 429, or 503 if the store did not answer.
+    pub fn rule_decision(mut self, decision: &RuleDecision) -> HttpStatus {
+        let status = status_of(decision.verdict);
+        put_rule_decision(self.scratch, decision);
         self.start(status);
-        if !ruling.allowed() && !ruling.retry_nanos.is_forever() {
-            self.number(b"Retry-After: ", retry_after_secs(ruling.retry_nanos));
+        if !decision.allowed() && !decision.retry_nanos.is_forever() {
+            self.number(b"Retry-After: ", retry_after_secs(decision.retry_nanos));
         }
         self.finish_with_scratch(JSON);
         status
     }
 
-    /// The answer to who wants to know why a rule would limit.
+    /// Answers a request to explain a rule.
     pub fn rule_explanation(mut self, explanation: &RuleExplanation) -> HttpStatus {
         explanation.put_json(self.scratch);
         self.start(HttpStatus::Ok);
@@ -111,7 +111,7 @@ impl ResponseWriter<'_> {
         HttpStatus::Ok
     }
 
-    /// The answer to who wants to look at a bucket.
+    /// Answers a query for the state of a bucket.
     pub fn bucket_report(mut self, report: &BucketReport) -> HttpStatus {
         report.put_json(self.scratch);
         self.start(HttpStatus::Ok);
@@ -119,7 +119,7 @@ impl ResponseWriter<'_> {
         HttpStatus::Ok
     }
 
-    /// The answer to who wants to know which buckets there are.
+    /// Answers a query for a page of keys.
     pub fn keys_page(mut self, page: &KeysPage) -> HttpStatus {
         page.put_json(self.scratch);
         self.start(HttpStatus::Ok);
@@ -127,7 +127,7 @@ impl ResponseWriter<'_> {
         HttpStatus::Ok
     }
 
-    /// An answer that says what is wrong.
+    /// Sends an error.
     pub fn problem(mut self, problem: &ProblemDetails) -> HttpStatus {
         problem.put_json(self.scratch);
         self.start(problem.status);
@@ -141,7 +141,7 @@ impl ResponseWriter<'_> {
         problem.status
     }
 
-    /// Any other answer.
+    /// Sends any other document.
     pub fn document(mut self, status: HttpStatus, content_type: &str, body: &[u8]) -> HttpStatus {
         self.start(status);
         self.finish(content_type, body);
@@ -159,7 +159,7 @@ impl ResponseWriter<'_> {
 
     fn rate_limit(&mut self, charges: &[Charge<'_>], decision: &Decision) {
         let decided = &charges[decision.charge];
-        // What is left is in the store, and the store may be away.
+        // What is left is known to the store only, and the store may not have answered.
         if let Some(quota) = decided
             .algorithm()
             .map(RateLimitPolicy::of)
@@ -173,14 +173,14 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// `RateLimit-Policy`: each limit that had a say.
+    /// Appends `RateLimit-Policy`, which lists the limits of all charges.
     fn policies(&mut self, charges: &[Charge<'_>]) {
         self.outbox.extend_from_slice(b"RateLimit-Policy: ");
         rate_limit_headers::put_rate_limit_policy(self.outbox, charges);
         self.outbox.extend_from_slice(b"\r\n");
     }
 
-    /// `RateLimit` and its predecessors: the limit that decided.
+    /// Appends `RateLimit` and the older `X-RateLimit` headers, which are about the limit that decided.
     fn service_limit(&mut self, name: &str, quota: &RateLimitPolicy, decision: &Decision) {
         self.outbox.extend_from_slice(b"RateLimit: ");
         rate_limit_headers::put_rate_limit(self.outbox, name, decision);
@@ -196,7 +196,8 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// A header whose name comes with its colon: pieces of a known length are moved, not copied by a call.
+    /// Appends a header with a number. `name` includes the colon and has a known length, which saves a call to
+    /// `memcpy`.
     fn number<const N: usize>(&mut self, name: &[u8; N], value: u64) {
         self.outbox.extend_from_slice(name);
         put_u64(self.outbox, value);
@@ -215,7 +216,7 @@ impl ResponseWriter<'_> {
     }
 
     fn finish_empty(mut self, status: HttpStatus) {
-        // A 204 has no body by definition, and says nothing about its length.
+        // A 204 never has a body, and must not have a Content-Length.
         if status != HttpStatus::NoContent {
             self.number(b"Content-Length: ", 0);
         }
@@ -234,7 +235,7 @@ impl ResponseWriter<'_> {
 
 fn status_of(verdict: Verdict) -> HttpStatus {
     match verdict {
-        // Nobody is over a limit: a client that is told so would blame itself, and its dashboards would agree.
+        // Not 429: the client is not over a limit, and must not look as if it were in logs and dashboards.
         Verdict::DenyAway => HttpStatus::ServiceUnavailable,
         verdict if verdict.allowed() => HttpStatus::Ok,
         _ => HttpStatus::TooManyRequests,
@@ -258,17 +259,17 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     put_reason(out, decision.verdict, decision.degraded);
 }
 
-/// When it would pass is of interest to those who do not.
-fn put_rule_decision(out: &mut Vec<u8>, ruling: &RuleDecision) {
-    if ruling.allowed() {
+/// Appends a rule's decision. Only denials have `retry_after`.
+fn put_rule_decision(out: &mut Vec<u8>, decision: &RuleDecision) {
+    if decision.allowed() {
         out.extend_from_slice(br#"{"allowed":true"#);
     } else {
-        put_span(out, br#"{"allowed":false,"retry_after":"#, ruling.retry_nanos);
+        put_span(out, br#"{"allowed":false,"retry_after":"#, decision.retry_nanos);
     }
-    put_reason(out, ruling.verdict, ruling.degraded);
+    put_reason(out, decision.verdict, decision.degraded);
 }
 
-/// On what ground it was decided, if on another than what is counted; and the end.
+/// Appends the reason of a decision that was not made by counting, and the end of the object.
 fn put_reason(out: &mut Vec<u8>, verdict: Verdict, degraded: bool) {
     match verdict {
         Verdict::Unlimited => out.extend_from_slice(br#","unlimited":true"#),
@@ -292,7 +293,7 @@ fn put_refund(out: &mut Vec<u8>, charges: &[Charge<'_>], refund: &Refund) {
         put_u64(out, refund.remaining);
     }
     put_span(out, br#","reset_after":"#, refund.reset_nanos);
-    // Of several, none is the one it came to.
+    // A refund of several charges is about no single limit.
     if let [charge] = charges {
         put_limit(out, charge.limit().name());
     }

@@ -1,12 +1,13 @@
-//! What is asked of a rule: `POST /v1/rules/upload`, and the same of a rule to be explained.
+//! The request and the response that `POST /v1/rules/upload` has, and the request of `POST /v1/explain`.
 //!
 //! ```text
 //! {"selectors":{"user":"vova","apikey":null},"key":"cats"}
 //! {"rule":"Or('10/s', 'user:5/m')","selectors":{"user":0}}
 //! ```
 //!
-//! A value is a text or a whole number: `1.0` and `1` would be one client to some and two to others. `null` and the empty text
-//! are none. Selectors that the rule does not name may be there: who asks says all it knows.
+//! A value is a string or a whole number. Other numbers are refused, because `1.0` and `1` may or may not be the same
+//! client. `null` and the empty string are no value. Selectors that the rule does not name are ignored, so that a
+//! caller can send all it has.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,35 +24,37 @@ use super::query_string::percent_encode;
 use super::server_response::{ResponseError, parse_seconds, read_body};
 use crate::json::{StrSeed, put_string};
 
-/// The most selectors of a request: as many as a rule could have.
+/// The greatest number of selectors that a request may have. A rule cannot name more.
 const SELECTORS_MAX: usize = RATES_MAX;
 
-/// A rule, the key it is counted under, and values for its selectors.
+/// A request to check or explain a rule, with a key and values for its selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRuleRequest<'a> {
-    /// A name, or an expression where one is taken.
+    /// The name of the rule. To explain, an expression is accepted too.
     pub rule: Cow<'a, str>,
-    /// The key, if another than the rule's own.
+    /// The key to count under. `None` uses the key of the rule.
     pub key: Option<Cow<'a, str>>,
-    /// Names and values, each name once. `None` and an empty one are no value.
+    /// The names and values of selectors. Each name occurs once; `None` and the empty string are no value.
     pub selectors: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
 }
 
-/// May it pass?
+/// The decision of a rule, as a client receives it.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuleResponse {
-    /// May it?
+    /// True if the request may pass.
     pub allowed: bool,
-    /// If not, when it would; `None` if never.
+    /// The time until a denied request would pass. `None` if it was allowed, or if waiting does not help.
     pub retry_after: Option<Nanos>,
-    /// On what ground, if it is not the rule: `full` or `store`.
+    /// The reason, if it is not the rule itself: `full` or `store`.
     pub reason: Option<String>,
-    /// Did the store give no answer, so that this is what the rule says to do then?
+    /// True if the store did not answer, and the rule's `on_store_failure` decided.
     pub degraded: bool,
 }
 
 impl<'a> HttpRuleRequest<'a> {
-    /// Reads what is asked of the rule of this name. An empty body asks for nothing more.
+    /// Parses a request whose path names the rule. The body may be empty.
     pub fn for_rule(name: &'a str, body: &'a [u8]) -> Result<Self, MalformedRequest> {
         let (path, empty) = (FieldPath::default(), body.trim_ascii().is_empty());
         let empty_fields = RuleRequestFields::new(false, &path);
@@ -59,28 +62,29 @@ impl<'a> HttpRuleRequest<'a> {
         Ok(fields.into_request(name.into()))
     }
 
-    /// Reads what is asked of a rule that the body names.
+    /// Parses a request whose body names the rule.
     pub fn from_json(body: &'a [u8]) -> Result<Self, MalformedRequest> {
         let path = FieldPath::default();
         let mut fields = ObjectReader(RuleRequestFields::new(true, &path)).read_body(body, &path)?;
         let rule = fields.rule.take();
-        Ok(fields
-            .into_request(rule.ok_or_else(|| missing_field("rule", "a name or an expression, a string"))?))
+        Ok(fields.into_request(
+            rule.ok_or_else(|| missing_field("rule", "send a name or an expression as a string"))?,
+        ))
     }
 
-    /// Where a rule of the configuration is asked.
+    /// Returns the path of the request, for a rule of the configuration.
     pub fn path(&self) -> String {
         format!("/v1/rules/{}", percent_encode(self.rule.as_bytes()))
     }
 
-    /// Appends the body that [`from_json`](Self::from_json) reads.
+    /// Appends the body in the form that [`from_json`](Self::from_json) reads.
     pub fn put_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rule":"#);
         put_string(out, &self.rule);
         self.put_rest(b",", out);
     }
 
-    /// Appends the body that [`for_rule`](Self::for_rule) reads.
+    /// Appends the body in the form that [`for_rule`](Self::for_rule) reads.
     pub fn put_json_without_rule(&self, out: &mut Vec<u8>) {
         self.put_rest(b"{", out);
     }
@@ -107,7 +111,7 @@ impl<'a> HttpRuleRequest<'a> {
         out.extend_from_slice(b"}}");
     }
 
-    /// What it asks of this rule.
+    /// Makes the bill of this request for `rule`.
     pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleLookupError> {
         rule.bill_of(|selector| {
             let given = self.selectors.iter().find(|(name, _)| name == selector);
@@ -117,9 +121,9 @@ impl<'a> HttpRuleRequest<'a> {
 }
 
 impl RuleResponse {
-    /// Reads the body of a response with this status.
+    /// Parses the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
-        /// A later server may say more than we know, so what is unknown is passed over here.
+        /// The fields that a response may have. Unknown ones are ignored: a later server may add some.
         #[derive(Deserialize)]
         struct RuleResponseFields<'a> {
             allowed: bool,
@@ -138,7 +142,7 @@ impl RuleResponse {
     }
 }
 
-/// What an object said.
+/// The fields that a request's JSON object may have.
 struct RuleRequestFields<'a, 't> {
     names_rule: bool,
     path: &'t FieldPath,
@@ -172,15 +176,13 @@ impl<'de> JsonObject<'de> for RuleRequestFields<'de, '_> {
             }
             unknown => {
                 let (name, rule) = (truncate_name(unknown), if names_rule { "`rule`, " } else { "" });
-                Err(A::Error::custom(format_args!(
-                    "unknown field `{name}`: there are {rule}`selectors` and `key`"
-                )))
+                Err(A::Error::custom(format_args!("unknown field `{name}`; send {rule}`selectors` or `key`")))
             }
         }
     }
 }
 
-/// The values of selectors, by name.
+/// The selectors that an object has, by name.
 struct SelectorFields<'a, 't> {
     path: &'t FieldPath,
     values: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
@@ -191,7 +193,7 @@ impl<'de> JsonObject<'de> for SelectorFields<'de, '_> {
 
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
         if self.values.len() == SELECTORS_MAX {
-            return Err(A::Error::custom(format_args!("there are at most {SELECTORS_MAX} selectors")));
+            return Err(A::Error::custom(format_args!("too many selectors; send at most {SELECTORS_MAX}")));
         }
         let given = self.values.iter().any(|(earlier, _)| *earlier == name);
         let read =
@@ -202,7 +204,7 @@ impl<'de> JsonObject<'de> for SelectorFields<'de, '_> {
     }
 }
 
-/// A text, or nothing; perhaps a whole number.
+/// Deserializes a string or `null`, and a whole number if `number` is set.
 #[derive(Clone, Copy)]
 struct ScalarSeed {
     number: bool,
@@ -306,7 +308,7 @@ mod tests {
         for (body, shown) in [
             ("", "- | EOF while parsing"),
             ("[]", "- | invalid type: sequence, expected an object such as"),
-            ("{}", "rule | `rule` is missing: a name or an expression, a string"),
+            ("{}", "rule | `rule` is missing; send a name or an expression as a string"),
             (r#"{"rule":"r"}}"#, "- | trailing characters"),
             (r#"{"rule":7}"#, "rule | `rule`: invalid type: integer `7`, expected a string"),
             (r#"{"rule":"r","rule":"r"}"#, "rule | `rule`: given twice"),
@@ -334,20 +336,17 @@ mod tests {
                 "selectors.user | `selectors.user`: invalid type: map",
             ),
             (r#"{"rule":"r","selectors":{"u":1,"u":1}}"#, "selectors.u | `selectors.u`: given twice"),
-            (
-                r#"{"rule":"r","user":"vova"}"#,
-                "- | unknown field `user`: there are `rule`, `selectors` and `key`",
-            ),
+            (r#"{"rule":"r","user":"vova"}"#, "- | unknown field `user`; send `rule`, `selectors` or `key`"),
         ] {
             let found = show(HttpRuleRequest::from_json(body.as_bytes()));
             assert!(found.starts_with(shown), "{body}: {found}");
         }
         let named = show(HttpRuleRequest::for_rule("upload", br#"{"rule":"r"}"#));
-        assert!(named.starts_with("- | unknown field `rule`: there are `selectors` and `key`"), "{named}");
+        assert!(named.starts_with("- | unknown field `rule`; send `selectors` or `key`"), "{named}");
         let many: Vec<_> = (0..=SELECTORS_MAX).map(|index| format!(r#""s{index}":1"#)).collect();
         let body = format!(r#"{{"selectors":{{{}}}}}"#, many.join(","));
         let found = show(HttpRuleRequest::for_rule("r", body.as_bytes()));
-        assert!(found.contains("there are at most 32 selectors"), "{found}");
+        assert!(found.contains("too many selectors; send at most 32"), "{found}");
         let deep = format!(r#"{{"selectors":{{"a":{}"#, "[".repeat(10_000));
         assert!(HttpRuleRequest::for_rule("r", deep.as_bytes()).is_err());
     }

@@ -1,4 +1,4 @@
-//! What a server answered, read by a client.
+//! Parses the responses of a server, for clients.
 //!
 //! ```
 //! use tollway_wire::http::ServerResponse;
@@ -14,66 +14,67 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 use tollway_core::Nanos;
 
-/// An answer to a command.
+/// The response that a server sends to a command.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerResponse {
-    /// To a spend or a check.
+    /// Answers a spend or a check.
     Decision {
-        /// May the request pass?
+        /// True if the request is allowed.
         allowed: bool,
-        /// Whole units left; `None` where there is no limit.
+        /// The number of whole units that are left. `None` if there is no limit, or if the store did not answer.
         remaining: Option<u64>,
-        /// When the same request would be allowed; `None` if never.
+        /// The time until the same request would be allowed. `None` if waiting does not help.
         retry_after: Option<Nanos>,
-        /// When the bucket is full again; `None` if never.
+        /// The time until the bucket is full again. `None` if that never happens.
         reset_after: Option<Nanos>,
-        /// The limit that decided.
+        /// The name of the limit that decided.
         limit: String,
-        /// On what ground, if it is not the bucket: `full` for want of room to remember the id, `store` because the
-        /// store gave no answer.
+        /// The reason, if it is not the bucket: `full` if the store has no room for a new id, `store` if the store did
+        /// not answer.
         reason: Option<String>,
-        /// Did the store give no answer, so that this is what the limit says to do then?
+        /// True if the store did not answer, and the limit's `on_store_failure` decided.
         degraded: bool,
     },
-    /// To a refund.
+    /// Answers a refund.
     Refund {
-        /// Was there something to give back?
+        /// False if there was nothing to give back.
         refunded: bool,
-        /// Whole units left; `None` where there is no limit.
+        /// The number of whole units that are left. `None` if there is no limit.
         remaining: Option<u64>,
-        /// When the bucket is full again; `None` if never.
+        /// The time until the bucket is full again. `None` if that never happens.
         reset_after: Option<Nanos>,
     },
-    /// To a reset.
+    /// Answers a reset.
     Reset,
 }
 
-/// Why an answer is none.
+/// An error response, or a response that cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResponseError {
-    /// The server explained why it has no answer.
+    /// The server answered with an error.
     #[error("{title}: {detail}")]
     Problem {
-        /// The status it came with.
+        /// The status of the response.
         status: u16,
-        /// What went wrong, in general.
+        /// The title of the problem, which is the same for every problem of its type.
         title: String,
-        /// What went wrong, this time.
+        /// A sentence about this occurrence.
         detail: String,
     },
-    /// Something that is no Tollway, or a proxy in front of it, answered.
-    #[error("status {status} with a body that is no answer: {source}")]
+    /// The body is not a response of Tollway. Another server or a proxy may have answered.
+    #[error("status {status} with an unexpected body; check that the address is that of a Tollway server")]
     UnexpectedBody {
-        /// The status it came with.
+        /// The status of the response.
         status: u16,
-        /// Why the body is no answer.
+        /// The error that parsing the body returned.
         source: serde_json::Error,
     },
 }
 
 impl ServerResponse {
-    /// Reads the body of a response with this status.
+    /// Parses the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         match read_body::<ServerResponseFields<'_>>(status, body)? {
             ServerResponseFields {
@@ -94,12 +95,15 @@ impl ServerResponse {
                 Ok(Self::Refund { refunded, remaining, reset_after: parse_seconds(reset_after) })
             }
             ServerResponseFields { reset: Some(_), .. } => Ok(Self::Reset),
-            _ => Err(unexpected_body(status, "none of the fields of an answer is there")),
+            _ => Err(unexpected_body(
+                status,
+                "the body has none of the fields `allowed`, `refunded` and `reset`",
+            )),
         }
     }
 }
 
-/// A later server may say more than we know, so what is unknown is passed over here.
+/// The fields that a response may have. Unknown ones are ignored: a later server may add some.
 #[derive(Deserialize)]
 struct ServerResponseFields<'a> {
     allowed: Option<bool>,
@@ -115,7 +119,7 @@ struct ServerResponseFields<'a> {
     degraded: Option<bool>,
 }
 
-/// A problem document, of which nothing else has the title.
+/// The fields that a problem has. No other response has a `title`.
 #[derive(Deserialize)]
 struct ProblemFields {
     title: String,
@@ -123,7 +127,7 @@ struct ProblemFields {
     detail: String,
 }
 
-/// Reads a body, unless it says what went wrong.
+/// Parses a body. Returns a problem as an error.
 pub(super) fn read_body<'a, T: Deserialize<'a>>(status: u16, body: &'a [u8]) -> Result<T, ResponseError> {
     if status >= 400
         && let Ok(ProblemFields { title, detail }) = serde_json::from_slice(body)
@@ -137,7 +141,7 @@ pub(super) fn unexpected_body(status: u16, why: &str) -> ResponseError {
     ResponseError::UnexpectedBody { status, source: serde::de::Error::custom(why) }
 }
 
-/// Decimal seconds, read as text: through a double the last nanoseconds would be lost.
+/// Parses decimal seconds from their text. A double would lose the last nanoseconds.
 pub(super) fn parse_seconds(seconds: Option<&RawValue>) -> Option<Nanos> {
     format!("{}s", seconds?.get()).parse().ok()
 }

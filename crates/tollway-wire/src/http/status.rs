@@ -1,19 +1,19 @@
-//! The HTTP statuses that are sent.
+//! The HTTP statuses that the server sends.
 
 macro_rules! statuses {
     ($($name:ident $code:literal $text:literal,)*) => {
-        /// The statuses that are sent.
+        /// An HTTP status that the server sends.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)] // Their names are the documentation.
         pub enum HttpStatus { $($name,)* }
 
         impl HttpStatus {
-            /// The number.
+            /// Returns the number of the status.
             pub const fn code(self) -> u16 {
                 match self { $(Self::$name => $code,)* }
             }
 
-            /// The words that go with it.
+            /// Returns the reason phrase of the status.
             pub const fn reason(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }

@@ -1,47 +1,47 @@
-//! What a gatekeeper tells the master: six frames.
+//! The message that a gatekeeper sends to the master for each request: six frames.
 
 use thiserror::Error;
 
 use super::{millis, topic_domain};
 use crate::zmtp;
 
-/// One request that came to a gatekeeper.
+/// Reports one request that a gatekeeper received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountingMessage<'a> {
-    /// Which resource it was for.
+    /// The domain that the request is counted in.
     pub domain: &'a [u8],
-    /// What became of it.
+    /// The decision of the gatekeeper, with its times.
     pub status: AccountingStatus,
-    /// Whose it was.
+    /// The identifier of the client that sent the request.
     pub identifier: &'a [u8],
-    /// Whatever the gatekeeper wants to see in a log.
+    /// Text that the gatekeeper adds for logs.
     pub log_info: &'a [u8],
 }
 
-/// What became of a request, and when. Times are milliseconds since 1970.
+/// The decision that a gatekeeper made about one request. Times are milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountingStatus {
-    /// It passed at once.
+    /// The request passed at once.
     Accepted {
-        /// When it came.
+        /// The time at which the request was received.
         received: u64,
     },
-    /// It had to wait.
+    /// The request had to wait.
     Delayed {
-        /// When it came.
+        /// The time at which the request was received.
         received: u64,
-        /// When it passed.
+        /// The time at which the request passed.
         until: u64,
     },
-    /// It was turned away.
+    /// The request was rejected.
     Rejected {
-        /// When it came.
+        /// The time at which the request was received.
         received: u64,
     },
 }
 
 impl AccountingStatus {
-    /// As the protocol spells it.
+    /// Returns the name that the protocol has for this status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accepted { .. } => "ACCEPTED",
@@ -51,25 +51,26 @@ impl AccountingStatus {
     }
 }
 
-/// Why a message is no accounting.
+/// An error that makes an accounting message unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AccountingError {
-    /// Fewer than five frames.
-    #[error("an accounting message has at least five frames, not {frames}")]
+    /// The message has fewer than five frames.
+    #[error("an accounting message has {frames} frames; at least 5 are required")]
     TooShort {
-        /// How many there are.
+        /// The number of frames that the message has.
         frames: usize,
     },
-    /// None of the three.
-    #[error("a status is ACCEPTED, DELAYED or REJECTED")]
+    /// The status is none of the three.
+    #[error("an accounting message has an unknown status; use ACCEPTED, DELAYED or REJECTED")]
     UnknownStatus,
-    /// No number where a time is due.
-    #[error("a time is a whole number of milliseconds since 1970")]
+    /// A time is not a number.
+    #[error("an accounting message has an invalid time; send milliseconds since 1970 in decimal digits")]
     InvalidTime,
 }
 
 impl<'a> AccountingMessage<'a> {
-    /// Reads a message. Frames after the sixth mean nothing.
+    /// Decodes a message. Frames after the sixth are ignored.
     pub fn decode(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, AccountingError> {
         let mut fields = [&b""[..]; 6];
         let present = fields.iter_mut().zip(frames).map(|(field, frame)| *field = frame).count();
@@ -87,7 +88,7 @@ impl<'a> AccountingMessage<'a> {
         Ok(Self { domain: topic_domain(topic), status, identifier, log_info })
     }
 
-    /// Appends the message.
+    /// Appends the encoded message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (received, until) = match self.status {
             AccountingStatus::Accepted { received } | AccountingStatus::Rejected { received } => {

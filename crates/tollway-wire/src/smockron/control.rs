@@ -1,39 +1,40 @@
-//! What the master tells gatekeepers: four frames, exactly, for that is what they understand.
+//! The message that the master sends to gatekeepers: four frames. Existing gatekeepers accept exactly four.
 
 use thiserror::Error;
 
 use super::{millis, topic_domain};
 use crate::zmtp;
 
-/// From when on the next request of an identifier is welcome.
+/// Tells gatekeepers to delay the requests of one identifier until a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlMessage<'a> {
-    /// Of which resource.
+    /// The domain that the delay applies to.
     pub domain: &'a [u8],
-    /// Whose.
+    /// The identifier that is delayed.
     pub identifier: &'a [u8],
-    /// Not before this, in milliseconds since 1970.
+    /// The time before which no further request passes, in milliseconds since 1970.
     pub delay_until: u64,
 }
 
-/// Why a message tells a gatekeeper nothing.
+/// An error that makes a control message unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ControlError {
-    /// Not four frames.
-    #[error("a control message has four frames")]
+    /// The message has fewer than four frames.
+    #[error("a control message has fewer than four frames")]
     TooShort,
-    /// Something else than `DELAY_UNTIL`.
-    #[error("the command is not DELAY_UNTIL")]
+    /// The command is not `DELAY_UNTIL`.
+    #[error("a control message has an unknown command; only DELAY_UNTIL is defined")]
     UnknownCommand,
-    /// No number where a time is due.
-    #[error("a time is a whole number of milliseconds since 1970")]
+    /// The time is not a number.
+    #[error("a control message has an invalid time; send milliseconds since 1970 in decimal digits")]
     InvalidTime,
 }
 
 const DELAY_UNTIL: &[u8] = b"DELAY_UNTIL";
 
 impl<'a> ControlMessage<'a> {
-    /// Reads a message. Further arguments, which a later master may send, mean nothing.
+    /// Decodes a message. Further frames are ignored: a later master may send them.
     pub fn decode(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, ControlError> {
         let mut fields = [&b""[..]; 4];
         if fields.iter_mut().zip(frames).map(|(field, frame)| *field = frame).count() < 4 {
@@ -47,7 +48,7 @@ impl<'a> ControlMessage<'a> {
         Ok(Self { domain: topic_domain(topic), identifier, delay_until })
     }
 
-    /// Appends the message.
+    /// Appends the encoded message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let topic = [self.domain, b"\0"].concat();
         let mut digits = itoa::Buffer::new();

@@ -1,9 +1,10 @@
-//! Milliseconds since 1970, in decimal digits.
+//! Parses times that are sent as milliseconds since 1970, in decimal digits.
 
-/// The latest there is: that of 64 bits of nanoseconds, in the year 2554.
+/// The latest time that fits into 64 bits of nanoseconds. It is in the year 2554.
 const LATEST: u64 = u64::MAX / 1_000_000;
 
-/// Decimals are cut off. What is no number, is below zero or beyond all time is none.
+/// Parses a time, and cuts off its decimals. Returns `None` for anything that is not a number, is negative, or is above
+/// [`LATEST`].
 pub(super) fn parse(frame: &[u8]) -> Option<u64> {
     let (whole, decimals) = match frame.iter().position(|byte| *byte == b'.') {
         Some(point) => (&frame[..point], &frame[point + 1..]),

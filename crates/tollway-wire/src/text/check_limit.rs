@@ -1,4 +1,5 @@
-//! `check_limit {"origin":"ws","ua":"Mozilla","ip":"192.0.2.1"}`: a browser, an address and everybody in one question.
+//! The argument of `check_limit`, which checks a user agent, an address and a global key in one request:
+//! `check_limit {"origin":"ws","ua":"Mozilla","ip":"192.0.2.1"}`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,14 +8,14 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::json::{StrSeed, put_string};
 
-/// Whose keys are tried, one after the other until one is over.
+/// The values that the three keys are made of. The keys are tried in order, until one is over the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckLimit<'a> {
-    /// What they have in common. `unspecified` unless given.
+    /// The prefix that the keys share. The default is `unspecified`.
     pub origin: Cow<'a, str>,
-    /// The user agent. Empty unless given.
+    /// The user agent of the client. It is empty by default.
     pub ua: Cow<'a, str>,
-    /// The address. Empty unless given.
+    /// The address of the client. It is empty by default.
     pub ip: Cow<'a, str>,
 }
 
@@ -30,14 +31,14 @@ pub enum CheckKey {
 }
 
 impl CheckKey {
-    /// All of them, in the order in which they are tried.
+    /// All keys, in the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::Ua, Self::Ip, Self::Global];
 }
 
 const DEFAULT_ORIGIN: &str = "unspecified";
 
 impl<'a> CheckLimit<'a> {
-    /// Reads the argument of the command. A field we do not know may be one that other servers do.
+    /// Parses the argument of the command. Unknown fields are ignored: other servers may define them.
     pub(super) fn from_json(json: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
@@ -52,7 +53,7 @@ impl<'a> CheckLimit<'a> {
         out.push(b'}');
     }
 
-    /// Appends one of the keys.
+    /// Appends one of the three keys.
     pub fn put_key(&self, which: CheckKey, out: &mut Vec<u8>) {
         let (kind, value) = match which {
             CheckKey::Ua => (" ua=", &*self.ua),
@@ -98,7 +99,7 @@ impl<'de> Visitor<'de> for CheckLimitVisitor {
     }
 }
 
-/// A string, or null, which gives nothing.
+/// A string that may be `null`.
 struct OptionalText<'a>(Option<Cow<'a, str>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for OptionalText<'a> {

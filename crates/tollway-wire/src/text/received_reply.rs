@@ -1,36 +1,37 @@
-//! What came back, as its asker reads it.
+//! Decodes replies of the text protocol, for clients.
 
 use super::{KeyStats, OverLimit, split_id};
 
-/// One reply, understood.
+/// A reply as a client receives it.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReceivedReply<'a> {
-    /// To `over_limit`.
+    /// Answers `over_limit`.
     OverLimit(OverLimit),
-    /// To `get_stats`.
+    /// Answers `get_stats`.
     Stats {
-        /// What is known of it.
+        /// The counters of the key.
         stats: KeyStats,
-        /// The key, cut if it was long.
+        /// The key, which is cut if the datagram was too long.
         key: &'a [u8],
     },
-    /// To `check_limit`.
+    /// Answers `check_limit`.
     CheckLimit {
-        /// What was said of the last key that was tried: whether any was over.
+        /// The result for the last key that was tried. It is over the limit if any key is.
         last: OverLimit,
-        /// The two arrays of JSON as they came, cut if they were long.
+        /// The two JSON arrays as they were received, which are cut if the datagram was too long.
         keys: &'a [u8],
     },
-    /// To `get_size`.
+    /// Answers `get_size`.
     Size {
-        /// How many keys are remembered.
+        /// The number of keys that the server stores.
         keys: u64,
     },
-    /// To `ping`.
+    /// Answers `ping`.
     Pong,
 }
 
-/// The id and the answer of a datagram, or `None` if it is no reply.
+/// Decodes the id and the reply of a datagram. Returns `None` if it is not a reply.
 pub fn decode_reply(datagram: &[u8]) -> Option<(Option<&[u8]>, ReceivedReply<'_>)> {
     let (id, body) = split_id(datagram);
     Some((id, ReceivedReply::decode(body)?))
@@ -83,20 +84,20 @@ impl<'a> ReceivedReply<'a> {
     }
 }
 
-/// What stands before and after the first `mark`.
+/// Returns the bytes before and after the first `mark`.
 fn split_once<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = bytes.windows(mark.len()).position(|window| window == mark)?;
     Some((&bytes[..at], &bytes[at + mark.len()..]))
 }
 
 fn parse_u64(digits: &[u8]) -> Option<u64> {
-    // `parse` would take a plus.
+    // Checked first, because `parse` accepts a plus sign.
     digits.iter().all(u8::is_ascii_digit).then_some(())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 fn parse_decimal(digits: &[u8]) -> Option<f64> {
-    // `parse` would take an exponent, and infinity.
+    // Checked first, because `parse` accepts exponents and infinity.
     digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -1,63 +1,65 @@
-//! What is answered.
+//! Encodes replies of the text protocol, for servers.
 
 use super::DATAGRAM_MAX;
 use crate::decimal::{put_tenths, put_u64};
 use crate::json::put_string;
 
-/// One answer.
+/// A reply as a server sends it.
+#[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextReply<'a> {
-    /// To `over_limit`.
+    /// Answers `over_limit`.
     OverLimit(OverLimit),
-    /// To `get_stats`.
+    /// Answers `get_stats`.
     Stats {
-        /// What is known of it.
+        /// The counters of the key.
         stats: KeyStats,
-        /// The key, as it is after rewriting.
+        /// The key that the configuration rewrote it to.
         key: &'a [u8],
     },
-    /// To `check_limit`.
+    /// Answers `check_limit`.
     CheckLimit {
-        /// All three, as they are after rewriting.
+        /// The three keys that the configuration rewrote them to.
         keys: [&'a [u8]; 3],
-        /// What was said of each that was tried, in the same order: at least the first, and up to the first that is
-        /// over.
+        /// The results for the keys that were tried, in the same order: at least the first, and up to the first that is
+        /// over the limit.
         tried: &'a [OverLimit],
     },
-    /// To `get_size`.
+    /// Answers `get_size`.
     Size {
-        /// How many keys are remembered.
+        /// The number of keys that the server stores.
         keys: u64,
     },
-    /// To `ping`.
+    /// Answers `ping`.
     Pong,
 }
 
-/// What is said of one use of a key.
+/// The result that one use of a key has.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverLimit {
-    /// Was it one too many?
+    /// True if this use is over the limit.
     pub over: bool,
-    /// The rate after this use, in uses per period.
+    /// The rate that was measured after this use, in uses per period.
     pub rate: f64,
-    /// The rate from which on a use is over.
+    /// The rate at which a use is over the limit: an equal rate is over.
     pub limit: f64,
-    /// In seconds.
+    /// The period that both rates refer to, in seconds.
     pub period: u64,
 }
 
-/// What is known of all uses of a key.
+/// The counters that a server keeps for one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyStats {
-    /// Uses since the server started.
+    /// The number of uses that were counted since the server started.
     pub n_req: u64,
-    /// How many of them were over the limit.
+    /// The number of uses that were over the limit.
     pub n_over: u64,
-    /// The whole part of the highest rate in the last full window of five minutes.
+    /// The highest rate that was measured in the last full window of five minutes, rounded down.
     pub last_max_rate: u64,
 }
 
-/// Appends the datagram that answers: no more than [`DATAGRAM_MAX`] bytes, what is longer is cut.
+/// Appends the reply as a datagram. It is cut after [`DATAGRAM_MAX`] bytes.
 #[inline]
 pub fn encode(id: Option<&[u8]>, reply: &TextReply<'_>, out: &mut Vec<u8>) {
     let start = out.len();
@@ -128,7 +130,7 @@ fn put_comma(index: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A rewritten key may be any bytes, and JSON has none but characters.
+/// Appends a key as a JSON string. A rewritten key may be any bytes, so invalid UTF-8 is replaced.
 fn put_json_key(key: &[u8], out: &mut Vec<u8>) {
     put_string(out, &String::from_utf8_lossy(key));
 }

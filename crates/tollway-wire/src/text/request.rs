@@ -1,38 +1,38 @@
-//! What is asked.
+//! Encodes and decodes requests of the text protocol.
 
 use super::{CheckLimit, DATAGRAM_MAX, split_id};
 
-/// One datagram, understood.
+/// A request that was decoded from one datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextRequest<'a> {
-    /// The caller's digits, to be echoed: `000867465` is not `867465`.
+    /// The digits that the caller chose. The reply repeats them as they are: `000867465` is not `867465`.
     pub id: Option<&'a [u8]>,
-    /// What is asked.
+    /// The command to run.
     pub command: TextCommand<'a>,
 }
 
-/// What can be asked.
+/// A command that the text protocol has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextCommand<'a> {
-    /// Makes one use of a key, and asks whether that was one too many.
+    /// Counts one use of a key, and asks whether it is over the limit.
     OverLimit {
-        /// Any bytes but newlines, none at all included.
+        /// The key: any bytes except newlines. It may be empty.
         key: &'a [u8],
     },
-    /// What is known about a key.
+    /// Asks for the counters of a key.
     GetStats {
-        /// Any bytes but newlines, none at all included.
+        /// The key: any bytes except newlines. It may be empty.
         key: &'a [u8],
     },
-    /// Makes one use of up to three keys.
+    /// Counts one use of up to three keys.
     CheckLimit(CheckLimit<'a>),
-    /// How many keys are remembered.
+    /// Asks for the number of keys that the server stores.
     GetSize,
-    /// Is anybody there?
+    /// Checks that the server answers.
     Ping,
 }
 
-/// What a datagram asks, or `None` for what gets no answer. Bytes beyond [`DATAGRAM_MAX`] are not looked at.
+/// Decodes a datagram. Returns `None` if it is malformed and gets no reply. Bytes after [`DATAGRAM_MAX`] are ignored.
 #[inline]
 pub fn decode(datagram: &[u8]) -> Option<TextRequest<'_>> {
     let datagram = &datagram[..datagram.len().min(DATAGRAM_MAX)];
@@ -41,10 +41,10 @@ pub fn decode(datagram: &[u8]) -> Option<TextRequest<'_>> {
 }
 
 impl TextRequest<'_> {
-    /// Appends the datagram that asks this.
+    /// Appends the request as a datagram.
     ///
-    /// A key with a newline in it, an id that is not digits, or more than [`DATAGRAM_MAX`] bytes are written as they
-    /// are, and understood as something else: whoever takes any from a stranger compares with what [`decode`] says.
+    /// Nothing is validated: a key with a newline, an id that is not digits, or more than [`DATAGRAM_MAX`] bytes are
+    /// written as they are, and decode to another request. Decode untrusted input again, and compare.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         if let Some(id) = self.id {
@@ -91,7 +91,7 @@ impl<'a> TextCommand<'a> {
     }
 }
 
-/// The argument of a command: it may end with a newline, and has no other.
+/// Returns the argument of a command without its final newline. Returns `None` if it has any other newline.
 #[inline]
 fn single_line(rest: &[u8]) -> Option<&[u8]> {
     let line = rest.strip_suffix(b"\n").unwrap_or(rest);

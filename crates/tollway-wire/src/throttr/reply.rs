@@ -1,20 +1,21 @@
-//! What is answered.
+//! Encodes and decodes Throttr replies.
 
 use thiserror::Error;
 use tollway_core::algorithm::{QuotaTtl, TtlUnit};
 
 use super::REPLY_MAX;
 
-/// One answer.
+/// The reply that a server sends to a request.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottrReply {
-    /// Was it done? To a query: no, there is no such quota.
+    /// True if the command was done. `false` also answers a query for a quota that does not exist.
     Status(bool),
-    /// To a query: what there is.
+    /// Answers a query with the quota that was found.
     Quota {
-        /// How many are left.
+        /// The number of units that are left.
         left: u64,
-        /// For how long, in the unit that the quota was made with.
+        /// The time until the quota expires, in the unit that it was inserted with.
         lifetime: QuotaTtl,
     },
 }
@@ -41,17 +42,18 @@ pub fn encode(id: u32, reply: &ThrottrReply, out: &mut Vec<u8>) {
     }
 }
 
-/// A status that is neither done nor not done: whoever answers speaks something else.
+/// An error for a reply status that is not defined: the peer uses another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a reply has the status {found:#04x}, which is neither 0 nor 1")]
+#[error("the server replied with status {found:#04x} instead of 0 or 1; it may not be a Throttr server")]
 pub struct UnknownStatus {
-    /// The byte in its place.
+    /// The byte that was found.
     pub found: u8,
 }
 
-/// The id and the answer that `inbox` starts with and how many bytes they take, or `None` until all have arrived.
+/// Decodes the reply at the start of `inbox`. Returns its request id, the reply, and its length in bytes; or `None`
+/// until all of it has arrived.
 ///
-/// A reply does not say what it answers: whoever asked must know whether that was a query.
+/// A reply does not carry the type of its request, so the caller must pass whether that was a query.
 #[inline]
 pub fn decode_reply(
     inbox: &[u8],

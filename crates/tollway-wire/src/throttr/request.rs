@@ -1,75 +1,76 @@
-//! What is asked.
+//! Encodes and decodes Throttr requests.
 
 use thiserror::Error;
 use tollway_core::algorithm::{QuotaTtl, TtlUnit};
 
-/// One request, understood. Its pair is borrowed from what has arrived.
+/// A decoded request, whose key is borrowed from the read buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottrRequest<'a> {
-    /// The caller's number, to be echoed.
+    /// The number that the caller chose. The reply repeats it.
     pub id: u32,
-    /// What is asked.
+    /// The command to run.
     pub command: ThrottrCommand,
-    /// Of whom, and for what.
+    /// The consumer and the resource whose quota is meant.
     pub key: ThrottrKey<'a>,
 }
 
-/// What can be asked.
+/// A command that reads or changes one quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottrCommand {
-    /// Makes a quota.
+    /// Creates a quota.
     Insert {
-        /// How many it starts with.
+        /// The number of units that it starts with.
         quota: u64,
-        /// How long it lives.
+        /// The time after which it expires.
         lifetime: QuotaTtl,
     },
-    /// What is left of it.
+    /// Reads what is left of a quota.
     Query,
-    /// Changes it.
+    /// Changes a quota.
     Update {
-        /// Which of its numbers, one of the `ATTRIBUTE_` bytes or one that no server knows.
+        /// The number to change: one of the `ATTRIBUTE_` bytes, or a byte that is not defined.
         attribute: u8,
-        /// How, one of the `CHANGE_` bytes or one that no server knows.
+        /// The kind of change: one of the `CHANGE_` bytes, or a byte that is not defined.
         change: u8,
-        /// By how much, or to what.
+        /// The amount to add or subtract, or the new value.
         value: u64,
     },
-    /// Forgets it.
+    /// Deletes a quota.
     Purge,
 }
 
 impl ThrottrCommand {
-    /// What is left.
+    /// Selects the number of units that are left.
     pub const ATTRIBUTE_QUOTA: u8 = 0;
-    /// How long it lives.
+    /// Selects the time until the quota expires.
     pub const ATTRIBUTE_TTL: u8 = 1;
-    /// Makes it the value.
+    /// Sets the number to the value.
     pub const CHANGE_PATCH: u8 = 0;
-    /// Adds the value.
+    /// Adds the value to the number.
     pub const CHANGE_INCREASE: u8 = 1;
-    /// Takes the value away.
+    /// Subtracts the value from the number.
     pub const CHANGE_DECREASE: u8 = 2;
 }
 
-/// A consumer and a resource: whose quota, and for what. Each is any bytes, 0 to 255 of them.
+/// The key of a quota, which consists of a consumer and a resource. Each is 0 to 255 bytes of any value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThrottrKey<'a>(&'a [u8]);
 
 impl<'a> ThrottrKey<'a> {
-    /// The sizes and the ids as they stand in the request. No two pairs have the same: (`ab`, `c`) is not (`a`, `bc`).
+    /// Returns the sizes and the ids as they are encoded. They differ for different keys: (`ab`, `c`) is not (`a`,
+    /// `bc`).
     #[inline]
     pub const fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Who.
+    /// Returns the id of the consumer.
     #[inline]
     pub fn consumer(self) -> &'a [u8] {
         &self.0[2..self.resource_start()]
     }
 
-    /// For what.
+    /// Returns the id of the resource.
     #[inline]
     pub fn resource(self) -> &'a [u8] {
         &self.0[self.resource_start()..]
@@ -80,11 +81,11 @@ impl<'a> ThrottrKey<'a> {
     }
 }
 
-/// A type that no request has. There is no telling where the next request starts.
+/// An error for a request type that is not defined. The next request cannot be found after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no request has the type {found:#04x}")]
+#[error("request type {found:#04x} does not exist; types are 0x01 to 0x04")]
 pub struct UnknownType {
-    /// The byte in its place.
+    /// The byte that was found.
     pub found: u8,
 }
 
@@ -93,7 +94,8 @@ const QUERY: u8 = 2;
 const UPDATE: u8 = 3;
 const PURGE: u8 = 4;
 
-/// The first request in `inbox` and how many bytes it takes, or `None` until it has all arrived.
+/// Decodes the request at the start of `inbox`, and returns it with its length in bytes. Returns `None` until all of it
+/// has arrived.
 #[inline]
 pub fn decode(inbox: &[u8]) -> Result<Option<(ThrottrRequest<'_>, usize)>, UnknownType> {
     match inbox.first() {
@@ -130,15 +132,15 @@ fn decode_known(kind: u8, inbox: &[u8]) -> Option<(ThrottrRequest<'_>, usize)> {
     Some((ThrottrRequest { id: u32::from_le_bytes(*id), command, key: ThrottrKey(key) }, len))
 }
 
-/// An id that its one byte of size cannot tell.
+/// An error for an id whose size does not fit into one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an id of {len} bytes is too long; the most is 255")]
+#[error("an id of {len} bytes is too long; use at most 255")]
 pub struct IdTooLong {
-    /// How long it is.
+    /// The length of the id in bytes.
     pub len: usize,
 }
 
-/// Appends the request that [`decode`] reads; nothing, if an id is too long.
+/// Appends a request in the form that [`decode`] reads. Appends nothing if an id is too long.
 #[inline]
 pub fn encode_request(
     id: u32,

@@ -1,4 +1,4 @@
-//! Frames: flags, a length in one byte or in eight, and so many bytes.
+//! Reads and writes ZMTP frames: flags, a length of one byte or eight, and the body.
 
 use super::{MESSAGE_MAX, ZmtpError};
 
@@ -6,7 +6,7 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// One frame, borrowed from where it arrived.
+/// One frame, which is borrowed from the read buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
     pub(super) more: bool,
@@ -15,8 +15,8 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame that `inbox` starts with and how many bytes it takes, or `None` until all of it has arrived. One that is
-    /// announced as too long need not arrive first.
+    /// Decodes the frame at the start of `inbox`, and returns it with its length in bytes. Returns `None` until all of
+    /// it has arrived. A length above the maximum is an error at once, before the body arrives.
     #[inline]
     pub(super) fn read(inbox: &'a [u8]) -> Result<Option<(Self, usize)>, ZmtpError> {
         let [flags, rest @ ..] = inbox else { return Ok(None) };
@@ -39,20 +39,20 @@ impl<'a> Frame<'a> {
         Ok(rest.get(..len).map(|body| (Self { more, is_command, body }, head + len)))
     }
 
-    /// The body of a command, with its name in front.
+    /// Returns the body if this is a command. It starts with the name of the command.
     pub(super) fn command(&self) -> Option<&'a [u8]> {
         self.is_command.then_some(self.body)
     }
 }
 
-/// The frames of a message that has arrived.
+/// Iterates over the frames of a message that has arrived.
 #[derive(Clone, Debug)]
 pub struct MessageFrames<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> MessageFrames<'a> {
-    /// Of whole frames.
+    /// Iterates over `whole`, which holds complete frames only.
     pub(super) const fn new(whole: &'a [u8]) -> Self {
         Self { rest: whole }
     }
@@ -69,7 +69,7 @@ impl<'a> Iterator for MessageFrames<'a> {
     }
 }
 
-/// Appends a message.
+/// Appends a message that consists of `frames`.
 #[inline]
 pub fn encode(frames: &[&[u8]], out: &mut Vec<u8>) {
     for (index, frame) in frames.iter().enumerate() {
@@ -79,7 +79,7 @@ pub fn encode(frames: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a command, whose name starts with its length.
+/// Appends a command. `name` starts with its own length.
 pub(super) fn encode_command(name: &[u8], body: &[u8], out: &mut Vec<u8>) {
     encode_head(COMMAND, name.len() + body.len(), out);
     out.extend_from_slice(name);

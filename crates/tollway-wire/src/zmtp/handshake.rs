@@ -1,27 +1,27 @@
-//! How a connection begins: both greet, and both say what they are.
+//! The handshake that starts a connection: both sides send a greeting, then their socket type.
 
 use super::ZmtpError;
 use super::frame::encode_command;
 
 pub(super) const GREETING_LEN: usize = 64;
 
-/// The first bytes of a greeting: a frame of one byte, as older peers read them.
+/// The first bytes of every greeting. Peers of older versions read them as a frame of one byte.
 const SIGNATURE: &[u8; 10] = b"\xff\0\0\0\0\0\0\0\x01\x7f";
 const VERSION: [u8; 2] = [3, 1];
 const MECHANISM: &[u8; 20] = b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// What a socket is for. Those that never meet a limiter's are all others.
+/// The type that a ZeroMQ socket has. Only the four types of publish-subscribe are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
-    /// Sends to whoever subscribed.
+    /// A publisher, which sends to its subscribers.
     Pub,
-    /// Subscribes, and receives.
+    /// A subscriber, which receives what it subscribed to.
     Sub,
-    /// Sends, and shows who subscribed: a router's side.
+    /// A publisher that also receives the subscriptions, as a proxy does.
     XPub,
-    /// Receives, and passes subscriptions on: a router's other side.
+    /// A subscriber that forwards subscriptions, as a proxy does.
     XSub,
-    /// Something else.
+    /// Any other type, which cannot be connected to these.
     Other,
 }
 
@@ -44,7 +44,7 @@ impl SocketType {
     }
 }
 
-/// Appends what either side says first: a greeting, and what it is.
+/// Appends the bytes that either side sends first: a greeting, and its socket type.
 pub fn encode_handshake(ours: SocketType, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(SIGNATURE);
@@ -57,7 +57,9 @@ pub fn encode_handshake(ours: SocketType, out: &mut Vec<u8>) {
     encode_command(b"\x05READY", &properties, out);
 }
 
-/// `None` until all of it has arrived; what is no greeting need not arrive first.
+/// Checks the greeting at the start of `inbox`. Returns `None` until all of it has arrived.
+///
+/// Bytes of another protocol are an error at once: such a peer may never send 64 of them.
 pub(super) fn read_greeting(inbox: &[u8]) -> Result<Option<()>, ZmtpError> {
     let is = |at: usize, expected: u8| inbox.get(at).is_none_or(|found| *found == expected);
     if !is(0, SIGNATURE[0]) || !is(9, SIGNATURE[9]) {
@@ -70,7 +72,7 @@ pub(super) fn read_greeting(inbox: &[u8]) -> Result<Option<()>, ZmtpError> {
     if greeting[12..32] == MECHANISM[..] { Ok(Some(())) } else { Err(ZmtpError::Mechanism) }
 }
 
-/// What the peer is, from a command that says so among other things.
+/// Returns the socket type that a READY command has among its properties.
 pub(super) fn read_ready(command: &[u8]) -> Option<SocketType> {
     let mut rest = command.strip_prefix(b"\x05READY")?;
     while let [len, after @ ..] = rest {

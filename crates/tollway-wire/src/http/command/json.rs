@@ -1,4 +1,4 @@
-//! Reading a command's JSON.
+//! Parses the JSON of a command.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{ChargeRequest, ChargeRequests, MalformedRequest, kind_name, missing_
 use crate::http::json_object::{FieldPath, JsonObject, ObjectReader, truncate_name};
 use crate::json::StrSeed;
 
-/// Reads a whole body.
+/// Parses a complete body.
 pub(super) fn read(verb: Verb, body: &[u8]) -> Result<ChargeRequests<'_>, MalformedRequest> {
     if body.trim_ascii().is_empty() {
         let detail = r#"the body is empty: send {"limit":"NAME","id":"ID"}"#.to_owned();
@@ -21,7 +21,7 @@ pub(super) fn read(verb: Verb, body: &[u8]) -> Result<ChargeRequests<'_>, Malfor
     ObjectReader(CommandFields::new(verb, false, &path)).read_body(body, &path)?.into_charges()
 }
 
-/// What an object said: a charge, or the charges of a bill.
+/// The fields of a JSON object that is one charge, or has the charges of a bill.
 struct CommandFields<'a, 't> {
     verb: Verb,
     nested: bool,
@@ -44,17 +44,22 @@ impl<'a, 't> CommandFields<'a, 't> {
         if alone {
             return Ok(ChargeRequests::Many(charges));
         }
-        let detail = "`charges` stands alone: put `limit`, `id` and `cost` into each charge".to_owned();
+        let detail =
+            "`charges` cannot be combined with other fields: put `limit`, `id` and `cost` into each charge"
+                .to_owned();
         Err(MalformedRequest { field: Some("charges".to_owned()), detail })
     }
 
     fn into_charge(self) -> Result<ChargeRequest<'a>, MalformedRequest> {
-        let id = match self.id.ok_or_else(|| missing_field("id", "who or what is limited, a string"))? {
-            Cow::Borrowed(id) => Cow::Borrowed(id.as_bytes()),
-            Cow::Owned(id) => Cow::Owned(id.into_bytes()),
-        };
+        let id =
+            match self.id.ok_or_else(|| missing_field("id", "send who or what is limited as a string"))? {
+                Cow::Borrowed(id) => Cow::Borrowed(id.as_bytes()),
+                Cow::Owned(id) => Cow::Owned(id.into_bytes()),
+            };
         Ok(ChargeRequest {
-            limit: self.limit.ok_or_else(|| missing_field("limit", "the name of a limit, a string"))?,
+            limit: self
+                .limit
+                .ok_or_else(|| missing_field("limit", "send the name of a limit as a string"))?,
             id,
             cost: self.cost.unwrap_or(self.verb.default_cost()),
             kind: self.kind.unwrap_or_default(),
@@ -135,7 +140,7 @@ impl Visitor<'_> for KindSeed {
     }
 }
 
-/// The charges of a bill.
+/// Deserializes the charges of a bill.
 struct ChargesSeed<'t> {
     verb: Verb,
     path: &'t FieldPath,
@@ -166,7 +171,7 @@ impl<'de> Visitor<'de> for ChargesSeed<'_> {
 }
 
 impl ChargesSeed<'_> {
-    /// The next charge, after so many.
+    /// Reads the next charge. `before` is the number of charges that were read already.
     fn next<'de, A: SeqAccess<'de>>(
         &self,
         seq: &mut A,

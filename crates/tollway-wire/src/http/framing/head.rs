@@ -1,10 +1,10 @@
-//! A request's line and headers, as far as they frame it.
+//! Parses the request line, and the headers that decide where a request ends.
 
 use std::mem::MaybeUninit;
 
 use super::{FramingError, HEADERS_MAX, HttpRequest, Method};
 
-/// What a head says about its request, and nothing else of it.
+/// The parts of a request's head that are needed for framing and routing.
 pub(super) struct RequestHead<'a> {
     method: Method,
     target: &'a str,
@@ -38,7 +38,7 @@ impl<'a> RequestHead<'a> {
             method: parse_method(request.method.unwrap_or_default()),
             target: request.path.unwrap_or_default(),
             body: framing.body()?,
-            // HTTP/1.0 keeps a connection on request only, and nobody who requests that still speaks it.
+            // HTTP/1.0 clients could ask to keep the connection open; that is not supported.
             close: framing.close || http_1_0,
             expects_continue: framing.expects_continue && !http_1_0,
             len,
@@ -52,7 +52,7 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// The headers that frame a request.
+/// The headers that decide how a request is framed.
 #[derive(Default)]
 struct FramingHeaders {
     length: Option<u64>,
@@ -66,7 +66,7 @@ impl FramingHeaders {
         let mut framing = Self::default();
         let mut hosts = 0;
         for header in headers {
-            // The length first: most headers are none of these, and that is the quickest way to know.
+            // The length is compared first: it is the quickest way to skip the headers that do not matter.
             match header.name.len() {
                 4 if header.name.eq_ignore_ascii_case("host") => hosts += 1,
                 6 if header.name.eq_ignore_ascii_case("expect") => {
@@ -93,7 +93,7 @@ impl FramingHeaders {
     fn set_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let length = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(FramingError::Length)?;
-        // Longer than 64 bits is longer than anything we take.
+        // A number that overflows 64 bits is above every accepted length.
         let length = length.parse().unwrap_or(u64::MAX);
         match self.length.replace(length) {
             Some(other) if other != length => Err(FramingError::Length),
@@ -123,7 +123,7 @@ fn parse_method(name: &str) -> Method {
     }
 }
 
-/// A target as proxies may send it, `http://host/path`, without its origin.
+/// Removes the origin from a target. Proxies may send `http://host/path`.
 fn origin_form(target: &str) -> &str {
     if target.starts_with('/') {
         return target;
