@@ -1,4 +1,4 @@
-//! The four ways to decide, each a small memory and its transitions.
+//! The four algorithms that decide. Each has numbers, a small state, and functions that change the state.
 //!
 //! | algorithm | remembers | good for |
 //! |---|---|---|
@@ -27,12 +27,12 @@ pub use token_bucket::{TokenBucket, TokenBucketState};
 use crate::decision::{Decision, Refund};
 use crate::time::{Nanos, Timestamp};
 
-/// What one limit remembers about one id, and how it moves.
+/// The state that one limit keeps for one id, and its transitions.
 pub trait Bucket: Clone + Default {
-    /// The numbers this kind of bucket is held to.
+    /// The numbers that this kind of bucket takes.
     type Limit;
 
-    /// The decision [`charge`](Self::charge) would make, remembering nothing.
+    /// Returns the decision that [`charge`](Self::charge) would make, and stores nothing.
     fn check(&self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Decision;
 
     /// Takes `cost` if it fits. A refused bucket gives exactly the answers it gave before.
@@ -44,38 +44,38 @@ pub trait Bucket: Clone + Default {
     /// Gives back `cost`, or `None` where giving back has no meaning.
     fn refund(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Option<Refund>;
 
-    /// The moment from which this bucket is no different from one never used.
+    /// Returns the moment from which this bucket is like one that was never used.
     fn expires_at(&self) -> Timestamp;
 
-    /// Does it take more memory the more it remembers?
+    /// True if the bucket takes more memory the more it stores.
     const GROWS: bool = false;
 
-    /// How many entries it has, of a bucket that grows.
+    /// Returns the number of entries in a bucket that grows.
     fn entries(&self) -> usize {
         0
     }
 
-    /// For how many entries it has taken memory.
+    /// Returns the number of entries that it has memory for.
     fn room(&self) -> usize {
         0
     }
 }
 
-/// An algorithm and its numbers.
+/// One of the four algorithms with the numbers that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
-    /// So many at once, then one per interval.
+    /// Allows a burst at once, then one unit per interval.
     TokenBucket(TokenBucket),
-    /// So many in any span.
+    /// Allows a count in any span of a period.
     SlidingLog(SlidingLog),
-    /// A decaying average rate below a limit.
+    /// Keeps a decaying average rate below a limit.
     SmoothedRate(SmoothedRate),
-    /// So many until the window that the first one opened ends.
+    /// Allows a count until the window ends that the first request opened.
     Quota(Quota),
 }
 
 impl Algorithm {
-    /// The most one request may cost: what a bucket never used could give.
+    /// Returns the most that one request may cost: what an unused bucket could give.
     pub fn cost_max(&self) -> u64 {
         match self {
             Self::TokenBucket(limit) => limit.burst(),
@@ -85,7 +85,7 @@ impl Algorithm {
         }
     }
 
-    /// The span within which it grants its units again.
+    /// Returns the span in which all units come back.
     pub const fn window(&self) -> Nanos {
         match self {
             Self::TokenBucket(limit) => limit.fill_time(),
@@ -95,7 +95,7 @@ impl Algorithm {
         }
     }
 
-    /// The name used in configuration.
+    /// Returns the name that configuration uses.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::TokenBucket(_) => "token_bucket",
@@ -105,13 +105,13 @@ impl Algorithm {
         }
     }
 
-    /// Has giving back a meaning here?
+    /// Returns true if charges can be refunded.
     pub const fn refunds(&self) -> bool {
         !matches!(self, Self::SmoothedRate(_))
     }
 }
 
-/// Passes numbers of which none is zero, and a period that can be waited for.
+/// Checks that no number is zero, and that the period is at most 292 years.
 fn sensible(numbers: &[(&'static str, u64)], period: Nanos) -> Result<(), NumbersError> {
     let zero = |(_, number): &&(&'static str, u64)| *number == 0;
     if let Some((field, _)) = numbers.iter().chain([&("period", period.get())]).find(zero) {
@@ -120,14 +120,14 @@ fn sensible(numbers: &[(&'static str, u64)], period: Nanos) -> Result<(), Number
     if period > Nanos::MAX { Err(NumbersError::PeriodTooLong) } else { Ok(()) }
 }
 
-/// Why numbers make no limit.
+/// An error for numbers that make no limit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NumbersError {
     /// A burst, count or period of zero, which nothing could ever pass.
     #[error("{field} must be above zero")]
     Zero {
-        /// Which number.
+        /// The name of the number that is zero.
         field: &'static str,
     },
     /// More per period than one per nanosecond.

@@ -1,4 +1,4 @@
-//! When to try again: later each time, and never at the same moment as everybody else.
+//! Exponential backoff with jitter: each retry waits longer, and clients do not retry at the same moment.
 //!
 //! ```
 //! use std::time::Duration;
@@ -9,11 +9,11 @@
 //! assert_eq!(pauses, [50, 200, 300, 300]);
 //! ```
 //!
-//! Chance is an argument, as time is elsewhere: whoever waits draws the number.
+//! The random number is an argument, as time is elsewhere: the caller draws it.
 
 use std::time::Duration;
 
-/// How long to wait before the next attempt.
+/// The state that says how long to wait before the next attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -22,30 +22,30 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses that double from the first to the longest.
+    /// Makes a backoff whose pauses double from the first to the longest.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
 
-    /// The pause after one more failure.
+    /// Counts one more failure and returns the pause after it.
     pub fn failed(&mut self, random: u32) -> Duration {
         let pause = self.first.saturating_mul(2_u32.saturating_pow(self.failures));
         self.failures = self.failures.saturating_add(1);
         jittered(pause.min(self.longest), random)
     }
 
-    /// The pause after the next failure is the first again.
+    /// Counts a success: the pause after the next failure is the first again.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 }
 
-/// Somewhere between half of it and all of it.
+/// Returns a pause between half of `pause` and all of it.
 pub fn jittered(pause: Duration, random: u32) -> Duration {
     pause / 2 + up_to(pause / 2, random)
 }
 
-/// Somewhere between nothing and this.
+/// Returns a pause between zero and `pause`.
 pub fn up_to(pause: Duration, random: u32) -> Duration {
     pause.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }

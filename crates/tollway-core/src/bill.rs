@@ -19,7 +19,8 @@ pub struct Bill<'a> {
     expression: Option<&'a Expression>,
 }
 
-/// Which refusals refuse a bill. As the rules have it: `Or` refuses if any part does, `And` if all do.
+/// An expression that says which denied charges deny a bill, as in rules: `Or` denies if any part does, `And` if all
+/// do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
     /// Refuses if this charge of the bill is refused; they are counted from 0.
@@ -30,17 +31,17 @@ pub enum Expression {
     And(Vec<Expression>),
 }
 
-/// Why charges make no bill.
+/// An error for charges that make no bill.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BillError {
-    /// Nothing to decide.
+    /// The bill has no charge.
     #[error("a bill needs at least one charge")]
     Empty,
     /// More charges than [`CHARGES_MAX`].
     #[error("a bill has at most {CHARGES_MAX} charges, not {charges}")]
     TooLong {
-        /// How many there were.
+        /// The number of charges that were given.
         charges: usize,
     },
     /// One bucket charged twice, where the second would not see the first.
@@ -52,15 +53,15 @@ pub enum BillError {
     /// An expression about a charge the bill does not have.
     #[error("the expression names charge {index}, but the bill has {charges}")]
     NoSuchCharge {
-        /// What it names.
+        /// The index that the expression names.
         index: usize,
-        /// How many there are.
+        /// The number of charges that the bill has.
         charges: usize,
     },
 }
 
 impl<'a> Bill<'a> {
-    /// A bill that any refused charge refuses.
+    /// Makes a bill that any denied charge denies.
     pub fn new(charges: &'a [Charge<'a>]) -> Result<Self, BillError> {
         match charges.len() {
             0 => return Err(BillError::Empty),
@@ -76,12 +77,12 @@ impl<'a> Bill<'a> {
         Ok(Self { charges, expression: None })
     }
 
-    /// A bill of one charge.
+    /// Makes a bill that has one charge.
     pub fn one(charge: &'a Charge<'a>) -> Self {
         Self { charges: std::slice::from_ref(charge), expression: None }
     }
 
-    /// The same charges, refused as `expression` says.
+    /// Returns a bill of the same charges that `expression` denies.
     pub fn refused_by(self, expression: &'a Expression) -> Result<Self, BillError> {
         match expression.charge_out_of(self.charges.len()) {
             Some(index) => Err(BillError::NoSuchCharge { index, charges: self.charges.len() }),
@@ -89,23 +90,23 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// The same bill with other charges in the place of its own, as many.
+    /// Returns the same bill with as many other charges in place of its own.
     pub fn with_charges<'b>(&'b self, charges: &'b [Charge<'b>]) -> Bill<'b> {
         debug_assert_eq!(charges.len(), self.charges.len(), "the expression counts them");
         Bill { charges, expression: self.expression }
     }
 
-    /// What it would take, and where.
+    /// Returns the charges of the bill.
     pub const fn charges(&self) -> &'a [Charge<'a>] {
         self.charges
     }
 
-    /// Which refusals refuse it; `None` is any.
+    /// Returns the expression that denies it; `None` means that any denied charge does.
     pub const fn expression(&self) -> Option<&'a Expression> {
         self.expression
     }
 
-    /// The one charge, if that is all there is to the bill: it takes its cost or is refused, and so is the bill.
+    /// Returns the only charge of a bill that has nothing else: the charge decides for the bill.
     #[inline]
     pub fn single(&self) -> Option<&'a Charge<'a>> {
         match self.charges {
@@ -114,7 +115,7 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// The one answer to the whole bill, from the answers to its charges.
+    /// Makes the decision about the whole bill from the decisions about its charges.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
         let votes = |index: usize| self.charges[index].kind() != ChargeKind::SpendOnly;
         let strictest = match self.expression {
@@ -161,7 +162,7 @@ fn never_refused(first: Decision) -> Decision {
     Decision { verdict, retry_nanos: Nanos::ZERO, ..first }
 }
 
-/// The strictest, and of equals the first.
+/// Returns the strictest answer, and the first one of equals.
 fn any_refuses(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
     answers.reduce(|strictest, next| if next.cmp_strictness(&strictest).is_gt() { next } else { strictest })
 }

@@ -1,4 +1,4 @@
-//! One bucket and one cost.
+//! A charge: one bucket, and the cost that a request takes from it.
 
 mod request;
 
@@ -12,7 +12,8 @@ use crate::limit::Limit;
 
 pub use request::ChargeRequest;
 
-/// What one request would take from one bucket. Made by [`Policy::charge`](crate::Policy::charge), so it is valid.
+/// The cost that one request would take from one bucket. [`Policy::charge`](crate::Policy::charge) makes it, so it is
+/// valid.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
     limit: &'a Limit,
@@ -22,60 +23,60 @@ pub struct Charge<'a> {
     kind: ChargeKind,
 }
 
-/// What part a charge has in its bill.
+/// The part that a charge has in its bill.
 // A whole word: a single byte beside seven of padding is moved in pieces, which stalls the processor on every charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum ChargeKind {
-    /// Takes its cost, and can deny.
+    /// The charge takes its cost, and it can deny the bill.
     #[default]
     Spend,
-    /// Takes what fits, and never affects the answer.
+    /// The charge takes what fits, and it never affects the answer.
     SpendOnly,
-    /// Can deny, and never takes.
+    /// The charge can deny the bill, and it never takes anything.
     CheckOnly,
 }
 
-/// Why a charge cannot be made. None of these is a denial: the caller asked for what makes no sense.
+/// An error for a charge that cannot be made. None of these is a denial: the request itself is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChargeError {
     /// No limit has this name.
     #[error("there is no limit `{name}`")]
     UnknownLimit {
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
     },
     /// Not an id of this limit.
     #[error("limit `{limit}`: {source}")]
     Id {
-        /// Which limit.
+        /// The name of the limit.
         limit: String,
-        /// What is wrong with the id.
+        /// The problem that the id has.
         source: IdError,
     },
     /// More than a bucket never used could give: no waiting would help.
     #[error("limit `{limit}`: cost {cost} is above {cost_max}, the most one request can take")]
     CostTooHigh {
-        /// Which limit.
+        /// The name of the limit.
         limit: String,
-        /// What was asked for.
+        /// The cost that was requested.
         cost: u64,
-        /// What can be asked for.
+        /// The highest cost that can be requested.
         cost_max: u64,
     },
     /// A smoothed rate cannot be given back to.
     #[error("limit `{limit}`: {algorithm} has nothing that could be given back")]
     NoRefund {
-        /// Which limit.
+        /// The name of the limit.
         limit: String,
-        /// Its algorithm.
+        /// The name of its algorithm.
         algorithm: &'static str,
     },
 }
 
 impl<'a> Charge<'a> {
-    /// A charge against `limit`. Refuses ids and costs that could never pass.
+    /// Makes a charge against `limit`. Refuses ids and costs that could never pass.
     #[inline]
     pub fn new(limit: &'a Limit, id: &'a [u8], cost: u64) -> Result<Self, ChargeError> {
         let id = limit
@@ -92,18 +93,18 @@ impl<'a> Charge<'a> {
         Ok(Self { limit, id, algorithm, cost, kind: ChargeKind::Spend })
     }
 
-    /// The same charge with another part in its bill.
+    /// Returns the same charge with another part in its bill.
     pub fn with_kind(mut self, kind: ChargeKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// The same charge held to something else: to a share of its limit, or to nothing.
+    /// Returns the same charge with other numbers: a share of its limit, or no limit.
     pub fn held_to<'b>(&'b self, algorithm: Option<&'b Algorithm>) -> Charge<'b> {
         Charge { limit: self.limit, id: Cow::Borrowed(&self.id), algorithm, cost: self.cost, kind: self.kind }
     }
 
-    /// Passes a charge that can be given back.
+    /// Returns the charge if it can be refunded, or an error.
     pub fn refundable(self) -> Result<Self, ChargeError> {
         match self.algorithm {
             Some(algorithm) if !algorithm.refunds() => {
@@ -114,32 +115,32 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The limit it is made under.
+    /// Returns the limit that it is made under.
     pub const fn limit(&self) -> &'a Limit {
         self.limit
     }
 
-    /// The id in its canonical spelling.
+    /// Returns the id in its canonical spelling.
     pub fn id(&self) -> &[u8] {
         &self.id
     }
 
-    /// What holds for this id; `None` is no limit at all.
+    /// Returns the algorithm that applies to this id; `None` means no limit.
     pub const fn algorithm(&self) -> Option<&'a Algorithm> {
         self.algorithm
     }
 
-    /// How much it would take.
+    /// Returns the units that it would take.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Its part in the bill.
+    /// Returns the part that it has in its bill.
     pub const fn kind(&self) -> ChargeKind {
         self.kind
     }
 
-    /// Would this charge touch the same bucket as `other`?
+    /// Returns true if this charge uses the same bucket as `other`.
     pub fn same_bucket(&self, other: &Self) -> bool {
         self.limit.fingerprint() == other.limit.fingerprint() && self.id == other.id
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// The answer to one charge, or to one whole bill.
+/// A decision about one charge, or about one whole bill: what a caller gets back.
 ///
 /// The engine counts in nanoseconds, so the two times are fields in [`Nanos`]; [`retry_after`](Self::retry_after) and
 /// [`reset_after`](Self::reset_after) return them as [`Duration`].
@@ -17,8 +17,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The whole units that are left in the bucket after this request.
     pub remaining: u64,
-    /// The time until the same request would be allowed (again) if nobody else came; [`Nanos::FOREVER`] if no passing of
-    /// time would allow it.
+    /// The time until the same request would be allowed (again) if nobody else came; [`Nanos::FOREVER`] if no passing
+    /// of time would allow it.
     pub retry_nanos: Nanos,
     /// The time until the bucket is like one that was never used.
     pub reset_nanos: Nanos,

@@ -13,8 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Gatekeepers have decided already when the master hears of a request, so nothing is refused here: it is entered, and what
-//! comes of it is from when on the next is welcome. Of several rules the one that delays longest holds.
+//! Gatekeepers have decided already when the master receives a request, so nothing is denied here: the request is
+//! recorded, and the answer is when the next one is allowed. Of several rules the one that delays longest holds.
 
 use thiserror::Error;
 
@@ -32,7 +32,7 @@ const NAME_MAX: usize = 254;
 /// Gatekeepers' clocks may be ahead by this much, and by as much as a burst takes, before it is no longer believed.
 const AHEAD_MAX: Nanos = Nanos::from_secs(60);
 
-/// The rules of one resource.
+/// The rules that a Smockron master applies to one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     name: Box<str>,
@@ -43,13 +43,13 @@ pub struct Domain {
     fingerprint: u64,
 }
 
-/// So many at once, and then one per interval.
+/// A rule that allows a burst at once, and then one request per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainRule {
     limit: TokenBucket,
 }
 
-/// How rules are worked out.
+/// The method that works out when the next request is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Logic {
     /// From the newest timestamps themselves.
@@ -59,7 +59,7 @@ pub enum Logic {
     Gcra,
 }
 
-/// Why there is no such domain.
+/// An error for rules that make no domain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DomainError {
@@ -72,19 +72,19 @@ pub enum DomainError {
     /// More rules than anybody needs.
     #[error("a domain has at most {DOMAIN_RULES_MAX} rules, not {rules}")]
     TooManyRules {
-        /// How many there are.
+        /// The number of rules that were given.
         rules: usize,
     },
     /// More than a log keeps.
     #[error("burst must be at most {LOG_MAX}, not {burst}")]
     BurstTooLarge {
-        /// What it came to.
+        /// The burst that was computed.
         burst: u64,
     },
 }
 
 impl DomainRule {
-    /// Requests at this rate, after a burst.
+    /// Makes a rule that allows requests at this rate, after a burst.
     pub fn new(rate: RateSpec, burst: Burst) -> Result<Self, DomainError> {
         let burst = burst.requests(rate);
         if burst > LOG_MAX {
@@ -93,33 +93,33 @@ impl DomainRule {
         Ok(Self { limit: TokenBucket::new(burst, rate.count(), rate.period())? })
     }
 
-    /// How many at once, and one in how long.
+    /// Returns the burst and the rate as a token bucket.
     pub const fn limit(&self) -> &TokenBucket {
         &self.limit
     }
 
-    /// Moves a bucket on by one request, whether it fits or not, and says from when on the next is welcome; `None` is now.
-    /// As [`Logic::Gcra`] has it.
+    /// Moves a bucket on by one request, even if it does not fit, and returns when the next one is allowed; `None`
+    /// means now. This is [`Logic::Gcra`].
     pub fn move_on(&self, bucket: &mut TokenBucketState, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let full_at = bucket.expires_at().max(at.max(now)) + self.limit.emission_interval();
         *bucket = TokenBucketState::full_at(full_at);
         self.welcome_before(full_at, now)
     }
 
-    /// From when on the next request is welcome to a bucket that will be full at this moment: a burst before that.
+    /// Returns when the next request is allowed for a bucket that will be full at `full_at`: a burst earlier.
     pub fn welcome_before(&self, full_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let welcome = full_at.as_nanos().saturating_sub(self.limit.fill_time().get());
         Some(Timestamp::from_nanos(welcome)).filter(|welcome| *welcome > now)
     }
 
-    /// From when on the next request is welcome after a burst that began with `oldest` and has ended with `newest`.
+    /// Returns when the next request is allowed after a burst from `oldest` to `newest`.
     pub fn welcome_after(&self, oldest: Timestamp, newest: Timestamp, now: Timestamp) -> Option<Timestamp> {
         self.limit.welcome_after(oldest, newest, now)
     }
 }
 
 impl Domain {
-    /// A domain of these rules. Without any, nobody is delayed.
+    /// Makes a domain with these rules. Without rules, nobody is delayed.
     pub fn new(name: &str, rules: Vec<DomainRule>, logic: Logic) -> Result<Self, DomainError> {
         if !(1..=NAME_MAX).contains(&name.len()) || name.contains('\0') {
             return Err(DomainError::Name);
@@ -135,55 +135,56 @@ impl Domain {
         Ok(Self { name: name.into(), rules, logic, keep, span, fingerprint })
     }
 
-    /// What gatekeepers call it.
+    /// Returns the name that gatekeepers use.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Stands for the name where buckets are looked for; for that of one rule, with its place among them.
+    /// Returns a number that identifies the bucket of one rule of this domain.
     #[inline]
     pub fn fingerprint(&self, rule: usize) -> u64 {
         self.fingerprint.wrapping_add(rule as u64)
     }
 
-    /// The rules, in the order they were given.
+    /// Returns the rules in the order in which they were given.
     pub fn rules(&self) -> &[DomainRule] {
         &self.rules
     }
 
-    /// How they are worked out.
+    /// Returns the method that works out its rules.
     pub const fn logic(&self) -> Logic {
         self.logic
     }
 
-    /// How many timestamps of an identifier are kept.
+    /// Returns the number of timestamps that are kept for an identifier.
     pub const fn keep(&self) -> usize {
         self.keep
     }
 
-    /// For how long they count; a timestamp of exactly that age still does.
+    /// Returns the time that a timestamp counts; one of exactly that age still does.
     pub const fn span(&self) -> Nanos {
         self.span
     }
 
-    /// How far ahead of now a request may be said to have been made.
+    /// Returns how far in the future a reported request may lie.
     pub fn ahead_max(&self) -> Nanos {
         self.span.max(AHEAD_MAX)
     }
 
-    /// When a request was made of which a gatekeeper says that it was made at `at`: further ahead nobody can be.
+    /// Returns the time to record for a request that a gatekeeper reports at `at`: it is cut to the furthest allowed
+    /// future.
     pub fn believed(&self, at: Timestamp, now: Timestamp) -> Timestamp {
         at.min(now + self.ahead_max())
     }
 
-    /// Enters a request, and says from when on the next is welcome; `None` is now.
+    /// Records a request and returns when the next one is allowed; `None` means now.
     pub fn account(&self, log: &mut SlidingLogState, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let one_more = Nanos::new(1);
         log.record(self.believed(at, now), self.keep, self.span + one_more);
         self.delayed_until(log, now)
     }
 
-    /// From when on the next request is welcome, by a log; `None` is now.
+    /// Returns when the next request is allowed, from a log; `None` means now.
     pub fn delayed_until(&self, log: &SlidingLogState, now: Timestamp) -> Option<Timestamp> {
         self.rules.iter().filter_map(|rule| log.next_allowed(&rule.limit, now)).max()
     }

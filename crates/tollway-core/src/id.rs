@@ -1,4 +1,4 @@
-//! Who or what is limited, in one spelling.
+//! Ids: each format has one canonical spelling.
 //!
 //! ```
 //! use tollway_core::IdFormat;
@@ -22,7 +22,7 @@ const LABEL_MAX: usize = 63;
 /// The network that one subscriber is usually assigned.
 const RANGE_PREFIX: &str = "48";
 
-/// What the ids of a limit look like.
+/// The format that the ids of a limit have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IdFormat {
     /// Any bytes at all, but at least one.
@@ -42,7 +42,7 @@ pub enum IdFormat {
     RegIdFqdnSet,
 }
 
-/// Why an id is not one.
+/// An error for an id that does not have its format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IdError {
@@ -52,9 +52,9 @@ pub enum IdError {
     /// Something else than the format asks for.
     #[error("`{id}` is not {}", .format.description())]
     Format {
-        /// What was given.
+        /// The id that was given.
         id: String,
-        /// What was asked for.
+        /// The format that it should have.
         format: IdFormat,
     },
 }
@@ -110,7 +110,7 @@ impl IdFormat {
         }
     }
 
-    /// The one spelling of `id`, borrowed where it has it already.
+    /// Returns the canonical spelling of `id`, borrowed if `id` has it already.
     #[inline]
     pub fn canonical<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
         match self {

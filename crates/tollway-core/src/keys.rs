@@ -4,8 +4,8 @@
 //! ws ip=132.185.0.7  ── rewritten ──>  ws cust=bbc  ── first rule that matches ──>  200 in 10s
 //! ```
 //!
-//! A key has no limit's name in front: it is matched. Matching takes regular expressions, which the core has none of, so
-//! whoever has them lends a [`KeyMatcher`].
+//! A key does not name a limit: it is matched. Matching takes regular expressions, which the core does not have, so its
+//! user supplies a [`KeyMatcher`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,28 +23,28 @@ pub trait KeyMatcher: fmt::Debug + Send + Sync {
     fn first_match(&self, rewritten: &[u8]) -> Option<usize>;
 }
 
-/// The rules of a policy for keys, in order.
+/// The rules that a policy has for keys, in order.
 #[derive(Clone, Debug)]
 pub struct Keys {
     matcher: Arc<dyn KeyMatcher>,
     rules: Vec<KeyRule>,
 }
 
-/// What holds for the keys that one rule matches.
+/// One rule: the limit that applies to the keys that it matches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyRule {
-    /// What they are held to.
+    /// The limit that applies to the keys.
     pub limit: KeyLimit,
-    /// Are statistics of them wanted?
+    /// True if statistics of these keys are wanted.
     pub stats: bool,
 }
 
-/// What a key is held to.
+/// The limit that applies to a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyLimit {
     /// A smoothed rate of its own.
     Rate {
-        /// Its numbers.
+        /// The numbers that the rate takes.
         limit: SmoothedRate,
         /// The answer to a new key when there is no room for it.
         on_full: OnFull,

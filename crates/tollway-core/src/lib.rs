@@ -1,4 +1,4 @@
-//! DECIDE: may one more request pass?
+//! The part of Tollway that decides if one more request may pass.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,8 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Everything here is a value or a pure function. Nothing reads a clock, touches a socket, a file or a
-//! lock, or awaits: time comes in as an argument, so whatever happened once can be replayed.
+//! Everything here is a value or a pure function. Nothing reads a clock, touches a socket, a file or a lock, or awaits:
+//! time is an argument, so every behaviour can be replayed.
 #![forbid(unsafe_code)]
 
 pub mod algorithm;

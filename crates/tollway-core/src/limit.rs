@@ -10,7 +10,7 @@ use crate::id::{IdError, IdFormat};
 use crate::local_share::LocalShare;
 use crate::policy::{NameHash, fingerprint};
 
-/// What one name limits, and to what.
+/// A named limit: an algorithm with its numbers, and overrides for particular ids.
 #[derive(Clone, Debug)]
 pub struct Limit {
     name: Box<str>,
@@ -46,20 +46,20 @@ pub enum OnStoreFailure {
     Local(LocalShare),
 }
 
-/// Why a limit cannot be made.
+/// An error for a limit that cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LimitError {
     /// Empty, all digits, or with a character that would blur where the name ends.
     #[error("`{name}` cannot name a limit: use letters, digits, `_`, `-` and `.`, and not digits alone")]
     Name {
-        /// What was given.
+        /// The name that was given.
         name: String,
     },
-    /// An override for what is no id.
+    /// The id of an override does not have the limit's format.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// Two overrides for one id, perhaps in two spellings.
+    /// One id has two overrides, perhaps in two spellings.
     #[error("`{id}` has an override already")]
     OverriddenTwice {
         /// The id in its canonical spelling.
@@ -67,15 +67,15 @@ pub enum LimitError {
     },
 }
 
-/// Can this name a limit, or a rule?
+/// Returns true if this can be the name of a limit or a rule.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    // Digits alone are kept for numbers, so that `3:alice` can only mean one thing. Nothing at all is digits alone, too.
+    // Digits alone are kept for numbers, so that `3:alice` has one meaning. An empty name is digits alone, too.
     name.bytes().all(fits) && !name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Limit {
-    /// A limit that says nothing yet: every id is unlimited until there is a default or an override.
+    /// Makes a limit without numbers: every id is unlimited until there is a default or an override.
     pub fn new(name: &str) -> Result<Self, LimitError> {
         if !is_name(name) {
             return Err(LimitError::Name { name: name.to_owned() });
@@ -93,38 +93,38 @@ impl Limit {
         })
     }
 
-    /// With a number that stands for the name in bucket keys.
+    /// Sets a number that replaces the name in bucket keys.
     pub fn with_number(mut self, number: u64) -> Self {
         self.number = Some(number);
         self.fingerprint = fingerprint(number.to_string().as_bytes());
         self
     }
 
-    /// With ids of this format. Comes before the overrides, whose ids it spells.
+    /// Sets the format of ids (default: any). Call it before overrides are added: it spells their ids.
     pub fn with_ids(mut self, ids: IdFormat) -> Self {
         self.ids = ids;
         self
     }
 
-    /// With this for every id that has no override.
+    /// Sets the algorithm that applies to every id without an override.
     pub fn with_default(mut self, algorithm: Algorithm) -> Self {
         self.default = Some(algorithm);
         self
     }
 
-    /// With this for new ids when there is no room for them.
+    /// Sets the answer to new ids when the store has no room for them (default: deny).
     pub fn with_on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// With this for every id when the store gives no answer.
+    /// Sets the answer to every id when the store gives none (default: allow).
     pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.on_store_failure = on_store_failure;
         self
     }
 
-    /// With the wish that the names of its ids be kept for statistics, or without.
+    /// Sets whether the names of its ids are kept for statistics (default: no).
     pub fn with_stats(mut self, stats: bool) -> Self {
         self.stats = stats;
         self
@@ -140,52 +140,52 @@ impl Limit {
         Ok(())
     }
 
-    /// The name it is asked by.
+    /// Returns the name that requests use.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number that stands for the name in bucket keys, if it has one.
+    /// Returns the number that replaces the name in bucket keys, if it has one.
     pub const fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// What its ids look like.
+    /// Returns the format that its ids have.
     pub const fn ids(&self) -> IdFormat {
         self.ids
     }
 
-    /// What holds for an id without an override.
+    /// Returns the algorithm that applies to an id without an override.
     pub const fn default_algorithm(&self) -> Option<&Algorithm> {
         self.default.as_ref()
     }
 
-    /// The ids with numbers of their own, in no order.
+    /// Returns the ids that have overrides, in no order.
     pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&[u8], &Algorithm)> {
         self.overrides.iter().map(|(id, algorithm)| (&**id, algorithm))
     }
 
-    /// The answer to a new id when there is no room for it.
+    /// Returns the answer to a new id when the store has no room for it.
     pub const fn on_full(&self) -> OnFull {
         self.on_full
     }
 
-    /// The answer when the store gives none.
+    /// Returns the answer that replaces the store's when it gives none.
     pub const fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
     }
 
-    /// Are the names of its ids wanted for statistics?
+    /// Returns true if the names of its ids are wanted for statistics.
     pub const fn stats(&self) -> bool {
         self.stats
     }
 
-    /// A number that tells this limit from all others of its policy, the same in every process and after every reload.
+    /// Returns a number that identifies this limit in its policy, the same in every process and after every reload.
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// What holds for a canonical id; `None` is no limit at all.
+    /// Returns the algorithm that applies to a canonical id; `None` means no limit.
     #[inline]
     pub fn algorithm_for(&self, canonical: &[u8]) -> Option<&Algorithm> {
         if !self.overrides.is_empty()
@@ -196,7 +196,7 @@ impl Limit {
         self.default.as_ref()
     }
 
-    /// The readable key of a bucket, `NewOrdersPerAccount:12345678`, or `3:12345678` with a number.
+    /// Returns the readable key of a bucket: `NewOrdersPerAccount:12345678`, or `3:12345678` with a number.
     pub fn bucket_key<'a>(&'a self, canonical: &'a [u8]) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             match self.number {

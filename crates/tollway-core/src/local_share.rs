@@ -19,23 +19,23 @@ use crate::time::Nanos;
 /// The finest part there is: one of so many.
 const DENOMINATOR_MAX: u32 = 1_000_000;
 
-/// More than nothing and at most the whole, in lowest terms.
+/// The share of a limit that one process grants: above zero and at most one, in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalShare {
     numerator: u32,
     denominator: u32,
 }
 
-/// Why a text is no share.
+/// An error for a text that is no share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a share is above zero and at most one, such as 1/4 or 0.25, and no finer than a millionth")]
 pub struct LocalShareError;
 
 impl LocalShare {
-    /// All of it.
+    /// The share that is the whole limit.
     pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// So many parts of so many.
+    /// Makes a share from a numerator and a denominator.
     pub fn new(numerator: u64, denominator: u64) -> Result<Self, LocalShareError> {
         if numerator == 0 || numerator > denominator {
             return Err(LocalShareError);
@@ -49,8 +49,8 @@ impl LocalShare {
         })
     }
 
-    /// What is left of an algorithm's numbers: as much at once, and as much in the long run, as this share of it. A count
-    /// that would come to nothing is one.
+    /// Returns this share of an algorithm: of what it allows at once, and of its rate. A count that would be zero
+    /// becomes one.
     pub fn of(self, algorithm: &Algorithm) -> Algorithm {
         self.numbers(algorithm).unwrap_or(*algorithm)
     }
@@ -75,13 +75,13 @@ impl LocalShare {
         })
     }
 
-    /// What is left of a rate.
+    /// Returns this share of a rate.
     pub fn rate(self, limit: &SmoothedRate) -> Option<SmoothedRate> {
         let part = limit.limit() * f64::from(self.numerator) / f64::from(self.denominator);
         SmoothedRate::new(part, limit.period(), limit.strict()).ok()
     }
 
-    /// What is left of a count.
+    /// Returns this share of a count.
     pub fn count(self, count: usize) -> usize {
         usize::try_from(self.units(count as u64)).unwrap_or(count)
     }

@@ -1,4 +1,4 @@
-//! Everything configured, in hand and valid.
+//! A policy: everything that is configured, parsed and validated.
 //!
 //! ```
 //! use tollway_core::algorithm::{Algorithm, TokenBucket};
@@ -36,7 +36,7 @@ pub struct Policy {
     domains_by_name: HashMap<Box<[u8]>, usize, NameHash>,
 }
 
-/// Why limits make no policy.
+/// An error for limits that make no policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -49,9 +49,9 @@ pub enum PolicyError {
     /// Two limits with one number, or, once in 2^64, names too alike to tell their buckets apart.
     #[error("limits `{one}` and `{other}` would share their buckets: give one another number or name")]
     SameBuckets {
-        /// The one.
+        /// The name that came first.
         one: String,
-        /// The other.
+        /// The name that came second.
         other: String,
     },
     /// A rule for keys that uses a limit there is not.
@@ -75,7 +75,7 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// A policy of these limits, in this order.
+    /// Makes a policy that has these limits, in this order.
     pub fn new(limits: Vec<Limit>) -> Result<Self, PolicyError> {
         let index = Index::of(&limits).map_err(|name| PolicyError::SameName { name: name.to_owned() })?;
         let mut by_fingerprint: HashMap<u64, usize> = HashMap::with_capacity(limits.len());
@@ -88,7 +88,7 @@ impl Policy {
         Ok(Self { limits, index, ..Self::default() })
     }
 
-    /// With these rules for keys. A rule that uses a limit this policy has not is an error.
+    /// Sets the rules for keys. A rule that uses a limit that does not exist is an error.
     pub fn with_keys(mut self, keys: Keys) -> Result<Self, PolicyError> {
         let missing = |limit: usize| limit >= self.limits.len();
         let unknown = keys
@@ -102,7 +102,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// With these rules, in this order.
+    /// Sets the rules, in this order.
     pub fn with_rules(mut self, rules: Vec<NamedRule>) -> Result<Self, PolicyError> {
         self.rules_by_name = HashMap::with_capacity_and_hasher(rules.len(), NameHash::default());
         for (index, rule) in rules.iter().enumerate() {
@@ -114,23 +114,23 @@ impl Policy {
         Ok(self)
     }
 
-    /// What holds for keys.
+    /// Returns the rules for keys.
     pub const fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// The limits in the order they were configured.
+    /// Returns the limits in the order in which they were configured.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// The limit of this name.
+    /// Returns the limit that has this name.
     #[inline]
     pub fn limit(&self, name: &str) -> Option<&Limit> {
         self.index.place(&self.limits, name).ok()
     }
 
-    /// With these domains, in this order.
+    /// Sets the domains, in this order.
     pub fn with_domains(mut self, domains: Vec<Domain>) -> Result<Self, PolicyError> {
         self.domains_by_name = HashMap::with_capacity_and_hasher(domains.len(), NameHash::default());
         for (index, domain) in domains.iter().enumerate() {
@@ -142,29 +142,29 @@ impl Policy {
         Ok(self)
     }
 
-    /// The domains in the order they were configured.
+    /// Returns the domains in the order in which they were configured.
     pub fn domains(&self) -> &[Domain] {
         &self.domains
     }
 
-    /// The domain of this name, as a gatekeeper spells it.
+    /// Returns the domain that has this name, as a gatekeeper spells it.
     #[inline]
     pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
         self.domains_by_name.get(name).map(|index| &self.domains[*index])
     }
 
-    /// The rules in the order they were configured.
+    /// Returns the rules in the order in which they were configured.
     pub fn rules(&self) -> &[NamedRule] {
         &self.rules
     }
 
-    /// The rule of this name.
+    /// Returns the rule that has this name.
     #[inline]
     pub fn rule(&self, name: &str) -> Option<&KeyedRule> {
         self.rules_by_name.get(name).map(|index| self.rules[*index].keyed())
     }
 
-    /// What a request of `cost` would take from the bucket of `id` under the limit `name`.
+    /// Returns the charge of `cost` to the bucket of `id` under the limit `name`, or why it cannot be made.
     #[inline]
     pub fn charge<'a>(&'a self, name: &str, id: &'a [u8], cost: u64) -> Result<Charge<'a>, ChargeError> {
         match self.limit(name) {

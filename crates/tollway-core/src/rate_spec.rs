@@ -1,4 +1,5 @@
-//! How fast, as somebody writes it: `10/s`, `10 per 5 min`, and a burst in requests or in time.
+//! The parser that reads rates and bursts as people write them: `10/s`, `10 per 5 min`, and a burst in requests or in
+//! time.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,42 +9,42 @@ use thiserror::Error;
 
 use crate::time::Nanos;
 
-/// So many in a span.
+/// A rate that was parsed: a count of requests in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSpec {
     count: u64,
     period: Nanos,
 }
 
-/// How much may come at once.
+/// A burst: the requests that may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Burst {
-    /// So many requests.
+    /// The burst is a number of requests.
     Requests(u64),
-    /// As many as come in this time at the rate, and at least one.
+    /// The burst is what comes in this time at the rate, and at least one request.
     Time(Nanos),
 }
 
-/// Why a text is no rate or burst.
+/// An error for a text that is no rate or burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RateSpecError {
-    /// Of a rate.
+    /// The text has no rate's form.
     #[error("a rate is a count, `/` or `per`, and a span, such as 10/s or 10 per 5 min")]
     RateSpec,
-    /// A unit that nobody knows.
+    /// The unit is unknown.
     #[error("a span has ms, s, m, h or d for its unit, or their long names, such as 5 min")]
     Unit,
-    /// Zero, or more than can be counted.
+    /// A number is zero, or more than can be counted.
     #[error("a rate has a count and a span above zero, and at most 292 years")]
     Range,
-    /// Of a burst.
+    /// The text has no burst's form.
     #[error("a burst is a number of requests, such as 10, or a time, such as 30s")]
     Burst,
 }
 
 impl RateSpec {
-    /// So many in a span.
+    /// Makes a rate of `count` requests in a period.
     pub fn new(count: u64, period: Nanos) -> Result<Self, RateSpecError> {
         if count == 0 || period == Nanos::ZERO || period > Nanos::MAX {
             return Err(RateSpecError::Range);
@@ -51,24 +52,24 @@ impl RateSpec {
         Ok(Self { count, period })
     }
 
-    /// One in each of these.
+    /// Makes a rate of one request per interval.
     pub fn every(interval: Nanos) -> Result<Self, RateSpecError> {
         Self::new(1, interval)
     }
 
-    /// How many.
+    /// Returns the count of requests.
     pub const fn count(self) -> u64 {
         self.count
     }
 
-    /// In how long.
+    /// Returns the period that the count is for.
     pub const fn period(self) -> Nanos {
         self.period
     }
 }
 
 impl Burst {
-    /// How many requests it comes to at this rate.
+    /// Returns the number of requests that it is at this rate.
     pub fn requests(self, rate: RateSpec) -> u64 {
         match self {
             Self::Requests(requests) => requests,
@@ -135,8 +136,8 @@ pub(crate) fn divider(text: &str) -> Option<Range<usize>> {
     found("/").or_else(|| found(" per "))
 }
 
-/// The units of a span, the longest last. Each has its short name, its nanoseconds, and its other names without the `s` of
-/// the plural.
+/// The units of a span, the longest last. Each has its short name, its nanoseconds, and its other names without the `s`
+/// of the plural.
 const UNITS: [(&str, u64, &[&str]); 6] = [
     ("ns", 1, &["nanosecond"]),
     ("ms", 1_000_000, &["msec", "millisecond"]),

@@ -14,8 +14,9 @@
 //! # Ok::<(), tollway_core::RuleError>(())
 //! ```
 //!
-//! A rate reads a log of the requests that were allowed. It is reached until one moment, when the entry that fills it has
-//! grown old, and not after it; so a whole rule limits until one moment, too: the last of an `Or`, the first of an `And`.
+//! A rate reads a log of the requests that were allowed. It is reached until one moment, when the entry that fills it
+//! is too old, and not after it. So a whole rule limits until one moment, too: the last of an `Or`, the first of an
+//! `And`.
 
 mod decision;
 mod keyed;
@@ -47,7 +48,7 @@ pub struct Rule {
     expression: Expression,
 }
 
-/// So many requests in a span, of everybody or of one selector's value.
+/// A rate that a rule reads: a count of requests in a span, of everybody or of one selector's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: usize,
@@ -56,7 +57,7 @@ pub struct Rate {
     ignored: bool,
 }
 
-/// What the rates of one selector read: they share one log, that is kept for the longest and the largest of them.
+/// The log that the rates of one selector share. It is kept for the longest span and the largest count of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLog {
     selector: Option<Box<str>>,
@@ -65,28 +66,29 @@ pub struct RuleLog {
 }
 
 impl Rule {
-    /// The rates, in the order they were written. The expression counts them from 0.
+    /// Returns the rates in the order in which they were written. The expression counts them from 0.
     pub fn rates(&self) -> &[Rate] {
         &self.rates
     }
 
-    /// The logs they read, one for each selector.
+    /// Returns the logs that the rates read, one for each selector.
     pub fn logs(&self) -> &[RuleLog] {
         &self.logs
     }
 
-    /// Which rates limit.
+    /// Returns the expression that says which rates limit.
     pub const fn expression(&self) -> &Expression {
         &self.expression
     }
 
-    /// One of the rates in canonical form, `user:100/h`.
+    /// Returns one of the rates in canonical form, such as `user:100/h`.
     pub fn display_rate(&self, index: usize) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| self.write_rate(index, f))
     }
 
-    /// Until when it limits, if nobody else comes. `logs` are those of [`logs`](Self::logs), in their order; `None` where the
-    /// selector has no value, whose rates are never reached. A moment that has passed is one at which it does not limit.
+    /// Returns the moment until which it limits, if nobody else comes. `logs` returns the logs of [`logs`](Self::logs)
+    /// by their index, and `None` where the selector has no value: such rates are never reached. A rule does not limit
+    /// if the moment has passed.
     pub fn limits_until<'l>(&self, logs: impl Fn(usize) -> Option<&'l SlidingLogState>) -> Timestamp {
         let until = |index: usize| {
             let rate = &self.rates[index];
@@ -95,12 +97,13 @@ impl Rule {
         self.limits_until_by(until)
     }
 
-    /// The same, for who knows until when each of [`rates`](Self::rates) is reached.
+    /// Returns the moment until which it limits, from the moment until which each of [`rates`](Self::rates) is reached.
     pub fn limits_until_by(&self, reached_until: impl Fn(usize) -> Timestamp) -> Timestamp {
         self.expression.limits_until(&reached_until)
     }
 
-    /// The same rule with this share of every count. What would come to nothing is one, but for a count of zero.
+    /// Returns the same rule with this share of every count. A count that would be zero becomes one, unless it was
+    /// zero.
     pub(crate) fn share(&self, share: LocalShare) -> Self {
         let mut part = self.clone();
         let kept = part.rates.iter_mut().map(|rate| &mut rate.count);
@@ -112,28 +115,28 @@ impl Rule {
 }
 
 impl Rate {
-    /// How many.
+    /// Returns the count of requests.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// In how long.
+    /// Returns the span that the count is for.
     pub const fn span(&self) -> Nanos {
         self.span
     }
 
-    /// The place of the log it reads, among those of its rule.
+    /// Returns the index of the log that it reads, among those of its rule.
     pub const fn log(&self) -> usize {
         self.log
     }
 
-    /// Was it written with a third field, which has no effect?
+    /// Returns true if it was written with a third field, which has no effect.
     pub const fn has_ignored_field(&self) -> bool {
         self.ignored
     }
 
-    /// Until when it is reached: the entry that fills it counts while it is younger than the span. A count of zero is reached
-    /// for ever.
+    /// Returns the moment until which it is reached: the entry that fills it counts while it is younger than the span.
+    /// A count of zero is reached for ever.
     pub fn reached_until(&self, log: &SlidingLogState) -> Timestamp {
         if self.count == 0 {
             return Timestamp::from_nanos(u64::MAX);
@@ -145,23 +148,23 @@ impl Rate {
 }
 
 impl RuleLog {
-    /// Whose value tells one log from another; `None` for that of everybody.
+    /// Returns the selector whose value picks the log; `None` for the log of everybody.
     pub fn selector(&self) -> Option<&str> {
         self.selector.as_deref()
     }
 
-    /// How many entries are kept.
+    /// Returns the number of entries that are kept.
     pub const fn keep(&self) -> usize {
         self.keep
     }
 
-    /// For how long they count.
+    /// Returns the time that entries count.
     pub const fn span(&self) -> Nanos {
         self.span
     }
 
-    /// Adds a request to the log. By a clock that has stepped back it is made when the newest was, so that no entry ever
-    /// counts for less than another did.
+    /// Adds a request to the log. If the clock has stepped back, the request gets the time of the newest entry, so that
+    /// no entry counts for a shorter time than an older one.
     #[inline]
     pub fn log(&self, log: &mut SlidingLogState, now: Timestamp) {
         if log.expires_at() <= now {
@@ -173,7 +176,7 @@ impl RuleLog {
 }
 
 impl Expression {
-    /// Until when it limits, given until when each rate does.
+    /// Returns the moment until which it limits, from the moments of the rates.
     fn limits_until(&self, until: &impl Fn(usize) -> Timestamp) -> Timestamp {
         let moment = |part: &Self| part.limits_until(until);
         match self {

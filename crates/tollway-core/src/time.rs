@@ -1,4 +1,4 @@
-//! Moments and spans of time, in whole nanoseconds.
+//! Types for moments and spans of time, which count whole nanoseconds.
 //!
 //! Arithmetic saturates. A moment a clock can report is at most [`Timestamp::MAX`] and a bucket takes at most
 //! [`Nanos::MAX`] to fill, so a moment plus a span always fits in 64 bits and saturation is never reached.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A moment: nanoseconds since the Unix epoch.
+/// A moment in time, counted in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -20,17 +20,17 @@ impl Timestamp {
     /// The latest moment a clock or a trace may report: some day in 2262.
     pub const MAX: Self = Self(Nanos::MAX.0);
 
-    /// The moment this many nanoseconds after the epoch.
+    /// Returns the moment this many nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long `self` is after `earlier`; zero if it is not.
+    /// Returns the time from `earlier` to `self`; zero if `self` is not later.
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -52,14 +52,15 @@ impl Sub<Nanos> for Timestamp {
     }
 }
 
-/// A moment reads as the span since the epoch.
+/// A moment prints as the span since the epoch.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Nanos(self.0).fmt(f)
     }
 }
 
-/// A span of time in nanoseconds. It prints as decimal seconds, `0.05s`, and is read from `1h30m`, `500ms` or `1.5s`.
+/// A span of time, counted in nanoseconds. It prints as decimal seconds, `0.05s`, and parses `1h30m`, `500ms` or
+/// `1.5s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
@@ -68,56 +69,56 @@ impl Nanos {
     pub const ZERO: Self = Self(0);
     /// The longest span that can be configured: 292 years.
     pub const MAX: Self = Self(i64::MAX as u64);
-    /// What no passing of time would lift.
+    /// The span that means: no passing of time helps.
     pub const FOREVER: Self = Self(u64::MAX);
 
-    /// A span of this many nanoseconds.
+    /// Returns a span of this many nanoseconds.
     pub const fn new(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// A span of this many milliseconds.
+    /// Returns a span of this many milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A span of this many seconds.
+    /// Returns a span of this many seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// The whole span in nanoseconds.
+    /// Returns the span in nanoseconds.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whole seconds, rounded up: what a `Retry-After` header carries.
+    /// Returns whole seconds, rounded up, as a `Retry-After` header has them.
     pub const fn as_secs_rounded_up(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
 
-    /// The same span as a [`Duration`].
+    /// Returns the same span as a [`Duration`].
     #[inline]
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// Seconds as a double.
+    /// Returns the seconds as a double.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// True of [`Nanos::FOREVER`] only.
+    /// Returns true only for [`Nanos::FOREVER`].
     pub const fn is_forever(self) -> bool {
         self.0 == u64::MAX
     }
 
-    /// `self - other`, or zero.
+    /// Returns `self - other`, or zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self * factor`, or the longest span there is.
+    /// Returns `self * factor`, or the longest span that there is.
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
     }
@@ -158,23 +159,23 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Why a text is not a span of time.
+/// An error for a text that is not a span of time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseNanosError {
-    /// Not numbers followed by units.
+    /// The text is not numbers followed by units.
     #[error("a duration is numbers with units, such as 1s, 180m, 1h30m or 500ms")]
     Malformed,
-    /// A number without its unit, or with one we do not know.
+    /// A number has no unit, or an unknown one.
     #[error("`{unit}` is no unit of time: use ns, us, ms, s, m, h or d")]
     Unit {
-        /// What stood where the unit should.
+        /// The text that was found in place of a unit.
         unit: String,
     },
-    /// Finer than a nanosecond.
+    /// The span is not a whole number of nanoseconds.
     #[error("a duration is a whole number of nanoseconds")]
     TooFine,
-    /// Longer than [`Nanos::MAX`].
+    /// The span is longer than [`Nanos::MAX`].
     #[error("a duration is at most 2562047h (292 years)")]
     TooLong,
 }
@@ -202,7 +203,7 @@ fn split_where(text: &str, stop: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(stop).unwrap_or(text.len()))
 }
 
-/// One number with its unit, such as `1.5h`, exactly.
+/// Reads one number with its unit, such as `1.5h`, exactly.
 fn part(number: &str, unit: &str) -> Result<u64, ParseNanosError> {
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && decimals.is_empty()) || decimals.contains('.') {

@@ -1,11 +1,11 @@
-//! What can be done with the charges of a request, by whatever door it came.
+//! The verbs that a request can have: spend, check, refund and reset.
 
-/// What to do.
+/// The verb of a request: it says what to do with the charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Take the charges, all or none.
     Spend,
-    /// Say what spending would be answered, and take nothing.
+    /// Return the answer that spending would get, and take nothing.
     Check,
     /// Give them back.
     Refund,
@@ -17,7 +17,7 @@ impl Verb {
     /// Every verb.
     pub const ALL: [Self; 4] = [Self::Spend, Self::Check, Self::Refund, Self::Reset];
 
-    /// The word for it, in paths, commands, traces and metrics.
+    /// Returns the word for it that paths, commands, traces and metrics use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Spend => "spend",
@@ -27,7 +27,7 @@ impl Verb {
         }
     }
 
-    /// What a charge costs that does not say so.
+    /// Returns the cost of a charge that does not give one.
     pub const fn default_cost(self) -> u64 {
         match self {
             Self::Spend | Self::Refund => 1,
@@ -35,12 +35,12 @@ impl Verb {
         }
     }
 
-    /// Can its charges say what they cost?
+    /// Returns true if its charges can have a cost.
     pub const fn has_cost(self) -> bool {
         !matches!(self, Self::Reset)
     }
 
-    /// Can its charges have a [`ChargeKind`](crate::ChargeKind)?
+    /// Returns true if its charges can have a [`ChargeKind`](crate::ChargeKind).
     pub const fn has_kind(self) -> bool {
         matches!(self, Self::Spend | Self::Check)
     }

@@ -25,12 +25,12 @@ impl Quota {
         Ok(Self { count, period })
     }
 
-    /// How many fit in a window.
+    /// Returns the number of units that fit in a window.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long a window lasts.
+    /// Returns the time that a window lasts.
     pub const fn period(&self) -> Nanos {
         self.period
     }
@@ -48,12 +48,12 @@ pub struct QuotaState {
 }
 
 impl QuotaState {
-    /// A quota with this counter, until this moment.
+    /// Makes a quota with this counter that expires at this moment.
     pub const fn until(expires_at: Timestamp, counter: u64, unit: TtlUnit) -> Self {
         Self { counter, expires_at, unit }
     }
 
-    /// What it counts: to Throttr what is left, to a named limit what was used.
+    /// Returns the counter: the units left for Throttr, the units used for a named limit.
     pub const fn counter(&self) -> u64 {
         self.counter
     }
@@ -67,7 +67,7 @@ impl QuotaState {
         now < self.expires_at
     }
 
-    /// What the open window has used, and how long it lasts; nothing and no time if none is open.
+    /// Returns the units used in the open window and the time until it ends; both are zero if no window is open.
     fn window(&self, limit: &Quota, now: Timestamp) -> (u64, Nanos) {
         if self.is_live(now) {
             // Cut: a clock that stepped back, or a period made shorter, locks nobody out for longer than a period.

@@ -1,8 +1,8 @@
 //! The sliding log: the newest timestamps themselves, so "at most 10 in any second" is exactly that.
 //!
-//! Three readers share one memory. A named limit spends from it ([`Bucket`]); a rule asks whether the N-th newest
-//! entry is younger than a span ([`SlidingLogState::reached`]); a Smockron master asks from when the next request is
-//! welcome ([`SlidingLogState::next_allowed`]).
+//! Three readers share one log. A named limit spends from it ([`Bucket`]); a rule reads if the N-th newest entry is
+//! younger than a span ([`SlidingLogState::reached`]); a Smockron master reads when the next request is allowed
+//! ([`SlidingLogState::next_allowed`]).
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use crate::algorithm::{Bucket, NumbersError, TokenBucket, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
-/// The most entries one log keeps: half a megabyte. Whoever needs more than that wants a token bucket.
+/// The largest number of entries that one log keeps: half a megabyte. A token bucket serves larger limits.
 pub const LOG_MAX: u64 = 65_536;
 
-/// Room for how many entries a log begins with, if it will keep as many.
+/// The number of entries that a new log reserves memory for, if it will keep as many.
 const LOG_ROOM_MIN: usize = 4;
 
-/// At most `count` in any `period`.
+/// Numbers of a sliding log that allows at most `count` in any `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
     count: u64,
@@ -33,25 +33,24 @@ impl SlidingLog {
         Ok(Self { count, period })
     }
 
-    /// How many fit in a period.
+    /// Returns the number of units that fit in a period.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The span that slides.
+    /// Returns the span that slides.
     pub const fn period(&self) -> Nanos {
         self.period
     }
 
-    /// How many of `live` entries must go before a charge of `cost` fits that comes after one of the same cost, if that
-    /// one fits.
+    /// Returns the number of `live` entries that must expire before a second charge of `cost` fits after this one.
     pub fn excess(&self, live: u64, cost: u64) -> u64 {
         let fits = cost <= self.count.saturating_sub(live);
         let taken = if fits { cost } else { 0 };
         live.saturating_add(taken).saturating_add(cost).saturating_sub(self.count)
     }
 
-    /// The decision about a charge of `cost`, from what the log has to say to it.
+    /// Decides about a charge of `cost` from a summary of the log.
     pub fn decide(&self, log: &LogSummary, cost: u64, now: Timestamp) -> Decision {
         let left = self.count.saturating_sub(log.live);
         let reset_now = log.newest.map_or(Nanos::ZERO, |newest| self.expires_after(newest, now));
@@ -67,19 +66,19 @@ impl SlidingLog {
         Decision::new(Verdict::Allow, left_after, retry, reset)
     }
 
-    /// How long until `entry` no longer counts. One from the future, left by a clock that stepped back, counts
-    /// as made now: nobody waits longer than a period.
+    /// Returns the time until `entry` no longer counts. An entry from the future, left by a clock that stepped back,
+    /// counts as made now: nobody waits longer than a period.
     fn expires_after(&self, entry: Timestamp, now: Timestamp) -> Nanos {
         (entry.min(now) + self.period).since(now)
     }
 }
 
-/// As much of a log as one decision needs, for a store that has the rest elsewhere.
+/// The part of a log that one decision needs, for a store that keeps the log elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSummary {
-    /// How many entries are younger than the period.
+    /// The number of entries that are younger than the period.
     pub live: u64,
-    /// The newest of them.
+    /// The newest entry that still counts.
     pub newest: Option<Timestamp>,
     /// The one that [`SlidingLog::excess`] counts up to from the oldest, if there are so many.
     pub in_the_way: Option<Timestamp>,
@@ -95,8 +94,9 @@ pub struct SlidingLogState {
 }
 
 impl SlidingLogState {
-    /// Adds an entry in its place and keeps the newest `keep`. An entry counts while it is younger than `span`, so the log is
-    /// silent a `span` after its newest. Of readers that want different ones, the largest hold, until it is silent.
+    /// Adds an entry in time order and keeps the newest `keep`. An entry counts while it is younger than `span`, so the
+    /// log expires a `span` after its newest entry. If readers pass different numbers, the largest hold until the log
+    /// expires.
     pub fn record(&mut self, at: Timestamp, keep: usize, span: Nanos) {
         let longest = self.entries.back().map_or(span, |newest| self.expires_at.since(*newest).max(span));
         self.keep = self.keep.max(keep);
@@ -119,23 +119,23 @@ impl SlidingLogState {
         (self.keep, self.expires_at) = (0, Timestamp::EPOCH);
     }
 
-    /// Are there `count` entries, the oldest of them younger than `span`? A count of zero is always reached.
+    /// Returns true if there are `count` entries that are all younger than `span`. A count of zero is always reached.
     pub fn reached(&self, count: usize, span: Nanos, now: Timestamp) -> bool {
         count == 0 || self.nth_newest(count).is_some_and(|entry| now.since(entry) < span)
     }
 
-    /// When the next request is welcome to one who had a burst and now gets one per interval; `None` is now.
+    /// Returns when the next request is allowed after a burst, at one per interval; `None` means now.
     pub fn next_allowed(&self, limit: &TokenBucket, now: Timestamp) -> Option<Timestamp> {
         let oldest = self.nth_newest(usize::try_from(limit.burst()).ok()?)?;
         limit.welcome_after(oldest, self.nth_newest(1)?, now)
     }
 
-    /// How many entries are kept.
+    /// Returns the number of entries that are kept.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True of a log never used.
+    /// Returns true if the log was never used.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -146,7 +146,7 @@ impl SlidingLogState {
         self.entries.get(index).copied()
     }
 
-    /// Room for so many more, taken by doubling, but never for more than will be kept: eight bytes an entry.
+    /// Reserves memory for `more` entries by doubling, but never for more than `keep`: an entry takes eight bytes.
     fn make_room(&mut self, more: u64, keep: u64) {
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (len, more, keep) = (self.entries.len(), number(more), number(keep));
@@ -156,16 +156,16 @@ impl SlidingLogState {
         }
     }
 
-    /// Where the entries begin that are younger than the limit's period.
+    /// Returns the index of the first entry that is younger than the limit's period.
     fn first_live(&self, limit: &SlidingLog, now: Timestamp) -> usize {
         if now >= self.expires_at {
-            // Whoever sweeps may have dropped the log, so it counts for nothing even if the period is longer now.
+            // A sweep may have dropped the log, so it counts for nothing even if the period is longer now.
             return self.entries.len();
         }
         self.entries.partition_point(|entry| now.since(*entry) >= limit.period)
     }
 
-    /// What the log has to say to a charge of `cost`.
+    /// Summarizes the log for a charge of `cost`.
     fn glimpse(&self, limit: &SlidingLog, cost: u64, now: Timestamp) -> LogSummary {
         let first = self.first_live(limit, now);
         let live = self.entries.len() - first;

@@ -10,13 +10,13 @@ use crate::algorithm::{Bucket, NumbersError};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
-/// After this many idle periods a bucket is forgotten. Used again it reads 0.0 where it would have read 0.001.
+/// The number of idle periods after which a bucket is forgotten. It then reads 0.0 instead of 0.001.
 pub const FORGET_AFTER_PERIODS: u64 = 1_000;
 
 /// The highest rate limit: beyond it one request is less than a double can tell.
 const RATE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A rate, in requests a period, that must stay below `limit`.
+/// Numbers of a smoothed rate, in requests per period, that must stay below `limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothedRate {
     limit: f64,
@@ -25,7 +25,7 @@ pub struct SmoothedRate {
 }
 
 impl SmoothedRate {
-    /// `strict` counts refused requests too, so that whoever keeps knocking stays out.
+    /// Checks the numbers. `strict` counts denied requests too, so that a caller who keeps asking stays denied.
     pub fn new(limit: f64, period: Nanos, strict: bool) -> Result<Self, NumbersError> {
         if period == Nanos::ZERO {
             return Err(NumbersError::Zero { field: "period" });
@@ -39,17 +39,17 @@ impl SmoothedRate {
         Ok(Self { limit, period, strict })
     }
 
-    /// The rate at which requests are over.
+    /// Returns the rate from which on requests are denied.
     pub const fn limit(&self) -> f64 {
         self.limit
     }
 
-    /// The span the rate is counted in.
+    /// Returns the span that the rate is counted in.
     pub const fn period(&self) -> Nanos {
         self.period
     }
 
-    /// Do refused requests count?
+    /// Returns true if denied requests count too.
     pub const fn strict(&self) -> bool {
         self.strict
     }
@@ -80,7 +80,8 @@ impl RateReading {
     }
 }
 
-/// When the rate was last measured, and what it was. One never measured has been silent since the epoch.
+/// The state that a smoothed rate keeps: the time and the value of the last measurement. A rate that was never measured
+/// is zero since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SmoothedRateState {
     last: Timestamp,
@@ -89,19 +90,19 @@ pub struct SmoothedRateState {
 }
 
 impl SmoothedRateState {
-    /// A rate that was measured at `last` and counts until `expires_at`.
+    /// Makes a rate that was measured at `last` and counts until `expires_at`.
     pub const fn measured(last: Timestamp, rate: f64, expires_at: Timestamp) -> Self {
         Self { last, rate, expires_at }
     }
 
-    /// When it was last measured, and what it was.
+    /// Returns the time and the value of the last measurement.
     pub const fn last(&self) -> (Timestamp, f64) {
         (self.last, self.rate)
     }
 
-    /// The rate with a request of `cost` in it. Remembers nothing.
+    /// Returns the rate that a request of `cost` would see, and stores nothing.
     pub fn measure(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> RateReading {
-        // Whoever sweeps may have dropped a silent bucket, so it counts for nothing where it is still there too.
+        // A sweep may have dropped an expired bucket, so it counts for nothing where it is still there too.
         if self.expires_at <= now {
             return RateReading { rate: 0.0, over: 0.0 >= limit.limit };
         }
@@ -109,7 +110,8 @@ impl SmoothedRateState {
         RateReading { rate, over: rate >= limit.limit }
     }
 
-    /// Measures, and remembers unless the request is over and refused requests do not count. Cost 0 only asks.
+    /// Measures the rate and stores it, unless the request is over and denied requests do not count. Cost 0 stores
+    /// nothing.
     pub fn update(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> RateReading {
         let reading = self.measure(limit, cost, now);
         if cost > 0 && (!reading.over || limit.strict) {
@@ -134,7 +136,7 @@ impl SmoothedRateState {
         (1.0 - a) / x * cost as f64 + a * self.rate
     }
 
-    /// The decision, given what was measured and what is remembered after it.
+    /// Makes the decision from a reading and the state after it.
     fn decide(
         reading: RateReading,
         after: &Self,
@@ -149,8 +151,8 @@ impl SmoothedRateState {
         Decision::new(verdict, remaining, after.wait_for(limit, cost, now), after.expires_at.since(now))
     }
 
-    /// How long until a request of `cost` is not over: the rate only falls while nobody knocks, so halve the interval.
-    /// At the latest it is not over where the bucket is forgotten.
+    /// Returns the time until a request of `cost` is not over. The rate only falls while no request comes, so a binary
+    /// search finds it. The search ends where the bucket is forgotten.
     fn wait_for(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Nanos {
         let over_after = |wait: u64| self.measure(limit, cost, now + Nanos::new(wait)).over;
         if !over_after(0) {
@@ -169,7 +171,7 @@ impl SmoothedRateState {
     }
 }
 
-/// How many requests of one unit each would still come out below, all at this instant.
+/// Returns the number of requests of one unit that would all stay below the limit at this moment.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Limits in code: `TokenBucket::per_minute(5).burst(10)`.
+//! Constructors that write a limit in code: `TokenBucket::per_minute(5).burst(10)`.
 //!
 //! ```
 //! use std::time::Duration;

@@ -38,39 +38,39 @@ impl TokenBucket {
         Ok(Self { burst, count, period, emission_interval, fill_time })
     }
 
-    /// How many tokens a full bucket holds.
+    /// Returns the number of tokens that a full bucket holds.
     pub const fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// How many tokens a period brings.
+    /// Returns the number of tokens that come back in a period.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long `count` tokens take to come.
+    /// Returns the time in which `count` tokens come back.
     pub const fn period(&self) -> Nanos {
         self.period
     }
 
-    /// How long one token takes to come.
+    /// Returns the time in which one token comes back.
     pub const fn emission_interval(&self) -> Nanos {
         self.emission_interval
     }
 
-    /// How long an empty bucket takes to fill: the seed's burst offset.
+    /// Returns the time that an empty bucket takes to fill (the "burst offset" of the seed).
     pub const fn fill_time(&self) -> Nanos {
         self.fill_time
     }
 
-    /// How long a burst takes at the exact rate, where the fill time is whole intervals.
+    /// Returns the time that a burst takes at the exact rate, where the fill time is rounded to whole intervals.
     pub(crate) fn burst_span(&self) -> Nanos {
         let exact = u128::from(self.burst) * u128::from(self.period.get()) / u128::from(self.count);
         Nanos::new(u64::try_from(exact).unwrap_or(u64::MAX))
     }
 
-    /// When the next request is welcome to one who had a burst that began with `oldest` and ended with `newest`, and now gets
-    /// one per interval; `None` is now. A burst counts if its oldest entry is at most a burst's time old, that age included.
+    /// Returns when the next request is allowed after a burst from `oldest` to `newest`, at one per interval; `None`
+    /// means now. A burst counts while its oldest entry is at most the time of a burst old, that age included.
     pub(crate) fn welcome_after(
         &self,
         oldest: Timestamp,
@@ -97,12 +97,12 @@ pub struct TokenBucketState {
 }
 
 impl TokenBucketState {
-    /// A bucket that will be full at this moment.
+    /// Makes a bucket that will be full at this moment.
     pub const fn full_at(full_at: Timestamp) -> Self {
         Self { full_at }
     }
 
-    /// The time still to pass until the bucket is full.
+    /// Returns the time until the bucket is full.
     ///
     /// A clock that stepped back, or a limit that was lowered, can leave an instant further ahead than the bucket
     /// can hold. Such a bucket is empty and no more than that: nobody waits longer than a bucket takes to fill.

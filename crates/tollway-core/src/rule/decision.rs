@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::decision::Verdict;
 use crate::time::{Nanos, Timestamp};
 
-/// The answer of a rule. A rule has no bucket, so there is nothing of which some could remain.
+/// A decision of a rule: what a caller gets back. A rule has no bucket, so there is no `remaining`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a decision that is not looked at limits nothing"]
 #[non_exhaustive]

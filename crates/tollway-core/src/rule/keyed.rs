@@ -10,7 +10,7 @@
 //! # Ok::<(), tollway_core::RuleError>(())
 //! ```
 //!
-//! A name that would be left out leaves its colon: `:upload` has no namespace. So no two names meet, whatever is in them.
+//! An empty part leaves its colon: `:upload` has no namespace. So no two names collide, whatever they contain.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use super::{LogName, Rule};
 use crate::limit::{OnFull, OnStoreFailure};
 use crate::local_share::LocalShare;
 
-/// A rule, and what is answered when nothing can be remembered.
+/// A rule, and the answers that are given when the store is full or unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLimit {
     rule: Rule,
@@ -26,7 +26,7 @@ pub struct RuleLimit {
     on_store_failure: OnStoreFailure,
 }
 
-/// A rule and the names of its logs, but for the values of selectors.
+/// A rule that is counted under a key, with the names of its logs up to the values of selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedRule {
     limit: RuleLimit,
@@ -35,7 +35,7 @@ pub struct KeyedRule {
     stems: Box<[Box<str>]>,
 }
 
-/// What one request asks of a rule: an entry in each of these logs.
+/// The bill of one request under a rule: it adds an entry to each of these logs.
 #[derive(Clone, Debug)]
 pub struct RuleBill<'a> {
     limit: Cow<'a, RuleLimit>,
@@ -53,41 +53,41 @@ enum Identifiers<'a> {
 }
 
 impl RuleLimit {
-    /// A rule that denies when the store is full, and allows when it is away.
+    /// Makes a rule that denies when the store is full, and allows when it is unreachable.
     pub fn new(rule: Rule) -> Self {
         Self { rule, on_full: OnFull::default(), on_store_failure: OnStoreFailure::default() }
     }
 
-    /// With this for new identifiers when there is no room for them.
+    /// Sets the answer to new identifiers when the store has no room for them (default: deny).
     pub fn with_on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// With this for when the store gives no answer.
+    /// Sets the answer when the store gives none (default: allow).
     pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.on_store_failure = on_store_failure;
         self
     }
 
-    /// The rule.
+    /// Returns the rule itself.
     pub const fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// The answer to a new identifier when there is no room for it.
+    /// Returns the answer to a new identifier when the store has no room for it.
     pub const fn on_full(&self) -> OnFull {
         self.on_full
     }
 
-    /// The answer when the store gives none.
+    /// Returns the answer that replaces the store's when it gives none.
     pub const fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
     }
 }
 
 impl KeyedRule {
-    /// This rule, counted under these names. Both may be empty.
+    /// Makes a rule that is counted under these names. Both may be empty.
     pub fn new(limit: RuleLimit, namespace: &str, key: &str) -> Self {
         let stem = |selector: Option<&str>| {
             let mut stem = LogName::starting("");
@@ -105,30 +105,30 @@ impl KeyedRule {
         Self { limit, key: key.into(), stems }
     }
 
-    /// With this for new identifiers when there is no room for them.
+    /// Sets the answer to new identifiers when the store has no room for them (default: deny).
     pub fn with_on_full(mut self, on_full: OnFull) -> Self {
         self.limit.on_full = on_full;
         self
     }
 
-    /// With this for when the store gives no answer.
+    /// Sets the answer when the store gives none (default: allow).
     pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.limit.on_store_failure = on_store_failure;
         self
     }
 
-    /// The rule, and what is answered when nothing can be remembered.
+    /// Returns the rule with its answers for a full or unreachable store.
     pub const fn limit(&self) -> &RuleLimit {
         &self.limit
     }
 
-    /// What it is counted under, within its namespace.
+    /// Returns the key that it is counted under, within its namespace.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What a request asks whose selectors have these values. `None` and an empty value are no value; an error is one of the
-    /// caller's, who cannot say.
+    /// Makes the bill of a request whose selectors have these values. `None` and an empty value are no value. An error
+    /// of `value` is returned.
     #[inline]
     pub fn bill<V: AsRef<[u8]>, E>(
         &self,
@@ -155,12 +155,12 @@ impl KeyedRule {
 }
 
 impl RuleBill<'_> {
-    /// What it is decided by.
+    /// Returns the rule that decides it.
     pub fn limit(&self) -> &RuleLimit {
         &self.limit
     }
 
-    /// The names of the rule's logs, in their order.
+    /// Returns the names of the rule's logs, in their order.
     pub fn identifiers(&self) -> &[RuleLogName<'_>] {
         match &self.identifiers {
             Identifiers::One(one) => one,
@@ -168,7 +168,8 @@ impl RuleBill<'_> {
         }
     }
 
-    /// The same, with this share of every count. What would come to nothing is one, but for a count of zero.
+    /// Returns the same bill with this share of every count. A count that would be zero becomes one, unless it was
+    /// zero.
     pub fn share(&self, share: LocalShare) -> Self {
         let limit = RuleLimit { rule: self.limit.rule.share(share), ..*self.limit };
         Self { limit: Cow::Owned(limit), identifiers: self.identifiers.clone() }

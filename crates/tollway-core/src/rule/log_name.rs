@@ -18,19 +18,19 @@ enum Text<'a> {
 const SHORT_MAX: usize = 78;
 
 impl<'a> LogName<'a> {
-    /// This name, as it is.
+    /// Makes a name from text that is used as it is.
     pub(super) const fn whole(name: &'a str) -> Self {
         Self(Text::Whole(name))
     }
 
-    /// A name that starts with this.
+    /// Makes a name that starts with this.
     pub(super) fn starting(stem: &str) -> Self {
         let mut name = Self(Text::Short { bytes: [0; SHORT_MAX], len: 0 });
         name.push(stem.as_bytes());
         name
     }
 
-    /// Puts a part into it, without what separates parts or what a Cluster would take for the tag of a slot.
+    /// Appends a part. Escapes what separates parts, and what Redis Cluster would read as a hash tag.
     pub(super) fn escape(&mut self, part: &[u8]) {
         for run in part.chunk_by(|one, other| is_plain(*one) == is_plain(*other)) {
             match is_plain(run[0]) {
@@ -40,7 +40,7 @@ impl<'a> LogName<'a> {
         }
     }
 
-    /// Puts text into it that separates parts, or is escaped.
+    /// Appends text that separates parts, or that is escaped already.
     pub(super) fn push(&mut self, text: &[u8]) {
         match &mut self.0 {
             Text::Long(bytes) => bytes.extend_from_slice(text),
@@ -53,7 +53,7 @@ impl<'a> LogName<'a> {
         }
     }
 
-    /// The same, as bytes.
+    /// Returns the name as bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {

@@ -1,4 +1,4 @@
-//! A rule as it is asked for: by its name or by its expression, under a key, with values for its selectors.
+//! Rule requests: a rule by its name or by its expression, under a key, with values for its selectors.
 
 use std::borrow::Cow;
 
@@ -8,47 +8,48 @@ use super::{KeyedRule, RuleBill, RuleError, RuleLimit};
 use crate::limit::is_name;
 use crate::policy::Policy;
 
-/// Which rule is meant.
+/// A reference that names a rule or has its expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleRef {
-    /// The one of this name.
+    /// The configured rule that has this name.
     Named(String),
-    /// This one.
+    /// A rule that is written out.
     Written(String),
 }
 
-/// What reads like a name is one. No expression does: it has a slash or a parenthesis.
+/// Text that can be a name is read as one. No expression can: it has a slash, a space or a parenthesis.
 impl From<&str> for RuleRef {
     fn from(text: &str) -> Self {
         if is_name(text) { Self::Named(text.to_owned()) } else { Self::Written(text.to_owned()) }
     }
 }
 
-/// Why a rule that was asked for cannot be resolved. None of these is a denial.
+/// An error for a rule request that cannot be decided. None of these is a denial.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RuleLookupError {
-    /// A name that nobody configured.
+    /// No rule has this name.
     #[error("there is no rule `{name}`")]
     UnknownRule {
-        /// The name.
+        /// The name that was requested.
         name: String,
     },
-    /// What is no rule.
+    /// The expression is not a rule.
     #[error("character {} of the rule: {}", .0.character(), .0.problem)]
     Malformed(#[from] RuleError),
-    /// A selector that is named in the rule and not in the request.
+    /// The rule has a selector that the request has not.
     #[error(
         "the rule has a selector `{selector}`, and the request has not; one without a value is given an empty one"
     )]
     MissingSelector {
-        /// Its name.
+        /// The name of the selector.
         selector: String,
     },
 }
 
 impl Policy {
-    /// The rule that is meant, counted under `key`. Without one that is its name, or nothing if it has none.
+    /// Returns the rule that `rule` refers to, counted under `key`. Without a key it is counted under its name, if it
+    /// has one.
     pub fn find_rule(
         &self,
         rule: &RuleRef,
@@ -70,8 +71,8 @@ impl Policy {
 }
 
 impl KeyedRule {
-    /// What a request asks that brings these selectors, of which `None` and an empty one have no value. Others than those of
-    /// the rule are ignored: a caller may say all it knows, whatever the rule of the day looks at.
+    /// Makes the bill of a request with these selectors; `None` and an empty one have no value. Selectors that the rule
+    /// does not have are ignored, so that a caller can send all of them whatever the rule is.
     pub fn bill_of<'v>(
         &self,
         value: impl Fn(&str) -> Option<Option<&'v [u8]>>,

@@ -1,4 +1,4 @@
-//! A rule by a name of its own, as a configuration has it.
+//! Named rules, as a configuration has them.
 
 use thiserror::Error;
 
@@ -12,16 +12,16 @@ pub struct NamedRule {
     keyed: KeyedRule,
 }
 
-/// Why a rule cannot be called this.
+/// An error for a name that a rule cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{name}` cannot name a rule: use letters, digits, `_`, `-` and `.`, and not digits alone")]
 pub struct RuleNameError {
-    /// What was given.
+    /// The name that was given.
     pub name: String,
 }
 
 impl NamedRule {
-    /// This rule by this name. Names are those that limits can have.
+    /// Makes a rule that has this name. Rules can have the names that limits can have.
     pub fn new(name: &str, limit: RuleLimit) -> Result<Self, RuleNameError> {
         if !is_name(name) {
             return Err(RuleNameError { name: name.to_owned() });
@@ -29,12 +29,12 @@ impl NamedRule {
         Ok(Self { keyed: KeyedRule::new(limit, "", name), name: name.into() })
     }
 
-    /// The name it is asked by.
+    /// Returns the name that requests use.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The rule, counted under its name.
+    /// Returns the rule, which is counted under its name.
     pub const fn keyed(&self) -> &KeyedRule {
         &self.keyed
     }

@@ -1,4 +1,4 @@
-//! Rules as they are written.
+//! The parser that reads rules.
 //!
 //! ```text
 //! rule   = rate | And(…) | Or(…)            10/s      And('user:10/5m', Or('10/s', '15/m'))
@@ -22,59 +22,59 @@ use crate::time::Nanos;
 pub const RULE_MAX: usize = 4096;
 /// The most rates of a rule: all their logs are looked at in one step.
 pub const RATES_MAX: usize = 32;
-/// How deep expressions may nest.
+/// The number of levels that expressions may nest.
 const DEPTH_MAX: usize = 16;
 
 /// The shortest span that a rate may have, and what every span is a multiple of.
 const SPAN_UNIT_MIN: u64 = 1_000_000;
 
-/// Why a text is no rule, and where.
+/// An error for a text that is no rule, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub struct RuleError {
-    /// The text.
+    /// The text that was parsed.
     pub rule: String,
     /// The bytes of it that are wrong; none where something is missing.
     pub at: Range<usize>,
-    /// What is wrong with them.
+    /// The problem that they have.
     pub problem: RuleProblem,
 }
 
-/// What is wrong with a rule.
+/// The problem that a rule has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RuleProblem {
-    /// No rate.
+    /// The text has no rate's form.
     #[error("a rate is [selector:]COUNT/SPAN, such as 10/s or user:100/24h")]
     Rate,
-    /// No selector.
+    /// The selector is not a name.
     #[error("a selector is a name: letters, digits and `_`, and no digit first")]
     Selector,
-    /// No count.
+    /// The count is not a number in range.
     #[error("a count is a whole number, at most {LOG_MAX}")]
     Count,
-    /// No span.
+    /// The span has no known unit.
     #[error("a span is a number, or none for one, and ms, s, m, h or d, such as 5m")]
     Span,
-    /// A span that nobody waits for.
+    /// The span is zero or too long.
     #[error("a span is above zero and at most 292 years")]
     SpanRange,
-    /// A third field that is no decimal.
+    /// The third field is not a decimal.
     #[error("a third field is a decimal, and has no effect")]
     Ignored,
-    /// Neither a rate in quotes nor an expression.
+    /// A part is neither a rate in quotes nor an expression.
     #[error("a part is a rate in quotes, And(…) or Or(…)")]
     Part,
-    /// Something else before a parenthesis.
+    /// A parenthesis follows something other than `And` or `Or`.
     #[error("an expression is And(…) or Or(…)")]
     Operator,
-    /// A quote without its twin.
+    /// A quote is not closed.
     #[error("a quote is not closed")]
     Quote,
-    /// Something other than a comma or a parenthesis.
+    /// A part is followed by something other than a comma or a parenthesis.
     #[error("after a part comes `,` or `)`")]
     Separator,
-    /// Something after the end.
+    /// The rule is followed by more text.
     #[error("the rule ends before this")]
     End,
     /// Longer than [`RULE_MAX`].
@@ -131,7 +131,7 @@ impl FromStr for Rule {
     }
 }
 
-/// What is wrong, and where.
+/// The place of a problem and the problem that is there.
 type Wrong = (Range<usize>, RuleProblem);
 
 /// Makes an expression of its parts.
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
         self.rate(start..start + len)
     }
 
-    /// What follows an opening parenthesis, up to the closing one. A comma may end the list.
+    /// Reads the parts after an opening parenthesis, up to the closing one. A comma may end the list.
     fn parts(&mut self, depth: usize) -> Result<Vec<Expression>, Wrong> {
         let mut parts = Vec::new();
         loop {
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
         taken
     }
 
-    /// Where the word ends that starts here, for who points at it.
+    /// Returns the end of the word that starts here, so that an error can point at it.
     fn word_end(&self) -> usize {
         let stop = |c: char| c.is_ascii_whitespace() || matches!(c, ',' | ')' | '(');
         let first = self.rest().chars().next().map_or(0, char::len_utf8);

@@ -1,4 +1,4 @@
-//! Bills: the answer to the whole, against the words of the specification on random expressions.
+//! Tests that compare the answers to random bills with a naive reading of the specification.
 
 use tollway_core::algorithm::{Algorithm, TokenBucket};
 use tollway_core::bill::CHARGES_MAX;

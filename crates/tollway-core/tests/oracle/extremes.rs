@@ -98,7 +98,7 @@ fn throttr_pairs_work_with_any_number_at_any_moment() {
     }
 }
 
-/// The numbers of `first` with every period at the edges.
+/// Returns the numbers of `first` with every period at the edges.
 fn pairs(first: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     first.iter().flat_map(|one| EDGES.iter().map(|period| (*one, *period)))
 }

@@ -6,7 +6,8 @@ use tollway_core::algorithm::Bucket;
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::Random;
 
-/// One event. Costs that no longer fit the limit, because it was changed or a step was left out, are cut to it.
+/// One event that a history has. Costs that no longer fit the limit, because it was changed or a step was left out, are
+/// cut to it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step<Limit> {
     Limit(Limit),
@@ -23,20 +24,20 @@ pub(crate) trait Model: Clone + Default + Debug {
 
     fn any_limit(random: &mut Random) -> Self::Limit;
     fn cost_max(limit: &Self::Limit) -> u64;
-    /// The spans at which something happens: until one unit comes, and until all is as new, which nobody waits longer for.
+    /// Returns the spans at which something happens: until one unit comes, and until the bucket is like new.
     fn spans(limit: &Self::Limit) -> (u64, u64);
 
     fn spend(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Decision;
     fn take(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp);
     fn refund(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Option<Refund>;
 
-    /// Is this the decision? `self` is the model after it.
+    /// Checks that this is the decision. `self` is the model after it.
     fn judge(&self, _: &Self::Limit, _: u64, _: Timestamp, expected: Decision, found: Decision) -> Verdict {
         same(&expected, &found, "decisions agree")
     }
 }
 
-/// What differed, if anything did.
+/// The difference that was found, if there is one.
 pub(crate) type Verdict = Result<(), String>;
 
 const STEPS: u64 = 40;
@@ -90,7 +91,7 @@ fn step_back(random: &mut Random, now: u64, (unit, whole): (u64, u64)) -> u64 {
     around(random, back).min(now)
 }
 
-/// The span itself, a nanosecond more, or one less.
+/// Returns the span, a nanosecond more, or one less.
 fn around(random: &mut Random, span: u64) -> u64 {
     span.saturating_add(random.between(0, 2)).saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! The core against a second, naive implementation, on random histories.
+//! Tests that compare the core with a second, naive implementation on random histories.
 //!
 //! Both ways: what is admitted is never too much, and what conforms is never denied. A million decisions for each
 //! algorithm in the ordinary suite.

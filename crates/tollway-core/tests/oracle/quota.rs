@@ -56,7 +56,7 @@ fn a_changed_count_holds_in_the_middle_of_a_window() {
     }
 }
 
-/// What a Throttr client may ask of one of two pairs.
+/// A command that a Throttr client may send about one of two pairs.
 #[derive(Clone, Debug)]
 enum Ask {
     Insert { quota: u64, ttl_type: u8, ttl: u64, over_live: bool },
@@ -135,7 +135,7 @@ fn answer(pairs: &mut HashMap<u8, QuotaState>, request: &Request) -> Reply {
     }
 }
 
-/// The specification's words over a map of wide integers.
+/// A naive model that follows the specification with a map of wide integers.
 #[derive(Default)]
 struct Throttr {
     /// Quota, the unit as it came, and the expiry.

@@ -190,7 +190,7 @@ fn every_spelling_of_a_rate_is_the_same_rule() {
     }
 }
 
-/// Whatever is written is a rule whose canonical form reads back as itself, or an error that points into the text.
+/// Every text is a rule whose canonical form parses to itself, or an error that points into the text.
 #[test]
 fn almost_a_rule_is_a_rule_or_an_error() {
     const PIECES: [&str; 23] = [

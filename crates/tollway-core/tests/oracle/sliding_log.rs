@@ -70,7 +70,7 @@ fn run_windows(steps: &[Step<SlidingLog>]) -> Result<u64, String> {
     Ok(decisions)
 }
 
-/// What comes to a log that rules and Smockron masters read: entries in any order, and questions about them.
+/// An event of a log that rules and Smockron masters read: entries come in any order.
 #[derive(Clone, Debug)]
 enum Event {
     Record { at: u64 },

@@ -1,4 +1,4 @@
-//! The token bucket: by the formulas of the specification, and by nothing but the promise.
+//! Tests that compare the token bucket with the formulas of the specification, and with the promise alone.
 
 use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};

@@ -1,32 +1,32 @@
-//! What the Throttr protocol does to a quota: set, read and change the two numbers directly.
+//! Operations of the Throttr protocol, which set, read and change the two numbers of a quota directly.
 
 use super::QuotaState;
 use crate::time::{Nanos, Timestamp};
 
-/// What Throttr does to a quota. One that has expired is no different from one that never was.
+/// One operation that a Throttr client runs on a quota. An expired quota is treated like one that never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaOperation {
     /// Starts a quota.
     Insert {
-        /// What it begins with.
+        /// The units that it starts with.
         left: u64,
-        /// How long it lives.
+        /// The time until it expires.
         lifetime: QuotaTtl,
-        /// Does it start over where one is alive? Otherwise it fails there.
+        /// True if it replaces a quota that has not expired; otherwise the operation fails there.
         over_live: bool,
     },
     /// Reads it.
     Query,
     /// Changes what is left.
     ChangeLeft {
-        /// How.
+        /// Selects if the value is set, added or subtracted.
         change: Change,
         /// By how much, or to what.
         value: u64,
     },
     /// Changes how long it lives.
     ChangeLifetime {
-        /// How.
+        /// Selects if the value is set, added or subtracted.
         change: Change,
         /// By how much, or to what, in the quota's own unit.
         value: u64,
@@ -40,23 +40,23 @@ pub enum QuotaOperation {
 pub struct QuotaCommand<'a> {
     /// Stands for consumer and resource, and for no other two.
     pub pair: &'a [u8],
-    /// What to do.
+    /// The operation to run.
     pub operation: QuotaOperation,
 }
 
-/// The result of an operation.
+/// The result that an operation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum QuotaOutcome {
     /// It was done.
     Done,
-    /// It could not be done: there was none, or there was one already.
+    /// The operation failed: the quota did not exist, or it existed already.
     Failed,
-    /// What a query read.
+    /// The quota that a query found.
     Found {
-        /// What is left.
+        /// The units that are left.
         left: u64,
-        /// How long it still lives, in its own unit.
+        /// The time that remains until it expires, in its own unit.
         lifetime: QuotaTtl,
     },
 }
@@ -66,7 +66,8 @@ pub enum QuotaOutcome {
 pub struct TtlUnit(pub u8);
 
 impl TtlUnit {
-    /// Whatever is not nanoseconds (0) or milliseconds (1) counts as seconds.
+    /// Returns the nanoseconds of one unit. Every byte other than nanoseconds (0) and milliseconds (1) counts as
+    /// seconds.
     const fn nanos(self) -> u64 {
         match self.0 {
             0 => 1,
@@ -79,20 +80,20 @@ impl TtlUnit {
 /// A span in the unit its owner uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaTtl {
-    /// How many of the unit.
+    /// The number of units that it lasts.
     pub value: u64,
-    /// Which unit.
+    /// The unit that the number is in.
     pub unit: TtlUnit,
 }
 
 impl QuotaTtl {
-    /// The span itself.
+    /// Returns the time in nanoseconds.
     pub const fn nanos(self) -> Nanos {
         Nanos::new(self.value.saturating_mul(self.unit.nanos()))
     }
 }
 
-/// How an update changes a number.
+/// Selects how an update changes a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Makes it the value.
@@ -104,7 +105,7 @@ pub enum Change {
 }
 
 impl QuotaState {
-    /// Does what Throttr asks for. An expired quota answers as one that never was.
+    /// Runs one operation. An expired quota is treated like one that never existed.
     #[inline]
     pub fn apply(&mut self, operation: QuotaOperation, now: Timestamp) -> QuotaOutcome {
         let live = self.is_live(now);

@@ -1,4 +1,4 @@
-//! The answer to a bill, by definition.
+//! A naive model that answers bills by definition.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! The quota, a counter and an expiry.
+//! A naive model of the quota, which is a counter and an expiry.
 
 use tollway_core::algorithm::Quota;
 use tollway_core::{Decision, Refund, Timestamp, Verdict};

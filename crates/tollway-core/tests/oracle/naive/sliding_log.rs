@@ -54,7 +54,7 @@ impl NaiveSlidingLog {
         let _ = self.spend(limit, cost.min(fits), now);
     }
 
-    /// What is too old is gone, and what a clock since stepped back has left in the future was made now.
+    /// Drops entries that are too old. An entry in the future, left by a clock that stepped back, becomes one made now.
     fn settle_down(&mut self, limit: &SlidingLog, now: Timestamp) {
         let (period, now) = (i128::from(limit.period().get()), wide(now));
         if now >= self.forgotten_at {

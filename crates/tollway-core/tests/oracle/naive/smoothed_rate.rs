@@ -5,7 +5,7 @@ use tollway_core::{Decision, Timestamp, Verdict};
 
 use super::{decision, wide};
 
-/// A rate in literal doubles.
+/// A naive model that computes a rate in literal doubles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NaiveSmoothedRate {
     state: Option<(Timestamp, f64)>,
@@ -13,7 +13,7 @@ pub(crate) struct NaiveSmoothedRate {
 }
 
 impl NaiveSmoothedRate {
-    /// The rate with this request in it.
+    /// Returns the rate with this request in it.
     pub(crate) fn rate(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> f64 {
         let Some((time, rate)) = self.state.filter(|_| wide(now) < self.forgotten_at) else { return 0.0 };
         let i = if now > time { (wide(now) - wide(time)) as f64 / 1e9 } else { 1e-9 };
@@ -47,7 +47,7 @@ impl NaiveSmoothedRate {
     }
 }
 
-/// The largest whole number below `room`.
+/// Returns the largest whole number below `room`.
 #[expect(clippy::cast_possible_truncation, reason = "rates are at most 2^53")]
 fn whole_below(room: f64) -> i128 {
     let whole = room.floor() as i128;

@@ -1,11 +1,11 @@
-//! The token bucket, by the formulas.
+//! A naive model that follows the formulas of the token bucket.
 
 use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Decision, Refund, Timestamp, Verdict};
 
 use super::{decision, refund, wide};
 
-/// A key-value limit's bucket, by the formulas of its protocol.
+/// A bucket of a key-value limit that follows the formulas of its protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NaiveTokenBucket {
     tat: i128,
