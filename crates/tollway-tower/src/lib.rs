@@ -56,6 +56,6 @@ pub use service::AdmissionService;
 pub use tollway_client as client;
 
 /// Compiles and runs the examples of the page about middleware.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "local"))]
 #[doc = include_str!("../../../docs/middleware.md")]
 struct MiddlewarePage;
