@@ -76,6 +76,18 @@ fn every_dependency_is_explained_on_the_map() {
 }
 
 #[test]
+fn an_embedder_compiles_few_crates() {
+    for (features, crates_max) in [("--no-default-features", 25), ("--features=default", 45)] {
+        let crates = crates_of_tollway(features);
+        assert!(
+            crates.len() <= crates_max,
+            "{features}: {} crates, not {crates_max}: {crates:#?}",
+            crates.len()
+        );
+    }
+}
+
+#[test]
 fn every_crate_with_features_is_checked_with_each_of_them() {
     for package in workspace() {
         let has_features = package["features"].as_object().is_some_and(|features| !features.is_empty());
@@ -106,6 +118,24 @@ fn everything_from_outside_comes_from_the_registry() {
     for dependency in workspace().iter().flat_map(|package| package["dependencies"].as_array().unwrap()) {
         assert!(dependency["registry"].is_null(), "{} comes from another registry", name(dependency));
     }
+}
+
+/// Returns the name and version of `tollway` and of everything that is compiled or run to build it.
+fn crates_of_tollway(features: &str) -> BTreeSet<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "tree",
+        "--locked",
+        "--edges",
+        "normal",
+        "--package",
+        "tollway",
+        "--prefix",
+        "none",
+        features,
+    ]);
+    let first_words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    output(&mut cargo).lines().map(first_words).collect()
 }
 
 fn licensee(name: &toml::Value) -> spdx::Licensee {
