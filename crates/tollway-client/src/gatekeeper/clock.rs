@@ -52,7 +52,7 @@ impl ClockReading {
     }
 
     /// Converts the time in a message to a moment of the monotonic clock.
-    pub(super) fn from_wall(self, millis: u64) -> Timestamp {
+    pub(super) fn local_time(self, millis: u64) -> Timestamp {
         let told = Timestamp::EPOCH + Nanos::from_millis(millis);
         self.steady + told.since(self.wall) - self.wall.since(told)
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_time_that_was_received_is_sent_unchanged() {
-        let received = now(10, 5_000).from_wall(6_000);
+        let received = now(10, 5_000).local_time(6_000);
         assert_eq!(received, Timestamp::EPOCH + Nanos::from_millis(1_010));
         assert_eq!(now(500, 5_490).to_wall(received), 6_000);
         let a_little_late = ClockReading { wall: Timestamp::from_nanos(5_490_400_000), ..now(500, 0) };
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_delay_outlives_a_wall_clock_that_is_set() {
-        let received = now(0, 10_000).from_wall(11_000);
+        let received = now(0, 10_000).local_time(11_000);
         let set_back = now(500, 2_000);
         assert_eq!(received.since(set_back.steady), Nanos::from_millis(500));
         assert_eq!(set_back.to_wall(received), 2_500);
@@ -93,9 +93,9 @@ mod tests {
 
     #[test]
     fn the_past_and_the_far_future_are_moments_too() {
-        assert_eq!(now(10, 5_000).from_wall(0), Timestamp::EPOCH);
+        assert_eq!(now(10, 5_000).local_time(0), Timestamp::EPOCH);
         assert_eq!(now(10, 5_000).to_wall(Timestamp::EPOCH), 4_990);
-        assert_eq!(now(10, 5_000).from_wall(u64::MAX).as_nanos(), u64::MAX - 5_000_000_000 + 10_000_000);
+        assert_eq!(now(10, 5_000).local_time(u64::MAX).as_nanos(), u64::MAX - 5_000_000_000 + 10_000_000);
         assert!(now(10, 5_000).to_wall(Timestamp::from_nanos(u64::MAX)) > 5_000);
     }
 }

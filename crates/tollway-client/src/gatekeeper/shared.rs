@@ -88,7 +88,7 @@ impl Shared {
         let now = self.clock.now();
         let mut delays = self.delays();
         let key = delays.hash(control.identifier);
-        let settled = delays.record(key, now.from_wall(control.delay_until), now.steady);
+        let settled = delays.record(key, now.local_time(control.delay_until), now.steady);
         self.quiet.store(delays.known() == 0, Ordering::Release);
         // While the table is locked: a request that is no longer queued finds its outcome.
         let settled: Vec<_> = settled.into_iter().map(Waiter::settle).collect();

@@ -186,7 +186,8 @@ impl Clone for LimitName {
     }
 }
 
-#[cfg(all(test, feature = "yaml"))]
+#[cfg(test)]
+#[cfg(feature = "yaml")]
 mod tests {
     use super::*;
     use crate::config::Config;

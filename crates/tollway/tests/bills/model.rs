@@ -9,11 +9,11 @@ use crate::naive;
 
 #[derive(Default)]
 pub(crate) struct Model {
-    buckets: HashMap<(String, Vec<u8>), Bucket>,
+    buckets: HashMap<(String, Vec<u8>), NaiveBucket>,
 }
 
 #[derive(Clone, Debug)]
-enum Bucket {
+enum NaiveBucket {
     TokenBucket(naive::NaiveTokenBucket),
     SlidingLog(naive::NaiveSlidingLog),
     SmoothedRate(naive::NaiveSmoothedRate),
@@ -74,12 +74,12 @@ impl Model {
         self.bucket(charge, algorithm).clone().spend(algorithm, charge.cost(), now)
     }
 
-    fn bucket(&mut self, charge: &Charge<'_>, algorithm: &Algorithm) -> &mut Bucket {
+    fn bucket(&mut self, charge: &Charge<'_>, algorithm: &Algorithm) -> &mut NaiveBucket {
         self.buckets.entry(key(charge)).or_insert_with(|| match algorithm {
-            Algorithm::TokenBucket(_) => Bucket::TokenBucket(naive::NaiveTokenBucket::default()),
-            Algorithm::SlidingLog(_) => Bucket::SlidingLog(naive::NaiveSlidingLog::default()),
-            Algorithm::SmoothedRate(_) => Bucket::SmoothedRate(naive::NaiveSmoothedRate::default()),
-            Algorithm::Quota(_) => Bucket::Quota(naive::NaiveQuota::default()),
+            Algorithm::TokenBucket(_) => NaiveBucket::TokenBucket(naive::NaiveTokenBucket::default()),
+            Algorithm::SlidingLog(_) => NaiveBucket::SlidingLog(naive::NaiveSlidingLog::default()),
+            Algorithm::SmoothedRate(_) => NaiveBucket::SmoothedRate(naive::NaiveSmoothedRate::default()),
+            Algorithm::Quota(_) => NaiveBucket::Quota(naive::NaiveQuota::default()),
         })
     }
 }
@@ -88,7 +88,7 @@ fn key(charge: &Charge<'_>) -> (String, Vec<u8>) {
     (charge.limit().name().to_owned(), charge.id().to_vec())
 }
 
-impl Bucket {
+impl NaiveBucket {
     fn spend(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Decision {
         match (self, algorithm) {
             (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => bucket.spend(limit, cost, now),

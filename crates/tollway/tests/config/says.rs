@@ -203,7 +203,7 @@ fn a_limiter_is_a_line_of_yaml_away() {
     assert_eq!(limiter.stats().max_buckets, 7);
     assert!(limiter.spend("Login", "alice", 1).expect("a charge").allowed());
     assert!(!limiter.spend("Login", "alice", 1).expect("a charge").allowed());
-    let errors = Limiter::from_yaml("limits: 5").err().expect("no policy").to_string();
+    let errors = Limiter::from_yaml("limits: 5").expect_err("no policy").to_string();
     assert!(errors.starts_with("yaml:1:9: limits must be"), "{errors}");
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Functions {
 
 impl Functions {
     pub(crate) fn new(limiter: Engine) -> Self {
-        Self { limiter: limiter, asked: 0 }
+        Self { limiter, asked: 0 }
     }
 
     /// Every other one is awaited.
