@@ -41,7 +41,7 @@ pub trait Admit: Send + Sync + 'static {
     /// Counts one request of the client `id` and decides whether it may pass.
     fn admit(&self, id: &[u8]) -> AdmitFuture;
 
-    /// Does the same as [`admit`](Self::admit), and passes log info on to a source that keeps a log.
+    /// Decides like [`admit`](Self::admit), and passes log info on to a source that keeps a log.
     fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
         let _ = log_info;
         self.admit(id)

@@ -53,7 +53,9 @@ impl<A: Admit> Delayed<A> {
         }
     }
 
-    /// Sets the number of requests, of all clients together, that may wait at a time (default: 1000). Others are rejected.
+    /// Sets the number of requests that may wait at a time, of all clients together (default: 1000).
+    ///
+    /// Further requests are rejected.
     pub fn max_delayed(self, max: usize) -> Self {
         self.inner.queues.set_max(max);
         self

@@ -1,6 +1,6 @@
 //! Paths whose requests are not counted.
 
-/// The set of exempt paths: single paths, and subtrees with everything below a root.
+/// The paths that are exempt: single paths, and subtrees with everything below a root.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExemptPaths {
     paths: Vec<Box<str>>,

@@ -142,7 +142,9 @@ impl<A, I> AdmissionLayer<A, I> {
         self
     }
 
-    /// Sets the log info of each request (default: its `User-Agent`). A gatekeeper sends it to its master; others ignore it.
+    /// Sets the log info of each request (default: its `User-Agent`).
+    ///
+    /// A gatekeeper sends it to its master; other sources ignore it.
     ///
     /// ```no_run
     /// use tollway_tower::AdmissionLayer;

@@ -21,8 +21,9 @@
 //! | `local` (default) | `LocalLimit` and `LocalRule`, over a limiter in this process |
 //! | `remote` | `RemoteLimit`, over a server |
 //! | `gatekeeper` | [`Admit`] for the gatekeeper of `tollway-client` |
+//! | `redis` | `local` with limiters whose store is Redis |
 //!
-//! Without features there are the layer, [`Identify`], [`Admit`] and [`Delayed`], for a source of decisions of your own.
+//! Without features the crate has the layer, [`Identify`], [`Admit`] and [`Delayed`], for sources of your own.
 #![forbid(unsafe_code)]
 
 pub mod admit;

@@ -19,7 +19,7 @@ pub(crate) enum LogInfoSource {
 
 type LogInfoFn = dyn Fn(RequestHead<'_>) -> Cow<'_, [u8]> + Send + Sync;
 
-/// The log info of one request. It is made only when [`bytes`](Self::bytes) is called.
+/// The log info of one request, which is made only when [`bytes`](Self::bytes) is called.
 pub struct LogInfo<'a> {
     head: RequestHead<'a>,
     source: &'a LogInfoSource,

@@ -1,4 +1,4 @@
-//! Counters of the outcomes of requests.
+//! Counts requests by their outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

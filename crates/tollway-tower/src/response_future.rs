@@ -1,4 +1,4 @@
-//! The future of a response: a rejection, or the service's own response, at once or after a wait.
+//! The future that resolves to a rejection or to the service's own response.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! [`Admit`] by one limit of a limiter in this process.
+//! Decides by one limit of a limiter in this process.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`Admit`] by one rule of a limiter in this process.
+//! Decides by one rule of a limiter in this process.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! [`Admit`] by one limit of a server.
+//! Decides by one limit of a server.
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// All queues, and the number of requests in them. Clones share them.
+/// Holds the queues of all clients, and counts the requests in them. Clones share them.
 #[derive(Clone)]
 pub(super) struct DelayQueues(Arc<SharedQueues>);
 
@@ -18,7 +18,7 @@ struct SharedQueues {
     queues: Mutex<HashMap<Box<[u8]>, DelayQueue>>,
 }
 
-/// The queue of one client. It exists as long as a request is in it.
+/// The queue of one client, which exists as long as a request is in it.
 struct DelayQueue {
     waiting: u32,
     /// The permit that the first request holds. A semaphore hands it on in the order in which requests came.
@@ -29,7 +29,7 @@ struct DelayQueue {
     interval: Duration,
 }
 
-/// A request in a queue. Dropping it, also because the client disconnected, removes it from the queue.
+/// A request that stands in a queue. Dropping it, also because the client disconnected, removes it from the queue.
 pub(super) struct QueuedRequest {
     shared: Arc<SharedQueues>,
     id: Box<[u8]>,

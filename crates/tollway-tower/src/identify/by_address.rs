@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Any client can send an `X-Forwarded-For` header of its own. So the header is read only if the peer is a trusted
-//! proxy, and then from the right: each proxy appends the address that connected to it, and the first address that is not
-//! a trusted proxy is the client's. Entries to the left of it may be forged.
+//! proxy, and then from the right: each proxy appends the address that connected to it, and the first address that is
+//! not a trusted proxy is the client's. Entries to the left of it may be forged.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -4,7 +4,9 @@ use http::HeaderName;
 
 use super::{ClientId, Identify, RequestHead};
 
-/// Identifies a client by the value of a header, such as an API key. Check the header first: a client can send any value.
+/// Identifies a client by the value of a header, such as an API key.
+///
+/// Check the header before this layer: a client can send any value.
 #[derive(Clone, Debug)]
 pub struct ByHeader(HeaderName);
 

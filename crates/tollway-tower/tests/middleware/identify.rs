@@ -1,4 +1,4 @@
-//! Tests of identification: by address, behind proxies, by header, by closure.
+//! Tests that clients are identified by address, behind proxies, by header and by closure.
 
 use http::{HeaderName, HeaderValue, Request};
 use tollway_tower::{ByAddress, ByHeader, ClientId, Identify, Network, RequestHead};

@@ -1,4 +1,4 @@
-//! Tests of the layer: identification, sources of decisions, outcomes, and the layer inside axum, hyper and tonic.
+//! Tests that the layer identifies clients and acts on decisions, also inside axum, hyper and tonic.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod delayed;

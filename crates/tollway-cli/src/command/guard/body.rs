@@ -27,7 +27,7 @@ pub(super) struct Answer {
     words: Words,
     /// How its client takes it, if it may do so at a pace of its own.
     taking: Option<Arc<Taking>>,
-    /// BucketState until it is over.
+    /// Counts the request as open until the response ends.
     busy: Option<Busy>,
 }
 

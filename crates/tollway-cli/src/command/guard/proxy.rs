@@ -55,7 +55,7 @@ pub(super) struct Client {
     settings: Arc<Settings>,
     pool: Arc<Pool>,
     peer: SocketAddr,
-    /// BucketState as long as the connection is open, whatever it has become.
+    /// Kept as long as the connection is open, also after an upgrade.
     place: Arc<Place>,
     /// How many requests are under way.
     requests: AtomicUsize,
