@@ -285,7 +285,7 @@ fn what_cannot_work_is_said_at_once() {
     for (arguments, expected) in [
         (&["--upstream", "https://a"][..], "the argument '--upstream <URL>' cannot be used multiple times"),
         (&["--identify", "shoe-size"], "must be `address`, or `header:` and a header's name"),
-        (&["--trust-proxy", "10.0.0.1/8"], "is no network: 10.0.0.0/8 is"),
+        (&["--trust-proxy", "10.0.0.1/8"], "did you mean \"10.0.0.0/8\"?"),
         (&["--rejected", "1/0"], "must be `send`, `off`, or one in so many"),
         (&["--master", "a:b"], "write it as host:10004"),
         (&["--max-connections", "0"], "must be a whole number above zero"),
