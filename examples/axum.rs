@@ -1,11 +1,11 @@
-//! A web service behind the layer: `cargo run -p tollway-tower --example axum`
+//! Runs a web service behind the layer: `cargo run -p tollway-tower --example axum`
 //!
 //! ```console
 //! $ for i in 1 2 3 4 5 6 7; do curl -sw ' %{http_code} after %{time_total} s\n' http://127.0.0.1:3000/; done
 //! ```
 //!
-//! Five requests pass at once. The sixth and the seventh wait for their turn, half a second each. Whoever asks faster than
-//! that for long is told when to come again.
+//! Five requests pass at once. The sixth and the seventh wait for their turn, half a second each. A client that keeps
+//! sending faster than that gets an answer that says when to come again.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A gatekeeper in front of work of your own.
+//! Puts a gatekeeper in front of work of your own.
 //!
 //! ```console
 //! $ cargo run -p tollway-client --example gatekeeper -- 127.0.0.1:10004 default alice

@@ -1,7 +1,7 @@
 //! A mailbox that nobody can flood: `cargo run -p tollway --example rules`
 //!
-//! Everybody sends ten letters in five minutes, and each address gets two in a second whoever they are from. A letter that is
-//! denied was counted nowhere.
+//! Each sender may send ten letters in five minutes, and each address gets two in a second from all senders together. A
+//! letter that is denied is counted nowhere.
 
 use std::error::Error;
 
@@ -28,7 +28,7 @@ struct Mailbox {
     sent: u32,
 }
 
-/// Why a letter stayed here.
+/// The reason that a letter was not delivered.
 #[derive(Debug, PartialEq)]
 enum Undelivered {
     TooMany(RateLimitExceeded),
@@ -48,7 +48,7 @@ impl Mailbox {
     }
 }
 
-/// The same for code that is no function of its own.
+/// Limits a block of code that is not a function of its own.
 fn print_in_blocks() -> Result<(), Box<dyn Error>> {
     let printer = global().limit("3/m")?.key("printer");
     for page in 1..=4 {

@@ -4,8 +4,8 @@
 //! $ cargo run --release -p tollway-tower --example fleet
 //! ```
 //!
-//! One client asks for five times as much as it may, the other for less. `README.md` beside this file has what one sees. With
-//! `-- --stay` nobody asks, and the services stay for you to try.
+//! One client asks for five times as much as it may, the other for less. `README.md` beside this file shows the output.
+//! With `-- --stay` no client asks, and the services stay for you to try.
 
 mod clients;
 mod master;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use process::Process;
 use timeline::Timeline;
 
-/// What each client may do: eight requests at once, and four a second.
+/// The domain that allows each client eight requests at once, and four a second.
 const DOMAIN: &str = "domains: { web: { rules: [{ rate: 4/s, burst: 8 }] } }";
 
 /// The two services.

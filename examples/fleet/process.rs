@@ -1,4 +1,4 @@
-//! This program once more, in another role.
+//! Starts this program once more, in another role.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Read};

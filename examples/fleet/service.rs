@@ -1,4 +1,4 @@
-//! A web service like any other, behind the layer.
+//! Runs an ordinary web service behind the layer.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use tollway_tower::{AdmissionLayer, ByHeader, DecisionEvent};
 use crate::process::end_with_parent;
 use crate::timeline::Outcome;
 
-/// Who would have to wait longer is turned away.
+/// The longest time that a request waits; one that would have to wait longer is rejected.
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]

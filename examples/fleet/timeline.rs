@@ -1,4 +1,4 @@
-//! What became of whose requests, as it happens.
+//! Prints the outcome of each client's requests, as they happen.
 //!
 //! ```text
 //!            greedy at A   greedy at B   modest at A   modest at B
@@ -18,14 +18,14 @@ use crate::clients::CLIENTS;
 /// One line of the timeline.
 const LINE: Duration = Duration::from_millis(500);
 
-/// What a service said about one request.
+/// A service's report that tells the outcome of one request.
 pub(crate) struct Report {
     pub(crate) service: usize,
     pub(crate) client: String,
     pub(crate) outcome: Outcome,
 }
 
-/// What became of it.
+/// The outcome that a request had.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     AtOnce,
@@ -102,7 +102,7 @@ impl Timeline {
         }
     }
 
-    /// What it means.
+    /// Prints the totals and explains them.
     pub(crate) fn explain(&self, seconds: u32) {
         println!();
         for (client, per_second) in CLIENTS {
@@ -123,7 +123,7 @@ impl Timeline {
     }
 }
 
-/// One cell for each client at each service.
+/// Builds a row that has one cell for each client at each service.
 fn row(mut cell: impl FnMut(&str, usize) -> String) -> String {
     let mut row = String::new();
     for (client, _) in CLIENTS {

@@ -1,4 +1,4 @@
-//! Whatever is in a configuration file, it is read or refused, and what was read can be told.
+//! Checks that any text in a configuration file is read or refused, and that what was read can be described.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

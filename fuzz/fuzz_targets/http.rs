@@ -1,4 +1,5 @@
-//! Whatever a client sends, it is a command or a refusal, and the framing agrees with itself however it is cut.
+//! Checks that any bytes of a client are a command or are refused, and that the framer finds the same requests however
+//! the bytes are cut.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever is written, it is a rule whose canonical form reads back as itself, or an error that points into the text.
+//! Checks that any text is a rule whose canonical form reads back as itself, or an error that points into the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever a datagram says, it is silence or a message that is read back as it is written, and so are replies.
+//! Checks that any datagram is ignored or is a message that reads back as it was written, and that replies do, too.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -66,7 +66,7 @@ fn keys(message: &TextRequest<'_>) -> [Vec<u8>; 3] {
     }
 }
 
-/// What was understood of a reply, a server could have said.
+/// Checks that a reply that was read is one that a server could have sent: encoded, it reads back the same.
 fn answered_again(id: Option<&[u8]>, answer: ReceivedReply<'_>) {
     let reply = match answer {
         ReceivedReply::OverLimit(over_limit) => TextReply::OverLimit(over_limit),

@@ -1,4 +1,5 @@
-//! Whatever a client sends, its requests are the same however they are cut, and written again they are the same bytes.
+//! Checks that any bytes of a client are the same requests however they are cut, and that these are encoded to the same
+//! bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +13,8 @@ fuzz_target!(|input: (u8, &[u8])| {
     }
 });
 
-/// How many requests are in `bytes`, arriving `piece` at a time, and whether they ended with an unknown type.
+/// Returns the number of requests in `bytes`, which arrive `piece` at a time, their length, and whether an unknown type
+/// ended them.
 fn requests(bytes: &[u8], piece: usize) -> (usize, usize, bool) {
     let (mut start, mut count) = (0, 0);
     for end in (0..bytes.len()).step_by(piece.max(1)).skip(1).chain([bytes.len()]) {

@@ -1,4 +1,4 @@
-//! Whatever is in a trace, it is answered or refused, and the answers make a trace that is as expected.
+//! Checks that any trace is answered or refused, and that the answers make a trace that matches them.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Whatever a peer of ZeroMQ sends, it is the same however it is cut, and messages of gatekeepers written again read the
-//! same.
+//! Checks that any bytes of a ZeroMQ peer mean the same however they are cut, and that gatekeepers' messages read back
+//! as they were encoded.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fuzz_target!(|input: (bool, bool, u8, &[u8])| {
     assert_eq!(heard(ours, &stream, stream.len()), heard(ours, &stream, usize::from(piece)));
 });
 
-/// What is heard of `bytes`, arriving `piece` at a time.
+/// Returns the events that are read from `bytes`, which arrive `piece` at a time.
 fn heard(ours: SocketType, bytes: &[u8], piece: usize) -> Vec<String> {
     let (mut conversation, mut start, mut heard) = (ZmtpSession::new(ours), 0, Vec::new());
     for end in (0..bytes.len()).step_by(piece.max(1)).skip(1).chain([bytes.len()]) {

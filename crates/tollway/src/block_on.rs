@@ -19,8 +19,8 @@ impl Wake for Unpark {
 /// assert_eq!(tollway::block_on(async { 7 }), 7);
 /// ```
 ///
-/// The answers of a shared store come from a thread of its own, so the caller has nothing to drive. Inside an async task this
-/// would stop all other tasks of the thread: await there instead.
+/// The answers of a shared store come from a thread of its own, so the caller has nothing to drive. Inside an async
+/// task this would stop all other tasks of the thread: await there instead.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     // Nearly always ready: in memory nothing is waited for, and a real waker costs an allocation.

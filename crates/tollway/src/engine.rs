@@ -13,11 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Applications use [`Limiter`](crate::Limiter) or [`AsyncLimiter`](crate::AsyncLimiter), which ask by name. Servers and
-//! middleware decode many requests at once, and hand them over here as one batch.
+//! Applications use [`Limiter`](crate::Limiter) or [`AsyncLimiter`](crate::AsyncLimiter), which ask by name. Servers
+//! and middleware decode many requests at once, and hand them over here as one batch.
 //!
-//! Every call is awaited, on any runtime or on none: in memory it is ready at once, and the answers of Redis come from a
-//! thread of the store's own. Dropping a call that has begun takes nothing back: the store may have been asked already.
+//! Every call is awaited, on any runtime or on none: in memory it is ready at once, and the answers of Redis come from
+//! a thread of the store's own. Dropping a call that has begun takes nothing back: the store may have been asked
+//! already.
 
 mod blocking;
 mod current_policy;
@@ -41,7 +42,7 @@ use crate::rates::KeyHash;
 use crate::store::memory::{self, Memory, MemoryStats};
 use crate::store::{Health, Redis, Store};
 
-/// A policy, a store and a clock. Clones share all three.
+/// Decides requests by a policy, with a store and a clock. Clones share all three.
 #[derive(Clone, Debug)]
 pub struct Engine {
     parts: Arc<Parts>,

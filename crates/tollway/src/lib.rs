@@ -1,4 +1,4 @@
-//! REMEMBER: a rate limiter to embed.
+//! A rate limiter that is embedded in a program.
 //!
 //! ```
 //! use tollway::{Limiter, TokenBucket};
@@ -10,9 +10,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Limiter`] keeps its buckets in memory: it starts no thread, does no I/O and never waits. [`AsyncLimiter`] has the same
-//! calls to await, over memory or over a Redis that a fleet shares; [`AsyncLimiter::blocking`] is for threads that may sleep.
-//! [`RateLimit`] puts rules on functions and blocks of code.
+//! [`Limiter`] keeps its buckets in memory: it starts no thread, does no I/O and never waits. [`AsyncLimiter`] has the
+//! same calls to await, over memory or over a Redis that a fleet shares; [`AsyncLimiter::blocking`] is for threads that
+//! may sleep. [`RateLimit`] puts rules on functions and blocks of code.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -68,8 +68,9 @@ pub use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, Ver
 /// assert!(upload(8, b"dog.png").is_ok()); // Somebody else.
 /// ```
 ///
-/// It goes on functions and methods, sync and async, that return a `Result`. A call that is denied returns at once, with what the
-/// function's error type makes of a [`RateLimitExceeded`](rate_limit::RateLimitExceeded), by `From`.
+/// The attribute goes on functions and methods, sync and async, that return a `Result`. A call that is denied returns
+/// at once, with the function's error, which is made of a [`RateLimitExceeded`](rate_limit::RateLimitExceeded) by
+/// `From`.
 ///
 /// | argument | says |
 /// |---|---|
@@ -80,17 +81,19 @@ pub use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, Ver
 /// | `on_full = OnFull::Allow` | what is answered when there is no room to count somebody new. To deny is the default |
 /// | `on_store_failure = OnStoreFailure::Deny` | what is answered when the store gives no answer. To allow is the default |
 ///
-/// A selector is looked at before the function's first line and does not move what it names. It may fail, and returns from the
-/// function then: `user = user_of(token)?`. One that is `None` or empty has no value, and its rates are not counted.
+/// A selector is evaluated before the function's first line and does not move the values that it names. It may fail,
+/// and then returns from the function: `user = user_of(token)?`. A selector that is `None` or empty has no value, and
+/// its rates are not counted.
 ///
-/// A method knows only its own name and not its type's, so two methods `get` in one namespace share their counts: give one a
-/// `key`. In memory, a call that is allowed on one rate allocates nothing, unless the value of its selector is long.
+/// The key of a method is its own name without that of its type, so two methods `get` in one namespace share their
+/// counts: give one of them a `key`. In memory, a call that is allowed on one rate allocates nothing, unless the value
+/// of its selector is long.
 ///
 /// # Shared keys
 /// The rule of a key is given once: by the first of its functions, or before any is called, by
-/// [`RuleGuard::define`](rate_limit::RuleGuard::define). The others name the key alone. Which of them is called first is known only at
-/// run time, and so are the selectors; therefore the error of a function with a `key` must be made of
-/// a [`RateLimitError`](rate_limit::RateLimitError), in which a denial is one of three.
+/// [`RuleGuard::define`](rate_limit::RuleGuard::define). The other functions name only the key. The function that is
+/// called first is known only at run time, and so are the selectors; therefore the error of a function with a `key`
+/// must be made of a [`RateLimitError`](rate_limit::RateLimitError), which has a denial as one of its three variants.
 ///
 /// ```
 /// use tollway::rate_limit::{RateLimitError, global};
@@ -135,7 +138,7 @@ pub use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, Ver
 #[cfg(feature = "macros")]
 pub use tollway_macros::limit;
 
-/// Compiles and runs the Rust examples of the pages.
+/// Compiles and runs the Rust examples in the README and in the page about the library.
 #[cfg(all(doctest, feature = "macros", feature = "yaml"))]
 mod pages {
     #[doc = include_str!("../../../README.md")]

@@ -127,8 +127,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge that
-    /// decided.
+    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge
+    /// that decided.
     ///
     /// ```
     /// use tollway::core::ChargeRequest;
@@ -187,8 +187,8 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     ///
-    /// Returns an error as soon as it is known that the cost cannot fit in time; nothing is taken then. Callers that wait for
-    /// one bucket do not queue: whichever asks first after the bucket has refilled gets the cost.
+    /// Returns an error as soon as it is known that the cost cannot fit in time; nothing is taken then. Callers that
+    /// wait for one bucket do not queue: whichever asks first after the bucket has refilled gets the cost.
     pub async fn until_ready(
         &self,
         limit: &str,

@@ -5,7 +5,7 @@ use tollway_core::{Charge, OnFull, OnStoreFailure};
 
 use crate::hash::BucketHash;
 
-/// The hash of a key, or of an id under a limit. It is valid for the engine that made it.
+/// A hash that identifies a key, or an id under a limit. It is valid for the engine that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub(crate) BucketHash);
 
@@ -24,7 +24,7 @@ pub struct RateUpdate<'a> {
     pub on_store_failure: OnStoreFailure,
 }
 
-/// The subject of a rate: a key, or an id under a limit.
+/// The key, or the id under a limit, that a rate belongs to.
 #[derive(Clone, Copy, Debug)]
 pub enum RateSubject<'a> {
     /// A key, as rewritten by the policy.

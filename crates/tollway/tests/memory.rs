@@ -124,7 +124,7 @@ fn no_bound_at_all_takes_no_more_memory_than_its_buckets() {
     assert_eq!(limiter.stats().buckets, 600_000);
 }
 
-/// As many entries as there is memory for when there are few buckets.
+/// The number of entries that fit in memory when there are few buckets.
 const ENTRIES: usize = 1 << 20;
 
 fn log_limiter() -> Limiter {

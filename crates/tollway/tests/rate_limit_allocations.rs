@@ -1,4 +1,5 @@
-//! What a limited call allocates: nothing on one rate, whether it is called or awaited, of everybody or of a selector.
+//! Checks that a limited call on one rate allocates nothing, whether it is called or awaited, with a selector or
+//! without.
 //!
 //! One test, because what is counted is the whole process.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]

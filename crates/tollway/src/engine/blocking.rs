@@ -9,8 +9,8 @@ use crate::rates::RateUpdate;
 use crate::reports::Report;
 use crate::store::StoreError;
 
-/// The engine's calls for threads without a runtime. In memory none of them waits; over Redis each may put the calling
-/// thread to sleep, for the store's deadline at most.
+/// Offers the engine's calls to threads without a runtime. In memory none of them waits; over Redis each may put the
+/// calling thread to sleep, for the store's deadline at most.
 ///
 /// Inside an async task, that would stop all other tasks of the thread: await the calls of [`Engine`] there.
 #[derive(Clone, Debug)]

@@ -24,7 +24,8 @@ impl CurrentPolicy {
         self.0.load_full()
     }
 
-    /// Borrows the policy for one call: cheaper than [`load_full`](Self::load_full), but not to be held across an await.
+    /// Borrows the policy for one call. It is cheaper than [`load_full`](Self::load_full), but must not be held across
+    /// an await.
     #[inline]
     pub(super) fn load(&self) -> impl std::ops::Deref<Target = Arc<Policy>> {
         self.0.load()

@@ -1,4 +1,4 @@
-//! What is answered when the store gives no answer. The one place that knows.
+//! Decides requests when the store gives no answer. No other module does.
 //!
 //! ```text
 //! on_store_failure: allow    allow away      the limiter never takes the site down
@@ -17,7 +17,7 @@ use tollway_core::{
 use crate::rates::RateUpdate;
 use crate::store::memory::Memory;
 
-/// What a client is told to wait that was denied: by then a probe may have found the store.
+/// The wait that is suggested to a client that was denied: by then a probe may have reached the store.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
 /// Settles a bill as its limits say.
@@ -75,7 +75,8 @@ fn denies(charge: &Charge<'_>) -> bool {
         && charge.kind() != ChargeKind::SpendOnly
 }
 
-/// What this process holds the charge to by itself; nothing where the limit says to allow.
+/// Returns the numbers that this process enforces by itself, or `None` if it enforces none: the limit does not decide
+/// locally, or has no numbers for this id.
 fn local_numbers(charge: &Charge<'_>) -> Option<Algorithm> {
     match charge.limit().on_store_failure() {
         OnStoreFailure::Local(share) => charge.algorithm().map(|algorithm| share.of(algorithm)),

@@ -1,4 +1,4 @@
-//! What the engine shows of one bucket or of one rule, without changing it.
+//! Describes one bucket or one rule without changing it.
 
 use tollway_core::{Algorithm, Charge, Decision, Timestamp};
 
@@ -32,12 +32,12 @@ impl Inspection {
     }
 }
 
-/// The state of a rule's rates.
+/// A snapshot that shows the state of a rule's rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleInspection {
     /// The time of this snapshot, by the clock of the store.
     pub at: Timestamp,
-    /// The moments until which each rate of the rule is reached, in their order. A moment in the past means that the rate
-    /// is not reached; `u64::MAX` nanoseconds means that it stays reached for ever.
+    /// The moments until which each rate of the rule is reached, in their order. A moment in the past means that the
+    /// rate is not reached; `u64::MAX` nanoseconds means that it stays reached for ever.
     pub reached_until: Vec<Timestamp>,
 }

@@ -37,7 +37,8 @@ impl Engine {
         decisions
     }
 
-    /// Settles each bill as [`settle`](Self::settle) does, and appends the decisions to a vector that the caller reuses.
+    /// Settles each bill as [`settle`](Self::settle) does, and appends the decisions to a vector that the caller
+    /// reuses.
     #[inline]
     pub async fn settle_into(&self, bills: &[Bill<'_>], decisions: &mut Vec<Decision>) {
         let Some(redis) = &self.redis else {
@@ -117,8 +118,8 @@ impl Engine {
         next_allowed_at.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
     }
 
-    /// Returns a page of a domain's identifiers that are delayed now, from where an earlier page ended. The memory store
-    /// keeps no identifiers, so there the page is empty.
+    /// Returns a page of a domain's identifiers that are delayed now, from where an earlier page ended. The memory
+    /// store keeps no identifiers, so there the page is empty.
     pub async fn delays(&self, domain: &Domain, from: u64, count: usize) -> Result<Delays, StoreError> {
         match &self.redis {
             None => Ok(Delays::default()),
@@ -181,8 +182,8 @@ impl Engine {
         Inspection::new(charge, state, self.check_in_memory(&[Bill::one(charge)])[0], at)
     }
 
-    /// Returns a page of the buckets that exist, of one limit or of all, from where an earlier page ended. Returns `None`
-    /// in memory, which keeps no ids.
+    /// Returns a page of the buckets that exist, of one limit or of all, from where an earlier page ended. Returns
+    /// `None` in memory, which keeps no ids.
     pub async fn keys(
         &self,
         limit: Option<&str>,

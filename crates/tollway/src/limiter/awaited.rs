@@ -13,7 +13,7 @@ use crate::config::{Config, ConfigErrors};
 use crate::engine::{Engine, Inspection};
 use crate::store::{Health, Store};
 
-/// A rate limiter over any store. Every call is awaited, on any runtime or on none.
+/// A rate limiter that works over any store. Every call is awaited, on any runtime or on none.
 ///
 /// ```
 /// use tollway::AsyncLimiter;
@@ -24,8 +24,8 @@ use crate::store::{Health, Store};
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// With `store: redis://…` in the configuration (and the feature `redis`) the buckets are a fleet's. In memory every call is
-/// ready at once. Dropping a call that has begun takes nothing back: Redis may have been asked already.
+/// With `store: redis://…` in the configuration (and the feature `redis`) the buckets are a fleet's. In memory every
+/// call is ready at once. Dropping a call that has begun takes nothing back: Redis may have been asked already.
 #[derive(Clone, Debug)]
 pub struct AsyncLimiter {
     engine: Engine,
@@ -92,8 +92,8 @@ impl AsyncLimiter {
         Ok(self.engine.reset_charges(&[policy.charge(limit, id.as_ref(), 0)?]).await?)
     }
 
-    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge that
-    /// decided.
+    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge
+    /// that decided.
     pub async fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
         let policy = self.engine.policy();
         let charges = policy.charge_requests(charges)?;
@@ -123,8 +123,8 @@ impl AsyncLimiter {
 
     /// Waits until `cost` fits, and takes it: on any runtime, for at most `timeout`.
     ///
-    /// Returns an error as soon as it is known that the cost cannot fit in time; nothing is taken then. Callers that wait for
-    /// one bucket do not queue: whichever asks first after the bucket has refilled gets the cost.
+    /// Returns an error as soon as it is known that the cost cannot fit in time; nothing is taken then. Callers that
+    /// wait for one bucket do not queue: whichever asks first after the bucket has refilled gets the cost.
     pub async fn until_ready(
         &self,
         limit: &str,

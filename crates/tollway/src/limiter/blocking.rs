@@ -1,4 +1,4 @@
-//! [`BlockingLimiter`]: a view of an [`AsyncLimiter`] for threads without a runtime.
+//! Defines [`BlockingLimiter`], a view of an [`AsyncLimiter`] for threads without a runtime.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::{AsyncLimiter, LimiterError};
 use crate::block_on::block_on;
 use crate::engine::{BlockingEngine, Inspection};
 
-/// The calls of an [`AsyncLimiter`] for threads without a runtime: over Redis each may put the calling thread to sleep, for
-/// the store's deadline at most.
+/// Offers the calls of an [`AsyncLimiter`] to threads without a runtime: over Redis each may put the calling thread to
+/// sleep, for the store's deadline at most.
 ///
 /// ```
 /// use tollway::AsyncLimiter;
@@ -56,8 +56,8 @@ impl BlockingLimiter {
         block_on(self.limiter.reset(limit, id))
     }
 
-    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge that
-    /// decided.
+    /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge
+    /// that decided.
     pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
         block_on(self.limiter.spend_all(charges))
     }

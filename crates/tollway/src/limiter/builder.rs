@@ -140,8 +140,8 @@ impl LimiterBuilder {
         Ok(Limiter::with(policy, memory, clock))
     }
 
-    /// Builds a limiter whose buckets are in Redis, at a URL such as `redis://127.0.0.1:6379`. Does not wait for Redis, which
-    /// may be started later.
+    /// Builds a limiter whose buckets are in Redis, at a URL such as `redis://127.0.0.1:6379`. Does not wait for Redis,
+    /// which may be started later.
     #[cfg(feature = "redis")]
     pub fn build_with_redis(self, url: &str) -> Result<AsyncLimiter, BuildError> {
         let redis = Redis::open(&url.parse()?)?;

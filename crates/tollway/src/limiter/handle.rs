@@ -19,15 +19,16 @@ use tollway_core::{Bill, Charge, ChargeError, Decision, Limit, Policy, Refund};
 use super::until_ready::{UntilReadyError, until_ready};
 use super::{AsyncLimiter, Limiter, LimiterError};
 
-/// One limit of a [`Limiter`]. A reload of the policy reaches it at its next request; if the limit is gone then, requests fail.
+/// Sends requests to one limit of a [`Limiter`]. A reload of the policy reaches it at its next request; if the limit no
+/// longer exists then, requests fail.
 #[derive(Clone, Debug)]
 pub struct Handle {
     limiter: Limiter,
     limit: LimitName,
 }
 
-/// One limit of an [`AsyncLimiter`]. A reload of the policy reaches it at its next request; if the limit is gone then,
-/// requests fail.
+/// Sends requests to one limit of an [`AsyncLimiter`]. A reload of the policy reaches it at its next request; if the
+/// limit no longer exists then, requests fail.
 #[derive(Clone, Debug)]
 pub struct AsyncHandle {
     limiter: AsyncLimiter,

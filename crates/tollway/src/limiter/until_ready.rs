@@ -21,7 +21,8 @@ pub enum UntilReadyError {
     },
 }
 
-/// Asks again whenever the last denial says so, until the request is allowed or the next try would come after the timeout.
+/// Asks again after the wait that each denial suggests, until the request is allowed or the next try would come after
+/// the timeout.
 pub(super) async fn until_ready<A>(
     timeout: Duration,
     mut ask: impl FnMut() -> A,

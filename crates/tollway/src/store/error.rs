@@ -1,53 +1,53 @@
-//! Why a store gave no answer.
+//! Defines the error that a call returns when the store gives no answer.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a store gave no answer. Being over the limit is an answer, not an error.
+/// An error that a call returns when the store gives no answer. A denial is an answer, not an error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no connection, and none could be made, or it ended while the answer was awaited.
     #[error("store at {address} cannot be reached: {reason}")]
     Unreachable {
-        /// Which node.
+        /// The address of the node that is unreachable.
         address: String,
-        /// What the system said.
+        /// The reason that the system gave.
         reason: String,
     },
     /// The answer did not come in time. What was asked for may have been done all the same.
     #[error("store at {address} gave no answer within {waited:?}")]
     TimedOut {
-        /// Which node.
+        /// The address of the node that did not answer.
         address: String,
-        /// For how long it was waited.
+        /// The time that the call has waited.
         waited: Duration,
     },
     /// It failed a moment ago, and is not asked until a probe has found it well.
     #[error("store at {address} is away, and is asked again when a probe has found it")]
     Away {
-        /// Which node.
+        /// The address of the node that failed.
         address: String,
     },
     /// More was asked than may wait at once.
     #[error("{waiting} calls wait for the store already")]
     Busy {
-        /// How many.
+        /// The number of calls that wait already.
         waiting: usize,
     },
     /// It answered that it cannot: it is loading, is a replica, refuses the password, or has no such slot.
     #[error("store at {address} refused: {reason}")]
     Refused {
-        /// Which node.
+        /// The address of the node that refused.
         address: String,
-        /// What it said.
+        /// The reason that the node gave.
         reason: String,
     },
     /// It answered something that no answer is.
     #[error("store answered what makes no sense: {found}")]
     Nonsense {
-        /// What it answered.
+        /// The answer that was received.
         found: String,
     },
 }

@@ -23,7 +23,7 @@ pub struct Health {
     pub breaker_openings: u64,
 }
 
-/// The state of one node.
+/// The state that one node is in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeHealth {
@@ -33,7 +33,7 @@ pub struct NodeHealth {
     pub state: NodeState,
 }
 
-/// The state of the connection to a node.
+/// The state that the connection to a node is in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum NodeState {

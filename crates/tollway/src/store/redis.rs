@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A script is one step that nobody can split, by Redis's own clock, so that the hosts of a fleet need not agree on the
-//! time. It does what the memory store does, to the nanosecond. A bucket that says nothing any more expires by itself, and never
-//! sooner than that.
+//! time. It does what the memory store does, to the nanosecond. A bucket whose state has no effect any more expires by
+//! itself, and never sooner.
 
 mod accounts;
 mod call;
@@ -35,7 +35,8 @@ use super::{Health, StoreError};
 
 pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, SettingError, Topology};
 
-/// A handle of the Redis store. Every call may be awaited on any runtime, or on none. Clones share the connections.
+/// A handle that sends calls to the Redis store. Every call may be awaited on any runtime, or on none. Clones share the
+/// connections.
 #[derive(Clone, Debug)]
 pub struct Redis {
     wire: Arc<Wire>,
@@ -57,7 +58,8 @@ impl Redis {
         Ok(Self { wire, namespace, caller: Caller::Task })
     }
 
-    /// Returns a handle for threads that sleep until they have their answer. A call on it may block the thread that polls it.
+    /// Returns a handle for threads that sleep until they have their answer. A call on it may block the thread that
+    /// polls it.
     pub fn for_blocking_callers(&self) -> Self {
         Self { caller: Caller::Thread, ..self.clone() }
     }

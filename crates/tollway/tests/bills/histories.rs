@@ -1,4 +1,4 @@
-//! One limiter and one model through the same history. After every step every bucket is asked what it has left, so
+//! Runs one limiter and one model through the same history. After every step every bucket is asked what it has left, so
 //! a denied bill that changed anything anywhere is found at once.
 
 use std::fmt::Debug;
@@ -114,7 +114,7 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
     }
 }
 
-/// What a single check of every bucket says, by the short way through the limiter.
+/// Compares a single check of every bucket, by the short way through the limiter, with the model.
 fn compare_all(limiter: &Limiter, clock: &Clock, model: &mut Model) -> Result<u64, String> {
     let policy = limiter.policy();
     let mut decisions = 0;

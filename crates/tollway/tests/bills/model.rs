@@ -1,4 +1,4 @@
-//! What a limiter remembers, as a map of naive buckets.
+//! Models a limiter's memory as a map of naive buckets.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Bills on paper, of which random histories are made: charges of five limits, under which ids are few enough to meet again.
+//! Makes the bills of random histories: they charge five limits, under ids that are few enough to meet again.
 
 use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway::core::{Algorithm, Bill, Charge, ChargeError, ChargeKind, Expression, Limit, Nanos, Policy};
@@ -7,14 +7,14 @@ use tollway_testbed::Random;
 /// The last of them has a number, and holds for one id only.
 pub(crate) const LIMITS: [&str; 5] = ["Bucket", "Log", "Rate", "Quota", "Some"];
 
-/// A bill.
+/// A bill that names its limits and ids, and outlives the policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Paper {
     pub(crate) lines: Vec<Line>,
     pub(crate) expression: Option<Expression>,
 }
 
-/// A charge.
+/// A charge that names its limit and its id.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) limit: &'static str,
@@ -40,7 +40,7 @@ impl Paper {
     }
 }
 
-/// One to five charges of different buckets.
+/// Makes one to five charges of different buckets.
 pub(crate) fn any_lines(random: &mut Random, ids: &[&'static str]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for _ in 0..random.between(1, 5) {
@@ -70,7 +70,7 @@ fn any_expression(random: &mut Random, lines: usize, depth: u64) -> Expression {
     }
 }
 
-/// The algorithms of the limits, in their order.
+/// Makes an algorithm for each of the limits, in their order.
 pub(crate) fn any_algorithms(random: &mut Random) -> [Algorithm; LIMITS.len()] {
     let mut period = || Nanos::new(random.between(50, 2_000));
     let [bucket, log, rate, quota, some] = [(); 5].map(|()| period());
@@ -98,7 +98,8 @@ pub(crate) fn policy(algorithms: [Algorithm; LIMITS.len()], id: &str) -> Policy 
     Policy::new(limits.collect()).unwrap()
 }
 
-/// What the lines come to. Costs are cut to what a limit can give, which may be another than when they were written.
+/// Turns lines into charges. A cost above the limit's maximum is lowered to it, because the limit may have changed
+/// since the line was made.
 pub(crate) fn charges<'a>(policy: &'a Policy, lines: &'a [Line]) -> Vec<Charge<'a>> {
     let charge = |line: &'a Line| {
         let charge = match policy.charge(line.limit, line.id.as_bytes(), line.cost) {

@@ -27,7 +27,7 @@ fn limiter() -> Limiter {
     Limiter::with(Policy::new(limits.collect()).unwrap(), Memory::new(1_000), clock)
 }
 
-/// What each of the threads came to, each with random numbers of its own.
+/// Runs the work on all threads, each with its own random numbers, and returns the results.
 fn together<T: Send>(work: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = |thread| work(&mut Random::new(seed() + thread));
@@ -56,7 +56,7 @@ fn single_spends_give_out_every_unit_exactly_once() {
     }
 }
 
-/// One of the nine buckets.
+/// The limit and the id that name one of the nine buckets.
 type Place = (usize, usize);
 
 /// The charges of one bill, and whether it passed.

@@ -1,4 +1,4 @@
-//! What the section `domains` says is what a master holds clients to, and what is wrong with it is pointed at.
+//! Checks that the section `domains` sets what a master enforces, and that its errors point at their place.
 
 use tollway::config::{Config, describe};
 use tollway::core::domain::Logic;

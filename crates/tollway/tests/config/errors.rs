@@ -1,4 +1,4 @@
-//! What is wrong with a file is said once, at its place, with what would be right.
+//! Checks that each mistake in a file is reported once, at its place, with a correction.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the section `keys` says is what holds for a key, and what is wrong with it is said at its place.
+//! Checks that the section `keys` sets the limits of keys, and that its errors point at their place.
 
 use std::net::SocketAddr;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use tollway::config::{Config, describe};
 
 const PAGE: &str = "../../docs/configuration.md";
-/// What the page calls its files.
+/// The name that the page gives its files.
 const NAME: &str = "policy.yaml";
 
 /// The fenced blocks of the page, each with its language.

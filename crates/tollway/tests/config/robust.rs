@@ -34,7 +34,7 @@ NewFoosPerIPAddress:172.23.45.22:
   period: 1s
 ";
 
-/// What makes trouble where it is put.
+/// Pieces of text that cause trouble where they are inserted.
 const TROUBLE: [&str; 44] = [
     "",
     "\n",
@@ -103,7 +103,7 @@ fn check(text: &str) {
     }
 }
 
-/// Some place of the text, between two characters.
+/// Returns a place in the text that lies between two characters.
 fn place(text: &str, at: prop::sample::Index) -> usize {
     let mut place = at.index(text.len() + 1);
     while !text.is_char_boundary(place) {

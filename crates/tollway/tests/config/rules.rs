@@ -1,4 +1,4 @@
-//! What the section `rules` says is what is resolved by name, and what is wrong with it is pointed at.
+//! Checks that the section `rules` defines rules that are resolved by name, and that its errors point at their place.
 
 use tollway::Clock;
 use tollway::config::{Config, describe};

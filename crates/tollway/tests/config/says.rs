@@ -1,4 +1,4 @@
-//! What a configuration says is what holds.
+//! Checks that each setting of a configuration takes effect.
 
 use std::net::SocketAddr;
 

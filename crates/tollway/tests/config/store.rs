@@ -1,4 +1,4 @@
-//! Where buckets live: every way to say it, every way to get it wrong, and no way to read a password out of it.
+//! Checks every way to configure the store, every mistake in it, and that no password can be read out of it.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -13,7 +13,7 @@ const ONE: &str = "limits: { A: { burst: 1, count: 1, period: 1s } }\n";
 /// As long as the other: only the content tells them apart.
 const TWO: &str = "limits: { A: { burst: 2, count: 1, period: 1s } }\n";
 
-/// A file and its watch.
+/// A file that is watched for changes.
 struct Watched {
     directory: TempDir,
     watch: FileWatch,

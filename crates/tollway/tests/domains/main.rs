@@ -1,4 +1,4 @@
-//! What gatekeepers report, against a master that keeps every timestamp.
+//! Compares the answers to gatekeepers' reports with a master that keeps every timestamp.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::collections::HashMap;

@@ -10,7 +10,7 @@ use tollway::AsyncLimiter;
 use tollway::core::Decision;
 use tollway_testbed::eventually;
 
-/// How long each caller thinks before it asks again: what is measured here is the store, not how busy the machine is.
+/// The pause that each caller makes before it asks again, so that the store is measured and not the busy machine.
 const THINK: Duration = Duration::from_millis(3);
 
 /// Callers on a thread of their own, each of whom spends one unit of one id again and again.
@@ -30,7 +30,7 @@ pub(crate) struct Asked {
 }
 
 impl Crowd {
-    /// One caller for each id under `limit`.
+    /// Starts one caller for each id under `limit`.
     pub(crate) fn gather(limiter: &Arc<AsyncLimiter>, limit: &'static str, ids: &[String]) -> Self {
         let (stop, shared) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let callers: Vec<_> = ids
@@ -54,7 +54,7 @@ impl Crowd {
         Self { stop, shared, callers }
     }
 
-    /// How many spends the store has decided.
+    /// Returns the number of spends that the store has decided.
     pub(crate) fn shared(&self) -> usize {
         self.shared.load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ async fn ask(
     asked
 }
 
-/// What all but one in a hundred took no longer than.
+/// Returns the time that 99 in a hundred did not exceed.
 pub(crate) fn p99(took: impl Iterator<Item = Duration>) -> Duration {
     let mut took: Vec<_> = took.collect();
     took.sort();
@@ -124,7 +124,7 @@ impl Sleeper {
         Self { stop, asleep }
     }
 
-    /// How much too long all but one sleep in a hundred were at most.
+    /// Stops, and returns the delay that 99 sleeps in a hundred did not exceed.
     pub(crate) fn wake(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
         p99(self.asleep.join().unwrap().into_iter())

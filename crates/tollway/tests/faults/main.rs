@@ -11,10 +11,10 @@ use tollway_testbed::{RedisCluster, RedisServer, eventually};
 
 use crate::crowd::{Crowd, Sleeper, p99};
 
-/// What everybody has who configures none.
+/// The deadline that holds where none is configured.
 const DEADLINE: Duration = Duration::from_millis(15);
 
-/// What a busy machine keeps.
+/// A deadline that a busy machine keeps.
 const LONG: &str = "?deadline=5s";
 
 #[test]
@@ -56,7 +56,8 @@ fn a_frozen_redis_is_decided_without_by_the_deadline() {
     assert!(everybody().all(|asked| asked.decision.degraded));
     assert!(allow.iter().filter(meanwhile).all(|asked| asked.decision.allowed()));
     assert!(!deny.iter().filter(meanwhile).any(|asked| asked.decision.allowed()));
-    // A quarter of a burst of 40, and of ten a second; what was asked before the freeze and answered in it is not counted.
+    // A quarter of a burst of 40, and of ten a second. Requests that began before the freeze are not counted, even if
+    // they were answered in it.
     for id in &ids {
         let admitted = local
             .iter()
@@ -150,7 +151,8 @@ fn a_redis_that_becomes_a_replica_decides_nothing() {
     crowd.disperse();
 }
 
-/// A limiter whose limits differ in what happens without the store. None of them refuses anybody here otherwise, but `Slow`.
+/// Builds a limiter whose limits differ in what happens without the store. While the store works, only `Slow` is small
+/// enough to deny a request here.
 fn limiter(store: &str) -> Arc<AsyncLimiter> {
     let yaml = format!(
         "store: {store}

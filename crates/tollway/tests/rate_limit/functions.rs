@@ -1,4 +1,5 @@
-//! `#[tollway::limit]` on functions of every shape. Each allows one call, so that the second shows who is counted together.
+//! Checks `#[tollway::limit]` on functions of every shape. Each allows one call, so that the second call shows which
+//! callers are counted together.
 
 use std::fmt::{Debug, Display};
 use std::time::Duration;
@@ -104,7 +105,7 @@ fn selectors_are_expressions_over_arguments() {
     );
 }
 
-/// What a selector sees through a guard is not held while the answer is awaited, so the future can be sent.
+/// Reads its selector through a guard that is released before the answer is awaited, so the future is `Send`.
 #[limit("user:1/s", with = limits, user = users.lock().unwrap().first())]
 async fn awaited(limits: &RateLimit, users: &std::sync::Mutex<Vec<String>>) -> Result<usize, Failure> {
     tokio::task::yield_now().await;

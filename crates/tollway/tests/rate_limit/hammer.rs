@@ -1,4 +1,4 @@
-//! Many tasks on one key: never one too many, and never one too few.
+//! Checks that many tasks on one key get exactly as many calls as the rule allows.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use super::{at, limits};
 
 type Answer = Result<(), RateLimitExceeded>;
 
-/// How many of `calls` run, one after another, at this moment.
+/// Returns the number of `calls` that run, one after another, at this moment.
 fn allowed<E>(clock: &Clock, millis: u64, calls: usize, mut call: impl FnMut() -> Result<(), E>) -> usize {
     at(clock, millis);
     (0..calls).filter(|_| call().is_ok()).count()

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::servers;
 use crate::world::{WORLDS, World};
 
-/// How many steps each algorithm is held to.
+/// The number of steps in which each algorithm is compared.
 pub(crate) const STEPS: usize = 200_000;
 const IDS: usize = 400;
 
@@ -102,7 +102,7 @@ fn change_limit(store: &Redis, subject: &mut Subject, limit: Limit) {
     subject.limit = limit;
 }
 
-/// One step of each subject: some settle, some check, some refund.
+/// Takes one step of each subject: some settle, some check, some refund.
 fn step(store: &Redis, subjects: &mut [Subject], random: &mut Random, now: Timestamp) -> usize {
     let (mut settled, mut checked, mut refunded) = (Vec::new(), Vec::new(), Vec::new());
     for Subject { id, limit, model } in &mut *subjects {

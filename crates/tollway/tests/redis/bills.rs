@@ -28,7 +28,7 @@ fn bills_over_several_slots_are_settled_as_in_memory() {
     }
 }
 
-/// The same bills to both.
+/// Sends the same bills to Redis and to memory.
 struct Both {
     store: Redis,
     memory: Memory,

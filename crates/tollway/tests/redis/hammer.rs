@@ -19,7 +19,7 @@ use crate::servers;
 const PROCESSES: u64 = 4;
 const TASKS: u64 = 16;
 const IDS: u64 = 10;
-/// How long they hammer: so long that what comes in is many times the burst.
+/// The time that the processes hammer. It is so long that many times the burst is refilled.
 const HAMMERING: Duration = Duration::from_millis(1_500);
 /// Says which store, and which of the processes.
 const VARIABLE: &str = "TOLLWAY_HAMMER";
@@ -73,7 +73,7 @@ fn start(commands: &str) -> Child {
     command.stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a process was given of each bucket.
+/// Waits for a process, and returns the units that it was given of each bucket.
 fn finish(child: Child) -> Vec<(String, f64)> {
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! What is in Redis: small values, kept for as long as they say something and no longer, and nothing for who only asks.
+//! Checks that Redis keeps small values, no longer than they have an effect, and nothing for a check.
 
 use tollway::block_on;
 use tollway::core::algorithm::{

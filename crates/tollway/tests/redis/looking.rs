@@ -24,7 +24,7 @@ fn spend(store: &Redis, limit: &Limit, id: &[u8], now: Option<Timestamp>) {
     assert!(block_on(store.settle(&[Bill::one(&charge)], now)).remove(0).unwrap().allowed());
 }
 
-/// All pages.
+/// Returns the buckets of all pages.
 fn scan(store: &Redis, limit: Option<&Limit>) -> BTreeSet<String> {
     let (mut found, mut next) = (BTreeSet::new(), Some(0));
     while let Some(from) = next {

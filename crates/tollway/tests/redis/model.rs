@@ -1,4 +1,4 @@
-//! What one bucket must answer: the core's own, kept as a store keeps it.
+//! Predicts the answers of one bucket with the core's own state, kept as a store keeps it.
 
 use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Refund, Timestamp, Verdict};

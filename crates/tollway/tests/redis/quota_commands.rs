@@ -1,4 +1,4 @@
-//! Throttr's commands in Lua beside the core's: the same outcomes, in the same order.
+//! Compares Throttr's commands in Lua with the core's: the same outcomes, in the same order.
 
 use tollway::block_on;
 use tollway::core::algorithm::{Change, QuotaCommand, QuotaOperation, QuotaState, QuotaTtl, TtlUnit};

@@ -1,4 +1,4 @@
-//! Rates of keys in Lua beside the core's.
+//! Compares the rates of keys in Lua with the core's.
 
 use tollway::block_on;
 use tollway::core::algorithm::{SmoothedRate, SmoothedRateState};

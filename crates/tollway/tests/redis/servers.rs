@@ -10,7 +10,7 @@ static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 
-/// The one Redis.
+/// Returns the one Redis that all tests share.
 pub(crate) fn server() -> &'static RedisServer {
     &SERVER
 }
@@ -20,7 +20,7 @@ pub(crate) fn store(namespace: &str) -> Redis {
     open(&server().url(), namespace)
 }
 
-/// The one Cluster.
+/// Returns the one Cluster that all tests share.
 pub(crate) fn cluster() -> &'static RedisCluster {
     &CLUSTER
 }

@@ -3,7 +3,7 @@
 use tollway::core::{Nanos, Timestamp};
 use tollway_testbed::Random;
 
-/// How long spans are, and how far apart moments.
+/// The ranges that spans, steps of time and numbers are chosen from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct World {
     span_max: u64,
@@ -34,7 +34,7 @@ impl World {
         Timestamp::from_nanos(edge_or(random, |random| random.magnitude(1 << 61))).min(Timestamp::MAX)
     }
 
-    /// Mostly a little later, sometimes earlier, and seldom anywhere.
+    /// Returns the next moment: mostly the same or a little later, sometimes earlier, and seldom any other.
     pub(crate) fn next(self, random: &mut Random, now: Timestamp) -> Timestamp {
         let step = Nanos::new(random.magnitude(self.step_max));
         let next = match random.between(0, 99) {
@@ -47,7 +47,7 @@ impl World {
     }
 }
 
-/// Now and then a number at the edge of its type.
+/// Returns the number, or now and then one at the edge of a range.
 pub(crate) fn edge_or(random: &mut Random, number: impl FnOnce(&mut Random) -> u64) -> u64 {
     const EDGES: [u64; 9] =
         [1, 999_999_999, 1_000_000_000, 1 << 31, 1 << 53, (1 << 53) + 1, (1 << 63) - 1, 1 << 63, u64::MAX];

@@ -1,5 +1,5 @@
-//! Random rules that share their logs, over random histories: every verdict and every `retry_after` is that of the naive
-//! one, to the nanosecond.
+//! Compares random rules that share their logs with the naive one, over random histories: every verdict and every
+//! `retry_after` is the same, to the nanosecond.
 //!
 //! A log is kept for the largest count and the longest span of the rules that fill it. So whenever a log begins, a rule
 //! that never limits is the first to fill it, and wants as much kept as any of them.
@@ -15,11 +15,11 @@ use tollway_testbed::{Random, seed};
 use crate::naive::{Logs, Naive, NaiveRate, SELECTORS, Values, any_values};
 use crate::servers;
 
-/// How many decisions each store is held to.
+/// The number of decisions in which each store is compared.
 const STEPS: u64 = 200_000;
-/// So many histories at a time: each waits for Redis nearly all the while.
+/// The number of histories that run at a time: each waits for Redis nearly all the while.
 const THREADS: u64 = 8;
-/// How many decisions one history is.
+/// The number of decisions that make one history.
 const HISTORY: u64 = 150;
 
 #[test]
@@ -38,7 +38,7 @@ fn over_several_slots_rules_decide_as_the_naive_one_does() {
     agree(20_000, &|thread| servers::over_redis(&servers::cluster().url(), &format!("naive{thread}")));
 }
 
-/// Whatever anybody wants kept, and whoever comes first.
+/// Checks that Redis decides as memory does, in any order of rules that want different lengths of log kept.
 #[test]
 fn on_redis_a_log_is_kept_as_in_memory() {
     let mut random = Random::new(seed());
@@ -76,7 +76,7 @@ fn agree(steps: u64, open: &(impl Fn(u64) -> (Engine, Clock) + Sync)) {
 /// Rules under one key, and all that was ever logged.
 struct World {
     rules: Vec<(Naive, KeyedRule)>,
-    /// Never limits.
+    /// A rule that never limits.
     keeper: (Naive, KeyedRule),
     /// The longest span of them all.
     span: u64,
@@ -141,7 +141,8 @@ impl World {
         }
     }
 
-    /// What was silent once may be forgotten, and no clock that steps back can bring it back.
+    /// Returns the moment, or `None` if a log may have been forgotten after it: a clock that steps back cannot restore
+    /// it.
     fn not_before_a_silence(&self, moment: u64) -> Option<u64> {
         let silent = |entries: &[u64]| {
             let ends = entries.windows(2).filter(|pair| pair[0] + self.span <= pair[1]).map(|pair| pair[0]);

@@ -21,14 +21,14 @@ const APIKEYS: [&str; 3] = ["k1", "k2", "k3"];
 const SECOND: u64 = 1_000_000_000;
 const PROCESSES: u64 = 4;
 const TASKS: u64 = 64;
-/// How long they hammer.
+/// The time that the processes hammer.
 const HAMMERING: Duration = Duration::from_millis(1_500);
 /// Time that is ours passes so much faster, so that more seconds are to be seen.
 const HASTE: u64 = 10;
 /// Says which store, by whose time, and which of the processes.
 const VARIABLE: &str = "TOLLWAY_RULE_HAMMER";
 
-/// Which user and which apikey came, and when.
+/// The user and the apikey that were allowed, and the time.
 type Admission = (String, String, u64);
 
 #[test]
@@ -70,7 +70,7 @@ fn by_the_time_of_callers(url: &str) {
     assert_no_second_has_too_many(&hammer_from_processes(url, "callers"));
 }
 
-/// Where another rule wants every entry kept, the logs say afterwards when everybody came.
+/// Checks the times in the logs, where another rule wants every entry kept.
 fn by_its_own_time(url: &str, nodes: &[&RedisServer]) {
     let store = servers::open(url, "hammer-own");
     fill_for_an_hour(60_000, |bill| block_on(store.resolve(bill, None)).unwrap());
@@ -90,8 +90,8 @@ fn by_its_own_time(url: &str, nodes: &[&RedisServer]) {
     assert!(admitted.len() > 100, "only {} were ever allowed", admitted.len());
 }
 
-/// Has a rule that never limits fill every log, and wants so many entries kept in each, for an hour. Who looked at a clock of
-/// ours long ago, and comes late, would else find that what was there then is forgotten.
+/// Makes a rule that never limits fill every log, so that `count` entries are kept in each for an hour. Otherwise a
+/// caller that read its clock long ago and comes late would find that the entries of that time are forgotten.
 fn fill_for_an_hour(count: u64, resolve: impl Fn(&RuleBill<'_>) -> RuleDecision) {
     let rule = keyed(&format!("And(Or(), 'user:{count}/h', 'apikey:{count}/h')"));
     for (user, apikey) in USERS.into_iter().flat_map(|user| APIKEYS.map(|apikey| (user, apikey))) {

@@ -1,4 +1,5 @@
-//! What rules leave in Redis: short lists, kept for as long as they say something and no longer, and nothing of who is denied.
+//! Checks that rules leave short lists in Redis, no longer than they have an effect, and nothing of a request that is
+//! denied.
 
 use tollway::block_on;
 use tollway::core::{KeyedRule, Nanos, RuleBill, RuleDecision, RuleLimit, Timestamp};
@@ -49,7 +50,7 @@ fn bill(rule: &KeyedRule) -> RuleBill<'_> {
     rule.bill(|_| Ok::<_, ()>(Some("x"))).unwrap()
 }
 
-/// The key of its first log.
+/// Returns the key of the rule's first log.
 fn log_of(rule: &KeyedRule) -> String {
     format!("kept:rule/{}", bill(rule).identifiers()[0].as_deref().unwrap())
 }
@@ -183,7 +184,7 @@ fn over_several_slots_who_is_denied_leaves_nothing() {
     }
 }
 
-/// What the other nodes have entered is taken back, as far as they have.
+/// Checks that the entries on the other nodes are taken back.
 #[test]
 fn who_gets_no_answer_of_one_node_leaves_nothing_on_the_others() {
     let mut cluster = RedisCluster::start();

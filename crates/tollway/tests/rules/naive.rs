@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use tollway_testbed::Random;
 
-/// Whose value tells logs apart; the first is everybody's.
+/// The selectors whose values name the logs; the first stands for all callers together.
 pub(crate) const SELECTORS: [&str; 3] = ["", "user", "apikey"];
 
-/// What each of them may be in a request. Nobody is told from everybody.
+/// The values that a selector may have in a request. The empty one means that the request has none.
 const VALUES: [&str; 4] = ["", "vova", "0", "x:y"];
 
-/// The values of the selectors in one request.
+/// The values that the selectors have in one request.
 pub(crate) type Values = [&'static str; 3];
 
-/// Nanoseconds, of each log, in order.
+/// Keeps the timestamps of each log in nanoseconds, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs(BTreeMap<(usize, &'static str), Vec<u64>>);
 
@@ -40,7 +40,7 @@ impl Logs {
         self.0.get(&(selector, values[selector])).map_or(&[], Vec::as_slice)
     }
 
-    /// The newest entry of a log.
+    /// Returns the newest entry of a log.
     pub(crate) fn newest(&self, selector: usize, values: &Values) -> Option<u64> {
         self.of(selector, values).last().copied()
     }
@@ -64,7 +64,7 @@ impl NaiveRate {
 }
 
 impl Naive {
-    /// Any expression; a plain rate as often as not.
+    /// Makes a random expression, which is often a plain rate.
     pub(crate) fn any(random: &mut Random, counts: u64, spans: &[u64], depth: u64) -> Self {
         if random.between(0, 3) <= depth + 1 {
             let count = if random.one_in(12) { 0 } else { random.between(1, counts) };

@@ -15,12 +15,12 @@ static SERVER: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
 
-/// The one Redis.
+/// Returns the one Redis that all tests share.
 pub(crate) fn server() -> &'static RedisServer {
     &SERVER
 }
 
-/// The one Cluster.
+/// Returns the one Cluster that all tests share.
 pub(crate) fn cluster() -> &'static RedisCluster {
     &CLUSTER
 }
@@ -38,12 +38,12 @@ pub(crate) fn limiter(store: impl Into<Store>) -> (Engine, Clock) {
     (Engine::with(Policy::default(), store, clock.clone()), clock)
 }
 
-/// One in memory.
+/// Makes an engine in memory, and its clock.
 pub(crate) fn in_memory() -> (Engine, Clock) {
     limiter(Memory::new(100_000))
 }
 
-/// One over Redis, at this address.
+/// Makes an engine over the Redis at this address, and its clock.
 pub(crate) fn over_redis(url: &str, namespace: &str) -> (Engine, Clock) {
     limiter(Store::Redis(open(url, namespace), Memory::new(1)))
 }

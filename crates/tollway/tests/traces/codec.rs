@@ -32,12 +32,12 @@ fn request() -> impl Strategy<Value = TraceRequest> {
     ]
 }
 
-/// Bytes, or text of any language.
+/// Makes a frame that holds bytes, or text of any language.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![bytes(), any::<String>().prop_map(String::into_bytes)]
 }
 
-/// What may come back at the gate of `request`.
+/// Makes a reply that may come back at the gate of `request`.
 fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
     let error = any::<String>().prop_map(TraceReply::Error);
     match request {

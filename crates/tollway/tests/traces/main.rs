@@ -1,5 +1,5 @@
-//! Every trace of the project, against the core alone, the memory store, Redis and a Cluster of six; on each store by the
-//! limiter itself, and as functions and blocks ask it.
+//! Runs every trace of the project against the core alone, the memory store, Redis and a Cluster of six; on each store
+//! by the limiter itself, and through functions and blocks.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod codec;
@@ -151,8 +151,8 @@ fn shared(config: Config, url: &str) -> Engine {
     Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
-/// Runs every `traces/NAME.trace` that asks for limits and rules alone by `traces/NAME.yaml`, and says how many there were. What
-/// speaks the other gates' languages is above this crate, and so are the tests of their traces.
+/// Runs every `traces/NAME.trace` that holds only requests of limits and rules by `traces/NAME.yaml`, and returns their
+/// number. The crates of the other gates test the traces of those gates.
 fn each_trace(target: impl Fn(Config) -> Box<dyn TraceTarget>) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
