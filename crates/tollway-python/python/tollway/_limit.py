@@ -10,15 +10,15 @@ from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, 
 from weakref import WeakSet
 
 from ._rules import Rule, rule_text
-from ._tollway import Asker, Decision, Engine, Keyed, ManualClock
-from ._waiting import decided
+from ._tollway import Enforcer, Decision, RuleNamespace, Keyed, ManualClock
+from ._pending import decided
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _Layer = Tuple[Dict[str, Any], Any]
 """Keyword arguments and a ``selector`` object, as they were given together."""
 
-_engines: "WeakSet[Engine]" = WeakSet()
+_namespaces: "WeakSet[RuleNamespace]" = WeakSet()
 
 
 class RateLimit:
@@ -47,10 +47,10 @@ class RateLimit:
     ) -> None:
         if store is not None and not isinstance(store, str):
             raise TypeError(f"store must be a URL such as 'redis://localhost:6379', not {type(store).__name__}")
-        self._engine = Engine("memory" if store is None else store, namespace, on_store_failure, clock)
+        self._rules = RuleNamespace("memory" if store is None else store, namespace, on_store_failure, clock)
         self._namespace = namespace
         self._given: Dict[str, _Layer] = {}
-        _engines.add(self._engine)
+        _namespaces.add(self._rules)
 
     def limit(
         self,
@@ -82,7 +82,7 @@ class RateLimit:
         return Limit(self, text, key, (selectors, selector))
 
     def __repr__(self) -> str:
-        return f"RateLimit({self._engine.store!r}, namespace={self._namespace!r})"
+        return f"RateLimit({self._rules.store!r}, namespace={self._namespace!r})"
 
 
 class Limit:
@@ -91,14 +91,14 @@ class Limit:
     It holds no state of a call, so one limit may be entered by many at once.
     """
 
-    __slots__ = ("_asker", "_key", "_keyed", "_layer", "_owner", "_rule")
+    __slots__ = ("_enforcer", "_key", "_keyed", "_layer", "_owner", "_rule")
 
     def __init__(self, owner: RateLimit, rule: Optional[str], key: Optional[str], layer: _Layer) -> None:
         self._owner = owner
         self._rule = rule
         self._key = key
         self._layer = layer
-        self._asker: Optional[Asker] = None
+        self._enforcer: Optional[Enforcer] = None
         self._keyed: Optional[Keyed] = None
 
     def __call__(self, function: F) -> F:
@@ -111,15 +111,15 @@ class Limit:
             raise TypeError(f"a limit is for a function or a method, not for {function!r}")
         if inspect.isasyncgenfunction(function):
             raise TypeError("an async generator has no call that could be awaited: use `async with` inside it")
-        asker = self._asker_of(function)
+        enforcer = self._enforcer_of(function)
         if inspect.iscoroutinefunction(function):
-            return cast(F, _limited_coroutine(function, asker))
+            return cast(F, _limited_coroutine(function, enforcer))
         if getattr(function, "__tornado_coroutine__", False):
-            return cast(F, _limited_tornado_coroutine(function, asker))
-        return cast(F, _limited_function(function, asker))
+            return cast(F, _limited_tornado_coroutine(function, enforcer))
+        return cast(F, _limited_function(function, enforcer))
 
     def __enter__(self) -> None:
-        (self._asker or self._block()).enforce((), {})
+        (self._enforcer or self._block()).enforce((), {})
 
     def __exit__(
         self,
@@ -130,10 +130,10 @@ class Limit:
         """Nothing is given back: what was allowed was counted."""
 
     async def __aenter__(self) -> None:
-        asker = self._asker or self._block()
-        values = asker.enforce_async((), {})
+        enforcer = self._enforcer or self._block()
+        values = enforcer.enforce_async((), {})
         if values is not None:
-            await decided(asker, values, True)
+            await decided(enforcer, values, True)
 
     async def __aexit__(
         self,
@@ -157,15 +157,15 @@ class Limit:
             uploads = rl.limit("user:10/5m", key="uploads")
             if not uploads.ask(user=name): ...
         """
-        return (self._asker or self._block()).ask(selectors)
+        return (self._enforcer or self._block()).ask(selectors)
 
     async def ask_async(self, **selectors: Any) -> Decision:
         """The same, awaited."""
-        asker = self._asker or self._block()
-        decision = asker.ask_async(selectors)
+        enforcer = self._enforcer or self._block()
+        decision = enforcer.ask_async(selectors)
         if isinstance(decision, Decision):
             return decision
-        return cast(Decision, await decided(asker, decision, False))
+        return cast(Decision, await decided(enforcer, decision, False))
 
     def __repr__(self) -> str:
         rule = "" if self._rule is None else repr(self._rule)
@@ -176,39 +176,39 @@ class Limit:
         await self.__aenter__()
         return nullcontext()
 
-    def _asker_of(self, function: Callable[..., Any]) -> Asker:
-        engine = self._owner._engine
+    def _enforcer_of(self, function: Callable[..., Any]) -> Enforcer:
+        rules = self._owner._rules
         if self._key is not None:
             # Two functions under one `Limit` are given its rules once.
             if self._keyed is None:
-                self._keyed = engine.define(self._key, self._rule)
+                self._keyed = rules.define(self._key, self._rule)
                 if self._rule is not None:
                     self._owner._given[self._key] = self._layer
-            return self._new_asker(self._keyed, self._key, function)
+            return self._new_enforcer(self._keyed, self._key, function)
         name = getattr(function, "__name__", None)
         if name is None:
             raise TypeError(f"{function!r} has no name to be counted under: give it one with key=")
         assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
-        return self._new_asker(engine.unnamed(name, self._rule), name, function)
+        return self._new_enforcer(rules.unnamed(name, self._rule), name, function)
 
-    def _block(self) -> Asker:
+    def _block(self) -> Enforcer:
         """Who asks for blocks, from now on."""
-        engine = self._owner._engine
+        rules = self._owner._rules
         if self._keyed is not None:
             keyed = self._keyed
         elif self._key is not None:
-            keyed = engine.enter(self._key, self._rule)
+            keyed = rules.enter(self._key, self._rule)
         else:
             assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
-            keyed = engine.unnamed("", self._rule)
-        self._asker = self._new_asker(keyed, self._key or "", None)
-        return self._asker
+            keyed = rules.unnamed("", self._rule)
+        self._enforcer = self._new_enforcer(keyed, self._key or "", None)
+        return self._enforcer
 
-    def _new_asker(self, keyed: Keyed, key: str, function: Optional[Callable[..., Any]]) -> Asker:
+    def _new_enforcer(self, keyed: Keyed, key: str, function: Optional[Callable[..., Any]]) -> Enforcer:
         layers = self._layers()
         if function is None:
-            return Asker(self._owner._engine, keyed, key, layers, False, None)
-        return Asker(self._owner._engine, keyed, key, layers, True, _first_parameter(function))
+            return Enforcer(self._owner._rules, keyed, key, layers, False, None)
+        return Enforcer(self._owner._rules, keyed, key, layers, True, _first_parameter(function))
 
     def _layers(self) -> List[_Layer]:
         """Who is asked for selectors: this limit, and then the one that gave its key the rules."""
@@ -216,8 +216,8 @@ class Limit:
         return [self._layer] if given is None else [self._layer, given]
 
 
-def _limited_function(function: Callable[..., Any], asker: Asker) -> Callable[..., Any]:
-    enforce = asker.enforce
+def _limited_function(function: Callable[..., Any], enforcer: Enforcer) -> Callable[..., Any]:
+    enforce = enforcer.enforce
 
     @functools.wraps(function)
     def limited(*args: Any, **kwargs: Any) -> Any:
@@ -228,23 +228,23 @@ def _limited_function(function: Callable[..., Any], asker: Asker) -> Callable[..
 
 
 def _limited_coroutine(
-    function: Callable[..., Any], asker: Asker
+    function: Callable[..., Any], enforcer: Enforcer
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    enforce = asker.enforce_async
+    enforce = enforcer.enforce_async
 
     @functools.wraps(function)
     async def limited(*args: Any, **kwargs: Any) -> Any:
         values = enforce(args, kwargs)
         if values is not None:
-            await decided(asker, values, True)
+            await decided(enforcer, values, True)
         return await function(*args, **kwargs)
 
     return limited
 
 
-def _limited_tornado_coroutine(function: Callable[..., Any], asker: Asker) -> Callable[..., Any]:
+def _limited_tornado_coroutine(function: Callable[..., Any], enforcer: Enforcer) -> Callable[..., Any]:
     """What ``tornado.gen.coroutine`` made runs without being awaited, and so does this."""
-    begun = _limited_coroutine(function, asker)
+    begun = _limited_coroutine(function, enforcer)
 
     @functools.wraps(function)
     def limited(*args: Any, **kwargs: Any) -> "asyncio.Future[Any]":
@@ -264,8 +264,8 @@ def _first_parameter(function: Callable[..., Any]) -> Optional[str]:
 
 
 def _forked() -> None:
-    for engine in _engines:
-        engine.forked()
+    for rules in _namespaces:
+        rules.forked()
 
 
 if hasattr(os, "register_at_fork"):

@@ -27,7 +27,7 @@ class Decision:
 class Keyed: ...
 
 @final
-class Engine:
+class RuleNamespace:
     def __init__(
         self, store: str, namespace: str, on_store_failure: str, clock: Optional[ManualClock]
     ) -> None: ...
@@ -39,10 +39,10 @@ class Engine:
     def forked(self) -> None: ...
 
 @final
-class Asker:
+class Enforcer:
     def __init__(
         self,
-        engine: Engine,
+        engine: RuleNamespace,
         keyed: Keyed,
         key: str,
         layers: List[Tuple[Dict[str, Any], Any]],
@@ -57,10 +57,10 @@ class Asker:
     def ask_async(self, given: Dict[str, Any]) -> Union[Decision, List[Any]]: ...
 
 @final
-class Mailbox:
+class PendingCalls:
     def __init__(self) -> None: ...
     def fileno(self) -> int: ...
     def post(
-        self, asker: Asker, values: List[Any], future: Any, enforce: bool
+        self, enforcer: Enforcer, values: List[Any], future: Any, enforce: bool
     ) -> None: ...
     def collect(self) -> None: ...

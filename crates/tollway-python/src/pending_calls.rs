@@ -21,51 +21,51 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use tollway::core::RuleDecision;
 
-use crate::asker::{Asker, texts};
 use crate::decision::Decision;
+use crate::enforcer::{Enforcer, texts};
 
 /// The decisions that one event loop waits for.
 #[pyclass(frozen, module = "tollway._tollway")]
-pub(crate) struct Mailbox {
+pub(crate) struct PendingCalls {
     waiting: Mutex<Waiting>,
-    answered: Arc<Answered>,
+    answered: Arc<ReadyCalls>,
     heard: UnixStream,
 }
 
 #[derive(Default)]
 struct Waiting {
-    letters: HashMap<u64, Letter>,
+    by_number: HashMap<u64, PendingCall>,
     /// The number of the last.
     last: u64,
 }
 
 /// A decision, and who waits for it.
-struct Letter {
+struct PendingCall {
     decision: Pin<Box<dyn Future<Output = RuleDecision> + Send>>,
     future: Py<PyAny>,
-    asker: Py<Asker>,
+    enforcer: Py<Enforcer>,
     enforce: bool,
 }
 
 /// What the store's thread leaves for the loop's.
-struct Answered {
+struct ReadyCalls {
     numbers: Mutex<Vec<u64>>,
     bell: UnixStream,
 }
 
-struct Bell {
-    answered: Arc<Answered>,
+struct ReadyWaker {
+    answered: Arc<ReadyCalls>,
     number: u64,
 }
 
 #[pymethods]
-impl Mailbox {
+impl PendingCalls {
     #[new]
     fn new() -> io::Result<Self> {
         let (heard, bell) = UnixStream::pair()?;
         heard.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        let answered = Arc::new(Answered { numbers: Mutex::default(), bell });
+        let answered = Arc::new(ReadyCalls { numbers: Mutex::default(), bell });
         Ok(Self { waiting: Mutex::default(), answered, heard })
     }
 
@@ -78,22 +78,22 @@ impl Mailbox {
     fn post(
         &self,
         py: Python<'_>,
-        asker: &Bound<'_, Asker>,
+        enforcer: &Bound<'_, Enforcer>,
         values: Vec<Bound<'_, PyAny>>,
         future: Py<PyAny>,
         enforce: bool,
     ) -> PyResult<()> {
-        let decision = Box::pin(asker.get().decision(texts(&values)?)?);
-        let mut letter = Letter { decision, future, asker: asker.clone().unbind(), enforce };
+        let decision = Box::pin(enforcer.get().decision(texts(&values)?)?);
+        let mut call = PendingCall { decision, future, enforcer: enforcer.clone().unbind(), enforce };
         let number = {
             let mut waiting = lock(&self.waiting);
             waiting.last += 1;
             waiting.last
         };
-        match letter.poll(number, &self.answered) {
-            Some(ruling) => letter.deliver(py, ruling),
+        match call.poll(number, &self.answered) {
+            Some(ruling) => call.deliver(py, ruling),
             None => {
-                lock(&self.waiting).letters.insert(number, letter);
+                lock(&self.waiting).by_number.insert(number, call);
                 Ok(())
             }
         }
@@ -106,12 +106,12 @@ impl Mailbox {
         let numbers = std::mem::take(&mut *lock(&self.answered.numbers));
         let mut outcome = Ok(());
         for number in numbers {
-            let Some(mut letter) = lock(&self.waiting).letters.remove(&number) else { continue };
-            match letter.poll(number, &self.answered) {
+            let Some(mut call) = lock(&self.waiting).by_number.remove(&number) else { continue };
+            match call.poll(number, &self.answered) {
                 // What goes wrong with one is no reason to leave the others waiting.
-                Some(ruling) => outcome = outcome.and(letter.deliver(py, ruling)),
+                Some(ruling) => outcome = outcome.and(call.deliver(py, ruling)),
                 None => {
-                    lock(&self.waiting).letters.insert(number, letter);
+                    lock(&self.waiting).by_number.insert(number, call);
                 }
             }
         }
@@ -119,9 +119,9 @@ impl Mailbox {
     }
 }
 
-impl Letter {
-    fn poll(&mut self, number: u64, answered: &Arc<Answered>) -> Option<RuleDecision> {
-        let waker = Waker::from(Arc::new(Bell { answered: Arc::clone(answered), number }));
+impl PendingCall {
+    fn poll(&mut self, number: u64, answered: &Arc<ReadyCalls>) -> Option<RuleDecision> {
+        let waker = Waker::from(Arc::new(ReadyWaker { answered: Arc::clone(answered), number }));
         match self.decision.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(ruling) => Some(ruling),
             Poll::Pending => None,
@@ -135,7 +135,7 @@ impl Letter {
             return Ok(());
         }
         let outcome = match self.enforce {
-            true => self.asker.get().admit(&ruling).map(|()| py.None()),
+            true => self.enforcer.get().admit(&ruling).map(|()| py.None()),
             false => Ok(Py::new(py, Decision::new(ruling))?.into_any()),
         };
         match outcome {
@@ -146,7 +146,7 @@ impl Letter {
     }
 }
 
-impl Wake for Bell {
+impl Wake for ReadyWaker {
     fn wake(self: Arc<Self>) {
         let mut numbers = lock(&self.answered.numbers);
         numbers.push(self.number);

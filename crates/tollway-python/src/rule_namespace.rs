@@ -22,7 +22,7 @@ import_exception!(tollway._errors, RuleKeyError);
 
 /// What all limits of one `RateLimit` share.
 #[pyclass(frozen, weakref, module = "tollway._tollway")]
-pub(crate) struct Engine {
+pub(crate) struct RuleNamespace {
     limiter: ArcSwap<engine::Engine>,
     /// Is the limiter that of the process this one was forked from? The thread that talked to Redis stayed there.
     foreign: AtomicBool,
@@ -37,7 +37,7 @@ pub(crate) struct Engine {
 pub(crate) struct Keyed(pub(crate) Arc<KeyedRule>);
 
 #[pymethods]
-impl Engine {
+impl RuleNamespace {
     #[new]
     fn new(
         store: &str,
@@ -86,7 +86,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl RuleNamespace {
     /// Decides, and waits for it if need be.
     pub(crate) fn decide(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<RuleDecision> {
         let limiter = self.limiter()?;

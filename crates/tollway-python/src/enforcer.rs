@@ -7,13 +7,13 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tollway::core::{KeyedRule, RuleBill, RuleDecision};
 
 use crate::decision::{Decision, exceeded};
-use crate::engine::{Engine, Keyed};
+use crate::rule_namespace::{Keyed, RuleNamespace};
 use crate::selectors::{Call, Layer, Selectors, is_awaitable, text};
 
 /// A rule under its key, and where the values of its selectors come from.
 #[pyclass(frozen, module = "tollway._tollway")]
-pub(crate) struct Asker {
-    engine: Py<Engine>,
+pub(crate) struct Enforcer {
+    engine: Py<RuleNamespace>,
     rule: Arc<KeyedRule>,
     key: String,
     selectors: Selectors,
@@ -23,13 +23,13 @@ pub(crate) struct Asker {
 pub(crate) type Values = Vec<Option<Vec<u8>>>;
 
 #[pymethods]
-impl Asker {
+impl Enforcer {
     /// `layers` are asked for values in order. `has_first` says that there is a first argument to ask after them, and
     /// `first` by which name it may be passed.
     #[new]
     fn new(
         py: Python<'_>,
-        engine: Py<Engine>,
+        engine: Py<RuleNamespace>,
         keyed: &Bound<'_, Keyed>,
         key: String,
         layers: Vec<Layer<'_>>,
@@ -55,7 +55,7 @@ impl Asker {
         self.admit(&self.decide(py, &texts(&values)?)?)
     }
 
-    /// The same if that needs no waiting. Otherwise the values with which a mailbox is to ask.
+    /// The same if that needs no waiting. Otherwise the values with which a pending_calls is to ask.
     fn enforce_async<'py>(
         &self,
         py: Python<'py>,
@@ -77,7 +77,7 @@ impl Asker {
         Ok(Decision::new(self.decide(py, &texts(&values)?)?))
     }
 
-    /// The same if that needs no waiting. Otherwise the values with which a mailbox is to ask.
+    /// The same if that needs no waiting. Otherwise the values with which a pending_calls is to ask.
     fn ask_async<'py>(&self, py: Python<'py>, given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let values = self.selectors.values(py, Call { args: None, kwargs: None, given: Some(given) })?;
         if self.waits(&values)? {
@@ -88,7 +88,7 @@ impl Asker {
     }
 }
 
-impl Asker {
+impl Enforcer {
     /// A decision that is still to be made, by whoever polls it.
     pub(crate) fn decision(
         &self,
