@@ -9,15 +9,18 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::setup::PYTHON;
-use crate::step::{Steps, target};
+use crate::step::{Steps, cargo, target};
 
 const CRATE: &str = "crates/tollway-python";
 
-/// Tests a debug build of the package.
+/// Tests a debug build of the package. Its tests find the server by `TOLLWAY_BINARY`.
 pub(crate) fn test(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     let environment = Environment::with(steps, "python", &Path::new(CRATE).join("tests/requirements.txt"))?;
     environment.install_package(steps, &["--profile", "dev", "--strip"])?;
-    steps.run("test python", environment.python("-m pytest --quiet").arg(CRATE).args(arguments))
+    steps.run("server", &mut cargo("build --locked --package tollway-cli"))?;
+    let mut tests = environment.python("-m pytest --quiet");
+    tests.env("TOLLWAY_BINARY", target()?.join("debug/tollway"));
+    steps.run("test python", tests.arg(CRATE).args(arguments))
 }
 
 /// Measures a release build of the package beside a peer.

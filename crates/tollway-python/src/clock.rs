@@ -1,11 +1,11 @@
-//! A clock for tests, which stands until it is moved.
+//! A clock for tests, which moves only when it is moved.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tollway::Clock;
 use tollway::core::Timestamp;
 
-/// A clock that stands until it is moved: with it, a test of limits need not wait.
+/// A clock that moves only when it is moved, so that a test of limits need not wait.
 ///
 ///     clock = ManualClock()
 ///     rl = RateLimit(clock=clock)
@@ -23,20 +23,20 @@ impl ManualClock {
         Ok(Self(Clock::manual(timestamp(now)?)))
     }
 
-    /// What time it is.
+    /// Returns the time of this clock.
     #[getter]
     #[allow(clippy::cast_precision_loss, reason = "Python's own clock is a float, too")]
     fn now(&self) -> f64 {
         self.0.now().as_nanos() as f64 / 1e9
     }
 
-    /// Sets it to this time.
+    /// Sets the clock to this time.
     fn set(&self, now: f64) -> PyResult<()> {
         self.0.set(timestamp(now)?);
         Ok(())
     }
 
-    /// Moves it on by so many seconds.
+    /// Moves the clock forward by so many seconds.
     fn advance(&self, seconds: f64) -> PyResult<()> {
         let on = timestamp(seconds)?.as_nanos();
         let now = self.0.now().as_nanos().saturating_add(on).min(Timestamp::MAX.as_nanos());
@@ -51,7 +51,7 @@ impl ManualClock {
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what would be lost is refused")]
 fn timestamp(seconds: f64) -> PyResult<Timestamp> {
-    // The last hundred years before the end of time are left out, so that a span can follow.
+    // A timestamp has room for 584 years. The last ones are left out, so that adding a period does not overflow.
     if (0.0..=9e9).contains(&seconds) {
         Ok(Timestamp::from_nanos((seconds * 1e9).round() as u64))
     } else {

@@ -1,35 +1,36 @@
-//! Asks for one function, or for one block.
+//! Enforces one rule for one function, or for one block.
 
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
-use tollway::core::{KeyedRule, RuleBill, RuleDecision};
+use tollway::core::{self, KeyedRule, RuleBill};
 
-use crate::decision::{Decision, exceeded};
+use crate::decision::{RuleDecision, exceeded};
+use crate::pending_calls::{PendingReply, Reply};
 use crate::rule_namespace::{Keyed, RuleNamespace};
 use crate::selectors::{Call, Layer, Selectors, is_awaitable, text};
 
-/// A rule under its key, and where the values of its selectors come from.
+/// A rule that is counted under a key, and the sources of its selectors' values.
 #[pyclass(frozen, module = "tollway._tollway")]
 pub(crate) struct Enforcer {
-    engine: Py<RuleNamespace>,
+    rules: Py<RuleNamespace>,
     rule: Arc<KeyedRule>,
     key: String,
     selectors: Selectors,
 }
 
-/// A value for each selector of a rule, in the order of its logs.
-pub(crate) type Values = Vec<Option<Vec<u8>>>;
+/// The values that the selectors of a rule have, in the order of its logs.
+type Values = Vec<Option<Vec<u8>>>;
 
 #[pymethods]
 impl Enforcer {
-    /// `layers` are asked for values in order. `has_first` says that there is a first argument to ask after them, and
-    /// `first` by which name it may be passed.
+    /// Creates an enforcer that looks for values in `layers`, in order. With `has_first` it then looks at the first
+    /// argument of a call, which may be passed by the name `first`.
     #[new]
     fn new(
         py: Python<'_>,
-        engine: Py<RuleNamespace>,
+        rules: Py<RuleNamespace>,
         keyed: &Bound<'_, Keyed>,
         key: String,
         layers: Vec<Layer<'_>>,
@@ -39,10 +40,10 @@ impl Enforcer {
         let rule = Arc::clone(&keyed.get().0);
         let first = has_first.then_some(first.as_ref());
         let selectors = Selectors::new(py, rule.limit().rule(), &layers, first)?;
-        Ok(Self { engine, rule, key, selectors })
+        Ok(Self { rules, rule, key, selectors })
     }
 
-    /// The rule, in canonical form.
+    /// Returns the rule in canonical form.
     #[getter]
     fn rule(&self) -> String {
         self.rule.limit().rule().to_string()
@@ -55,7 +56,7 @@ impl Enforcer {
         self.admit(&self.decide(py, &texts(&values)?)?)
     }
 
-    /// The same if that needs no waiting. Otherwise the values with which a pending_calls is to ask.
+    /// Decides a call at once and raises if it is denied, or returns the values to start a pending call with.
     fn enforce_async<'py>(
         &self,
         py: Python<'py>,
@@ -64,53 +65,62 @@ impl Enforcer {
     ) -> PyResult<Option<Bound<'py, PyList>>> {
         let values =
             self.selectors.values(py, Call { args: Some(args), kwargs: Some(kwargs), given: None })?;
-        if self.waits(&values)? {
+        if self.must_wait(&values)? {
             return PyList::new(py, values).map(Some);
         }
         self.admit(&self.decide(py, &texts(&values)?)?)?;
         Ok(None)
     }
 
-    /// Decides with these values for selectors, before all others.
-    fn ask(&self, py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<Decision> {
+    /// Decides with the `given` values for selectors, which come before all others.
+    fn ask(&self, py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<RuleDecision> {
         let values = self.selectors.values(py, Call { args: None, kwargs: None, given: Some(given) })?;
-        Ok(Decision::new(self.decide(py, &texts(&values)?)?))
+        Ok(RuleDecision::new(self.decide(py, &texts(&values)?)?))
     }
 
-    /// The same if that needs no waiting. Otherwise the values with which a pending_calls is to ask.
+    /// Decides at once as `ask` does, or returns the values to start a pending call with.
     fn ask_async<'py>(&self, py: Python<'py>, given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let values = self.selectors.values(py, Call { args: None, kwargs: None, given: Some(given) })?;
-        if self.waits(&values)? {
+        if self.must_wait(&values)? {
             return Ok(PyList::new(py, values)?.into_any());
         }
-        let decision = Decision::new(self.decide(py, &texts(&values)?)?);
+        let decision = RuleDecision::new(self.decide(py, &texts(&values)?)?);
         Ok(Bound::new(py, decision)?.into_any())
     }
 }
 
 impl Enforcer {
-    /// A decision that is still to be made, by whoever polls it.
-    pub(crate) fn decision(
-        &self,
-        values: Values,
-    ) -> PyResult<impl Future<Output = RuleDecision> + Send + use<>> {
-        let limiter = Arc::clone(&*self.engine.get().limiter()?);
-        let rule = Arc::clone(&self.rule);
-        Ok(async move { limiter.resolve(&bill(&rule, &values)).await })
+    /// Returns the reply to a call that has these values. To `enforce`, a denial is an exception and not a decision.
+    pub(crate) fn reply(
+        this: &Bound<'_, Self>,
+        values: &[Bound<'_, PyAny>],
+        enforce: bool,
+    ) -> PyResult<PendingReply> {
+        let values = texts(values)?;
+        let engine = Arc::clone(&*this.get().rules.get().engine()?);
+        let enforcer = this.clone().unbind();
+        Ok(Box::pin(async move {
+            let decision = engine.resolve(&bill(&enforcer.get().rule, &values)).await;
+            let reply: Reply = Box::new(move |py| match enforce {
+                true => enforcer.get().admit(&decision).map(|()| py.None()),
+                false => Ok(Py::new(py, RuleDecision::new(decision))?.into_any()),
+            });
+            reply
+        }))
     }
 
-    /// Nothing if it was allowed, and otherwise the exception.
-    pub(crate) fn admit(&self, ruling: &RuleDecision) -> PyResult<()> {
-        if ruling.allowed() { Ok(()) } else { Err(exceeded(ruling, &self.key, &self.rule())) }
+    /// Returns the exception if the decision is a denial.
+    fn admit(&self, decision: &core::RuleDecision) -> PyResult<()> {
+        if decision.allowed() { Ok(()) } else { Err(exceeded(decision, &self.key, &self.rule())) }
     }
 
-    fn decide(&self, py: Python<'_>, values: &Values) -> PyResult<RuleDecision> {
-        self.engine.get().decide(py, &bill(&self.rule, values))
+    fn decide(&self, py: Python<'_>, values: &Values) -> PyResult<core::RuleDecision> {
+        self.rules.get().decide(py, &bill(&self.rule, values))
     }
 
-    /// Is there anything to be awaited?
-    fn waits(&self, values: &[Bound<'_, PyAny>]) -> PyResult<bool> {
-        if self.engine.get().waits() {
+    /// Returns true if the decision, or one of the values, has to be awaited.
+    fn must_wait(&self, values: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+        if self.rules.get().is_shared() {
             return Ok(true);
         }
         for value in values {
@@ -122,13 +132,13 @@ impl Enforcer {
     }
 }
 
-/// Every value as part of a name.
-pub(crate) fn texts(values: &[Bound<'_, PyAny>]) -> PyResult<Values> {
+/// Converts every value to the bytes that are part of a log's name.
+fn texts(values: &[Bound<'_, PyAny>]) -> PyResult<Values> {
     values.iter().map(text).collect()
 }
 
 fn bill<'r>(rule: &'r KeyedRule, values: &Values) -> RuleBill<'r> {
-    // One for each selector, as `Selectors` has them.
+    // `Selectors` returns one value for each selector, in the order in which `KeyedRule::bill` takes them.
     let mut values = values.iter();
     let next = |_: &str| Ok::<_, std::convert::Infallible>(values.next().and_then(Option::as_deref));
     let Ok(bill) = rule.bill(next);

@@ -1,20 +1,26 @@
-//! The part of the Python package that is fast: `tollway._tollway`.
+//! The part of the Python package that is written in Rust: `tollway._tollway`.
 //!
 //! ```text
-//! python/tollway/_limit.py    what a Python programmer sees: decorators, blocks, docstrings
-//! src/enforcer.rs                 one call of one function: its selectors' values, and the decision
-//! src/pending_calls.rs               answers that are still to come, for an event loop
-//! src/rule_namespace.rs                a limiter, and the rules of a namespace
+//! python/tollway/_limit.py      RateLimit: decorators, blocks, docstrings
+//! python/tollway/_limiter.py    Limiter: the limits of a configuration, by name
+//! python/tollway/_client.py     Client: the same calls, to a server over HTTP; no Rust
+//! src/enforcer.rs               one limited function: the values of its selectors, and the decision
+//! src/limiter.rs                the calls of a Limiter
+//! src/pending_calls.rs          calls that an event loop waits for
+//! src/rule_namespace.rs         the rules of a RateLimit
+//! src/process_engine.rs         the engine of both, which survives a fork
 //! ```
 //!
-//! What is decorated stays a plain Python function, so that everything that looks at functions still understands it; all that
-//! happens for each call beyond calling is here. In memory a decision is made with the interpreter's lock held, for it takes
-//! less time than giving the lock back; whoever waits for Redis does not hold it.
+//! A decorated function stays a plain Python function, so that everything that inspects functions still works. Only
+//! the decision is made here. In memory it is made with the interpreter's lock held, because it takes less time than
+//! giving the lock back. A call that waits for Redis does not hold the lock.
 
 mod clock;
 mod decision;
 mod enforcer;
+mod limiter;
 mod pending_calls;
+mod process_engine;
 mod rule_namespace;
 mod selectors;
 
@@ -28,15 +34,17 @@ mod _tollway {
     #[pymodule_export]
     use super::clock::ManualClock;
     #[pymodule_export]
-    use super::decision::Decision;
+    use super::decision::{Decision, Refund, RuleDecision};
     #[pymodule_export]
     use super::enforcer::Enforcer;
+    #[pymodule_export]
+    use super::limiter::NativeLimiter;
     #[pymodule_export]
     use super::pending_calls::PendingCalls;
     #[pymodule_export]
     use super::rule_namespace::{Keyed, RuleNamespace};
 
-    /// The canonical form of a rule's text.
+    /// Returns the canonical form of a rule's text.
     #[pyfunction]
     fn canonical(rule: &str) -> PyResult<String> {
         let rule: Rule = rule.parse().map_err(super::rule_namespace::rule_error)?;

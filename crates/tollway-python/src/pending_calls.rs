@@ -1,13 +1,13 @@
-//! Answers that are still to come, for one event loop.
+//! The calls to a store that one event loop waits for.
 //!
 //! ```text
-//! the loop's thread     post: polls the decision once, which sends the question
-//! the store's thread    the answer is there: puts down the decision's number, and rings
-//! the loop's thread     collect, when it hears that: polls what was put down, and completes the futures
+//! the loop's thread     start: polls the call once, which sends the request
+//! the store's thread    the answer is there: queues the call's number, and writes a byte to a socket
+//! the loop's thread     complete_ready, when the socket can be read: polls the queued calls, and completes their futures
 //! ```
 //!
-//! A ring is a byte through a socket that the loop watches with its others. So the store's thread never waits for the
-//! interpreter's lock, and answers that came together are collected together.
+//! The loop watches that socket with its others. So the store's thread never waits for the interpreter's lock, and
+//! answers that came together are completed together.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -19,42 +19,45 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use tollway::core::RuleDecision;
 
-use crate::decision::Decision;
-use crate::enforcer::{Enforcer, texts};
+use crate::enforcer::Enforcer;
+use crate::limiter::NativeLimiter;
 
-/// The decisions that one event loop waits for.
+/// Makes the Python object, or the exception, that completes a future.
+pub(crate) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// A reply that the store has not sent yet.
+pub(crate) type PendingReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// The calls that one event loop waits for.
 #[pyclass(frozen, module = "tollway._tollway")]
 pub(crate) struct PendingCalls {
-    waiting: Mutex<Waiting>,
-    answered: Arc<ReadyCalls>,
-    heard: UnixStream,
+    table: Mutex<CallTable>,
+    ready: Arc<ReadyQueue>,
+    notified: UnixStream,
 }
 
 #[derive(Default)]
-struct Waiting {
-    by_number: HashMap<u64, PendingCall>,
-    /// The number of the last.
+struct CallTable {
+    calls: HashMap<u64, PendingCall>,
+    /// The number that the last call was given.
     last: u64,
 }
 
-/// A decision, and who waits for it.
+/// A call, and the Python future that it completes.
 struct PendingCall {
-    decision: Pin<Box<dyn Future<Output = RuleDecision> + Send>>,
+    reply: PendingReply,
     future: Py<PyAny>,
-    enforcer: Py<Enforcer>,
-    enforce: bool,
 }
 
-/// What the store's thread leaves for the loop's.
-struct ReadyCalls {
+/// The numbers of the calls that can be polled. The store's thread adds them.
+struct ReadyQueue {
     numbers: Mutex<Vec<u64>>,
-    bell: UnixStream,
+    notify: UnixStream,
 }
 
 struct ReadyWaker {
-    answered: Arc<ReadyCalls>,
+    ready: Arc<ReadyQueue>,
     number: u64,
 }
 
@@ -62,20 +65,21 @@ struct ReadyWaker {
 impl PendingCalls {
     #[new]
     fn new() -> io::Result<Self> {
-        let (heard, bell) = UnixStream::pair()?;
-        heard.set_nonblocking(true)?;
-        bell.set_nonblocking(true)?;
-        let answered = Arc::new(ReadyCalls { numbers: Mutex::default(), bell });
-        Ok(Self { waiting: Mutex::default(), answered, heard })
+        let (notified, notify) = UnixStream::pair()?;
+        notified.set_nonblocking(true)?;
+        notify.set_nonblocking(true)?;
+        let ready = Arc::new(ReadyQueue { numbers: Mutex::default(), notify });
+        Ok(Self { table: Mutex::default(), ready, notified })
     }
 
-    /// What the loop has to watch: when it can be read, there is something to `collect`.
+    /// Returns the file descriptor that the loop watches. When it can be read, the loop calls `complete_ready`.
     fn fileno(&self) -> i32 {
-        self.heard.as_raw_fd()
+        self.notified.as_raw_fd()
     }
 
-    /// Asks with these values. The future gets the decision; or, to `enforce` it, nothing or the exception.
-    fn post(
+    /// Starts a call of a limited function or block. The future gets the decision; or, to `enforce` it, `None` or the
+    /// exception.
+    fn start_rule(
         &self,
         py: Python<'_>,
         enforcer: &Bound<'_, Enforcer>,
@@ -83,35 +87,34 @@ impl PendingCalls {
         future: Py<PyAny>,
         enforce: bool,
     ) -> PyResult<()> {
-        let decision = Box::pin(enforcer.get().decision(texts(&values)?)?);
-        let mut call = PendingCall { decision, future, enforcer: enforcer.clone().unbind(), enforce };
-        let number = {
-            let mut waiting = lock(&self.waiting);
-            waiting.last += 1;
-            waiting.last
-        };
-        match call.poll(number, &self.answered) {
-            Some(ruling) => call.deliver(py, ruling),
-            None => {
-                lock(&self.waiting).by_number.insert(number, call);
-                Ok(())
-            }
-        }
+        self.start(py, Enforcer::reply(enforcer, &values, enforce)?, future)
     }
 
-    /// Completes the futures of all decisions that were made meanwhile.
-    fn collect(&self, py: Python<'_>) -> PyResult<()> {
-        let mut rings = [0; 64];
-        while (&self.heard).read(&mut rings).is_ok_and(|read| read == rings.len()) {}
-        let numbers = std::mem::take(&mut *lock(&self.answered.numbers));
+    /// Starts a call of a limiter: `spend`, `check`, `refund` or `reset` of these charges.
+    fn start_charges(
+        &self,
+        py: Python<'_>,
+        limiter: &Bound<'_, NativeLimiter>,
+        verb: &str,
+        charges: Vec<Bound<'_, PyAny>>,
+        future: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.start(py, limiter.get().reply(verb, &charges)?, future)
+    }
+
+    /// Completes the futures of all calls that were answered.
+    fn complete_ready(&self, py: Python<'_>) -> PyResult<()> {
+        let mut bytes = [0; 64];
+        while (&self.notified).read(&mut bytes).is_ok_and(|read| read == bytes.len()) {}
+        let numbers = std::mem::take(&mut *lock(&self.ready.numbers));
         let mut outcome = Ok(());
         for number in numbers {
-            let Some(mut call) = lock(&self.waiting).by_number.remove(&number) else { continue };
-            match call.poll(number, &self.answered) {
-                // What goes wrong with one is no reason to leave the others waiting.
-                Some(ruling) => outcome = outcome.and(call.deliver(py, ruling)),
+            let Some(mut call) = lock(&self.table).calls.remove(&number) else { continue };
+            match call.poll(number, &self.ready) {
+                // The other futures are completed even if one of them raises.
+                Some(reply) => outcome = outcome.and(call.complete(py, reply)),
                 None => {
-                    lock(&self.waiting).by_number.insert(number, call);
+                    lock(&self.table).calls.insert(number, call);
                 }
             }
         }
@@ -119,26 +122,41 @@ impl PendingCalls {
     }
 }
 
+impl PendingCalls {
+    fn start(&self, py: Python<'_>, reply: PendingReply, future: Py<PyAny>) -> PyResult<()> {
+        let mut call = PendingCall { reply, future };
+        let number = {
+            let mut table = lock(&self.table);
+            table.last += 1;
+            table.last
+        };
+        match call.poll(number, &self.ready) {
+            Some(reply) => call.complete(py, reply),
+            None => {
+                // The number may be queued by now. `complete_ready` runs later in this thread, and finds the call.
+                lock(&self.table).calls.insert(number, call);
+                Ok(())
+            }
+        }
+    }
+}
+
 impl PendingCall {
-    fn poll(&mut self, number: u64, answered: &Arc<ReadyCalls>) -> Option<RuleDecision> {
-        let waker = Waker::from(Arc::new(ReadyWaker { answered: Arc::clone(answered), number }));
-        match self.decision.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(ruling) => Some(ruling),
+    fn poll(&mut self, number: u64, ready: &Arc<ReadyQueue>) -> Option<Reply> {
+        let waker = Waker::from(Arc::new(ReadyWaker { ready: Arc::clone(ready), number }));
+        match self.reply.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(reply) => Some(reply),
             Poll::Pending => None,
         }
     }
 
-    fn deliver(self, py: Python<'_>, ruling: RuleDecision) -> PyResult<()> {
+    fn complete(self, py: Python<'_>, reply: Reply) -> PyResult<()> {
         let future = self.future.bind(py);
-        // Who was cancelled no longer wants to know.
+        // A cancelled future is done, and would raise if it were completed again.
         if future.call_method0(intern!(py, "done"))?.is_truthy()? {
             return Ok(());
         }
-        let outcome = match self.enforce {
-            true => self.enforcer.get().admit(&ruling).map(|()| py.None()),
-            false => Ok(Py::new(py, Decision::new(ruling))?.into_any()),
-        };
-        match outcome {
+        match reply(py) {
             Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
             Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?,
         };
@@ -148,11 +166,11 @@ impl PendingCall {
 
 impl Wake for ReadyWaker {
     fn wake(self: Arc<Self>) {
-        let mut numbers = lock(&self.answered.numbers);
+        let mut numbers = lock(&self.ready.numbers);
         numbers.push(self.number);
         if numbers.len() == 1 {
-            // It fails if the loop has a thousand rings to hear already, or is gone.
-            let _ = (&self.answered.bell).write(&[0]);
+            // The write fails if the buffer is full, and then the loop is notified anyway, or if the loop is gone.
+            let _ = (&self.ready.notify).write(&[0]);
         }
     }
 }

@@ -1,38 +1,33 @@
-//! A limiter, and the rules of one namespace.
+//! The rules of one namespace, and the engine that decides them.
 
-use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::Guard;
 use pyo3::exceptions::PyValueError;
 use pyo3::import_exception;
 use pyo3::prelude::*;
+use tollway::Clock;
 use tollway::config::StoreUrl;
-use tollway::core::{KeyedRule, LocalShare, OnStoreFailure, Policy, RuleBill, RuleDecision, RuleLimit};
+use tollway::core::{self, KeyedRule, LocalShare, OnStoreFailure, Policy, RuleBill, RuleLimit};
+use tollway::engine::Engine;
 use tollway::rate_limit::{self, RuleRegistry};
-use tollway::store::Store;
 use tollway::store::memory::MAX_BUCKETS;
-use tollway::{Clock, engine};
 
 use crate::clock::ManualClock;
+use crate::process_engine::ProcessEngine;
 
 import_exception!(tollway._errors, RuleError);
 import_exception!(tollway._errors, RuleKeyError);
 
-/// What all limits of one `RateLimit` share.
+/// The part of a `RateLimit` that all of its limits share.
 #[pyclass(frozen, weakref, module = "tollway._tollway")]
 pub(crate) struct RuleNamespace {
-    limiter: ArcSwap<engine::Engine>,
-    /// Is the limiter that of the process this one was forked from? The thread that talked to Redis stayed there.
-    foreign: AtomicBool,
-    store: StoreUrl,
-    clock: Clock,
+    engine: ProcessEngine,
     rules: RuleRegistry,
     on_store_failure: OnStoreFailure,
 }
 
-/// A rule under its key.
+/// A rule that is counted under a key.
 #[pyclass(frozen, module = "tollway._tollway")]
 pub(crate) struct Keyed(pub(crate) Arc<KeyedRule>);
 
@@ -49,67 +44,57 @@ impl RuleNamespace {
             store.parse().map_err(|error| PyValueError::new_err(format!("store {error}")))?;
         let clock = clock.map_or_else(Clock::monotonic, |clock| clock.get().0.clone());
         Ok(Self {
-            limiter: ArcSwap::from_pointee(open(&store, &clock)?),
-            foreign: AtomicBool::new(false),
-            store,
-            clock,
+            engine: ProcessEngine::open(Policy::default(), store, MAX_BUCKETS, clock)?,
             rules: RuleRegistry::new(namespace),
-            on_store_failure: failure(on_store_failure)?,
+            on_store_failure: parse_on_store_failure(on_store_failure)?,
         })
     }
 
-    /// Where the logs are, without a password.
+    /// Returns the store without a password.
     #[getter]
     fn store(&self) -> String {
-        self.store.to_string()
+        self.engine.store().to_string()
     }
 
-    /// The rules of a key, for a function.
+    /// Returns the rule of a key for a function, which may define it once.
     fn define(&self, key: &str, rule: Option<String>) -> PyResult<Keyed> {
         self.rules.define(key, self.limit(rule)?).map(Keyed).map_err(key_error)
     }
 
-    /// The rules of a key, for a block.
+    /// Returns the rule of a key for a block, which may repeat its definition.
     fn enter(&self, key: &str, rule: Option<String>) -> PyResult<Keyed> {
         self.rules.enter(key, self.limit(rule)?).map(Keyed).map_err(key_error)
     }
 
-    /// Rules that are counted under this name, and not remembered.
+    /// Returns a rule that is counted under this name, and does not register it.
     fn unnamed(&self, name: &str, rule: &str) -> PyResult<Keyed> {
         Ok(Keyed(self.rules.unregistered(name, self.read(rule)?)))
     }
 
-    /// Must be called in a process that was forked from the one in which this was made.
+    /// Notes that this process was forked. Called in the child.
     fn forked(&self) {
-        // What is in memory is this process's own, from now on.
-        self.foreign.store(self.store != StoreUrl::Memory, Ordering::Relaxed);
+        self.engine.on_fork();
     }
 }
 
 impl RuleNamespace {
-    /// Decides, and waits for it if need be.
-    pub(crate) fn decide(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<RuleDecision> {
-        let limiter = self.limiter()?;
-        if let Some(decision) = limiter.resolve_now(bill) {
+    /// Decides a bill. Blocks over Redis, without the interpreter's lock.
+    pub(crate) fn decide(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<core::RuleDecision> {
+        let engine = self.engine()?;
+        if let Some(decision) = engine.resolve_now(bill) {
             return Ok(decision);
         }
-        Ok(py.detach(|| limiter.blocking().resolve(bill)))
+        Ok(py.detach(|| engine.blocking().resolve(bill)))
     }
 
-    /// Is an answer something to wait for?
-    pub(crate) fn waits(&self) -> bool {
-        self.store != StoreUrl::Memory
+    /// Returns true if a decision has to be waited for.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.engine.is_shared()
     }
 
-    /// The limiter of this process.
-    pub(crate) fn limiter(&self) -> PyResult<Guard<Arc<engine::Engine>>> {
-        if self.foreign.load(Ordering::Relaxed) {
-            let theirs = self.limiter.swap(Arc::new(open(&self.store, &self.clock)?));
-            // To drop it would be to wait for a thread that this process does not have.
-            mem::forget(theirs);
-            self.foreign.store(false, Ordering::Relaxed);
-        }
-        Ok(self.limiter.load())
+    /// Returns the engine of this process.
+    pub(crate) fn engine(&self) -> PyResult<Guard<Arc<Engine>>> {
+        Ok(self.engine.current()?)
     }
 
     fn limit(&self, rule: Option<String>) -> PyResult<Option<RuleLimit>> {
@@ -122,8 +107,8 @@ impl RuleNamespace {
     }
 }
 
-/// The exception for a malformed rule, with the place in its text.
-pub(crate) fn rule_error(error: tollway::core::RuleError) -> PyErr {
+/// Returns the exception for an invalid rule. Its message shows the place in the text.
+pub(crate) fn rule_error(error: core::RuleError) -> PyErr {
     RuleError::new_err(error.to_string())
 }
 
@@ -131,12 +116,8 @@ fn key_error(error: rate_limit::RuleKeyError) -> PyErr {
     RuleKeyError::new_err(error.to_string())
 }
 
-fn open(store: &StoreUrl, clock: &Clock) -> PyResult<engine::Engine> {
-    Ok(engine::Engine::with(Policy::default(), Store::open(store, MAX_BUCKETS)?, clock.clone()))
-}
-
-fn failure(answer: &str) -> PyResult<OnStoreFailure> {
-    match answer {
+fn parse_on_store_failure(text: &str) -> PyResult<OnStoreFailure> {
+    match text {
         "allow" => Ok(OnStoreFailure::Allow),
         "deny" => Ok(OnStoreFailure::Deny),
         "local" => Ok(OnStoreFailure::Local(LocalShare::WHOLE)),

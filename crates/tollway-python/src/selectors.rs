@@ -1,4 +1,4 @@
-//! Where the values of selectors come from.
+//! Finds the values of a rule's selectors.
 //!
 //! ```text
 //! @rl.limit(And('username:10/5m', 'apikey:100/m'), username=get_username, selector=api)
@@ -8,7 +8,7 @@
 //! apikey      api.apikey or api['apikey'], or else self.apikey, called if they are methods
 //! ```
 //!
-//! Who is asked is known when a function is decorated; what they say is asked anew for each call.
+//! The sources are known when a function is decorated. Their values are looked up for each call.
 
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError};
 use pyo3::import_exception;
@@ -18,7 +18,7 @@ use tollway::core::Rule;
 
 import_exception!(tollway._errors, SelectorError);
 
-/// The selectors of one rule, and who is asked for their values.
+/// The selectors of one rule, and the sources that their values come from.
 pub(crate) struct Selectors {
     each: Vec<Selector>,
 }
@@ -28,24 +28,24 @@ struct Selector {
     sources: Vec<Source>,
 }
 
-/// Somebody who may know a value.
+/// A source that may have a value for a selector.
 enum Source {
-    /// It was given.
+    /// A value that was given for the selector.
     Value(Py<PyAny>),
-    /// A member of this, or an item.
+    /// An object that has the value as a member or as an item.
     Of(Py<PyAny>),
-    /// A member of the first argument, which may be passed by this name.
+    /// The first argument of the call, which may be passed by this name and has the value as a member.
     OfFirst(Option<Py<PyString>>),
 }
 
-/// What was passed with one call.
+/// The arguments that one call was given.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a, 'py> {
-    /// By place.
+    /// The arguments that were passed by position.
     pub(crate) args: Option<&'a Bound<'py, PyTuple>>,
-    /// By name.
+    /// The arguments that were passed by name.
     pub(crate) kwargs: Option<&'a Bound<'py, PyDict>>,
-    /// Values for selectors, which come before all others.
+    /// Values for selectors that come before all others.
     pub(crate) given: Option<&'a Bound<'py, PyDict>>,
 }
 
@@ -53,7 +53,8 @@ pub(crate) struct Call<'a, 'py> {
 pub(crate) type Layer<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyAny>>);
 
 impl Selectors {
-    /// Those of a rule. The layers are asked in order; then the first argument, if there is one.
+    /// Returns the selectors of a rule. Values are looked up in the layers, in order; then in the first argument, if
+    /// there is one.
     pub(crate) fn new(
         py: Python<'_>,
         rule: &Rule,
@@ -73,7 +74,7 @@ impl Selectors {
         Ok(Self { each: each.collect::<PyResult<_>>()? })
     }
 
-    /// The value of each, in the order of the rule's logs. Callables are called.
+    /// Returns the value of each selector, in the order of the rule's logs. Callables are called.
     pub(crate) fn values<'py>(
         &self,
         py: Python<'py>,
@@ -129,7 +130,8 @@ impl<'py> Call<'_, 'py> {
     }
 }
 
-/// What an object has by this name. A dictionary has items; whatever else there is has attributes, and perhaps items too.
+/// Returns the member of an object that has this name. A dictionary has items; other objects have attributes, and
+/// perhaps items too.
 fn member<'py>(
     object: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
@@ -144,7 +146,7 @@ fn member<'py>(
     }
     match object.get_item(name) {
         Ok(value) => Ok(Some(value)),
-        // A type error is what an object without items raises, and one whose items have numbers.
+        // An object without items raises a type error, and so does one whose items have numbers.
         Err(error)
             if error.is_instance_of::<PyLookupError>(py) || error.is_instance_of::<PyTypeError>(py) =>
         {
@@ -154,7 +156,8 @@ fn member<'py>(
     }
 }
 
-/// A value as part of a name. `None` is none; bytes are themselves; whatever else there is is what `str` makes of it.
+/// Converts a value to the bytes that are part of a log's name. `None` is no value; bytes stay as they are; anything
+/// else is converted with `str`.
 pub(crate) fn text(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if value.is_none() {
         return Ok(None);
@@ -166,16 +169,17 @@ pub(crate) fn text(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
         return Ok(Some(bytes.as_bytes().to_vec()));
     }
     if is_awaitable(value)? {
-        let message =
-            format!("a selector's value must be awaited, and what is limited is not async: {value}");
-        // Python would complain that nobody awaited it, which is what this says already.
+        let message = format!(
+            "the value of a selector must be awaited, but the limited function is not async: {value}"
+        );
+        // Otherwise Python would warn that the coroutine was never awaited, which the error says already.
         let _ = value.call_method0("close");
         return Err(PyTypeError::new_err(message));
     }
     encoded(&value.str()?).map(Some)
 }
 
-/// Must it be awaited?
+/// Returns true if the value has to be awaited.
 pub(crate) fn is_awaitable(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     if value.is_none() || value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() {
         return Ok(false);
@@ -183,10 +187,11 @@ pub(crate) fn is_awaitable(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     value.hasattr("__await__")
 }
 
-fn encoded(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
+/// Encodes a text as UTF-8, with lone surrogates as they are.
+pub(crate) fn encoded(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
     match text.to_cow() {
         Ok(text) => Ok(text.into_owned().into_bytes()),
-        // What a header has that is not UTF-8 stands as lone surrogates, which are part of a value as well.
+        // Python decodes bytes of a header that are not UTF-8 to lone surrogates. They are part of a value as well.
         Err(_) => text.call_method1("encode", ("utf-8", "surrogatepass"))?.extract(),
     }
 }

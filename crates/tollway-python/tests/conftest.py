@@ -2,7 +2,10 @@
 
 import itertools
 import os
+import socket
 import subprocess
+import tempfile
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -26,6 +29,38 @@ def servers(*names):
         assert all(urls), "the servers did not start"
         yield urls
         testbed.stdin.close()
+
+
+@contextmanager
+def tollway_server(config, port=None):
+    """Runs a server with this configuration until the block ends, and yields its address."""
+    port = port or free_port()
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(f"{config}\ngates: {{ http: 127.0.0.1:{port} }}\n")
+        file.flush()
+        command = [os.environ["TOLLWAY_BINARY"], "serve", "--config", file.name]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+            try:
+                wait_for_listener(port, server)
+                yield f"127.0.0.1:{port}"
+            finally:
+                server.terminate()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def wait_for_listener(port, server):
+    for _ in range(1000):
+        assert server.poll() is None, "the server did not start"
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    raise AssertionError("the server does not listen")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,20 @@ from typing import Optional
 
 from typing_extensions import assert_type
 
-from tollway import And, Decision, Limit, ManualClock, Or, RateLimit, RateLimitExceeded
+from tollway import (
+    And,
+    Client,
+    Decision,
+    Limit,
+    Limiter,
+    ManualClock,
+    Or,
+    RateLimit,
+    RateLimitExceeded,
+    Refund,
+    RuleDecision,
+    UnknownLimit,
+)
 
 rl = RateLimit("redis://localhost", namespace="shop", on_store_failure="local", clock=ManualClock(5))
 
@@ -32,7 +45,7 @@ async def main() -> None:
     limit = rl.limit("user:1/s")
     assert_type(limit, Limit)
     with limit:
-        assert_type(limit.ask(user="vova"), Decision)
+        assert_type(limit.ask(user="vova"), RuleDecision)
     async with limit:
         decision = await limit.ask_async(user="vova")
         assert_type(decision.allowed, bool)
@@ -46,3 +59,17 @@ async def main() -> None:
     add("1")  # type: ignore[arg-type]
     RateLimit(7)  # type: ignore[arg-type]
     rl.limit(7)  # type: ignore[arg-type]
+
+
+async def by_name() -> None:
+    for calls in (Limiter.from_yaml("limits: {}", clock=ManualClock()), Client("127.0.0.1:8080", timeout=0.5)):
+        assert_type(calls.spend("login", "alice"), Decision)
+        assert_type(await calls.spend_async("login", b"alice", 2), Decision)
+        assert_type(await calls.check_all_async([("login", 7), ("address", "192.0.2.1", 2)]), Decision)
+        assert_type(calls.refund("login", "alice"), Refund)
+        assert_type(calls.check("login", "alice").remaining, Optional[int])
+        assert_type(calls.check("login", "alice").limit, str)
+        calls.spend(7, "alice")  # type: ignore[arg-type]
+        calls.spend("login", None)  # type: ignore[arg-type]
+    unknown: ValueError = UnknownLimit("nope")
+    raise unknown

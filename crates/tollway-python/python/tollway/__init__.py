@@ -13,24 +13,62 @@
     with rl.limit("user:10/5m", user=name, key="login"):
         log_in()
 
-What is too many raises ``RateLimitExceeded``, whose ``retry_after`` says when to come back. A rule is
+A call over the limit raises ``RateLimitExceeded``, whose ``retry_after`` is the time to wait in seconds. A rule is
 ``[selector:]COUNT/SPAN``, and ``And`` and ``Or`` join rules.
+
+``Limiter`` has the limits of a configuration, and ``Client`` those of a running server:
+
+    limiter = Limiter.from_yaml("limits: { login: { burst: 5, count: 5, period: 1m } }")
+    decision = limiter.spend("login", "alice")        # Client("127.0.0.1:8080").spend("login", "alice")
 """
 
-from ._errors import RateLimitExceeded, RuleError, RuleKeyError, SelectorError
+from ._client import Client
+from ._errors import (
+    ChargeError,
+    ConfigError,
+    InvalidBill,
+    InvalidCost,
+    InvalidId,
+    NotRefundable,
+    RateLimitExceeded,
+    RuleError,
+    RuleKeyError,
+    SelectorError,
+    ServerError,
+    ServerTimeout,
+    ServerUnreachable,
+    StoreError,
+    UnknownLimit,
+)
 from ._limit import Limit, RateLimit
+from ._limiter import Limiter
 from ._rules import And, Or
-from ._tollway import Decision, ManualClock
+from ._tollway import Decision, ManualClock, Refund, RuleDecision
 
 __all__ = [
     "And",
+    "ChargeError",
+    "Client",
+    "ConfigError",
     "Decision",
+    "InvalidBill",
+    "InvalidCost",
+    "InvalidId",
     "Limit",
+    "Limiter",
     "ManualClock",
+    "NotRefundable",
     "Or",
     "RateLimit",
     "RateLimitExceeded",
+    "Refund",
+    "RuleDecision",
     "RuleError",
     "RuleKeyError",
     "SelectorError",
+    "ServerError",
+    "ServerTimeout",
+    "ServerUnreachable",
+    "StoreError",
+    "UnknownLimit",
 ]

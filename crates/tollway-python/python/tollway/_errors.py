@@ -1,22 +1,22 @@
-"""What can be raised."""
+"""The exceptions of the package."""
 
 from typing import Any, Optional, Tuple
 
 
 class RateLimitExceeded(Exception):
-    """A call that was one too many. It was not made, and nothing was counted for it."""
+    """The call exceeded a limit. It was not made, and nothing was counted for it."""
 
     key: str
-    """The name it is counted under: the function's, the ``key``, or the empty one of a block."""
+    """The name that the call is counted under: that of the function, the ``key``, or an empty one for a block."""
 
     rule: str
-    """The rule that limits it, in canonical form."""
+    """The rule that denied the call, in canonical form."""
 
     retry_after: Optional[float]
-    """In how many seconds it would be allowed if nobody else came; ``None`` if no passing of time lifts it."""
+    """The seconds until the call would be allowed if no other came; ``None`` if no time would help."""
 
     degraded: bool
-    """Did the store give no answer, so that this is only what ``on_store_failure`` says? Then it is an outage."""
+    """True if the store gave no answer, so that ``on_store_failure`` decided: an outage, not too many calls."""
 
     def __init__(self, key: str, rule: str, retry_after: Optional[float], degraded: bool = False) -> None:
         super().__init__(key, rule, retry_after, degraded)
@@ -26,27 +26,27 @@ class RateLimitExceeded(Exception):
         self.degraded = degraded
 
     def __str__(self) -> str:
-        whose = f" of {self.key!r}" if self.key else ""
+        of_key = f" of {self.key!r}" if self.key else ""
         if self.degraded:
-            return f"the rate limit{whose} ({self.rule}) denies: its store gives no answer"
+            return f"the rate limit{of_key} ({self.rule}) denies: its store gives no answer"
         if self.retry_after is None:
-            return f"the rate limit{whose} ({self.rule}) always denies"
-        return f"the rate limit{whose} ({self.rule}) is reached, for another {self.retry_after:.3g} s"
+            return f"the rate limit{of_key} ({self.rule}) always denies"
+        return f"the rate limit{of_key} ({self.rule}) is reached, for another {self.retry_after:.3g} s"
 
 
 class RuleError(ValueError):
-    """A rule that cannot be read. The message shows the place."""
+    """The rule is not valid. The message shows the place."""
 
 
 class RuleKeyError(RuleError):
-    """A ``key`` that is given rules a second time, or that has none yet."""
+    """The ``key`` is given rules a second time, or has none yet."""
 
 
 class SelectorError(LookupError):
-    """A selector that a rule names, and that nobody supplies. An empty value would be one; this is a mistake."""
+    """Nothing supplies a selector that the rule names. An empty value would be one; this is a mistake."""
 
     selector: str
-    """Its name."""
+    """The name of the selector."""
 
     def __init__(self, selector: str) -> None:
         super().__init__(selector)
@@ -61,3 +61,89 @@ class SelectorError(LookupError):
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (self.selector,)
+
+
+class ConfigError(ValueError):
+    """The configuration is not valid. The message has a line for each mistake, with its line and column."""
+
+
+class ChargeError(ValueError):
+    """A charge is not valid. This is not a denial: the same call would never succeed."""
+
+
+class UnknownLimit(ChargeError):
+    """No limit has this name."""
+
+
+class InvalidId(ChargeError):
+    """The limit does not accept this id."""
+
+
+class InvalidCost(ChargeError):
+    """The cost is negative, or more than a full bucket holds."""
+
+
+class NotRefundable(ChargeError):
+    """The algorithm of the limit has no refunds."""
+
+
+class InvalidBill(ChargeError):
+    """The charges do not make a bill: there is none, there are more than 32, or two are for one bucket."""
+
+
+class StoreError(Exception):
+    """The store gave no answer to a refund or a reset, which may have been carried out all the same."""
+
+
+class ServerUnreachable(ConnectionError):
+    """There is no server at this address, or the connection to it ended before an answer came."""
+
+    address: str
+    """The address that the client has."""
+
+    def __init__(self, address: str, reason: Optional[str] = None) -> None:
+        hint = '; start one with "tollway serve"'
+        super().__init__(f"no server at {address}{hint if reason is None else ': ' + reason}")
+        self.address = address
+        self._reason = reason
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.address, self._reason)
+
+
+class ServerTimeout(ServerUnreachable, TimeoutError):
+    """The server gave no answer in time."""
+
+    timeout: float
+    """The seconds that the call has waited."""
+
+    def __init__(self, address: str, timeout: float, sent: bool = False) -> None:
+        done = "; the charge may have been made" if sent else ""
+        super().__init__(address, f"no {'answer' if sent else 'connection'} within {timeout:g} s{done}")
+        self.timeout = timeout
+        self._sent = sent
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.address, self.timeout, self._sent)
+
+
+class ServerError(Exception):
+    """The server answered that it cannot carry out the call."""
+
+    status: int
+    """The HTTP status."""
+
+    title: str
+    """The kind of problem."""
+
+    detail: str
+    """The cause of this problem."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(status, title, detail)
+        self.status = status
+        self.title = title
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.detail} (status {self.status})"

@@ -1,37 +1,34 @@
-"""Limits on functions and blocks."""
+"""Limits functions and blocks by rules."""
 
 import asyncio
 import functools
 import inspect
-import os
 from contextlib import AbstractContextManager, nullcontext
 from types import MethodType, TracebackType
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar, cast
-from weakref import WeakSet
 
+from ._fork import note_forks
+from ._pending import decide_rule
 from ._rules import Rule, rule_text
-from ._tollway import Enforcer, Decision, RuleNamespace, Keyed, ManualClock
-from ._pending import decided
+from ._tollway import Enforcer, Keyed, ManualClock, RuleDecision, RuleNamespace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _Layer = Tuple[Dict[str, Any], Any]
-"""Keyword arguments and a ``selector`` object, as they were given together."""
-
-_namespaces: "WeakSet[RuleNamespace]" = WeakSet()
+"""The keyword arguments and the ``selector`` object of one ``limit``."""
 
 
 class RateLimit:
-    """Limits of one namespace, that are counted in one store.
+    """Limits of one namespace, which are counted in one store.
 
         rl = RateLimit()                                          # in this process
-        rl = RateLimit("redis://localhost", namespace="shop")     # shared by all who name the same
+        rl = RateLimit("redis://localhost", namespace="shop")     # shared by all processes with this namespace
 
-    :param store: nothing, for this process's memory; or a URL, ``redis://HOST:PORT``, ``redis+cluster://A,B,C``,
-        ``redis+sentinel://A,B/NAME``, or ``rediss`` for TLS. The server need not be there yet.
-    :param namespace: tells your limits from those of others who use the same store.
-    :param on_store_failure: what happens while the store gives no answer: ``"allow"``, ``"deny"``, or ``"local"``, which
-        counts in this process's memory meanwhile.
+    :param store: ``None`` for the memory of this process; or a URL, ``redis://HOST:PORT``, ``redis+cluster://A,B,C``,
+        ``redis+sentinel://A,B/NAME``, or ``rediss`` for TLS. Redis may be started later.
+    :param namespace: separates your limits from those of others in the same store.
+    :param on_store_failure: the decision while the store gives no answer: ``"allow"``, ``"deny"``, or ``"local"``, which
+        counts in the memory of this process meanwhile.
     :param clock: a ``ManualClock``, for tests.
     :param disable_locks: accepted and without effect: there are no locks, and no races.
     """
@@ -50,7 +47,7 @@ class RateLimit:
         self._rules = RuleNamespace("memory" if store is None else store, namespace, on_store_failure, clock)
         self._namespace = namespace
         self._given: Dict[str, _Layer] = {}
-        _namespaces.add(self._rules)
+        note_forks(self._rules)
 
     def limit(
         self,
@@ -61,18 +58,18 @@ class RateLimit:
         selector: Any = None,
         **selectors: Any,
     ) -> "Limit":
-        """A limit: a decorator for a function, or a context manager for a block.
+        """Returns a limit: a decorator for a function, or a context manager for a block.
 
             @rl.limit(And("username:10/5m", "apikey:100/m"), username=get_username, apikey=get_api_key)
             def do_stuff(): ...
 
-        :param rule: ``"10/s"``, ``"user:10/5m"``, ``And(...)``, ``Or(...)``, or all of that as one text. Without it, that of
-            the ``key``, which was given before.
-        :param key: the name it is counted under. A function's own name by default, and the empty one for a block.
+        :param rule: ``"10/s"``, ``"user:10/5m"``, ``And(...)``, ``Or(...)``, or all of that as one text. Without it, the
+            rule that the ``key`` was given before.
+        :param key: the name that calls are counted under. By default the name of the function, and an empty one for a block.
         :param selector: an object whose attributes, methods or items are the values of the rule's selectors. Without it, the
             first argument of the function: ``self``.
-        :param selectors: their values, or callables that return them. ``None`` and an empty text are no value, and what is
-            limited by that selector then does not limit.
+        :param selectors: the values of selectors, or callables that return them. ``None`` and an empty text are no value: that
+            part of the rule then does not limit.
         """
         if rule is None and key is None:
             raise TypeError("a limit needs a rule such as '10/s', or the key of one that was given before")
@@ -86,9 +83,9 @@ class RateLimit:
 
 
 class Limit:
-    """What ``RateLimit.limit`` returns: decorate a function with it, enter it as a block, or ``ask`` it.
+    """A limit that decorates functions, is entered as a block, or is asked with ``ask``.
 
-    It holds no state of a call, so one limit may be entered by many at once.
+    It holds no state of a call, so any number of threads and tasks may enter it at once.
     """
 
     __slots__ = ("_enforcer", "_key", "_keyed", "_layer", "_owner", "_rule")
@@ -102,7 +99,7 @@ class Limit:
         self._keyed: Optional[Keyed] = None
 
     def __call__(self, function: F) -> F:
-        """Limits a function, a method or a coroutine. What is ``async`` stays so, and what is not stays so, too."""
+        """Limits a function, a method or a coroutine. An ``async`` function stays one, and any other is not made one."""
         if isinstance(function, (classmethod, staticmethod)):
             return cast(F, type(function)(self(function.__func__)))
         if inspect.ismethod(function):
@@ -127,13 +124,13 @@ class Limit:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        """Nothing is given back: what was allowed was counted."""
+        """Gives nothing back: an allowed call stays counted."""
 
     async def __aenter__(self) -> None:
         enforcer = self._enforcer or self._block()
         values = enforcer.enforce_async((), {})
         if values is not None:
-            await decided(enforcer, values, True)
+            await decide_rule(enforcer, values, True)
 
     async def __aexit__(
         self,
@@ -141,17 +138,17 @@ class Limit:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        """Nothing is given back: what was allowed was counted."""
+        """Gives nothing back: an allowed call stays counted."""
 
     @property
     def cm(self) -> "Coroutine[Any, Any, AbstractContextManager[None]]":
-        """For coroutines that ``yield``: ``with (yield rl.limit("user:10/5m", user=name).cm): ...``
+        """Limits a block of a coroutine that yields: ``with (yield rl.limit("user:10/5m", user=name).cm): ...``
 
         Awaiting it decides; the block then only runs.
         """
         return self._admitted()
 
-    def ask(self, **selectors: Any) -> Decision:
+    def ask(self, **selectors: Any) -> RuleDecision:
         """Decides without raising, with these values for selectors before all others.
 
             uploads = rl.limit("user:10/5m", key="uploads")
@@ -159,13 +156,13 @@ class Limit:
         """
         return (self._enforcer or self._block()).ask(selectors)
 
-    async def ask_async(self, **selectors: Any) -> Decision:
-        """The same, awaited."""
+    async def ask_async(self, **selectors: Any) -> RuleDecision:
+        """Does what ``ask`` does, awaited."""
         enforcer = self._enforcer or self._block()
         decision = enforcer.ask_async(selectors)
-        if isinstance(decision, Decision):
+        if isinstance(decision, RuleDecision):
             return decision
-        return cast(Decision, await decided(enforcer, decision, False))
+        return cast(RuleDecision, await decide_rule(enforcer, decision, False))
 
     def __repr__(self) -> str:
         rule = "" if self._rule is None else repr(self._rule)
@@ -192,7 +189,7 @@ class Limit:
         return self._new_enforcer(rules.unnamed(name, self._rule), name, function)
 
     def _block(self) -> Enforcer:
-        """Who asks for blocks, from now on."""
+        """Creates the enforcer that all blocks of this limit use."""
         rules = self._owner._rules
         if self._keyed is not None:
             keyed = self._keyed
@@ -211,7 +208,7 @@ class Limit:
         return Enforcer(self._owner._rules, keyed, key, layers, True, _first_parameter(function))
 
     def _layers(self) -> List[_Layer]:
-        """Who is asked for selectors: this limit, and then the one that gave its key the rules."""
+        """Returns the sources of selectors: this limit, and then the limit that gave its key the rules."""
         given = None if self._key is None or self._rule is not None else self._owner._given.get(self._key)
         return [self._layer] if given is None else [self._layer, given]
 
@@ -236,14 +233,14 @@ def _limited_coroutine(
     async def limited(*args: Any, **kwargs: Any) -> Any:
         values = enforce(args, kwargs)
         if values is not None:
-            await decided(enforcer, values, True)
+            await decide_rule(enforcer, values, True)
         return await function(*args, **kwargs)
 
     return limited
 
 
 def _limited_tornado_coroutine(function: Callable[..., Any], enforcer: Enforcer) -> Callable[..., Any]:
-    """What ``tornado.gen.coroutine`` made runs without being awaited, and so does this."""
+    """Limits a function of ``tornado.gen.coroutine``, which runs without being awaited, and still does."""
     begun = _limited_coroutine(function, enforcer)
 
     @functools.wraps(function)
@@ -254,19 +251,10 @@ def _limited_tornado_coroutine(function: Callable[..., Any], enforcer: Enforcer)
 
 
 def _first_parameter(function: Callable[..., Any]) -> Optional[str]:
-    """By which name the first argument may be passed."""
+    """Returns the name by which the first argument may be passed."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some of those written in C do not say
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return None
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return next((parameter.name for parameter in parameters if parameter.kind in by_name), None)
-
-
-def _forked() -> None:
-    for rules in _namespaces:
-        rules.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

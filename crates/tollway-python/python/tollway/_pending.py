@@ -1,4 +1,4 @@
-"""Awaiting a decision."""
+"""Awaits calls to a store without blocking the event loop."""
 
 import asyncio
 from inspect import isawaitable
@@ -6,32 +6,40 @@ from threading import Lock
 from typing import Any, List
 from weakref import WeakKeyDictionary
 
-from ._tollway import Enforcer, PendingCalls
+from ._tollway import Enforcer, NativeLimiter, PendingCalls
 
-_pending_calls: "WeakKeyDictionary[asyncio.AbstractEventLoop, PendingCalls]" = WeakKeyDictionary()
+_by_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, PendingCalls]" = WeakKeyDictionary()
 _lock = Lock()
 
 
-async def decided(enforcer: Enforcer, values: List[Any], enforce: bool) -> Any:
-    """The decision with these values, some of which may have to be awaited themselves."""
+async def decide_rule(enforcer: Enforcer, values: List[Any], enforce: bool) -> Any:
+    """Returns the decision of a rule with these values, some of which may have to be awaited first."""
     values = [await value if isawaitable(value) else value for value in values]
     loop = asyncio.get_running_loop()
     future = loop.create_future()
-    _pending_calls_of(loop).post(enforcer, values, future, enforce)
+    _pending_calls(loop).start_rule(enforcer, values, future, enforce)
     return await future
 
 
-def _pending_calls_of(loop: asyncio.AbstractEventLoop) -> PendingCalls:
-    pending_calls = _pending_calls.get(loop)
-    return _new_pending_calls(loop) if pending_calls is None else pending_calls
+async def call_limiter(limiter: NativeLimiter, verb: str, charges: List[Any]) -> Any:
+    """Returns the answer of a limiter: a decision, a refund or ``None``."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    _pending_calls(loop).start_charges(limiter, verb, charges, future)
+    return await future
+
+
+def _pending_calls(loop: asyncio.AbstractEventLoop) -> PendingCalls:
+    pending = _by_loop.get(loop)
+    return _new_pending_calls(loop) if pending is None else pending
 
 
 def _new_pending_calls(loop: asyncio.AbstractEventLoop) -> PendingCalls:
-    pending_calls = PendingCalls()
-    loop.add_reader(pending_calls.fileno(), pending_calls.collect)
+    pending = PendingCalls()
+    loop.add_reader(pending.fileno(), pending.complete_ready)
     with _lock:
-        # One with answers that never came refers to its loop, and would keep it for ever.
-        for other in [other for other in _pending_calls if other.is_closed()]:
-            del _pending_calls[other]
-        _pending_calls[loop] = pending_calls
-    return pending_calls
+        # Calls that were never answered refer to their loop, and would keep a closed one for ever.
+        for other in [other for other in _by_loop if other.is_closed()]:
+            del _by_loop[other]
+        _by_loop[loop] = pending
+    return pending

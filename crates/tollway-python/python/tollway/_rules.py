@@ -1,4 +1,4 @@
-"""Rules that are joined."""
+"""Joins rules with ``And`` and ``Or``."""
 
 from typing import Union
 
@@ -7,7 +7,7 @@ from ._tollway import canonical
 
 
 class _Expression:
-    """Several rules as one. Read when it is made, so that a mistake is found where it stands."""
+    """Several rules as one. It is parsed when it is created, so a mistake raises where it is written."""
 
     __slots__ = ("_text",)
 
@@ -49,7 +49,7 @@ Rule = Union[str, And, Or]
 
 
 def rule_text(rule: Rule) -> str:
-    """The canonical text of a rule."""
+    """Returns the canonical text of a rule."""
     if isinstance(rule, _Expression):
         return str(rule)
     if isinstance(rule, str):

@@ -1,0 +1,516 @@
+"""Asks a running server over HTTP."""
+
+import asyncio
+import json
+import os
+import select
+import socket
+import time
+from http.client import HTTPException, HTTPResponse, parse_headers
+from io import BytesIO
+from threading import Lock
+from types import TracebackType
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union, cast
+from weakref import WeakKeyDictionary
+
+from ._errors import (
+    ChargeError,
+    InvalidBill,
+    InvalidCost,
+    InvalidId,
+    NotRefundable,
+    ServerError,
+    ServerTimeout,
+    ServerUnreachable,
+    StoreError,
+    UnknownLimit,
+)
+from ._limiter import Charge, Id
+from ._tollway import Decision, Refund
+
+_PORT = 8080
+_COST_MAX = 2**64 - 1
+_CHARGES_MAX = 32
+# The server closes a connection that was idle for 75 seconds. One that is nearly as old is not used: the server might close
+# it while the request is on its way, and nobody could tell if the charge was made.
+_IDLE_SECONDS = 60.0
+_IDLE_MAX = 32
+"""The most idle connections that are kept open."""
+_BODY_MAX = 1 << 20
+"""The longest answer that is read. Those of a server have less than a kilobyte."""
+_PROBLEM_TYPE = "urn:problem-type:tollway:"
+_EXCEPTIONS: Dict[str, Type[Exception]] = {
+    "unknown-limit": UnknownLimit,
+    "bad-id": InvalidId,
+    "cost-too-high": InvalidCost,
+    "no-refund": NotRefundable,
+    "bad-bill": InvalidBill,
+    "bad-charge": ChargeError,
+    "store-away": StoreError,
+}
+
+
+class Client:
+    """The limits of a server, with the calls of a ``Limiter``.
+
+        client = Client("127.0.0.1:8080")
+        if not client.spend("login", "alice"):
+            ...
+
+    A client may be shared by any number of threads and event loops. Connections are kept open between calls. No request is
+    ever sent twice, so no charge is paid twice.
+
+    :param address: ``HOST:PORT`` or ``http://HOST:PORT``. The port is 8080 if it is missing.
+    :param timeout: the seconds that a call waits for its connection and its answer.
+    """
+
+    def __init__(self, address: str = "127.0.0.1:8080", timeout: float = 1.0) -> None:
+        self._host, self._port = _parse_address(address)
+        self._address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+        if not timeout > 0:
+            raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+        self._timeout = timeout
+        self._lock = Lock()
+        self._idle: List[_Idle] = []
+        self._idle_async: "WeakKeyDictionary[asyncio.AbstractEventLoop, List[_IdleStreams]]" = WeakKeyDictionary()
+        self._pid = os.getpid()
+
+    def spend(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Takes ``cost`` from the bucket of ``id`` under ``limit``, if it fits.
+
+        :raises UnknownLimit: no limit of the server has this name.
+        :raises InvalidId: the limit does not accept this id, or the id is not UTF-8.
+        :raises InvalidCost: the cost is negative, or more than a full bucket holds.
+        :raises ServerUnreachable: there is no server, or it gave no answer in time.
+        :raises ServerError: the server answered with another problem.
+        """
+        return cast(Decision, self._call("spend", [(limit, id, cost)]))
+
+    async def spend_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Does what ``spend`` does, awaited."""
+        return cast(Decision, await self._call_async("spend", [(limit, id, cost)]))
+
+    def check(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Returns the decision that ``spend`` would make. Takes nothing. A cost of 0 asks what is left."""
+        return cast(Decision, self._call("check", [(limit, id, cost)]))
+
+    async def check_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Does what ``check`` does, awaited."""
+        return cast(Decision, await self._call_async("check", [(limit, id, cost)]))
+
+    def refund(self, limit: str, id: Id, cost: int = 1) -> Refund:
+        """Gives back ``cost`` to the bucket of ``id`` under ``limit``, up to a full bucket.
+
+        :raises NotRefundable: the algorithm of the limit has no refunds.
+        :raises StoreError: the store of the server gave no answer.
+        """
+        return cast(Refund, self._call("refund", [(limit, id, cost)]))
+
+    async def refund_async(self, limit: str, id: Id, cost: int = 1) -> Refund:
+        """Does what ``refund`` does, awaited."""
+        return cast(Refund, await self._call_async("refund", [(limit, id, cost)]))
+
+    def reset(self, limit: str, id: Id) -> None:
+        """Forgets the bucket of ``id`` under ``limit``.
+
+        :raises StoreError: the store of the server gave no answer.
+        """
+        self._call("reset", [(limit, id)])
+
+    async def reset_async(self, limit: str, id: Id) -> None:
+        """Does what ``reset`` does, awaited."""
+        await self._call_async("reset", [(limit, id)])
+
+    def spend_all(self, charges: Sequence[Charge]) -> Decision:
+        """Takes all the charges, or none of them if one does not fit.
+
+            client.spend_all([("account", "alice"), ("address", "192.0.2.1"), ("bytes", "alice", 512)])
+
+        The decision's ``limit`` is the limit that decided.
+
+        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        """
+        return cast(Decision, self._call("spend", charges))
+
+    async def spend_all_async(self, charges: Sequence[Charge]) -> Decision:
+        """Does what ``spend_all`` does, awaited."""
+        return cast(Decision, await self._call_async("spend", charges))
+
+    def check_all(self, charges: Sequence[Charge]) -> Decision:
+        """Returns the decision that ``spend_all`` would make. Takes nothing."""
+        return cast(Decision, self._call("check", charges))
+
+    async def check_all_async(self, charges: Sequence[Charge]) -> Decision:
+        """Does what ``check_all`` does, awaited."""
+        return cast(Decision, await self._call_async("check", charges))
+
+    def close(self) -> None:
+        """Closes the idle connections. A later call opens a new one."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            streams = [(loop, kept) for loop, all_kept in self._idle_async.items() for kept in all_kept]
+            self._idle_async.clear()
+        for kept in idle:
+            kept.connection.close()
+        for loop, kept_streams in streams:
+            # Only the thread of a loop may close what belongs to the loop.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(kept_streams.writer.close)
+
+    async def close_async(self) -> None:
+        """Closes the idle connections of this event loop, and waits until they are closed."""
+        with self._lock:
+            streams = self._idle_async.pop(asyncio.get_running_loop(), [])
+        for kept in streams:
+            await _close_streams(kept.writer)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        """Closes the idle connections."""
+        self.close()
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        """Closes the idle connections."""
+        await self.close_async()
+        self.close()
+
+    def __del__(self) -> None:
+        for kept in getattr(self, "_idle", ()):
+            kept.connection.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self._address!r}, timeout={self._timeout!r})"
+
+    def _call(self, verb: str, charges: Sequence[Charge]) -> Union[Decision, Refund, None]:
+        request = _request(self._address, verb, charges)
+        deadline = time.monotonic() + self._timeout
+        connection = self._send(request, deadline)
+        try:
+            response = HTTPResponse(connection, method="POST")
+            connection.settimeout(_left(deadline))
+            response.begin()
+            body = response.read(_BODY_MAX)
+            status, reusable = response.status, response.isclosed() and not response.will_close
+            response.close()
+        except (socket.timeout, TimeoutError) as error:
+            connection.close()
+            raise ServerTimeout(self._address, self._timeout, sent=True) from error
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise ServerUnreachable(self._address, _lost(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        if reusable:
+            self._keep(connection)
+        else:
+            connection.close()
+        return _answer(status, body)
+
+    def _send(self, request: bytes, deadline: float) -> socket.socket:
+        """Sends a request, and returns the connection that it went over."""
+        kept = self._take()
+        if kept is not None:
+            try:
+                kept.settimeout(_left(deadline))
+                kept.sendall(request)
+                return kept
+            except (socket.timeout, TimeoutError) as error:
+                kept.close()
+                raise ServerTimeout(self._address, self._timeout, sent=True) from error
+            except OSError:
+                # Not all of the request was sent, and the server does nothing with a part. So another connection may be
+                # tried without paying twice. After a whole request was sent, nothing is ever tried again.
+                kept.close()
+        try:
+            connection = socket.create_connection((self._host, self._port), _left(deadline))
+        except (socket.timeout, TimeoutError) as error:
+            raise ServerTimeout(self._address, self._timeout) from error
+        except OSError as error:
+            raise ServerUnreachable(self._address, _refused(error)) from error
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(_left(deadline))
+            connection.sendall(request)
+            return connection
+        except (socket.timeout, TimeoutError) as error:
+            connection.close()
+            raise ServerTimeout(self._address, self._timeout, sent=True) from error
+        except OSError as error:
+            connection.close()
+            raise ServerUnreachable(self._address, _lost(error)) from error
+
+    def _take(self) -> Optional[socket.socket]:
+        """Returns an idle connection that the server has not closed."""
+        while True:
+            with self._lock:
+                if self._pid != os.getpid():
+                    # A forked child must not read the answers of its parent. Its copies are closed, the parent's stay.
+                    self._pid = os.getpid()
+                    self._idle_async = WeakKeyDictionary()
+                    for kept in self._idle:
+                        kept.connection.close()
+                    self._idle = []
+                if not self._idle:
+                    return None
+                kept = self._idle.pop()
+            if time.monotonic() - kept.since < _IDLE_SECONDS and not _is_readable(kept.connection.fileno()):
+                return kept.connection
+            kept.connection.close()
+
+    def _keep(self, connection: socket.socket) -> None:
+        with self._lock:
+            if len(self._idle) < _IDLE_MAX:
+                self._idle.append(_Idle(connection, time.monotonic()))
+                return
+        connection.close()
+
+    async def _call_async(self, verb: str, charges: Sequence[Charge]) -> Union[Decision, Refund, None]:
+        request = _request(self._address, verb, charges)
+        sent = _Sent()
+        try:
+            status, body = await asyncio.wait_for(self._exchange(request, sent), self._timeout)
+        except (asyncio.TimeoutError, TimeoutError) as error:
+            raise ServerTimeout(self._address, self._timeout, sent=sent.any) from error
+        except (OSError, EOFError, HTTPException, asyncio.LimitOverrunError) as error:
+            why = _lost(error) if sent.any else _refused(error)
+            raise ServerUnreachable(self._address, why) from error
+        return _answer(status, body)
+
+    async def _exchange(self, request: bytes, sent: "_Sent") -> Tuple[int, bytes]:
+        kept = self._take_streams()
+        reader, writer = kept or await asyncio.open_connection(self._host, self._port)
+        try:
+            sent.any = True
+            writer.write(request)
+            await writer.drain()
+            status, body, reusable = await _read_response(reader)
+        except BaseException:
+            # A cancelled call leaves an answer behind, which the next call must not take for its own.
+            writer.close()
+            raise
+        if reusable:
+            self._keep_streams(reader, writer)
+        else:
+            await _close_streams(writer)
+        return status, body
+
+    def _take_streams(self) -> Optional[Tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Returns an idle connection of this event loop that the server has not closed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._lock:
+                idle = self._idle_async.get(loop) if self._pid == os.getpid() else None
+                if not idle:
+                    return None
+                reader, writer, since = idle.pop()
+            stale = reader.at_eof() or writer.is_closing() or time.monotonic() - since >= _IDLE_SECONDS
+            # The loop may not have read yet that the server has closed the connection.
+            if not stale and not _is_readable(writer.get_extra_info("socket").fileno()):
+                return reader, writer
+            writer.close()
+
+    def _keep_streams(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid, self._idle, self._idle_async = os.getpid(), [], WeakKeyDictionary()
+            idle = self._idle_async.setdefault(asyncio.get_running_loop(), [])
+            if len(idle) < _IDLE_MAX:
+                idle.append(_IdleStreams(reader, writer, time.monotonic()))
+                return
+        writer.close()
+
+
+class _Idle(NamedTuple):
+    """A connection that no call uses, and the time since which it is idle."""
+
+    connection: socket.socket
+    since: float
+
+
+class _IdleStreams(NamedTuple):
+    """A connection of an event loop that no call uses."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    since: float
+
+
+class _Sent:
+    """True in ``any`` from the moment at which the server may have received a request."""
+
+    any = False
+
+
+def _parse_address(address: str) -> Tuple[str, int]:
+    wrong = ValueError(f"address must be HOST:PORT or http://HOST:PORT, not {address!r}")
+    if not isinstance(address, str):
+        raise TypeError(f"address must be a str, not {type(address).__name__}")
+    text = address[len("http://") :] if address.startswith("http://") else address
+    text = text[:-1] if text.endswith("/") else text
+    if text.startswith("["):
+        host, bracket, port = text[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise wrong
+        port = port[1:]
+    else:
+        host, _, port = text.partition(":")
+    if not host or "/" in text or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+        raise wrong
+    return host, int(port) if port else _PORT
+
+
+def _request(address: str, verb: str, charges: Sequence[Charge]) -> bytes:
+    """Returns a whole request, so that it is sent in one packet."""
+    objects = [_charge_object(verb, charge) for charge in charges]
+    if not 1 <= len(objects) <= _CHARGES_MAX:
+        raise InvalidBill(f"a bill has 1 to {_CHARGES_MAX} charges, not {len(objects)}")
+    body = json.dumps(objects[0] if len(objects) == 1 else {"charges": objects}, separators=(",", ":")).encode()
+    head = f"POST /v1/{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode("ascii") + body
+
+
+def _charge_object(verb: str, charge: Charge) -> Dict[str, Any]:
+    if isinstance(charge, (str, bytes)) or not 2 <= len(charge) <= 3:
+        raise TypeError(f"a charge is (limit, id) or (limit, id, cost), not {charge!r}")
+    limit, id, cost = charge if len(charge) == 3 else (*charge, 1)
+    if not isinstance(limit, str):
+        raise TypeError(f"limit must be a str, not {type(limit).__name__}")
+    described: Dict[str, Any] = {"limit": limit, "id": _id_text(id)}
+    if verb != "reset":
+        described["cost"] = _cost_units(cost)
+    return described
+
+
+def _id_text(id: Id) -> str:
+    if isinstance(id, int):
+        return str(id)
+    if not isinstance(id, (str, bytes)):
+        raise TypeError(f"id must be a str, bytes or an int, not {type(id).__name__}")
+    try:
+        # JSON has no bytes. A lone surrogate stands for a byte that is not UTF-8.
+        return id.decode() if isinstance(id, bytes) else id.encode().decode()
+    except UnicodeError as error:
+        raise InvalidId(f"id {id!r} is not UTF-8; a server accepts such an id only at /v1/gate") from error
+
+
+def _cost_units(cost: int) -> int:
+    if not isinstance(cost, int):
+        raise TypeError(f"cost must be an int, not {type(cost).__name__}")
+    if not 0 <= cost <= _COST_MAX:
+        raise InvalidCost(f"cost must be from 0 to {_COST_MAX}, not {cost}")
+    return int(cost)
+
+
+def _answer(status: int, body: bytes) -> Union[Decision, Refund, None]:
+    """Returns the answer in a body, or raises the problem that it describes."""
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        fields = None
+    if isinstance(fields, dict):
+        if "allowed" in fields and "limit" in fields:
+            return Decision(
+                fields["allowed"],
+                fields.get("remaining"),
+                _seconds(fields.get("retry_after")),
+                _seconds(fields.get("reset_after")),
+                fields["limit"],
+                bool(fields.get("degraded", False)),
+            )
+        if "refunded" in fields:
+            return Refund(fields["refunded"], fields.get("remaining"), _seconds(fields.get("reset_after")))
+        if "reset" in fields:
+            return None
+        if "title" in fields:
+            raise _problem(status, fields)
+    text = body[:100].decode("utf-8", "replace")
+    raise ServerError(status, "The answer is not one of a Tollway server", f"it begins with {text!r}")
+
+
+def _problem(status: int, fields: Dict[str, Any]) -> Exception:
+    title, detail, kind = str(fields["title"]), str(fields.get("detail", "")), str(fields.get("type", ""))
+    exception = _EXCEPTIONS.get(kind[len(_PROBLEM_TYPE) :]) if kind.startswith(_PROBLEM_TYPE) else None
+    return exception(detail) if exception is not None else ServerError(status, title, detail)
+
+
+def _seconds(value: Optional[float]) -> Optional[float]:
+    return None if value is None else float(value)
+
+
+async def _read_response(reader: asyncio.StreamReader) -> Tuple[int, bytes, bool]:
+    """Returns the status and the body of a response, and true if another request may follow on the connection."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    line, _, rest = head.partition(b"\r\n")
+    version, _, status = line.partition(b" ")
+    if not version.startswith(b"HTTP/1.") or not status[:3].isdigit():
+        raise HTTPException(f"not an HTTP response: {line[:100]!r}")
+    headers = parse_headers(BytesIO(rest))
+    keep_alive = version == b"HTTP/1.1" and headers.get("Connection", "").lower() != "close"
+    if headers.get("Transfer-Encoding", "").lower() == "chunked":
+        return int(status[:3]), await _read_chunks(reader), False
+    length = headers.get("Content-Length")
+    if length is None:
+        return int(status[:3]), await reader.read(_BODY_MAX), False
+    if not length.isdigit() or int(length) > _BODY_MAX:
+        raise HTTPException(f"a body of {length[:100]} bytes")
+    return int(status[:3]), await reader.readexactly(int(length)), keep_alive
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    """Returns a body that a proxy has sent in chunks. A server sends none."""
+    body = b""
+    while True:
+        try:
+            size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
+        except ValueError as error:
+            raise HTTPException("the chunks of the body are malformed") from error
+        if not 0 < size <= _BODY_MAX - len(body):
+            return body
+        body += (await reader.readexactly(size + 2))[:-2]
+
+
+async def _close_streams(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    try:
+        await writer.wait_closed()
+    except OSError:
+        pass
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise socket.timeout("the time of the call is over")
+    return left
+
+
+def _is_readable(fileno: int) -> bool:
+    """Returns true if an idle connection has something to read, which can only be its end."""
+    poll = select.poll()
+    poll.register(fileno, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _refused(error: BaseException) -> Optional[str]:
+    return None if isinstance(error, ConnectionRefusedError) else str(error)
+
+
+def _lost(error: BaseException) -> str:
+    reason = "" if isinstance(error, (ConnectionError, EOFError)) else f" ({error})"
+    return f"the connection was closed before the answer came{reason}; the charge may have been made"

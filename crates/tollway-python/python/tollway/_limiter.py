@@ -1,0 +1,137 @@
+"""Limits of a configuration, asked by name."""
+
+import os
+from typing import Any, Optional, Sequence, Tuple, Union, cast
+
+from ._fork import note_forks
+from ._pending import call_limiter
+from ._tollway import Decision, ManualClock, NativeLimiter, Refund
+
+Id = Union[str, bytes, int]
+"""The id that a limit counts: an account, an address. An int is converted with ``str``."""
+
+Charge = Union[Tuple[str, Id], Tuple[str, Id, int]]
+"""One charge of several: ``(limit, id)``, which costs 1, or ``(limit, id, cost)``."""
+
+
+class Limiter:
+    """The limits of a configuration, decided in this process or in Redis.
+
+        limiter = Limiter.from_yaml("limits: { login: { burst: 5, count: 5, period: 1m } }")
+        if not limiter.spend("login", "alice"):
+            ...
+
+    With ``store: redis://HOST:PORT`` in the configuration, all processes share the buckets. A call then blocks its thread
+    until Redis has answered, and other threads run meanwhile. Its awaited twin, such as ``spend_async``, never blocks the
+    event loop. A denial is a decision; exceptions are for calls that are not valid.
+    """
+
+    __slots__ = ("__weakref__", "_native")
+
+    _native: NativeLimiter
+
+    def __init__(self) -> None:
+        raise TypeError("create a limiter with Limiter.from_yaml(text) or Limiter.from_file(path)")
+
+    @classmethod
+    def from_yaml(cls, text: str, *, clock: Optional[ManualClock] = None) -> "Limiter":
+        """Creates a limiter from the text of a configuration file.
+
+        Does not wait for Redis, which may be started later.
+
+        :param clock: a ``ManualClock``, for tests.
+        :raises ConfigError: the text is not valid. The message has the line and the column of each mistake.
+        """
+        return cls._with(NativeLimiter.from_yaml(text, clock))
+
+    @classmethod
+    def from_file(cls, path: "Union[str, os.PathLike[str]]", *, clock: Optional[ManualClock] = None) -> "Limiter":
+        """Creates a limiter from a configuration file.
+
+        :raises ConfigError: the file cannot be read, or is not valid.
+        """
+        return cls._with(NativeLimiter.from_file(os.fspath(path), clock))
+
+    def spend(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Takes ``cost`` from the bucket of ``id`` under ``limit``, if it fits.
+
+        :raises UnknownLimit: no limit has this name.
+        :raises InvalidId: the limit does not accept this id.
+        :raises InvalidCost: the cost is negative, or more than a full bucket holds.
+        """
+        return self._native.spend(limit, id, cost)
+
+    async def spend_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Does what ``spend`` does, awaited."""
+        if not self._native.is_shared:
+            return self._native.spend(limit, id, cost)
+        return cast(Decision, await self._call_async("spend", [(limit, id, cost)]))
+
+    def check(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Returns the decision that ``spend`` would make. Takes nothing. A cost of 0 asks what is left."""
+        return cast(Decision, self._native.call("check", [(limit, id, cost)]))
+
+    async def check_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+        """Does what ``check`` does, awaited."""
+        return cast(Decision, await self._call_async("check", [(limit, id, cost)]))
+
+    def refund(self, limit: str, id: Id, cost: int = 1) -> Refund:
+        """Gives back ``cost`` to the bucket of ``id`` under ``limit``, up to a full bucket.
+
+        :raises NotRefundable: the algorithm of the limit has no refunds.
+        :raises StoreError: Redis gave no answer.
+        """
+        return cast(Refund, self._native.call("refund", [(limit, id, cost)]))
+
+    async def refund_async(self, limit: str, id: Id, cost: int = 1) -> Refund:
+        """Does what ``refund`` does, awaited."""
+        return cast(Refund, await self._call_async("refund", [(limit, id, cost)]))
+
+    def reset(self, limit: str, id: Id) -> None:
+        """Forgets the bucket of ``id`` under ``limit``.
+
+        :raises StoreError: Redis gave no answer.
+        """
+        self._native.call("reset", [(limit, id, 0)])
+
+    async def reset_async(self, limit: str, id: Id) -> None:
+        """Does what ``reset`` does, awaited."""
+        await self._call_async("reset", [(limit, id, 0)])
+
+    def spend_all(self, charges: Sequence[Charge]) -> Decision:
+        """Takes all the charges, or none of them if one does not fit.
+
+            limiter.spend_all([("account", "alice"), ("address", "192.0.2.1"), ("bytes", "alice", 512)])
+
+        The decision's ``limit`` is the limit that decided.
+
+        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        """
+        return cast(Decision, self._native.call("spend", list(charges)))
+
+    async def spend_all_async(self, charges: Sequence[Charge]) -> Decision:
+        """Does what ``spend_all`` does, awaited."""
+        return cast(Decision, await self._call_async("spend", list(charges)))
+
+    def check_all(self, charges: Sequence[Charge]) -> Decision:
+        """Returns the decision that ``spend_all`` would make. Takes nothing."""
+        return cast(Decision, self._native.call("check", list(charges)))
+
+    async def check_all_async(self, charges: Sequence[Charge]) -> Decision:
+        """Does what ``check_all`` does, awaited."""
+        return cast(Decision, await self._call_async("check", list(charges)))
+
+    def __repr__(self) -> str:
+        return f"<Limiter over {self._native.store}>"
+
+    @classmethod
+    def _with(cls, native: NativeLimiter) -> "Limiter":
+        limiter = cls.__new__(cls)
+        limiter._native = native
+        note_forks(native)
+        return limiter
+
+    async def _call_async(self, verb: str, charges: "list[Any]") -> Any:
+        if not self._native.is_shared:
+            return self._native.call(verb, charges)
+        return await call_limiter(self._native, verb, charges)
