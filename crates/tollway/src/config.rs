@@ -56,7 +56,7 @@ pub use store::{StoreUrl, StoreUrlError};
 const SECTIONS: [&str; 9] =
     ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
 /// The fields that mark a mapping at the top level of a file as a limit or an override.
-const NUMBERS: [&str; 3] = ["burst", "count", "period"];
+const NUMBERS: [&str; 4] = ["burst", "count", "period", "rate"];
 
 /// Everything that a file configures: the policy, the store and the gates.
 #[derive(Clone, Debug)]

@@ -61,6 +61,8 @@ fn a_rate_is_a_count_and_a_period_and_the_burst_is_the_count_unless_given() {
     assert_eq!(algorithm(&config, "Rate", "x"), rate);
     let quota = Quota::new(1_000, Nanos::from_secs(30 * 86_400)).map(Algorithm::Quota).ok();
     assert_eq!(algorithm(&config, "Quota", "x"), quota);
+    let bare = read("Plain: { rate: 100/h }");
+    assert_eq!(algorithm(&bare, "Plain", "x"), token_bucket(100, 100, Nanos::from_secs(3_600)));
 }
 
 #[test]
