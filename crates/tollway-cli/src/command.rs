@@ -14,14 +14,16 @@ mod text;
 mod throttr;
 mod validate;
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 use tollway::config::{Config, ConfigErrors};
 use tollway_client::http::blocking::Client;
 
-/// A rate limiter that decides exactly, answers fast, and costs a denied request nothing.
+/// A fast and exact rate limiter: a server, a client and tools
 #[derive(Parser)]
 #[command(name = "tollway", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -30,8 +32,13 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 yes, 1 no (denied, invalid, or not as expected), 2 the question could not be answered.
-`tollway help COMMAND` explains each command, with examples.";
+Examples:
+  tollway serve                         Start a server with the built-in limits
+  tollway spend demo:alice              Take one unit from the bucket of \"alice\" under the limit \"demo\"
+  tollway validate tollway.yaml         Check a configuration file
+
+Exit status: 0 success, 1 no (denied, invalid or different), 2 error.
+Run \"tollway help COMMAND\" for the options and examples of a command.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -90,6 +97,11 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Creates the client of the HTTP gate at `address`.
 fn client(address: &str) -> Client {
     Client::with_timeout(address, HTTP_TIMEOUT)
+}
+
+/// Makes the error for a refused connection, the same as that of the clients.
+fn no_server(address: impl Display, start: &str) -> anyhow::Error {
+    anyhow!("no server at {address}; start one with \"{start}\"")
 }
 
 /// The configuration in `file`, or the built-in one.

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// Standard output took no more.
 #[derive(Debug, Error)]
-#[error("standard output cannot be written")]
+#[error("cannot write to standard output")]
 pub(crate) struct OutputError(#[from] io::Error);
 
 impl OutputError {

@@ -131,19 +131,21 @@ pub enum NumbersError {
         field: &'static str,
     },
     /// More per period than one per nanosecond.
-    #[error("count must be at most one per nanosecond of the period, {count_max} here")]
+    #[error("count must be at most {count_max} for this period, which is one per nanosecond")]
     TooFast {
         /// The highest count this period takes.
         count_max: u64,
     },
     /// The bucket would take more than 292 years to fill.
-    #[error("burst must be at most {burst_max} here, so that the bucket fills within 292 years")]
+    #[error(
+        "burst must be at most {burst_max} for this count and period, so that the bucket fills within 292 years"
+    )]
     TooSlow {
         /// The highest burst this count and period take.
         burst_max: u64,
     },
     /// More entries than a log keeps.
-    #[error("count must be at most {LOG_MAX} for a sliding log; a token bucket takes any")]
+    #[error("count must be at most {LOG_MAX} for a sliding log; use a token bucket for more")]
     LogTooLong,
     /// A rate that is not a number within reason.
     #[error("limit must be a number above zero and at most 2^53")]

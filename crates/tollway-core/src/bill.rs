@@ -39,19 +39,19 @@ pub enum BillError {
     #[error("a bill needs at least one charge")]
     Empty,
     /// More charges than [`CHARGES_MAX`].
-    #[error("a bill has at most {CHARGES_MAX} charges, not {charges}")]
+    #[error("a bill can have at most {CHARGES_MAX} charges, and this one has {charges}")]
     TooLong {
         /// The number of charges that were given.
         charges: usize,
     },
     /// One bucket charged twice, where the second would not see the first.
-    #[error("`{bucket}` is charged twice in one bill; charge it once with the whole cost")]
+    #[error("bucket \"{bucket}\" is charged twice in one bill; charge it once with the whole cost")]
     SameBucketTwice {
         /// Its readable key.
         bucket: String,
     },
     /// An expression about a charge the bill does not have.
-    #[error("the expression names charge {index}, but the bill has {charges}")]
+    #[error("the expression names charge {index}, but the bill has only {charges}")]
     NoSuchCharge {
         /// The index that the expression names.
         index: usize,

@@ -42,13 +42,13 @@ pub enum ChargeKind {
 #[non_exhaustive]
 pub enum ChargeError {
     /// No limit has this name.
-    #[error("there is no limit `{name}`")]
+    #[error("limit \"{name}\" does not exist")]
     UnknownLimit {
         /// The name that was requested.
         name: String,
     },
     /// Not an id of this limit.
-    #[error("limit `{limit}`: {source}")]
+    #[error("limit \"{limit}\": {source}")]
     Id {
         /// The name of the limit.
         limit: String,
@@ -56,7 +56,7 @@ pub enum ChargeError {
         source: IdError,
     },
     /// More than a bucket never used could give: no waiting would help.
-    #[error("limit `{limit}`: cost {cost} is above {cost_max}, the most one request can take")]
+    #[error("limit \"{limit}\": cost {cost} is too high; one request can take at most {cost_max}")]
     CostTooHigh {
         /// The name of the limit.
         limit: String,
@@ -66,7 +66,7 @@ pub enum ChargeError {
         cost_max: u64,
     },
     /// A smoothed rate cannot be given back to.
-    #[error("limit `{limit}`: {algorithm} has nothing that could be given back")]
+    #[error("limit \"{limit}\": {algorithm} does not support refunds")]
     NoRefund {
         /// The name of the limit.
         limit: String,

@@ -67,10 +67,10 @@ pub enum DomainError {
     #[error(transparent)]
     Numbers(#[from] NumbersError),
     /// Empty, too long, or with a NUL, which marks the end of a topic.
-    #[error("a domain has a name of 1 to {NAME_MAX} bytes, without NUL")]
+    #[error("the name of a domain must have 1 to {NAME_MAX} bytes and no NUL byte")]
     Name,
     /// More rules than anybody needs.
-    #[error("a domain has at most {DOMAIN_RULES_MAX} rules, not {rules}")]
+    #[error("a domain can have at most {DOMAIN_RULES_MAX} rules, and this one has {rules}")]
     TooManyRules {
         /// The number of rules that were given.
         rules: usize,

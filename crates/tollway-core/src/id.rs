@@ -50,7 +50,7 @@ pub enum IdError {
     #[error("an id must not be empty")]
     Empty,
     /// Something else than the format asks for.
-    #[error("`{id}` is not {}", .format.description())]
+    #[error("id \"{id}\" is not {}", .format.description())]
     Format {
         /// The id that was given.
         id: String,

@@ -51,7 +51,9 @@ pub enum OnStoreFailure {
 #[non_exhaustive]
 pub enum LimitError {
     /// Empty, all digits, or with a character that would blur where the name ends.
-    #[error("`{name}` cannot name a limit: use letters, digits, `_`, `-` and `.`, and not digits alone")]
+    #[error(
+        "\"{name}\" cannot be the name of a limit; use letters, digits, \"_\", \"-\" and \".\", but not only digits"
+    )]
     Name {
         /// The name that was given.
         name: String,
@@ -60,7 +62,7 @@ pub enum LimitError {
     #[error(transparent)]
     Id(#[from] IdError),
     /// One id has two overrides, perhaps in two spellings.
-    #[error("`{id}` has an override already")]
+    #[error("id \"{id}\" already has an override")]
     OverriddenTwice {
         /// The id in its canonical spelling.
         id: String,

@@ -28,7 +28,7 @@ pub struct LocalShare {
 
 /// An error for a text that is no share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a share is above zero and at most one, such as 1/4 or 0.25, and no finer than a millionth")]
+#[error("a share must be above 0 and at most 1, such as 1/4 or 0.25, with a denominator of at most 1000000")]
 pub struct LocalShareError;
 
 impl LocalShare {

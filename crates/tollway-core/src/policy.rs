@@ -41,13 +41,15 @@ pub struct Policy {
 #[non_exhaustive]
 pub enum PolicyError {
     /// Two limits with one name.
-    #[error("there are two limits named `{name}`")]
+    #[error("two limits are named \"{name}\"; rename one")]
     SameName {
         /// The name.
         name: String,
     },
     /// Two limits with one number, or, once in 2^64, names too alike to tell their buckets apart.
-    #[error("limits `{one}` and `{other}` would share their buckets: give one another number or name")]
+    #[error(
+        "limits \"{one}\" and \"{other}\" would share their buckets; give one of them another number or name"
+    )]
     SameBuckets {
         /// The name that came first.
         one: String,
@@ -55,19 +57,19 @@ pub enum PolicyError {
         other: String,
     },
     /// A rule for keys that uses a limit there is not.
-    #[error("rule {rule} for keys uses a limit that there is not")]
+    #[error("key rule {rule} uses a limit that does not exist")]
     UnknownUse {
         /// The rule's place, counted from 0.
         rule: usize,
     },
     /// Two domains with one name.
-    #[error("there are two domains named `{name}`")]
+    #[error("two domains are named \"{name}\"; rename one")]
     SameDomain {
         /// The name.
         name: String,
     },
     /// Two rules with one name.
-    #[error("there are two rules named `{name}`")]
+    #[error("two rules are named \"{name}\"; rename one")]
     SameRuleName {
         /// The name.
         name: String,

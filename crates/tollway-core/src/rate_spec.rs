@@ -30,16 +30,16 @@ pub enum Burst {
 #[non_exhaustive]
 pub enum RateSpecError {
     /// The text has no rate's form.
-    #[error("a rate is a count, `/` or `per`, and a span, such as 10/s or 10 per 5 min")]
+    #[error("a rate must be a count, \"/\" or \"per\", and a span, such as 10/s or 10 per 5 min")]
     RateSpec,
     /// The unit is unknown.
-    #[error("a span has ms, s, m, h or d for its unit, or their long names, such as 5 min")]
+    #[error("the unit of a span must be ms, s, m, h or d, or its long name, such as 5 min")]
     Unit,
     /// A number is zero, or more than can be counted.
-    #[error("a rate has a count and a span above zero, and at most 292 years")]
+    #[error("the count and the span of a rate must be above zero, and the span at most 292 years")]
     Range,
     /// The text has no burst's form.
-    #[error("a burst is a number of requests, such as 10, or a time, such as 30s")]
+    #[error("a burst must be a number of requests, such as 10, or a duration, such as 30s")]
     Burst,
 }
 

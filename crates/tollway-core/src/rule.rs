@@ -8,7 +8,7 @@
 //!
 //! let error = "Or('10/s', 'user:5/fortnight')".parse::<Rule>().unwrap_err();
 //! assert_eq!(error.to_string(), "\
-//! a span is a number, or none for one, and ms, s, m, h or d, such as 5m
+//! a span must be a unit (ms, s, m, h or d), with or without a number in front, such as s or 5m
 //!   Or('10/s', 'user:5/fortnight')
 //!                      ^^^^^^^^^");
 //! # Ok::<(), tollway_core::RuleError>(())

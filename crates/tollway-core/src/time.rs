@@ -164,19 +164,19 @@ impl fmt::Display for Nanos {
 #[non_exhaustive]
 pub enum ParseNanosError {
     /// The text is not numbers followed by units.
-    #[error("a duration is numbers with units, such as 1s, 180m, 1h30m or 500ms")]
+    #[error("a duration must be numbers with units, such as 1s, 180m, 1h30m or 500ms")]
     Malformed,
     /// A number has no unit, or an unknown one.
-    #[error("`{unit}` is no unit of time: use ns, us, ms, s, m, h or d")]
+    #[error("\"{unit}\" is not a unit of time; use ns, us, ms, s, m, h or d")]
     Unit {
         /// The text that was found in place of a unit.
         unit: String,
     },
     /// The span is not a whole number of nanoseconds.
-    #[error("a duration is a whole number of nanoseconds")]
+    #[error("a duration must be a whole number of nanoseconds")]
     TooFine,
     /// The span is longer than [`Nanos::MAX`].
-    #[error("a duration is at most 2562047h (292 years)")]
+    #[error("a duration must be at most 2562047h (292 years)")]
     TooLong,
 }
 

@@ -74,5 +74,5 @@ def test_names_that_look_alike_are_two(rl):
 
 
 def test_a_key_is_a_text(local):
-    with pytest.raises(TypeError, match="key must be a text"):
+    with pytest.raises(TypeError, match="key must be text"):
         local.limit("1/s", key=7)

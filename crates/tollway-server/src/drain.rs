@@ -74,13 +74,13 @@ impl Signals {
                 }
             }
         });
-        info!("draining: no new connections, what was read is answered");
+        info!("draining: accepting no new connections, answering pending requests");
         server.drain();
         let joined = runtime.spawn_blocking(move || server.join());
         runtime.block_on(async {
             tokio::select! {
                 _ = joined => info!("drained"),
-                () = either(&mut terminate, &mut interrupt) => info!("stopped before the drain was done"),
+                () = either(&mut terminate, &mut interrupt) => info!("stopped by a second signal before the drain was complete"),
             }
         });
         runtime.shutdown_background();

@@ -44,8 +44,7 @@ const LINGERING_MAX: usize = 128;
 /// A socket for each worker, all on one address: the kernel spreads what comes over them.
 pub(crate) fn listen(address: SocketAddr, workers: usize, by: Protocol) -> io::Result<Vec<Socket>> {
     let explain = |error: io::Error| {
-        let what =
-            if error.kind() == io::ErrorKind::AddrInUse { ": something listens there already" } else { "" };
+        let what = if error.kind() == io::ErrorKind::AddrInUse { ": the port is in use" } else { "" };
         io::Error::new(error.kind(), format!("cannot listen on {address}{what} ({error})"))
     };
     // Sockets that share a port would share it with another Tollway's, too. One that does not share finds out.
@@ -69,7 +68,7 @@ pub fn allow_connections(connections: usize) {
     if current < wanted {
         warn!(
             files = current,
-            wanted, "the system allows fewer open files than connections; raise its limit (ulimit -n)"
+            wanted, "the open file limit is lower than the connection limit; raise it with ulimit -n"
         );
     }
 }
@@ -273,7 +272,7 @@ pub(crate) async fn serve(doors: Doors, worker: Worker) {
         }
     };
     if timeout(worker.shared.bounds.drain, all_gone).await.is_err() {
-        warn!(connections = guests.inside.len(), "cut off: the drain took too long");
+        warn!(connections = guests.inside.len(), "drain timed out; closing the remaining connections");
     }
 }
 
@@ -338,7 +337,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        error!("a task panicked; the others go on");
+        error!("a connection task panicked; the others continue");
     }
 }
 

@@ -45,16 +45,16 @@ impl ConfigFile {
         match Config::from_file(&self.path) {
             Ok(config) => {
                 if Lasting::of(&config) != self.lasting {
-                    warn!("another store, max_buckets or gates take effect when the server is restarted");
+                    warn!("changes of store, max_buckets and gates take effect after a restart");
                 }
                 let limits = config.policy.limits().len();
                 limiter.reload(config.policy);
                 metrics.reloads_ok.one();
-                info!(path = %self.path.display(), limits, "reloaded");
+                info!(path = %self.path.display(), limits, "configuration reloaded");
             }
             Err(errors) => {
                 metrics.reloads_failed.one();
-                error!("the configuration was not reloaded, and the old policy stays:\n{errors}");
+                error!("configuration not reloaded; the old policy stays in force:\n{errors}");
             }
         }
     }
@@ -93,7 +93,7 @@ impl Reloader {
     pub(crate) fn request(&self) {
         match &self.requests {
             Some(requests) => mem::drop(requests.try_send(())),
-            None => warn!("nothing to reload: there is no configuration file"),
+            None => warn!("nothing to reload: the server was started without a configuration file"),
         }
     }
 }

@@ -154,7 +154,7 @@ impl Server {
             if let Some(thread) = worker.thread.take()
                 && thread.join().is_err()
             {
-                error!("a worker panicked");
+                error!("a worker thread panicked");
             }
         }
     }

@@ -8,8 +8,8 @@
 //!
 //! let errors = Config::parse("limits:\n  Login: { brust: 5, count: 5, period: 1 }", "policy.yaml").unwrap_err();
 //! assert_eq!(errors.to_string(), "\
-//! policy.yaml:2:12: unknown field `brust`; did you mean `burst`?
-//! policy.yaml:2:40: period 1 has no unit; did you mean 1s?");
+//! policy.yaml:2:12: unknown field \"brust\" (did you mean \"burst\"?)
+//! policy.yaml:2:40: period \"1\" has no unit (did you mean \"1s\"?)");
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
@@ -97,7 +97,10 @@ impl Config {
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let mut errors = ErrorCollector::default();
-                errors.add(Position::end_of(&String::from_utf8_lossy(valid)), "not UTF-8 from here on");
+                errors.add(
+                    Position::end_of(&String::from_utf8_lossy(valid)),
+                    "the file is not UTF-8 from here on",
+                );
                 errors.finish(&source, None)
             }
         }
@@ -127,7 +130,7 @@ fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Conf
         Some(YamlNode { value: YamlValue::Map(entries), .. }) => entries,
         Some(node) => {
             let names = fields::join_words(&SECTIONS, "and");
-            errors.add(node.at, format!("a file is a mapping with {names}, not {}", node.quoted()));
+            errors.add(node.at, format!("a file must be a mapping with {names}, not {}", node.quoted()));
             return None;
         }
     };

@@ -59,7 +59,7 @@ pub struct Pattern {
 #[non_exhaustive]
 pub enum PatternError {
     /// The text is not a regular expression.
-    #[error("is no regular expression: {reason}")]
+    #[error("is not a valid regular expression: {reason}")]
     Syntax {
         /// The message of the parser, on one line.
         reason: String,
@@ -124,13 +124,13 @@ pub struct Rewrite {
 #[non_exhaustive]
 pub enum ReplacementError {
     /// The text uses a group that the pattern does not have.
-    #[error("uses ${{{group}}}, a group that the pattern has not{}", hint(.group))]
+    #[error("uses ${{{group}}}, a group that the pattern does not have{}", hint(.group))]
     Group {
         /// The number or name that the group has.
         group: String,
     },
     /// The text is longer than [`REPLACEMENT_MAX`].
-    #[error("may have at most {REPLACEMENT_MAX} bytes")]
+    #[error("can have at most {REPLACEMENT_MAX} bytes")]
     TooLong,
 }
 
@@ -139,7 +139,7 @@ fn hint(group: &str) -> String {
     let digits = group.bytes().take_while(u8::is_ascii_digit).count();
     match group.split_at(digits) {
         ("", _) | (_, "") => String::new(),
-        (number, rest) => format!("; did you mean ${{{number}}}{rest}?"),
+        (number, rest) => format!(" (did you mean \"${{{number}}}{rest}\"?)"),
     }
 }
 
@@ -216,7 +216,7 @@ pub struct Patterns {
 /// The patterns are too many, or take too much memory together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "there may be at most {RULES_MAX} rules and {REWRITES_MAX} rewrites, and compiled they may take at most {} MiB",
+    "a file can have at most {RULES_MAX} rules and {REWRITES_MAX} rewrites, and they can take at most {} MiB when compiled",
     PATTERNS_SIZE_MAX >> 20
 )]
 pub struct TooManyPatterns;
@@ -375,13 +375,19 @@ mod tests {
     #[test]
     fn what_is_no_pattern_says_why_on_one_line() {
         for (text, message) in [
-            ("(", "is no regular expression: unclosed group, at character 1"),
-            ("^ws (ip", "is no regular expression: unclosed group, at character 5"),
-            ("a{2,1}", "is no regular expression: invalid repetition count range"),
-            ("*", "is no regular expression: repetition operator missing expression, at character 1"),
-            ("(?=a)", "is no regular expression: look-around, including look-ahead and look-behind, is not"),
-            ("a\n(", "is no regular expression: unclosed group"),
-            (r"\p{Greek}", "is no regular expression: Unicode not allowed here"),
+            ("(", "is not a valid regular expression: unclosed group, at character 1"),
+            ("^ws (ip", "is not a valid regular expression: unclosed group, at character 5"),
+            ("a{2,1}", "is not a valid regular expression: invalid repetition count range"),
+            (
+                "*",
+                "is not a valid regular expression: repetition operator missing expression, at character 1",
+            ),
+            (
+                "(?=a)",
+                "is not a valid regular expression: look-around, including look-ahead and look-behind, is not",
+            ),
+            ("a\n(", "is not a valid regular expression: unclosed group"),
+            (r"\p{Greek}", "is not a valid regular expression: Unicode not allowed here"),
             ("(a{100}){1000}", "takes more than 256 KiB of memory when compiled"),
             ("((a{1000}){1000}){1000}", "takes more than 256 KiB of memory when compiled"),
         ] {
@@ -393,9 +399,9 @@ mod tests {
     #[test]
     fn a_replacement_uses_groups_that_there_are() {
         for (replacement, message) in [
-            ("$2", "uses ${2}, a group that the pattern has not"),
-            ("$1x", "uses ${1x}, a group that the pattern has not; did you mean ${1}x?"),
-            ("${name}", "uses ${name}, a group that the pattern has not"),
+            ("$2", "uses ${2}, a group that the pattern does not have"),
+            ("$1x", "uses ${1x}, a group that the pattern does not have (did you mean \"${1}x\"?)"),
+            ("${name}", "uses ${name}, a group that the pattern does not have"),
         ] {
             let error = Rewrite::new(Pattern::new("(a)").unwrap(), replacement).unwrap_err();
             assert_eq!(error.to_string(), message);

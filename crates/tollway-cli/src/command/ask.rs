@@ -11,7 +11,7 @@ use tollway_client::http::{ChargeRequest, RawResponse};
 use super::Outcome;
 use crate::output::print_line;
 
-/// Take from one or more buckets, if all of them allow it
+/// Take units from one or more buckets: from all of them, or from none
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,53 +19,53 @@ Examples:
   tollway spend LoginsPerAccount:alice RequestsPerIPAddress:192.0.2.1
   tollway spend demo:alice --cost 3 --json
 
-Exit status: 0 allowed, 1 denied, 2 no answer.")]
+Exit status: 0 allowed, 1 denied, 2 error.")]
 pub(crate) struct Spend {
     #[command(flatten)]
     question: Question,
-    /// What each charge takes
+    /// The units that each charge takes
     #[arg(long, value_name = "N", default_value_t = Verb::Spend.default_cost())]
     cost: u64,
 }
 
-/// Say what a spend would be answered, and take nothing
+/// Test if a spend would be allowed, without taking anything
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway check demo:alice
   tollway check demo:alice --cost 5
 
-Exit status: 0 it would be allowed, 1 it would be denied, 2 no answer.")]
+Exit status: 0 it would be allowed, 1 it would be denied, 2 error.")]
 pub(crate) struct Check {
     #[command(flatten)]
     question: Question,
-    /// What each charge would take
+    /// The units that each charge would take
     #[arg(long, value_name = "N", default_value_t = Verb::Check.default_cost())]
     cost: u64,
 }
 
-/// Give back what was spent
+/// Give units back to one or more buckets
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway refund demo:alice --cost 3
 
-Exit status: 0 given back, 1 there was nothing to give back, 2 no answer.")]
+Exit status: 0 given back, 1 the bucket was already full, 2 error.")]
 pub(crate) struct Refund {
     #[command(flatten)]
     question: Question,
-    /// What each charge gets back
+    /// The units that each charge gives back
     #[arg(long, value_name = "N", default_value_t = Verb::Refund.default_cost())]
     cost: u64,
 }
 
-/// Forget buckets, as though their ids had never come
+/// Reset one or more buckets to their initial state
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway reset LoginsPerAccount:alice
 
-Exit status: 0 forgotten, 2 no answer.")]
+Exit status: 0 reset, 2 error.")]
 pub(crate) struct Reset {
     #[command(flatten)]
     question: Question,
@@ -98,13 +98,13 @@ impl Reset {
 /// What every question has.
 #[derive(Args)]
 struct Question {
-    /// A limit and an id; the limit's name ends at the first colon. Several are one bill: all of them or none
+    /// A limit and an id, separated by the first colon. Several are charged together: all of them, or none
     #[arg(value_name = "LIMIT:ID", required = true)]
     buckets: Vec<Bucket>,
-    /// The server's HTTP gate
+    /// The address of the server's HTTP gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
     addr: String,
-    /// Print the server's answer as it came
+    /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -119,7 +119,7 @@ impl FromStr for Bucket {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (limit, id) = text.split_once(':').ok_or("must be a limit and an id, such as demo:alice")?;
+        let (limit, id) = text.split_once(':').ok_or("must be a limit and an id, such as \"demo:alice\"")?;
         Ok(Self { limit: limit.to_owned(), id: id.to_owned() })
     }
 }

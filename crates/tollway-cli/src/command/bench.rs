@@ -24,12 +24,12 @@ use clap::{Args, Subcommand};
 
 use super::Outcome;
 
-/// Put a server under load and say how it bore it
+/// Load-test a server
 ///
-/// One thread asks over many connections. In a closed loop, which is the default, each connection sends a batch, waits
-/// for its answers and sends the next: the rate is what the server can take. With --rate the loop is open: requests leave on
-/// schedule whatever the answers do, and their latency counts from the scheduled instant, so that a pause of
-/// the server shows in full. Ctrl-C ends a run early and prints what there is so far.
+/// One thread sends requests over many connections. By default the loop is closed: each connection sends a batch, waits for
+/// the replies and sends the next, which measures the highest rate of the server. With --rate the loop is open: requests are
+/// sent on schedule, and latency counts from the scheduled time, so that a pause of the server shows in full. Ctrl-C
+/// ends a run early and prints the result so far.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ Examples:
   tollway bench http --limit demo --rate 20000
   tollway bench redis --pipeline 64 --keys 1000000
 
-Exit status: 0 if the run was made, 2 if nothing listens there, the server hung up or its replies are not the protocol's.")]
+Exit status: 0 success, 2 error: no server, a lost connection, or replies of another protocol.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: What,

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use super::{Arguments, Outcome};
 use crate::output::OutputError;
 
-/// Print a script that teaches a shell to complete tollway's commands and options
+/// Print a completion script for a shell
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -16,7 +16,7 @@ Examples:
   tollway completions zsh > ~/.zfunc/_tollway
   tollway completions fish > ~/.config/fish/completions/tollway.fish")]
 pub(crate) struct Completions {
-    /// The shell to teach
+    /// The shell
     shell: Shell,
 }
 

@@ -13,31 +13,31 @@ use tollway_client::http::{HttpRuleRequest, Rfc3339, RuleExplanation, RulePart};
 use super::Outcome;
 use crate::output::print_line;
 
-/// Show which parts of a rule are reached, and when each frees
+/// Show which parts of a rule have reached their limit, and when each is free again
 ///
-/// Takes an expression, or the name of a rule of a running server, and values for its selectors. Asks the server and changes
-/// nothing there. Or limits if any of its parts is reached, And if all of them are; what is reached frees when the entry that
-/// fills it has grown old. Without a server it shows the parts of an expression, and what it cannot say.
+/// Takes the name of a rule of a running server, or an expression, and a value for each selector. Reads from the server and
+/// changes nothing. "Or" limits a request if any of its parts is reached, "And" if all of them are. A part is free again when
+/// its oldest entries expire. Without a server, only the parts of an expression are shown.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway explain \"Or('10/s', And('user:100/h', 'apikey:60/h'))\" user=vova apikey=k1
   tollway explain upload user=vova apikey=k1
-  tollway explain upload user=vova apikey=           # a selector without a value
+  tollway explain upload user=vova apikey=           # the request has no API key
   tollway explain \"user:100/h\" --key upload user=vova
 
-Exit status: 0 the request would pass, 1 it would be limited, 2 no answer.")]
+Exit status: 0 the request would be allowed, 1 it would be denied, 2 error.")]
 pub(crate) struct Explain {
-    /// An expression, or the name of a rule
+    /// The name of a rule, or an expression
     #[arg(value_name = "RULE")]
     rule: String,
-    /// A value for each selector of the rule, as in user=vova; nothing after the sign is no value
+    /// A value for each selector of the rule, such as user=vova; leave it empty if the request has none
     #[arg(value_name = "SELECTOR=VALUE")]
     selectors: Vec<Selector>,
-    /// The key that requests are counted under; the name of a rule, and nothing for an expression, if not given
+    /// The key under which requests are counted [default: the name of the rule, or empty for an expression]
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// The server's HTTP gate
+    /// The address of the server's HTTP gate
     #[arg(
         long,
         visible_alias = "server",
@@ -46,7 +46,7 @@ pub(crate) struct Explain {
         env = "TOLLWAY_ADDR"
     )]
     addr: String,
-    /// Print the server's answer as it came
+    /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -65,7 +65,7 @@ impl FromStr for Selector {
             Some((name, value)) if !name.is_empty() => {
                 Ok(Self { name: name.to_owned(), value: value.to_owned() })
             }
-            _ => Err("a selector and its value, such as user=vova".to_owned()),
+            _ => Err("must be a selector and its value, such as \"user=vova\"".to_owned()),
         }
     }
 }
@@ -110,16 +110,16 @@ fn unanswered(
     let Some(rule) = written else { return Ok(error.into()) };
     let tree = RulePart::from_bill(&asked.bill(rule)?, |_| None);
     print_line(format!("rule   {}\n\n{}", rule.limit().rule(), tree::draw(&tree)).as_bytes())?;
-    Ok(anyhow!(error).context("what is reached is not known"))
+    Ok(anyhow!(error).context("cannot tell which parts are reached"))
 }
 
 fn in_words(explained: &RuleExplanation) -> String {
     let RuleExplanation { rule, tree, at } = explained;
     let whole = match tree.frees_after {
-        Some(Nanos::ZERO) => "the request would pass".to_owned(),
-        Some(Nanos::FOREVER) => "the request would be limited, and no waiting helps".to_owned(),
-        Some(span) => format!("the request would be limited, and pass in {span}"),
-        None => "not known".to_owned(),
+        Some(Nanos::ZERO) => "the request would be allowed".to_owned(),
+        Some(Nanos::FOREVER) => "the request would be denied, and waiting does not help".to_owned(),
+        Some(span) => format!("the request would be denied, and allowed in {span}"),
+        None => "unknown".to_owned(),
     };
     format!("rule   {rule}\nnow    {whole}\nas of  {}\n\n{}", Rfc3339(*at), tree::draw(tree))
 }

@@ -42,12 +42,12 @@ use super::Outcome;
 use super::serve::{cores, log_to_stderr};
 use crate::output::OutputError;
 
-/// Protect an HTTP service with a gatekeeper, without changing it
+/// Start a reverse proxy that rate-limits an HTTP service
 ///
-/// Requests pass to the upstream at once, after a wait, or are answered 503 with Retry-After, as the master of the domain
-/// last said. Nobody is asked while a request waits, and without a master everything passes. Bodies are streamed, upgrades such
-/// as WebSocket and HTTP/2 (without TLS) pass through, and a client that hangs up while it waits gives up its place.
-/// SIGTERM and SIGINT drain: no new connections, requests that are here are answered, then exit 0.
+/// A request is passed to the upstream at once or after a delay, or rejected with 503 and Retry-After, according to the last
+/// message of the master. The decision needs no round trip, and without a master every request passes. Bodies are streamed;
+/// WebSocket and other upgrades pass through, and so does HTTP/2 without TLS. On SIGTERM and SIGINT the proxy drains: it accepts
+/// no new connections, answers pending requests, and exits with 0.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -56,56 +56,56 @@ Examples:
   tollway guard --listen :8000 --upstream h2c://grpc:50051 --domain grpc --identify header:x-api-key
   tollway guard --listen :8000 --upstream http://app:3000 --domain api --trust-proxy 10.0.0.0/8 --metrics :9100
 
-Who is limited is the client's address, of an IPv6 address the /64. Behind a load balancer name its network with
---trust-proxy: only what a trusted proxy says in X-Forwarded-For is believed. The master is `tollway serve` with the domain in
-its configuration, or any other that speaks Smockron.")]
+The client address is limited (for IPv6, its /64 network). Behind a load balancer, name its network with --trust-proxy:
+X-Forwarded-For is read only from trusted proxies. The master is \"tollway serve\" with the domain in its configuration, or
+any other server that speaks Smockron.")]
 pub(crate) struct Guard {
-    /// Where to listen: an address and a port
+    /// The address and port to listen on
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: SocketAddr,
-    /// What is protected: http://HOST:PORT, or h2c://HOST:PORT for one that speaks HTTP/2 without TLS
+    /// The service to protect: http://HOST:PORT, or h2c://HOST:PORT for HTTP/2 without TLS
     #[arg(long, value_name = "URL")]
     upstream: Upstream,
-    /// The master's name for what is protected
+    /// The domain in the configuration of the master
     #[arg(long, value_name = "NAME")]
     domain: String,
-    /// Where the master takes accounting
+    /// The address of the master for accounting
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10004")]
     master: String,
-    /// Where the master publishes delays; the port after that for accounting if not given
+    /// The address of the master for control [default: the port after --master]
     #[arg(long, value_name = "HOST:PORT")]
     control: Option<String>,
-    /// Whose request it is: `address`, or `header:NAME`, and the address where that header is missing
+    /// The identifier of a request: address, or header:NAME (the address if the header is missing)
     #[arg(long, value_name = "WHO", default_value = "address")]
     identify: Whom,
-    /// A network of proxies whose X-Forwarded-For is believed; may be given several times
+    /// A network of trusted proxies, whose X-Forwarded-For is read; can be repeated
     #[arg(long, value_name = "CIDR")]
     trust_proxy: Vec<Network>,
-    /// Who would have to wait longer is rejected
+    /// The maximum delay; requests that need a longer one are rejected
     #[arg(long, value_name = "TIME", default_value = "5s")]
     max_delay: Nanos,
-    /// How many requests may wait at a time; others are rejected
+    /// The maximum number of delayed requests; others are rejected
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count)]
     max_delayed: usize,
-    /// How many delays are remembered
+    /// The maximum number of delays to remember
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count)]
     max_known: usize,
-    /// Whether the master hears of rejections: `send`, `off`, or one in so many, as 1/100
+    /// Report rejected requests to the master: send, off, or a sample such as 1/100
     #[arg(long, value_name = "HOW", default_value = "send", value_parser = rejected)]
     rejected: RejectedAccounting,
-    /// How long the upstream may take to begin its answer
+    /// The timeout for the response head of the upstream
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     timeout: Nanos,
-    /// How long a client may be silent: between two requests, in the middle of one, and without taking what it is sent
+    /// The timeout for a client that sends or receives nothing, also between two requests
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     patience: Nanos,
-    /// How many clients may be connected at a time; others wait to be accepted
+    /// The maximum number of client connections; others wait to be accepted
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clients)]
     max_connections: usize,
-    /// Serve metrics for Prometheus there, at /metrics
+    /// The address and port for Prometheus metrics, at /metrics
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
-    /// How many threads serve; one for each core if not given
+    /// The number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 }
@@ -123,7 +123,7 @@ fn rejected(text: &str) -> Result<RejectedAccounting, String> {
         "off" => Ok(RejectedAccounting::Off),
         _ => match text.strip_prefix("1/").and_then(|many| many.parse().ok()) {
             Some(many @ 1..) => Ok(RejectedAccounting::OneIn(many)),
-            _ => Err("must be `send`, `off`, or one in so many, such as 1/100".to_owned()),
+            _ => Err("must be send, off, or a sample such as 1/100".to_owned()),
         },
     }
 }
@@ -141,7 +141,7 @@ fn count(text: &str) -> Result<usize, String> {
 
 fn clients(text: &str) -> Result<usize, String> {
     let clients = text.parse().ok().filter(|clients| (1..=Semaphore::MAX_PERMITS).contains(clients));
-    clients.ok_or_else(|| "must be a whole number above zero".to_owned())
+    clients.ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 impl Guard {
@@ -165,7 +165,7 @@ impl Guard {
         let (drain, draining) = watch::channel(false);
         // Before anything is announced: whoever reads that may send a signal.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let signals = { runtime.block_on(async { Signals::catch() }).context("signals cannot be caught")? };
+        let signals = { runtime.block_on(async { Signals::catch() }).context("cannot handle signals")? };
         let mut workers = Vec::new();
         for number in 0..self.workers.map_or_else(cores, usize::from) {
             let (listener, settings, draining) =
@@ -190,7 +190,7 @@ impl Guard {
         })?;
         drain.send_replace(true);
         for worker in workers {
-            worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+            worker.join().map_err(|_| anyhow::anyhow!("a worker thread panicked"))??;
         }
         Ok(Outcome::Yes)
     }
@@ -210,9 +210,9 @@ impl Guard {
     fn announce(&self, listener: &TcpListener, metrics: Option<&TcpListener>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "tollway guard {}", env!("CARGO_PKG_VERSION"))?;
-        writeln!(out, "  listens   http://{}", listener.local_addr()?)?;
+        writeln!(out, "  listen    http://{}", listener.local_addr()?)?;
         writeln!(out, "  upstream  {}", self.upstream)?;
-        writeln!(out, "  domain    {}, as the master at {} says", self.domain, self.master)?;
+        writeln!(out, "  domain    {}, master {}", self.domain, self.master)?;
         if let Some(metrics) = metrics {
             writeln!(out, "  metrics   http://{}/metrics", metrics.local_addr()?)?;
         }
@@ -221,7 +221,7 @@ impl Guard {
 }
 
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

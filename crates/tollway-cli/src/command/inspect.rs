@@ -10,28 +10,28 @@ use tollway_client::http::{BucketReport, Rfc3339};
 use super::Outcome;
 use crate::output::print_line;
 
-/// Look at one bucket of a running server, and change nothing
+/// Show the state of one bucket, without changing it
 ///
-/// Prints what the id is held to, what is left, when the next unit comes and when the bucket is as new, and the state from
-/// which all that follows, as the store keeps it. In memory and on Redis alike.
+/// Prints the limit of the id, the units left, when the next unit is available, when the bucket is full again, and the state
+/// as the store keeps it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway inspect demo alice
   tollway inspect RequestsPerIPAddress 192.0.2.1 --json
 
-Exit status: 0 here it is, 2 no answer.")]
+Exit status: 0 success, 2 error.")]
 pub(crate) struct Inspect {
     /// The name of the limit
     #[arg(value_name = "LIMIT")]
     limit: String,
-    /// The id under it
+    /// The id
     #[arg(value_name = "ID")]
     id: String,
-    /// The server's HTTP gate
+    /// The address of the server's HTTP gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
     addr: String,
-    /// Print the server's answer as it came
+    /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -55,15 +55,15 @@ fn in_words(inspected: &BucketReport) -> impl Display {
     fmt::from_fn(move |f| {
         writeln!(f, "bucket     {}", inspected.bucket)?;
         let Some(algorithm) = &inspected.algorithm else {
-            return write!(f, "held to    nothing: this id is unlimited");
+            return write!(f, "limit      none; this id is unlimited");
         };
-        writeln!(f, "held to    {}", describe_algorithm(algorithm))?;
+        writeln!(f, "limit      {}", describe_algorithm(algorithm))?;
         writeln!(f, "remaining  {}", inspected.remaining.unwrap_or_default())?;
         writeln!(f, "next unit  {}", when(inspected.retry_after))?;
-        writeln!(f, "as new     {}", when(inspected.reset_after))?;
+        writeln!(f, "full       {}", when(inspected.reset_after))?;
         match &inspected.state {
             Some(state) => writeln!(f, "state      {state}")?,
-            None => writeln!(f, "state      none: it is as though this id had never come")?,
+            None => writeln!(f, "state      none; the bucket is unused or expired")?,
         }
         write!(f, "as of      {}", Rfc3339(inspected.at))
     })

@@ -9,26 +9,26 @@ use crate::output::print_line;
 
 /// List the buckets that a running server keeps in Redis
 ///
-/// One a line, in no order, those of one limit or all. While they are listed, others come and go: one that is there all
-/// the time is listed, perhaps twice. A store in memory keeps no ids, and says so.
+/// Prints one bucket a line, in no order, of one limit or of all. Buckets that are created or deleted meanwhile may be missing,
+/// and a bucket may be listed twice. The memory store keeps no ids, so it cannot list buckets.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway keys
   tollway keys LoginsPerAccount --count 20
 
-Exit status: 0 here they are, 2 no answer.")]
+Exit status: 0 success, 2 error.")]
 pub(crate) struct Keys {
-    /// Of this limit alone
+    /// List only the buckets of this limit
     #[arg(value_name = "LIMIT")]
     limit: Option<String>,
-    /// Stop after so many
+    /// Stop after N buckets
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// The server's HTTP gate
+    /// The address of the server's HTTP gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
     addr: String,
-    /// Print the server's answers as they came, a page a line
+    /// Print the server's answers as JSON, one page a line
     #[arg(long)]
     json: bool,
 }

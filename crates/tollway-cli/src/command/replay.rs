@@ -31,12 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Writes to standard output are gathered up to this many bytes.
 const OUTPUT_BUFFER: usize = 1 << 16;
 
-/// Answer the requests of a trace and compare the replies with the expected ones
+/// Run a trace against a configuration, and compare the replies with the expected ones
 ///
-/// A trace is plain text, one request a line: the time, the gate, what is asked, and after `=>` the reply that must
-/// come back, if any. Replay prints every event with the reply it got, marks each that is not as expected, and ends
-/// with a summary per limit. The output is itself a trace: use it to see what a new configuration would have done to
-/// yesterday's requests, or save it as what must hold from now on.
+/// A trace is plain text with one request a line: the time, the gate, the request, and after "=>" the expected reply, if any.
+/// Prints every event with its reply, marks replies that differ, and ends with a summary of each limit. The output is itself
+/// a trace: use it to see what a new configuration would have done to yesterday's requests, or save it as a test.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -45,18 +44,18 @@ Examples:
   echo '0s limit spend demo:alice' | tollway replay
   tollway replay --config tollway.yaml requests.trace > expected.trace
 
-Exit status: 0 if no reply differed, 1 if any did, 2 if the trace or the configuration cannot be read.")]
+Exit status: 0 every reply is as expected, 1 a reply differs, 2 error.")]
 pub(crate) struct Replay {
-    /// The configuration whose limits decide; the built-in one if not given
+    /// The configuration file [default: the built-in configuration]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the buckets live: `memory`, or Redis, under a namespace of their own; as configured if not given
+    /// The store: memory, or a Redis URL, where a new namespace is used [default: the store of the configuration]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Print only the events that differ, and the summary
+    /// Print only the events that differ and the summary
     #[arg(short, long)]
     quiet: bool,
-    /// The trace; `-` is standard input
+    /// The trace file, or - for standard input
     #[arg(value_name = "TRACE", default_value = "-")]
     trace: PathBuf,
 }

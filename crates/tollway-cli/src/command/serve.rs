@@ -18,11 +18,11 @@ use tracing_subscriber::EnvFilter;
 use super::{Outcome, configured, store};
 use crate::output::OutputError;
 
-/// Serve the limits of a configuration over the network
+/// Start the server
 ///
-/// Without a configuration, a small built-in policy is served on loopback, to try things with. The file is read again
-/// when it changes and on SIGHUP: a good one takes effect between two requests, a bad one is explained in the log and
-/// changes nothing. SIGTERM and SIGINT drain: no new connections, what was read is answered, then exit 0.
+/// Without a configuration file, the server listens on loopback with a small built-in policy, so that you can try it. The file
+/// is reloaded when it changes and on SIGHUP; if it is invalid, its errors are logged and the old policy stays. On SIGTERM
+/// and SIGINT the server drains: it accepts no new connections, answers pending requests, and exits with 0.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,31 +30,31 @@ Examples:
   tollway serve --config tollway.yaml --http 0.0.0.0:8080 --text off
   TOLLWAY_CONFIG=/etc/tollway/tollway.yaml RUST_LOG=debug tollway serve
 
-A flag comes before its environment variable, and both before the file. TOLLWAY_STORE_PASSWORD is the password of the
-store. Logs go to standard error.")]
+A flag overrides its environment variable, and both override the file. TOLLWAY_STORE_PASSWORD is the password of the
+store. Logs go to standard error; RUST_LOG sets their level.")]
 pub(crate) struct Serve {
-    /// The configuration; the built-in one if not given
+    /// The configuration file [default: the built-in configuration]
     #[arg(short, long, value_name = "FILE", env = "TOLLWAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the buckets live: `memory`, or a URL such as redis://cache:6379 or redis+cluster://a,b
+    /// The store: memory, or a URL such as redis://cache:6379 or redis+cluster://a,b
     #[arg(long, value_name = "URL", env = "TOLLWAY_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// How many buckets are kept at most
+    /// The maximum number of buckets in memory
     #[arg(long, value_name = "N", env = "TOLLWAY_MAX_BUCKETS", value_parser = buckets)]
     max_buckets: Option<usize>,
-    /// Where the HTTP gate listens: an address and a port, or `off`
+    /// The address and port of the HTTP gate, or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_HTTP", value_parser = http_gate)]
     http: Option<Gate>,
-    /// Where the text gate listens, UDP
+    /// The address and port of the text gate (UDP), or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_TEXT", value_parser = text_gate)]
     text: Option<Gate>,
-    /// Where the Throttr gate listens
+    /// The address and port of the Throttr gate, or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_THROTTR", value_parser = throttr_gate)]
     throttr: Option<Gate>,
-    /// Where the Smockron gate is told what gatekeepers let through; it tells them at the port after it
+    /// The address and port of the Smockron gate for accounting, or off; control uses the next port
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_SMOCKRON", value_parser = smockron_gate)]
     smockron: Option<Gate>,
-    /// How many threads serve; one for each core if not given
+    /// The number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 }
@@ -81,7 +81,7 @@ fn smockron_gate(text: &str) -> Result<Gate, GateAddressError> {
 
 fn buckets(text: &str) -> Result<usize, String> {
     let buckets = text.parse().ok().filter(|buckets| *buckets > 0);
-    buckets.ok_or_else(|| "must be a whole number above zero".to_owned())
+    buckets.ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 impl Serve {
@@ -95,17 +95,18 @@ impl Serve {
         let store = store::chosen(self.store.as_deref(), config.store.clone())?;
         let gates = self.gates(config.gates.clone());
         if gates.are_off() {
-            bail!("every gate is off: there is nowhere to ask; try --http {}", Gates::HTTP);
+            bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
         let workers = self.workers.map_or_else(cores, usize::from);
         let config = Config { store: store.clone(), max_buckets, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
-        let limiter = Arc::new(limiter.with_context(|| format!("the store {store} cannot be opened"))?);
+        let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
         let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
-        let signals = Signals::catch().context("signals cannot be caught")?;
-        let server = Server::start(settings).context("the server cannot start")?;
-        let from =
-            self.config.map_or_else(|| "the built-in policy".to_owned(), |path| path.display().to_string());
+        let signals = Signals::catch().context("cannot handle signals")?;
+        let server = Server::start(settings).context("cannot start the server")?;
+        let from = self
+            .config
+            .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
         announce(&limiter, &from, &store, &server).map_err(OutputError::from)?;
         signals.run(server);
         Ok(Outcome::Yes)
@@ -168,7 +169,7 @@ fn announce(limiter: &Engine, from: &str, store: &StoreUrl, server: &Server) -> 
     if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
         writeln!(out, "  smockron zmq tcp://{accounting}, control tcp://{control}")?;
     }
-    writeln!(out, "try:")?;
+    writeln!(out, "Try:")?;
     if let Some(address) = server.text_addr() {
         writeln!(out, "  tollway text --addr {address} 'over_limit ws global'")?;
     }

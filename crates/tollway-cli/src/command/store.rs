@@ -28,6 +28,6 @@ fn password() -> anyhow::Result<Option<Secret>> {
     let Some(password) = env::var_os(PASSWORD).filter(|password| !password.is_empty()) else {
         return Ok(None);
     };
-    let password = password.into_string().map_err(|_| anyhow!("{PASSWORD} is not UTF-8"))?;
+    let password = password.into_string().map_err(|_| anyhow!("{PASSWORD} must be UTF-8"))?;
     Ok(Some(Secret::new(password)))
 }

@@ -10,11 +10,10 @@ use tollway_wire::text::{ReceivedReply, decode, decode_reply, split_id};
 use super::Outcome;
 use crate::output::print_line;
 
-/// Ask over the UDP text protocol
+/// Send a command over the UDP text protocol
 ///
-/// The question is sent as it is, with an id in front so that a late answer to another question is not taken for its
-/// own; the answer is printed without that id. A question that has an id already is answered with it. A server gives no
-/// answer to what it does not understand.
+/// The command gets an id in front, so that a late reply to another command is ignored; the reply is printed without it. If
+/// the command already has an id, the reply is printed with it. A server does not reply to an unknown command.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,15 +24,15 @@ Examples:
   tollway text get_size
   tollway text ping
 
-Exit status: 0 answered and not over the limit, 1 over the limit (Y), 2 no answer.")]
+Exit status: 0 not over the limit, 1 over the limit (Y), 2 error.")]
 pub(crate) struct Text {
-    /// A command and its key or JSON; several words are joined by single spaces
-    #[arg(value_name = "QUESTION", required = true)]
+    /// A command and its key or JSON; several arguments are joined by spaces
+    #[arg(value_name = "COMMAND", required = true)]
     question: Vec<String>,
-    /// The server's text gate
+    /// The address of the server's text gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2000", env = "TOLLWAY_TEXT_ADDR")]
     addr: String,
-    /// How long to wait for an answer
+    /// The timeout for a reply
     #[arg(long, value_name = "TIME", default_value = "100ms", env = "TOLLWAY_TEXT_TIMEOUT")]
     timeout: Nanos,
 }
@@ -43,15 +42,16 @@ impl Text {
         let question = self.question.join(" ");
         let (id, body) = split_id(question.as_bytes());
         let client = Client::with_timeout(&*self.addr, self.timeout.into())
-            .with_context(|| format!("{} cannot be asked", self.addr))?;
+            .with_context(|| format!("cannot open a socket to \"{}\"", self.addr))?;
         let answer = match client.ask(body) {
             Err(error @ ClientError::TimedOut { .. }) if decode(body).is_none() => {
-                return Err(error).context("the question is none that a server would understand; see --help");
+                return Err(error)
+                    .context("the command is not part of the text protocol; see \"tollway text --help\"");
             }
             answer => answer?,
         };
         let Some((None, said)) = decode_reply(&answer) else {
-            bail!("{:?} is no answer of this protocol", String::from_utf8_lossy(&answer));
+            bail!("{:?} is not a reply of the text protocol", String::from_utf8_lossy(&answer));
         };
         let line = id.map_or_else(|| answer.clone(), |id| [id, b" ", &answer].concat());
         print_line(&line)?;

@@ -14,10 +14,10 @@ use self::change::{Amount, Changed, Time, suffix};
 use super::Outcome;
 use crate::output::print_line;
 
-/// Make, ask for, change and forget quotas over the Throttr protocol
+/// Create, query, update and delete quotas over the Throttr protocol
 ///
-/// A quota belongs to a consumer and a resource, and lives for a time. The server counts nothing down by itself: whoever uses
-/// a quota says so by an update.
+/// A quota belongs to a consumer and a resource, and expires after its time to live. A query does not change it: use an update
+/// to take from it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ Examples:
   tollway throttr query alice /downloads
   tollway throttr purge alice /downloads
 
-Exit status: 0 done or found, 1 not, 2 no answer.")]
+Exit status: 0 done or found, 1 not done or not found, 2 error.")]
 pub(crate) struct Throttr {
     #[command(subcommand)]
     what: What,
@@ -40,58 +40,58 @@ enum What {
     Purge(Purge),
 }
 
-/// Make a quota
+/// Create a quota
 ///
-/// A live one stays as it is, unless the server is configured to start it over (`on_insert: reset`).
+/// An existing quota is not changed, unless the server is configured to replace it (on_insert: reset).
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway throttr insert alice /downloads --quota 100 --ttl 1h
   tollway throttr insert alice /downloads --quota 5 --ttl 1500ms
 
-The time is sent in the largest of s, ms and ns that it is a whole number of, and the server counts in that.
+The time is sent in the largest unit of s, ms and ns in which it is a whole number, and the quota keeps that unit.
 
-Exit status: 0 made, 1 there is a live one, 2 no answer.")]
+Exit status: 0 created, 1 the quota exists, 2 error.")]
 struct Insert {
     #[command(flatten)]
     pair: Pair,
-    /// How many there are
+    /// The number of units
     #[arg(long, value_name = "N")]
     quota: u64,
-    /// How long it lives
+    /// The time to live, such as 1h
     #[arg(long, value_name = "TIME")]
     ttl: Nanos,
 }
 
-/// Say what is left of a quota, and for how long
+/// Show what is left of a quota, and its time to live
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway throttr query alice /downloads
   tollway throttr query alice /downloads --json
 
-Exit status: 0 there is a live one, 1 there is none, 2 no answer.")]
+Exit status: 0 found, 1 not found, 2 error.")]
 struct Query {
     #[command(flatten)]
     pair: Pair,
-    /// Print JSON; `null` if there is none
+    /// Print JSON, or null if the quota does not exist
     #[arg(long)]
     json: bool,
 }
 
-/// Change what is left of a quota, or how long it lives
+/// Change what is left of a quota, or its time to live
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tollway throttr update alice /downloads --quota=-1     one less, down to 0
-  tollway throttr update alice /downloads --quota=+50    50 more
-  tollway throttr update alice /downloads --quota=100    100 from now on
-  tollway throttr update alice /downloads --ttl=+10m     10 minutes longer
-  tollway throttr update alice /downloads --ttl=60       60 of the unit that it was made with
+  tollway throttr update alice /downloads --quota=-1     take 1, down to 0
+  tollway throttr update alice /downloads --quota=+50    add 50
+  tollway throttr update alice /downloads --quota=100    set to 100
+  tollway throttr update alice /downloads --ttl=+10m     extend by 10 minutes
+  tollway throttr update alice /downloads --ttl=60       set to 60, in the unit of the quota
 
-A server takes a time in the unit that the quota was made with; to tell it one such as 10m, that is asked for first.
+The protocol sends a time in the unit of the quota, so a time such as 10m needs a query first.
 
-Exit status: 0 changed, 1 there is no live one, 2 no answer.")]
+Exit status: 0 changed, 1 not found, 2 error.")]
 struct Update {
     #[command(flatten)]
     pair: Pair,
@@ -102,21 +102,21 @@ struct Update {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct By {
-    /// What is left: N, or +N more, or -N less
+    /// The units left: N sets them, +N adds, -N takes
     #[arg(long, value_name = "[+|-]N", allow_hyphen_values = true)]
     quota: Option<Changed<Amount>>,
-    /// How long it lives from now: TIME, or +TIME longer, or -TIME shorter
+    /// The time to live from now: TIME sets it, +TIME extends, -TIME shortens
     #[arg(long, value_name = "[+|-]TIME", allow_hyphen_values = true)]
     ttl: Option<Changed<Time>>,
 }
 
-/// Forget a quota
+/// Delete a quota
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway throttr purge alice /downloads
 
-Exit status: 0 forgotten, 1 there was no live one, 2 no answer.")]
+Exit status: 0 deleted, 1 not found, 2 error.")]
 struct Purge {
     #[command(flatten)]
     pair: Pair,
@@ -125,14 +125,14 @@ struct Purge {
 /// What every request has.
 #[derive(Args)]
 struct Pair {
-    /// Whose quota, at most 255 bytes
+    /// The consumer, at most 255 bytes
     consumer: String,
-    /// For what, at most 255 bytes
+    /// The resource, at most 255 bytes
     resource: String,
-    /// The server's Throttr gate
+    /// The address of the server's Throttr gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000", env = "TOLLWAY_THROTTR_ADDR")]
     addr: String,
-    /// How long to wait for the reply
+    /// The timeout for a reply
     #[arg(long, value_name = "TIME", default_value = "1s", env = "TOLLWAY_THROTTR_TIMEOUT")]
     timeout: Nanos,
 }
@@ -152,7 +152,7 @@ impl Insert {
     fn run(self) -> anyhow::Result<Outcome> {
         let Pair { consumer, resource, .. } = &self.pair;
         let made = self.pair.client().insert(consumer, resource, self.quota, Duration::from(self.ttl))?;
-        say(made, "ok", "there is a live one")
+        say(made, "ok", "the quota exists")
     }
 }
 
@@ -180,7 +180,7 @@ impl Update {
                 let Some(quota) = client.query(consumer, resource)? else { return say(false, "", NONE) };
                 (QuotaAttribute::Ttl, change, change::in_unit(span, quota.lifetime.unit)?)
             }
-            (None, None) => bail!("nothing is to be changed"),
+            (None, None) => bail!("nothing to change; give --quota or --ttl"),
         };
         say(client.update(consumer, resource, attribute, change, value)?, "ok", NONE)
     }
@@ -199,7 +199,7 @@ impl Pair {
     }
 }
 
-const NONE: &str = "there is none";
+const NONE: &str = "the quota does not exist";
 
 fn say(done: bool, yes: &str, no: &str) -> anyhow::Result<Outcome> {
     print_line(if done { yes } else { no }.as_bytes())?;

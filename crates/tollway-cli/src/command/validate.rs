@@ -9,18 +9,18 @@ use tollway::config::{Config, ConfigError, ConfigErrors, describe};
 use super::Outcome;
 use crate::output::OutputError;
 
-/// Check a configuration file and print it as it was understood
+/// Check a configuration file
 ///
-/// Prints every limit with what follows from its numbers: how long one unit takes to come, and how long an empty
-/// bucket takes to fill; and every rule in its canonical form, with the names of its logs. A file that is wrong is answered by
-/// all of its errors, each with its line, its column and what would be right. What is right but has no effect is warned about.
+/// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form with the
+/// names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix it. Fields
+/// that have no effect are warnings.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway validate tollway.yaml
   tollway validate candidate.yaml && cp candidate.yaml /etc/tollway.yaml
 
-Exit status: 0 if the file is right, 1 if it is not, 2 if it cannot be read.")]
+Exit status: 0 valid, 1 invalid, 2 the file cannot be read.")]
 pub(crate) struct Validate {
     /// The configuration file
     #[arg(value_name = "FILE")]

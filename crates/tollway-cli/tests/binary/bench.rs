@@ -52,7 +52,7 @@ fn an_echo_sends_every_request_back() {
     }
     let ran =
         run(&["bench", "throttr", "--requests", "9", "--no-insert", "--addr", &server.address("throttr")]);
-    assert_refused(&ran, "is not Throttr's");
+    assert_refused(&ran, "is not the Throttr protocol");
     server.stop();
 }
 
@@ -110,12 +110,18 @@ fn what_cannot_be_measured_is_exit_2() {
     drop((nobody_tcp, nobody_udp));
     let long_key = format!("{}{{}}", "k".repeat(255));
     for (arguments, reason) in [
-        (&["throttr", "--addr", &tcp][..], &*format!("nothing listens at {tcp}")),
-        (&["text", "--addr", &udp], &format!("nothing listens at {udp}")),
-        (&["redis", "--addr", &hangs_up_addr, "-c", "1", "-k", "1000000"], "hung up after 1 of 2 requests"),
-        (&["throttr", "--addr", &serving.addr], "is not Throttr's: HTTP/1.1 400 Bad Request\\r\\n"),
-        (&["redis", "--addr", &serving.addr], "is not Redis's"),
-        (&["redis", "--addr", "nowhere"], "nowhere is no address and port"),
+        (&["throttr", "--addr", &tcp][..], &*format!("no server at {tcp}")),
+        (&["text", "--addr", &udp], &format!("no server at {udp}")),
+        (
+            &["redis", "--addr", &hangs_up_addr, "-c", "1", "-k", "1000000"],
+            "closed a connection after 1 of 2 requests",
+        ),
+        (
+            &["throttr", "--addr", &serving.addr],
+            "is not the Throttr protocol: HTTP/1.1 400 Bad Request\\r\\n",
+        ),
+        (&["redis", "--addr", &serving.addr], "is not the Redis protocol"),
+        (&["redis", "--addr", "nowhere"], "\"nowhere\" is not an address and a port"),
         (&["text", "--key-format", "key"], "must have one {}"),
         (&["http", "--zipf", "11"], "must be a number from 0 to 10"),
         (&["http", "--echo"], "speaks no HTTP"),

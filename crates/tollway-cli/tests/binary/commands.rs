@@ -25,7 +25,8 @@ fn what_has_no_effect_is_warned_about() {
     let ran = validate("third.yaml", b"rules:\n  upload: \"Or('10/s', 'apikey:5/s:0.1')\"\n");
     assert_eq!(ran.code, 0);
     assert!(ran.stdout.ends_with("\nupload  Or('10/s', 'apikey:5/s')\n  logs :upload, :upload:apikey:VALUE, on_full deny, on_store_failure allow\n"), "{}", ran.stdout);
-    let warning = "third.yaml:2:11: warning: rule `upload`: the third field of `apikey:5/s` has no effect\n";
+    let warning =
+        "third.yaml:2:11: warning: rule \"upload\": the third field of \"apikey:5/s\" has no effect\n";
     assert!(ran.stderr.ends_with(warning), "{}", ran.stderr);
 }
 

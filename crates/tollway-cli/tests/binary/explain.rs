@@ -36,7 +36,7 @@ fn a_rule_of_a_server_is_shown_part_by_part() {
     };
     let free = "\
 rule   Or('1/h', And('user:2/h', 'apikey:9/h'))
-now    the request would pass
+now    the request would be allowed
 as of  now
 
 Or                                      not reached
@@ -58,11 +58,11 @@ Or                                      not reached
             1,
             "\
 rule   Or('1/h', And('user:2/h', 'apikey:9/h'))
-now    the request would be limited, and pass in an-hour
+now    the request would be denied, and allowed in an-hour
 as of  now
 
-Or                                   reached, frees in an-hour
-├─ 1/h            :upload            reached, frees in an-hour
+Or                                   reached, free in an-hour
+├─ 1/h            :upload            reached, free in an-hour
 └─ And                               not reached
    ├─ user:2/h    :upload:user:vova  not reached
    └─ apikey:9/h  no value           not reached
@@ -72,10 +72,10 @@ Or                                   reached, frees in an-hour
     );
     let (code, printed) = explain(&["user:1/h", "--key", "upload", "user=vova"]);
     assert_eq!(code, 1);
-    assert!(printed.ends_with("\nuser:1/h  :upload:user:vova  reached, frees in an-hour\n"), "{printed}");
+    assert!(printed.ends_with("\nuser:1/h  :upload:user:vova  reached, free in an-hour\n"), "{printed}");
     let (code, printed) = explain(&["closed"]);
     assert_eq!(code, 1);
-    assert!(printed.contains("limited, and no waiting helps\n"), "{printed}");
+    assert!(printed.contains("denied, and waiting does not help\n"), "{printed}");
     let (code, printed) = explain(&["Or()", "--json"]);
     assert_eq!(code, 0);
     assert!(printed.starts_with(r#"{"rule":"Or()","tree":{"or":[],"reached":false,"frees_after":0},"at":""#));
@@ -85,15 +85,15 @@ Or                                   reached, frees in an-hour
 fn what_cannot_be_explained_says_why() {
     let serving = serve("explain-wrong.yaml");
     for (arguments, expected) in [
-        (&["uplaod"][..], "tollway: Unknown rule: there is no rule `uplaod`\n"),
+        (&["uplaod"][..], "tollway: Unknown rule: rule \"uplaod\" does not exist\n"),
         (
             &["upload", "user=vova"],
-            "tollway: Missing selector: the rule has a selector `apikey`, and the request has \
-             not; one without a value is given an empty one\n",
+            "tollway: Missing selector: the rule needs a value for selector \"apikey\"; send an empty value if the request \
+             has none\n",
         ),
         (
             &["Or('10/s', 'user:5/fortnight')", "user=vova"],
-            "tollway: a span is a number, or none for one, and ms, s, m, h or d, such as 5m
+            "tollway: a span must be a unit (ms, s, m, h or d), with or without a number in front, such as s or 5m
   Or('10/s', 'user:5/fortnight')
                      ^^^^^^^^^
 ",
@@ -103,7 +103,7 @@ fn what_cannot_be_explained_says_why() {
     }
     let ran = run(&["explain", "10/s", "vova"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("such as user=vova"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("such as \"user=vova\""), "{}", ran.stderr);
 }
 
 #[test]
@@ -115,16 +115,16 @@ fn without_a_server_an_expression_is_shown_and_what_is_not_known() {
         "\
 rule   Or('10/s', 'user:5/m')
 
-Or                         not known
-├─ 10/s      :k            not known
-└─ user:5/m  :k:user:vova  not known
+Or                         unknown
+├─ 10/s      :k            unknown
+└─ user:5/m  :k:user:vova  unknown
 "
     );
     assert_eq!(ran.code, 2);
-    let expected = "tollway: what is reached is not known: no server at 127.0.0.1:1; start one with";
+    let expected = "tollway: cannot tell which parts are reached: no server at 127.0.0.1:1; start one with";
     assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
     let named = run(&["explain", "upload", "--addr", "127.0.0.1:1"]);
     assert_eq!((named.code, &*named.stdout), (2, ""));
     let missing = run(&["explain", rule, "--addr", "127.0.0.1:1"]);
-    assert!(missing.stderr.contains("the rule has a selector `user`"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("the rule needs a value for selector \"user\""), "{}", missing.stderr);
 }

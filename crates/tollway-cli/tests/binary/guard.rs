@@ -284,11 +284,11 @@ fn what_cannot_work_is_said_at_once() {
     };
     for (arguments, expected) in [
         (&["--upstream", "https://a"][..], "the argument '--upstream <URL>' cannot be used multiple times"),
-        (&["--identify", "shoe-size"], "must be `address`, or `header:` and a header's name"),
+        (&["--identify", "shoe-size"], "must be address, or header:NAME"),
         (&["--trust-proxy", "10.0.0.1/8"], "did you mean \"10.0.0.0/8\"?"),
-        (&["--rejected", "1/0"], "must be `send`, `off`, or one in so many"),
+        (&["--rejected", "1/0"], "must be send, off, or a sample"),
         (&["--master", "a:b"], "write it as host:10004"),
-        (&["--max-connections", "0"], "must be a whole number above zero"),
+        (&["--max-connections", "0"], "must be a whole number of at least 1"),
         (&["--max-delayed", "many"], "must be a whole number"),
         (&["--patience", "0s"], "must be from 1ms to 24h"),
         (&["--timeout", "2d"], "must be from 1ms to 24h"),
@@ -298,5 +298,5 @@ fn what_cannot_work_is_said_at_once() {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
     let ran = run(&["guard", "--listen", ":1", "--upstream", "https://a", "--domain", "d"]);
-    assert!(ran.stderr.contains("TLS to the upstream is not spoken"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("TLS to the upstream is not supported"), "{}", ran.stderr);
 }

@@ -24,7 +24,7 @@ fn every_trace_of_the_project_is_as_expected_and_comes_out_as_it_went_in() {
         // The output is a trace: replayed, it is as expected, down to the last line.
         let again = replay(&once.stdout, &["--config", paths[0]]);
         assert_eq!(again.code, 0, "{}", again.stdout);
-        assert!(again.stdout.contains(" 0 differed, 0 without an expectation"), "{}", again.stdout);
+        assert!(again.stdout.contains(" 0 differed, 0 without an expected reply"), "{}", again.stdout);
         assert_eq!(events(&again.stdout), events(&once.stdout));
         ran += 1;
     }
@@ -53,12 +53,12 @@ fn a_reply_that_differs_is_marked_and_exits_1() {
 #! line 3 expected: deny
 0s   limit  spend demo:b  => allow remaining=4 retry_after=0s reset_after=2s
 0s   limit  spend demo:a  => deny remaining=0 retry_after=2s reset_after=10s
-1s   limit  check nobody:a       => error there is no limit `nobody`
+1s   limit  check nobody:a       => error limit \"nobody\" does not exist
 # limit  requests  denied  share  busiest ids
 # demo          4       1  25.0%  a 3, b 1
 #
 # 1 request could not be decided
-# 5 events: 2 as expected, 1 differed, 2 without an expectation
+# 5 events: 2 as expected, 1 differed, 2 without an expected reply
 "
     );
     assert_eq!((ran.code, &*ran.stderr), (1, ""));
@@ -73,7 +73,7 @@ fn a_reply_that_differs_is_marked_and_exits_1() {
 # demo          4       1  25.0%  a 3, b 1
 #
 # 1 request could not be decided
-# 5 events: 2 as expected, 1 differed, 2 without an expectation
+# 5 events: 2 as expected, 1 differed, 2 without an expected reply
 "
     );
     assert_eq!((quiet.code, &*quiet.stderr), (1, ""));
@@ -82,7 +82,7 @@ fn a_reply_that_differs_is_marked_and_exits_1() {
 #[test]
 fn a_trace_of_nothing_is_as_expected() {
     let ran = replay("\n# nothing\n", &["--store", "memory", "-"]);
-    assert_eq!(ran.stdout, "# 0 events: 0 as expected, 0 differed, 0 without an expectation\n");
+    assert_eq!(ran.stdout, "# 0 events: 0 as expected, 0 differed, 0 without an expected reply\n");
     assert_eq!(ran.code, 0);
 }
 
@@ -105,12 +105,9 @@ fn a_denial_counts_for_the_limit_that_decided() {
 fn a_broken_trace_names_the_place_and_exits_2() {
     for (trace, message) in [
         ("0s limit spend demo:a\n0s limit spend", "tollway: (stdin):2:15: at least one charge must follow"),
-        ("0s limit spend demo:a cost=-1\n", "tollway: (stdin):1:28: `-1` is no cost"),
+        ("0s limit spend demo:a cost=-1\n", "tollway: (stdin):1:28: \"-1\" is not a cost"),
         ("1s limit spend demo:a\n0s limit spend demo:a\n", "tollway: (stdin):2:1: times never run back"),
-        (
-            "0s http GET /\n",
-            "tollway: (stdin):1:4: there is no gate `http`: the gates known here are `limit`",
-        ),
+        ("0s http GET /\n", "tollway: (stdin):1:4: gate \"http\" does not exist; use limit"),
     ] {
         let ran = replay(trace, &[]);
         assert!(ran.stderr.starts_with(message), "{}", ran.stderr);
@@ -126,12 +123,12 @@ fn what_cannot_be_read_exits_2() {
     let folder = root().join("traces");
     let folder = folder.to_str().unwrap();
     let cases: [(&[&str], &str); 5] = [
-        (&["replay", "no-such.trace"], "tollway: no-such.trace cannot be read: "),
-        (&["replay", folder], &format!("tollway: {folder}:1: cannot be read: ")),
+        (&["replay", "no-such.trace"], "tollway: cannot read \"no-such.trace\": "),
+        (&["replay", folder], &format!("tollway: {folder}:1: this line cannot be read: ")),
         (&["replay", "--config", "no-such.yaml"], "tollway: no-such.yaml: cannot be read: "),
         (
             &["replay", "--store", "carrier-pigeon"],
-            "tollway: --store must be `memory`, or a URL such as redis://cache:6379, not carrier-pigeon",
+            "tollway: --store must be memory, or a URL such as redis://cache:6379, not \"carrier-pigeon\"",
         ),
         (&["replay", "--frobnicate"], "error: unexpected argument '--frobnicate' found"),
     ];
@@ -185,7 +182,7 @@ fn a_million_lines_stream_through() {
     assert_eq!(denied, 250_000 - 5 - 499);
     let share = format!("# demo    1000000  {denied}  24.9%  hot 250000");
     assert!(last[1].starts_with(&share), "{last:?}");
-    assert_eq!(last[3], "# 1000000 events: 0 as expected, 0 differed, 1000000 without an expectation");
+    assert_eq!(last[3], "# 1000000 events: 0 as expected, 0 differed, 1000000 without an expected reply");
 }
 
 #[test]

@@ -9,7 +9,11 @@ use crate::serving::Serving;
 #[test]
 fn it_serves_without_a_configuration_and_says_how_to_try_it() {
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
-    assert!(serving.printed.contains("3 limits and 1 rule from the built-in policy"), "{}", serving.printed);
+    assert!(
+        serving.printed.contains("3 limits and 1 rule from the built-in configuration"),
+        "{}",
+        serving.printed
+    );
     let curl = format!("curl -d '{{\"limit\":\"demo\",\"id\":\"alice\"}}' http://{}/v1/spend", serving.addr);
     assert!(serving.printed.contains(&curl), "{}", serving.printed);
     serving.signal("TERM");
@@ -36,7 +40,7 @@ fn the_commands_answer_with_words_and_exit_codes() {
         (&["refund", "L:nobody"], 1, "full remaining=2 reset_after=0s"),
         (&["reset", "L:a"], 0, "ok\n"),
         (&["spend", "L:a", "--json"], 0, "{\"allowed\":true,\"remaining\":1,"),
-        (&["spend", "Nobody:a"], 2, "tollway: Unknown limit: there is no limit `Nobody`"),
+        (&["spend", "Nobody:a"], 2, "tollway: Unknown limit: limit \"Nobody\" does not exist"),
         (&["spend", "L:a", "--cost", "3"], 2, "tollway: Cost too high"),
         (&["spend", "L"], 2, "error: invalid value 'L'"),
     ] {
@@ -68,23 +72,23 @@ fn a_bucket_can_be_looked_at() {
             ["inspect", "L", "a"],
             &[
                 "bucket     7:a\n",
-                "held to    token_bucket, burst 2, 2 per 2160h: one per 1080h, full after 2160h\n",
+                "limit      token_bucket, burst 2, 2 per 2160h: one per 1080h, full after 2160h\n",
                 "remaining  0\nnext unit  in 3887999.",
-                "as new     in 7775999.",
+                "full       in 7775999.",
                 "state      full_at 20",
                 "as of      20",
             ][..],
         ),
         (
             ["inspect", "L", "b"],
-            &["remaining  2\nnext unit  now\nas new     now\nstate      none: it is as though"],
+            &["remaining  2\nnext unit  now\nfull       now\nstate      none; the bucket is unused"],
         ),
         (["inspect", "Log", "a"], &["remaining  0\n", "state      entries 1, oldest 20"]),
         (["inspect", "Rate", "a"], &["remaining  9\n", "state      rate 0", ", measured_at 20"]),
         (["inspect", "Quota", "a"], &["remaining  4\n", "state      used 1, expires_at 20"]),
         (
             ["inspect", "Nothing", "a/ü +&"],
-            &["bucket     Nothing:a/\\xc3\\xbc +&\nheld to    nothing: this id is unlimited\n"],
+            &["bucket     Nothing:a/\\xc3\\xbc +&\nlimit      none; this id is unlimited\n"],
         ),
     ] {
         let (code, answer) = serving.ask(&arguments);
@@ -99,7 +103,7 @@ fn a_bucket_can_be_looked_at() {
             0,
             "{\"bucket\":\"7:a\",\"algorithm\":{\"name\":\"token_bucket\",",
         ),
-        (&["inspect", "Nobody", "a"], 2, "tollway: Unknown limit: there is no limit `Nobody`"),
+        (&["inspect", "Nobody", "a"], 2, "tollway: Unknown limit: limit \"Nobody\" does not exist"),
         (&["keys"], 2, "tollway: The store does not keep ids: the memory store"),
         (&["keys", "Nobody"], 2, "tollway: Unknown limit"),
         (&["keys", "--count", "many"], 2, "error: invalid value 'many'"),
@@ -140,16 +144,16 @@ fn what_cannot_be_served_is_exit_2() {
     let taken_addr = taken.local_addr().unwrap().to_string();
     let wrong = file("wrong.yaml", "limits: { L: { burst: 0, count: 2, period: 1s } }");
     for (arguments, reason) in [
-        (&["serve", "--http", &taken_addr][..], "something listens there already"),
+        (&["serve", "--http", &taken_addr][..], "the port is in use"),
         (
             &["serve", "--http", "off", "--text", "off", "--throttr", "off", "--smockron", "off"],
             "every gate is off",
         ),
-        (&["serve", "--text", "2000"], "did you mean 127.0.0.1:2000"),
-        (&["serve", "--http", "8080"], "did you mean 127.0.0.1:8080"),
+        (&["serve", "--text", "2000"], "did you mean \"127.0.0.1:2000\""),
+        (&["serve", "--http", "8080"], "did you mean \"127.0.0.1:8080\""),
         (&["serve", "--config", &wrong], "wrong.yaml:1:23: burst must be"),
         (&["serve", "--workers", "0"], "0 is not in 1..=1024"),
-        (&["serve", "--max-buckets", "0"], "must be a whole number above zero"),
+        (&["serve", "--max-buckets", "0"], "must be a whole number of at least 1"),
     ] {
         let ran = run(arguments);
         assert_eq!(ran.code, 2, "{arguments:?}");
@@ -184,7 +188,7 @@ fn a_port_is_not_shared_with_another_server() {
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
     let ran = run(&["serve", "--http", &serving.addr]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("something listens there already"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the port is in use"), "{}", ran.stderr);
 }
 
 #[test]
@@ -207,10 +211,7 @@ fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     let (code, log) = serving.wait();
     assert_eq!(code, Some(0));
     assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
-    assert!(
-        log.contains("another store, max_buckets or gates take effect when the server is restarted"),
-        "{log}"
-    );
+    assert!(log.contains("changes of store, max_buckets and gates take effect after a restart"), "{log}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn what_is_answered_is_printed_and_y_is_exit_1() {
 fn what_is_no_answer_is_exit_2() {
     let (ran, _) = asked(&["ping"], "hello");
     assert_eq!((ran.code, &*ran.stdout), (2, ""));
-    assert!(ran.stderr.contains("is no answer of this protocol"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is not a reply of the text protocol"), "{}", ran.stderr);
 }
 
 #[test]

@@ -64,11 +64,11 @@ fn requests_are_the_protocol_s_and_their_replies_words_and_exit_codes() {
             &["insert", "c", "r", "--quota", "5", "--ttl", "1us"],
             &["00"],
             vec![insert("05", "00e803000000000000")],
-            "there is a live one\n",
+            "the quota exists\n",
             1,
         ),
         (&["query", "c", "r"], &[FIVE_FOR_SECONDS], vec![query()], "quota=5 ttl=9s\n", 0),
-        (&["query", "c", "r"], &["00"], vec![query()], "there is none\n", 1),
+        (&["query", "c", "r"], &["00"], vec![query()], "the quota does not exist\n", 1),
         (
             &["query", "c", "r", "--json"],
             &[FIVE_FOR_MILLIS],
@@ -79,7 +79,13 @@ fn requests_are_the_protocol_s_and_their_replies_words_and_exit_codes() {
         (&["query", "c", "r", "--json"], &["00"], vec![query()], "null\n", 1),
         (&["update", "c", "r", "--quota=5"], &["01"], vec![update("0000", "0500")], "ok\n", 0),
         (&["update", "c", "r", "--quota", "+5"], &["01"], vec![update("0001", "0500")], "ok\n", 0),
-        (&["update", "c", "r", "--quota", "-5"], &["00"], vec![update("0002", "0500")], "there is none\n", 1),
+        (
+            &["update", "c", "r", "--quota", "-5"],
+            &["00"],
+            vec![update("0002", "0500")],
+            "the quota does not exist\n",
+            1,
+        ),
         (&["update", "c", "r", "--ttl", "-60"], &["01"], vec![update("0102", "3c00")], "ok\n", 0),
         (
             &["update", "c", "r", "--ttl=1m"],
@@ -95,9 +101,9 @@ fn requests_are_the_protocol_s_and_their_replies_words_and_exit_codes() {
             "ok\n",
             0,
         ),
-        (&["update", "c", "r", "--ttl=1m"], &["00"], vec![query()], "there is none\n", 1),
+        (&["update", "c", "r", "--ttl=1m"], &["00"], vec![query()], "the quota does not exist\n", 1),
         (&["purge", "c", "r"], &["01"], vec!["04 01016372".to_owned()], "ok\n", 0),
-        (&["purge", "c", ""], &["00"], vec!["04 010063".to_owned()], "there is none\n", 1),
+        (&["purge", "c", ""], &["00"], vec!["04 010063".to_owned()], "the quota does not exist\n", 1),
     ] {
         let (ran, heard) = asked(arguments, replies);
         assert_eq!(
@@ -113,7 +119,11 @@ fn requests_are_the_protocol_s_and_their_replies_words_and_exit_codes() {
 fn a_time_that_the_quota_cannot_count_is_exit_2() {
     let (ran, _) = asked(&["update", "c", "r", "--ttl=1500ms"], &[FIVE_FOR_SECONDS]);
     assert_eq!((ran.code, &*ran.stdout), (2, ""));
-    assert!(ran.stderr.contains("counts in whole s, and 1.5s is no number of them"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("the unit of this quota is s, and 1.5s is not a whole number of it"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -29,17 +29,17 @@ impl From<&str> for RuleRef {
 #[non_exhaustive]
 pub enum RuleLookupError {
     /// No rule has this name.
-    #[error("there is no rule `{name}`")]
+    #[error("rule \"{name}\" does not exist")]
     UnknownRule {
         /// The name that was requested.
         name: String,
     },
     /// The expression is not a rule.
-    #[error("character {} of the rule: {}", .0.character(), .0.problem)]
+    #[error("the rule is invalid at character {}: {}", .0.character(), .0.problem)]
     Malformed(#[from] RuleError),
     /// The rule has a selector that the request has not.
     #[error(
-        "the rule has a selector `{selector}`, and the request has not; one without a value is given an empty one"
+        "the rule needs a value for selector \"{selector}\"; send an empty value if the request has none"
     )]
     MissingSelector {
         /// The name of the selector.
@@ -122,10 +122,10 @@ mod tests {
     fn what_cannot_be_resolved_says_why() {
         let policy = Policy::default();
         let error = |rule: RuleRef| policy.find_rule(&rule, None).unwrap_err().to_string();
-        assert_eq!(error(RuleRef::Named("upload".into())), "there is no rule `upload`");
+        assert_eq!(error(RuleRef::Named("upload".into())), "rule \"upload\" does not exist");
         assert_eq!(
             error(RuleRef::Written("Or('10/s', 'ü:5/s')".into())),
-            "character 13 of the rule: a selector is a name: letters, digits and `_`, and no digit first"
+            "the rule is invalid at character 13: the name of a selector must be letters, digits and \"_\", and must not start with a digit"
         );
         let rule = policy.find_rule(&RuleRef::Written("Or('u:1/s', 'v:1/s')".into()), None).unwrap();
         let bill = rule.bill_of(|selector| (selector == "u").then_some(None));

@@ -14,7 +14,9 @@ pub struct NamedRule {
 
 /// An error for a name that a rule cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{name}` cannot name a rule: use letters, digits, `_`, `-` and `.`, and not digits alone")]
+#[error(
+    "\"{name}\" cannot be the name of a rule; use letters, digits, \"_\", \"-\" and \".\", but not only digits"
+)]
 pub struct RuleNameError {
     /// The name that was given.
     pub name: String,

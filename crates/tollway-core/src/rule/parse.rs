@@ -45,46 +45,46 @@ pub struct RuleError {
 #[non_exhaustive]
 pub enum RuleProblem {
     /// The text has no rate's form.
-    #[error("a rate is [selector:]COUNT/SPAN, such as 10/s or user:100/24h")]
+    #[error("a rate must be [selector:]COUNT/SPAN, such as 10/s or user:100/24h")]
     Rate,
     /// The selector is not a name.
-    #[error("a selector is a name: letters, digits and `_`, and no digit first")]
+    #[error("the name of a selector must be letters, digits and \"_\", and must not start with a digit")]
     Selector,
     /// The count is not a number in range.
-    #[error("a count is a whole number, at most {LOG_MAX}")]
+    #[error("a count must be a whole number from 0 to {LOG_MAX}")]
     Count,
     /// The span has no known unit.
-    #[error("a span is a number, or none for one, and ms, s, m, h or d, such as 5m")]
+    #[error("a span must be a unit (ms, s, m, h or d), with or without a number in front, such as s or 5m")]
     Span,
     /// The span is zero or too long.
-    #[error("a span is above zero and at most 292 years")]
+    #[error("a span must be above zero and at most 292 years")]
     SpanRange,
     /// The third field is not a decimal.
-    #[error("a third field is a decimal, and has no effect")]
+    #[error("a third field must be a decimal number (and has no effect)")]
     Ignored,
     /// A part is neither a rate in quotes nor an expression.
-    #[error("a part is a rate in quotes, And(…) or Or(…)")]
+    #[error("expected a rate in quotes, And(…) or Or(…)")]
     Part,
     /// A parenthesis follows something other than `And` or `Or`.
-    #[error("an expression is And(…) or Or(…)")]
+    #[error("expected And(…) or Or(…)")]
     Operator,
     /// A quote is not closed.
-    #[error("a quote is not closed")]
+    #[error("this quote is not closed")]
     Quote,
     /// A part is followed by something other than a comma or a parenthesis.
-    #[error("after a part comes `,` or `)`")]
+    #[error("expected \",\" or \")\" after a part")]
     Separator,
     /// The rule is followed by more text.
-    #[error("the rule ends before this")]
+    #[error("unexpected text after the end of the rule")]
     End,
     /// Longer than [`RULE_MAX`].
-    #[error("a rule is at most {RULE_MAX} bytes long")]
+    #[error("a rule can have at most {RULE_MAX} bytes")]
     TooLong,
     /// More rates than [`RATES_MAX`].
-    #[error("a rule has at most {RATES_MAX} rates")]
+    #[error("a rule can have at most {RATES_MAX} rates")]
     TooMany,
     /// Too many parentheses in each other.
-    #[error("a rule nests at most {DEPTH_MAX} deep")]
+    #[error("a rule can nest at most {DEPTH_MAX} levels deep")]
     TooDeep,
 }
 

@@ -74,7 +74,7 @@ class RateLimit:
         if rule is None and key is None:
             raise TypeError("a limit needs a rule such as '10/s', or the key of one that was given before")
         if key is not None and not isinstance(key, str):
-            raise TypeError(f"key must be a text, not {type(key).__name__}")
+            raise TypeError(f"key must be text, not {type(key).__name__}")
         text = None if rule is None else rule_text(rule)
         return Limit(self, text, key, (selectors, selector))
 

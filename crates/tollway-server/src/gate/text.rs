@@ -27,7 +27,7 @@ pub(super) async fn converse(datagrams: &Datagrams, worker: &Worker, service: Te
                 Err(error) => {
                     worker.metrics.text.receive_errors.one();
                     if let Some(times) = trouble.now() {
-                        warn!(%error, times, "cannot receive datagrams");
+                        warn!(%error, times, "text gate cannot receive datagrams");
                     }
                     tokio::task::yield_now().await;
                 }

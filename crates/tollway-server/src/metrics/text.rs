@@ -1,7 +1,7 @@
 //! The counters as Prometheus reads them.
 //!
 //! ```text
-//! # HELP tollway_decisions_total Decisions, by the limit that decided and what it said.
+//! # HELP tollway_decisions_total Decisions by the limit that decided, the verb and the outcome.
 //! # TYPE tollway_decisions_total counter
 //! tollway_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
 //! ```
@@ -35,7 +35,7 @@ pub(crate) struct Gauges {
 /// All of it, as text.
 pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gauges: Gauges) -> String {
     let mut page = Page(String::with_capacity(8 << 10));
-    page.family("tollway_build_info", "gauge", "The version that is running.");
+    page.family("tollway_build_info", "gauge", "The version of the server, as a label; always 1.");
     page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     decisions(&mut page, &by_name(metrics, |worker| &worker.limits));
     rulings(&mut page, &by_name(metrics, |worker| &worker.rules));
@@ -99,7 +99,7 @@ fn total<T>(counters: &[Arc<T>], of: impl Fn(&T) -> &Counter) -> u64 {
 
 fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     let name = "tollway_decisions_total";
-    page.family(name, "counter", "Decisions, by the limit that decided and what it said.");
+    page.family(name, "counter", "Decisions by the limit that decided, the verb and the outcome.");
     for (limit, counters) in limits {
         for (index, (_, outcome)) in OUTCOMES.into_iter().enumerate() {
             let spends = total(counters, |counters| &counters.spends[index]);
@@ -111,13 +111,13 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     page.family(
         "tollway_degraded_total",
         "counter",
-        "Decisions made without the store, which gave no answer.",
+        "Decisions made without the store, because it did not answer.",
     );
     for (limit, counters) in limits {
         let degraded = total(counters, |counters| &counters.degraded);
         page.sample("tollway_degraded_total", &[("limit", limit)], degraded);
     }
-    page.family("tollway_refunds_total", "counter", "Charges given back.");
+    page.family("tollway_refunds_total", "counter", "Charges refunded.");
     for (limit, counters) in limits {
         page.sample(
             "tollway_refunds_total",
@@ -137,7 +137,7 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
 
 fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
     let name = "tollway_rulings_total";
-    page.family(name, "counter", "What was decided by rules, by the rule and what it said.");
+    page.family(name, "counter", "Decisions of rules by rule and outcome.");
     for (rule, counters) in rules {
         // A rule always limits something, so nothing is unlimited.
         for (index, (_, outcome)) in
@@ -148,7 +148,7 @@ fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
         }
     }
     let name = "tollway_rulings_degraded_total";
-    page.family(name, "counter", "What was decided by rules without the store, which gave no answer.");
+    page.family(name, "counter", "Decisions of rules made without the store, because it did not answer.");
     for (rule, counters) in rules {
         page.sample(name, &[("rule", rule)], total(counters, |counters| &counters.degraded));
     }
@@ -159,16 +159,16 @@ fn limits(page: &mut Page, policy: &Policy) {
     let (units, window) = ("tollway_limit_units", "tollway_limit_window_seconds");
     let numbers =
         policy.limits().iter().filter_map(|limit| limit.default_algorithm().map(|of| (limit.name(), of)));
-    page.family(units, "gauge", "Units that a limit grants at once, or within its window.");
+    page.family(units, "gauge", "Units that a limit grants at once or within its window.");
     for (name, algorithm) in numbers.clone() {
         page.sample(units, &[("limit", name), ("algorithm", algorithm.name())], algorithm.cost_max());
     }
-    page.family(window, "gauge", "Seconds within which a limit grants its units again.");
+    page.family(window, "gauge", "Seconds in which a limit grants its units again.");
     for (name, algorithm) in numbers {
         let seconds = algorithm.window().as_secs_f64();
         page.sample(window, &[("limit", name), ("algorithm", algorithm.name())], seconds);
     }
-    page.family("tollway_limit_overrides", "gauge", "Ids with numbers of their own.");
+    page.family("tollway_limit_overrides", "gauge", "Ids with an override.");
     for limit in policy.limits() {
         page.sample("tollway_limit_overrides", &[("limit", limit.name())], limit.overrides().len());
     }
@@ -179,30 +179,30 @@ fn store(page: &mut Page, limiter: &Engine) {
         shared_store(page, &health);
     }
     let stats = limiter.stats();
-    page.single("tollway_buckets", "gauge", "Buckets held.", stats.buckets);
-    page.single("tollway_buckets_max", "gauge", "Buckets that may be held.", stats.max_buckets);
-    page.single("tollway_sweeps_total", "counter", "Stretches of the store swept.", stats.sweeps);
-    let help = "Buckets dropped because they had nothing to say any more.";
+    page.single("tollway_buckets", "gauge", "Buckets in memory.", stats.buckets);
+    page.single("tollway_buckets_max", "gauge", "Maximum number of buckets in memory.", stats.max_buckets);
+    page.single("tollway_sweeps_total", "counter", "Sweeps of a part of the store.", stats.sweeps);
+    let help = "Expired buckets removed by sweeps.";
     page.single("tollway_buckets_swept_total", "counter", help, stats.swept);
-    let help = "New ids that found no room.";
+    let help = "Requests of new ids that found the store full.";
     page.single("tollway_refused_full_total", "counter", help, stats.refused_full);
 }
 
 fn shared_store(page: &mut Page, health: &Health) {
-    page.family("tollway_store_up", "gauge", "Can the node of the store be asked?");
+    page.family("tollway_store_up", "gauge", "1 if the node of the store is connected, 0 if not.");
     for node in &health.nodes {
         let up = u8::from(matches!(node.state, NodeState::Up));
         page.sample("tollway_store_up", &[("node", &node.address)], up);
     }
     for (name, help, count) in [
-        ("tollway_store_calls_total", "Commands asked of the store.", health.calls),
-        ("tollway_store_timeouts_total", "Commands that got no answer in time.", health.timeouts),
+        ("tollway_store_calls_total", "Commands sent to the store.", health.calls),
+        ("tollway_store_timeouts_total", "Commands without an answer within the deadline.", health.timeouts),
         ("tollway_store_refusals_total", "Commands that a node refused.", health.refusals),
-        ("tollway_store_redirects_total", "Commands sent on to another node.", health.redirects),
-        ("tollway_store_reconnects_total", "Connections opened anew.", health.reconnects),
+        ("tollway_store_redirects_total", "Commands redirected to another node.", health.redirects),
+        ("tollway_store_reconnects_total", "Connections to the store reopened.", health.reconnects),
         (
             "tollway_store_breaker_openings_total",
-            "Times that a node was left alone.",
+            "Times that the circuit breaker of a node opened.",
             health.breaker_openings,
         ),
     ] {
@@ -211,7 +211,7 @@ fn shared_store(page: &mut Page, health: &Health) {
 }
 
 fn reloads(page: &mut Page, metrics: &Metrics) {
-    page.family("tollway_reloads_total", "counter", "Times that the configuration was read again.");
+    page.family("tollway_reloads_total", "counter", "Configuration reloads by outcome.");
     page.sample("tollway_reloads_total", &[("outcome", "ok")], metrics.reloads_ok.get());
     page.sample("tollway_reloads_total", &[("outcome", "failed")], metrics.reloads_failed.get());
 }
@@ -222,23 +222,24 @@ fn sum(metrics: &Metrics, of: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
 }
 
 fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
-    page.family("tollway_http_responses_total", "counter", "HTTP responses, by class of status.");
+    page.family("tollway_http_responses_total", "counter", "HTTP responses by class of status.");
     for class in 2..=5 {
         let count = sum(metrics, |worker| &worker.responses[class]);
         page.sample("tollway_http_responses_total", &[("status", &format!("{class}xx"))], count);
     }
-    page.single("tollway_connections", "gauge", "Connections open.", gauges.connections);
-    let help = "Connections that may be open.";
+    page.single("tollway_connections", "gauge", "Open connections.", gauges.connections);
+    let help = "Maximum number of open connections.";
     page.single("tollway_connections_max", "gauge", help, gauges.connections_max);
     let accepted = sum(metrics, |worker| &worker.connections);
     page.single("tollway_connections_total", "counter", "Connections accepted.", accepted);
     let shed = sum(metrics, |worker| &worker.connections_shed);
-    page.single("tollway_connections_shed_total", "counter", "Connections refused for being too many.", shed);
-    page.family(
-        "tollway_connections_cut_total",
+    page.single(
+        "tollway_connections_shed_total",
         "counter",
-        "Connections closed for being too slow, by when.",
+        "Connections refused at the connection limit.",
+        shed,
     );
+    page.family("tollway_connections_cut_total", "counter", "Connections closed by a timeout, by phase.");
     for (when, count) in [
         ("idle", sum(metrics, |worker| &worker.cut_idle)),
         ("head", sum(metrics, |worker| &worker.cut_head)),
@@ -252,7 +253,7 @@ fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
 
 fn latency(page: &mut Page, metrics: &Metrics) {
     let name = "tollway_request_seconds";
-    page.family(name, "histogram", "From a whole request in hand to its answer written.");
+    page.family(name, "histogram", "Seconds from a complete request to its written response.");
     histogram(page, name, metrics, |worker| &worker.latency);
 }
 
@@ -283,15 +284,15 @@ fn text(page: &mut Page, metrics: &Metrics) {
     let of = |counter: fn(&TextCounters) -> &Counter| sum(metrics, |worker| counter(&worker.text));
     let datagrams = of(|text| &text.datagrams);
     page.single("tollway_text_datagrams_total", "counter", "Datagrams received.", datagrams);
-    let help = "Datagrams that were not understood, and not answered.";
+    let help = "Malformed datagrams, which get no reply.";
     page.single("tollway_text_silent_total", "counter", help, of(|text| &text.silent));
-    page.family("tollway_text_answers_total", "counter", "Keys asked for, by whether they were over.");
+    page.family("tollway_text_answers_total", "counter", "Answers by whether the key was over its limit.");
     for (answer, count) in [("Y", of(|text| &text.over)), ("N", of(|text| &text.not_over))] {
         page.sample("tollway_text_answers_total", &[("over", answer)], count);
     }
-    let help = "Keys that no rule matched: never over.";
+    let help = "Keys that matched no rule, which are never over a limit.";
     page.single("tollway_text_unmatched_total", "counter", help, of(|text| &text.unmatched));
-    page.family("tollway_text_errors_total", "counter", "What the system refused to receive or send.");
+    page.family("tollway_text_errors_total", "counter", "Failed receive and send calls.");
     for (what, count) in
         [("receive", of(|text| &text.receive_errors)), ("send", of(|text| &text.send_errors))]
     {
@@ -301,18 +302,18 @@ fn text(page: &mut Page, metrics: &Metrics) {
 
 fn throttr(page: &mut Page, metrics: &Metrics) {
     let of = |counter: fn(&ThrottrCounters) -> &Counter| sum(metrics, |worker| counter(&worker.throttr));
-    page.family("tollway_throttr_requests_total", "counter", "Requests answered, by status.");
+    page.family("tollway_throttr_requests_total", "counter", "Requests by status of the reply.");
     for (status, count) in [("1", of(|throttr| &throttr.done)), ("0", of(|throttr| &throttr.failed))] {
         page.sample("tollway_throttr_requests_total", &[("status", status)], count);
     }
-    let help = "Connections closed because what came was no request.";
+    let help = "Connections closed because of an unknown request type.";
     page.single("tollway_throttr_unknown_type_total", "counter", help, of(|throttr| &throttr.unknown_type));
 }
 
 fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
     let of = |counter: fn(&SmockronCounters) -> &Counter| sum(metrics, |worker| counter(&worker.smockron));
     let name = "tollway_smockron_requests_total";
-    page.family(name, "counter", "Requests that gatekeepers accounted for, by what became of them.");
+    page.family(name, "counter", "Requests reported by gatekeepers, by domain and status.");
     for (domain, counters) in by_name(metrics, |worker| &worker.smockron.domains) {
         let domain = domain.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let count = |of: fn(&DomainCounters) -> &Counter| -> u64 {
@@ -323,18 +324,18 @@ fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
         page.sample(name, &[("domain", &domain), ("status", "REJECTED")], count(|domain| &domain.rejected));
     }
     let name = "tollway_smockron_malformed_total";
-    page.family(name, "counter", "Messages that were no accounting, by what was wrong.");
+    page.family(name, "counter", "Malformed accounting messages by reason.");
     for (index, reason) in Malformed::ALL.into_iter().enumerate() {
         let count = sum(metrics, |worker| &worker.smockron.malformed[index]);
         page.sample(name, &[("reason", reason.name())], count);
     }
     let name = "tollway_smockron_delay_seconds";
-    page.family(name, "histogram", "For how long gatekeepers delayed requests.");
+    page.family(name, "histogram", "Seconds by which gatekeepers delayed requests.");
     histogram(page, name, metrics, |worker| &worker.smockron.delays);
     let published = of(|smockron| &smockron.published);
-    page.single("tollway_smockron_published_total", "counter", "Messages published.", published);
+    page.single("tollway_smockron_published_total", "counter", "Control messages published.", published);
     let name = "tollway_smockron_dropped_total";
-    page.family(name, "counter", "What was dropped, because there was no room or no time for it.");
+    page.family(name, "counter", "Items dropped because of a full queue or lack of time, by kind.");
     for (what, count) in [
         ("accounting", of(|smockron| &smockron.overload)),
         ("control", of(|smockron| &smockron.lost)),
@@ -344,10 +345,10 @@ fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
     ] {
         page.sample(name, &[("what", what)], count);
     }
-    let help = "Connections closed because what came was no ZeroMQ that is spoken here.";
+    let help = "Connections closed because of a ZeroMQ protocol error.";
     page.single("tollway_smockron_broken_total", "counter", help, of(|smockron| &smockron.broken));
-    let help = "Connections to the control address.";
+    let help = "Subscribers connected to the control address.";
     page.single("tollway_smockron_subscribers", "gauge", help, gauges.subscribers);
-    let help = "Delays that are remembered for gatekeepers that come back.";
+    let help = "Delays kept for gatekeepers that reconnect.";
     page.single("tollway_smockron_delays", "gauge", help, gauges.delays);
 }

@@ -71,7 +71,7 @@ impl SmockronService {
         self.service.metrics.smockron.malformed[why as usize].one();
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(times) = trouble.now() {
-            warn!(times, why = why.name(), "accounting was not understood, and ignored");
+            warn!(times, reason = why.name(), "ignored malformed accounting messages");
         }
     }
 

@@ -267,8 +267,11 @@ impl TextService {
     #[cold]
     fn note_unmatched(&mut self, key: &[u8]) {
         if let Some(keys) = self.unmatched.now() {
-            warn!(keys, "keys that no rule matches are never over; a last rule for `.*` says what you want");
-            debug!(key = %key.escape_ascii(), "the latest key that no rule matches");
+            warn!(
+                keys,
+                "some keys match no rule and are never over the limit; add a last rule that matches \".*\""
+            );
+            debug!(key = %key.escape_ascii(), "the latest key that matches no rule");
         }
     }
 

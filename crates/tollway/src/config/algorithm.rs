@@ -89,7 +89,7 @@ impl<'a> AlgorithmFields<'a> {
                 && !kind.takes().contains(&name)
             {
                 let (kind, takes) = (kind.name(), join_words(kind.takes(), "and"));
-                errors.add(entry.key.at, format!("{kind} takes no `{name}`: it takes {takes}"));
+                errors.add(entry.key.at, format!("{kind} does not take \"{name}\", only {takes}"));
             }
         }
     }
@@ -138,7 +138,8 @@ impl<'a> AlgorithmFields<'a> {
     fn read_rate(&self, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<RateSpec> {
         for other in [self.count, self.period].into_iter().flatten() {
             let name = other.key.quoted();
-            errors.add(other.key.at, format!("`{name}` is part of `rate`: remove `{name}` or `rate`"));
+            errors
+                .add(other.key.at, format!("\"{name}\" is part of \"rate\"; remove \"{name}\" or \"rate\""));
         }
         parse(entry, errors)
     }
@@ -153,7 +154,7 @@ impl<'a> AlgorithmFields<'a> {
             let (owner_name, missing) = (owner.quoted(), join_words(&missing, "and"));
             let (kind, needs) = (kind.name(), join_words(kind.needs(), "and"));
             let message =
-                format!("`{owner_name}` has no {missing}: {kind} needs {needs}, or a rate such as 100/h");
+                format!("\"{owner_name}\" has no {missing}; {kind} needs {needs}, or a rate such as 100/h");
             errors.add(owner.at, message);
         }
     }

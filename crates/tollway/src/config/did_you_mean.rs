@@ -23,10 +23,10 @@ const SYNONYMS: [(&str, &str); 14] = [
     ("replacement", "replace"),
 ];
 
-/// Returns ``; did you mean `burst`?``, or an empty text if no candidate is similar.
+/// Returns ` (did you mean "burst"?)`, or an empty text if no candidate is similar.
 pub(super) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word, candidates) {
-        Some(candidate) => format!("; did you mean `{candidate}`?"),
+        Some(candidate) => format!(" (did you mean \"{candidate}\"?)"),
         None => String::new(),
     }
 }
@@ -113,6 +113,6 @@ mod tests {
         }
         assert_eq!(nearest("B", ["A"]), None);
         assert_eq!(nearest(&"b".repeat(1_000), fields), None);
-        assert_eq!(did_you_mean("perod", fields), "; did you mean `period`?");
+        assert_eq!(did_you_mean("perod", fields), " (did you mean \"period\"?)");
     }
 }

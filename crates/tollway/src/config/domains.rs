@@ -22,7 +22,7 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Vec<Domain
     if entry.value.is_null() {
         return Vec::new();
     }
-    let domains = mapping(entry, &format!("`name: {EXAMPLE}`"), errors).unwrap_or_default();
+    let domains = mapping(entry, &format!("\"name: {EXAMPLE}\""), errors).unwrap_or_default();
     domains.iter().filter_map(|domain| read_domain(domain, errors)).collect()
 }
 
@@ -41,13 +41,15 @@ fn read_domain(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Domain>
         _ => Some(Vec::new()),
     };
     let domain = Domain::new(&entry.key.text, rules?, logic?);
-    domain.map_err(|error| errors.add(entry.key.at, format!("`{}`: {error}", entry.key.quoted()))).ok()
+    domain
+        .map_err(|error| errors.add(entry.key.at, format!("domain \"{}\": {error}", entry.key.quoted())))
+        .ok()
 }
 
 fn read_rule(item: &YamlNode, errors: &mut ErrorCollector) -> Option<DomainRule> {
     let YamlValue::Map(entries) = &item.value else {
         let message =
-            format!("a rule of a domain is a mapping, such as {RULE_EXAMPLE}, not {}", item.quoted());
+            format!("a rule of a domain must be a mapping, such as {RULE_EXAMPLE}, not {}", item.quoted());
         errors.add(item.at, message);
         return None;
     };
@@ -68,13 +70,13 @@ fn read_pace(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollect
         (Some(rate), None) => parse(rate, errors),
         (None, Some(interval)) => RateSpec::every(duration(interval, errors)?).ok(),
         (Some(_), Some(interval)) => {
-            errors.add(interval.key.at, "interval is another way to say rate: leave out one of them");
+            errors.add(interval.key.at, "rate and interval mean the same; remove one of them");
             None
         }
         (None, None) => {
             errors.add(
                 item.at,
-                format!("a rule of a domain has a rate or an interval, such as {RULE_EXAMPLE}"),
+                format!("a rule of a domain needs a rate or an interval, such as {RULE_EXAMPLE}"),
             );
             None
         }
@@ -87,7 +89,7 @@ pub(super) fn parse<T: std::str::FromStr<Err = RateSpecError>>(
     errors: &mut ErrorCollector,
 ) -> Option<T> {
     let text = scalar_text(&entry.value).filter(|_| !entry.value.is_absent());
-    let Some(text) = text else { return refuse(entry, "must be a number or a text", errors) };
+    let Some(text) = text else { return refuse(entry, "must be a number or text", errors) };
     let wrong = |error: RateSpecError| {
         errors.add(entry.value.at, format!("{} {}: {error}", entry.key.quoted(), entry.value.quoted()));
     };

@@ -49,10 +49,10 @@ pub(super) fn unknown_field(
 ) -> Option<&'static str> {
     let meant = nearest(&entry.key.text, names.iter().copied());
     let hint = match meant {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("{whose} has {}", join_words(names, "and")),
+        Some(meant) => format!(" (did you mean \"{meant}\"?)"),
+        None => format!("; {whose} has {}", join_words(names, "and")),
     };
-    errors.add(entry.key.at, format!("unknown field `{}`; {hint}", entry.key.quoted()));
+    errors.add(entry.key.at, format!("unknown field \"{}\"{hint}", entry.key.quoted()));
     meant
 }
 
@@ -74,7 +74,7 @@ pub(super) fn refuse<T>(entry: &YamlEntry, must_be: &str, errors: &mut ErrorColl
     match &entry.value.value {
         YamlValue::Refused => {}
         _ if entry.value.is_absent() => {
-            errors.add(entry.key.at, format!("{name} {must_be}, and has no value"))
+            errors.add(entry.key.at, format!("{name} {must_be}, but has no value"))
         }
         _ => errors.add(entry.value.at, format!("{name} {must_be}, not {}", entry.value.quoted())),
     }
@@ -106,7 +106,7 @@ pub(super) fn whole_number(
     if let YamlValue::Scalar { text, plain: false } = &entry.value.value
         && plain_digits(text).is_some_and(|number| range.contains(&number))
     {
-        errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
+        errors.add(entry.value.at, format!("{} {must_be}; remove the quotes", entry.key.quoted()));
         return None;
     }
     refuse(entry, &must_be, errors)
@@ -119,7 +119,7 @@ pub(super) fn decimal_number(entry: &YamlEntry, most: u64, errors: &mut ErrorCol
     match &entry.value.value {
         YamlValue::Scalar { text, plain: true } if in_range(text).is_some() => in_range(text),
         YamlValue::Scalar { text, plain: false } if in_range(text).is_some() => {
-            errors.add(entry.value.at, format!("{} {must_be}: leave out the quotes", entry.key.quoted()));
+            errors.add(entry.value.at, format!("{} {must_be}; remove the quotes", entry.key.quoted()));
             None
         }
         _ => refuse(entry, &must_be, errors),
@@ -179,9 +179,9 @@ pub(super) fn duration(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option
         (Ok(Nanos::ZERO), _) => format!("must be longer than {given}"),
         (Ok(span), _) => return Some(span),
         (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
-            format!("{given} has no unit; did you mean {meant}?")
+            format!("{given} has no unit (did you mean \"{meant}\"?)")
         }
-        (Err(_), Some(meant)) => format!("{must_be}, not {given}; did you mean {meant}?"),
+        (Err(_), Some(meant)) => format!("{must_be}, not {given} (did you mean \"{meant}\"?)"),
         (Err(ParseNanosError::Malformed), None) => return refuse(entry, must_be, errors),
         (Err(ParseNanosError::Unit { unit }), None) => {
             format!("{given}: {}", ParseNanosError::Unit { unit: shorten(&unit) })

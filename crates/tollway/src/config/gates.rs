@@ -52,7 +52,7 @@ impl Default for Gates {
 
 /// A text that is not an address for a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("must be an address and a port, such as {usual}, or off, not {given}{hint}")]
+#[error("must be an address and a port, such as {usual}, or off, not \"{given}\"{hint}")]
 pub struct GateAddressError {
     usual: SocketAddr,
     given: String,
@@ -147,15 +147,21 @@ fn hint(text: &str, usual_port: u16) -> String {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     if let Ok(port) = port.parse::<u16>() {
         match host {
-            "" => return format!("; did you mean 127.0.0.1:{port}, or 0.0.0.0:{port} for every interface?"),
-            "localhost" => return format!("; did you mean 127.0.0.1:{port}?"),
-            "*" => return format!("; did you mean 0.0.0.0:{port}?"),
+            "" => {
+                return format!(
+                    " (did you mean \"127.0.0.1:{port}\", or \"0.0.0.0:{port}\" for every interface?)"
+                );
+            }
+            "localhost" => return format!(" (did you mean \"127.0.0.1:{port}\"?)"),
+            "*" => return format!(" (did you mean \"0.0.0.0:{port}\"?)"),
             _ => {}
         }
     }
     match text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => format!("; did you mean {}?", SocketAddr::new(address, usual_port)),
-        Err(_) if matches!(text, "false" | "no" | "none" | "null" | "~") => "; did you mean off?".to_owned(),
+        Ok(address) => format!(" (did you mean \"{}\"?)", SocketAddr::new(address, usual_port)),
+        Err(_) if matches!(text, "false" | "no" | "none" | "null" | "~") => {
+            " (did you mean \"off\"?)".to_owned()
+        }
         Err(_) => String::new(),
     }
 }

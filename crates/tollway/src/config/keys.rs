@@ -110,7 +110,7 @@ impl KeyRuleDraft<'_> {
             _ => refuse_list(entry, RULE_EXAMPLE, errors),
         }
         if self.rules.len() > RULES_MAX {
-            errors.add(entry.key.at, format!("there may be at most {RULES_MAX} rules for keys"));
+            errors.add(entry.key.at, format!("a file can have at most {RULES_MAX} rules for keys"));
         }
     }
 
@@ -123,7 +123,7 @@ impl KeyRuleDraft<'_> {
             };
             if items[..index].iter().any(|item| rewrites_of(item).is_none()) {
                 let why = "above the rules, because keys are rewritten before they are matched";
-                errors.add(entry.key.at, format!("rewrite stands below a rule and belongs {why}"));
+                errors.add(entry.key.at, format!("rewrite is below a rule; move it {why}"));
             }
             if let YamlValue::Map(entries) = &item.value {
                 YamlFields::read(entries, "this item", &["rewrite"], errors);
@@ -135,12 +135,12 @@ impl KeyRuleDraft<'_> {
     /// Reads a list of rewrites, `rewrite: [{match, replace}, …]`.
     fn rewrites(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if let Some(earlier) = self.rewrite_at.replace(entry.key.at) {
-            let belongs = "keep one, above the rules of `keys`";
-            errors.add(entry.key.at, format!("there is a rewrite already, at {earlier}: {belongs}"));
+            let belongs = "keep one, above the rules of \"keys\"";
+            errors.add(entry.key.at, format!("rewrite is given twice, first at {earlier}; {belongs}"));
         }
         match &entry.value.value {
             YamlValue::List(items) if items.len() > REWRITES_MAX => {
-                errors.add(entry.key.at, format!("there may be at most {REWRITES_MAX} rewrites"));
+                errors.add(entry.key.at, format!("a file can have at most {REWRITES_MAX} rewrites"));
             }
             YamlValue::List(items) => items.iter().for_each(|item| self.rewrite(item, errors)),
             _ if entry.value.is_null() => {}
@@ -153,11 +153,11 @@ impl KeyRuleDraft<'_> {
         let fields = YamlFields::read(entries, "a rewrite", &["match", "replace"], errors);
         let pattern = self.pattern(item, "a rewrite", &fields, errors);
         let Some(entry) = fields.get("replace") else {
-            errors.add(item.at, format!("a rewrite has a `replace`, as in {REWRITE_EXAMPLE}"));
+            errors.add(item.at, format!("a rewrite needs \"replace\", as in {REWRITE_EXAMPLE}"));
             return;
         };
         let Some(replacement) = scalar_text(&entry.value).filter(|_| !entry.value.is_absent()) else {
-            refuse::<()>(entry, "must be a text, such as 'cust=$1'", errors);
+            refuse::<()>(entry, "must be text, such as 'cust=$1'", errors);
             return;
         };
         let Some(pattern) = pattern else { return };
@@ -189,7 +189,8 @@ impl KeyRuleDraft<'_> {
         errors: &mut ErrorCollector,
     ) -> Option<Pattern> {
         let Some(entry) = fields.get("match") else {
-            errors.add(item.at, format!("{whose} has a `match`, a regular expression such as '^ws global$'"));
+            errors
+                .add(item.at, format!("{whose} needs \"match\", a regular expression such as '^ws global$'"));
             return None;
         };
         let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_absent()) else {
@@ -206,7 +207,7 @@ impl KeyRuleDraft<'_> {
         if self.size > PATTERNS_SIZE_MAX {
             let most = PATTERNS_SIZE_MAX >> 20;
             errors
-                .add(entry.value.at, format!("compiled, the patterns up to here take more than {most} MiB"));
+                .add(entry.value.at, format!("the patterns up to here take more than {most} MiB when compiled; use fewer or simpler ones"));
             return None;
         }
         Some(pattern)
@@ -219,23 +220,23 @@ impl KeyRuleDraft<'_> {
         fields: &YamlFields<'_>,
         errors: &mut ErrorCollector,
     ) -> Option<KeyLimit> {
-        const ONE_OF: &str = "`limit` and `period`, or `answer: never`, or `use: NAME`";
+        const ONE_OF: &str = "\"limit\" and \"period\", or \"answer: never\", or \"use: NAME\"";
         let rate = fields.get("limit").or_else(|| fields.get("period"));
         let (answer, named) = (fields.get("answer"), fields.get("use"));
         let given = [rate, answer, named].into_iter().flatten();
         let Some(last) = given.clone().max_by_key(|entry| entry.key.at) else {
-            errors.add(item.at, format!("a rule says what holds: {ONE_OF}"));
+            errors.add(item.at, format!("a rule needs one of these: {ONE_OF}"));
             return None;
         };
         if given.count() > 1 {
-            errors.add(last.key.at, format!("a rule has one of these, and not two: {ONE_OF}"));
+            errors.add(last.key.at, format!("a rule can have only one of these: {ONE_OF}"));
         }
         if rate.is_some() {
             return own_rate(item, fields, errors);
         }
         for field in RATE_FIELDS.iter().filter_map(|field| fields.get(field)) {
-            let message = format!("`{}` goes with `limit` and `period`", field.key.quoted());
-            errors.add(field.key.at, format!("{message}, and this rule has `{}`", last.key.quoted()));
+            let message = format!("\"{}\" goes with \"limit\" and \"period\"", field.key.quoted());
+            errors.add(field.key.at, format!("{message}, but this rule has \"{}\"", last.key.quoted()));
         }
         match (answer, named) {
             (Some(entry), _) => choice(entry, &[("never", KeyLimit::Never)], errors),
@@ -264,7 +265,7 @@ fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollecto
     let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
     if limit.is_none() || period.is_none() {
         let (has, lacks) = if limit.is_some() { ("limit", "period") } else { ("period", "limit") };
-        errors.add(item.at, format!("a rule with a `{has}` has a `{lacks}` too, as in {RULE_EXAMPLE}"));
+        errors.add(item.at, format!("a rule with \"{has}\" needs \"{lacks}\" too, as in {RULE_EXAMPLE}"));
     }
     let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
     // All fields are read before the first `?`, so that one mistake does not hide the next.

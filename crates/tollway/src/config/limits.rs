@@ -67,7 +67,7 @@ impl LimitsDraft {
         if entry.value.is_null() {
             return;
         }
-        let example = format!("`Name: {NUMBERS_EXAMPLE}`");
+        let example = format!("\"Name: {NUMBERS_EXAMPLE}\"");
         for limit in mapping(entry, &example, errors).unwrap_or_default() {
             self.limit(limit, errors);
         }
@@ -91,7 +91,7 @@ impl LimitsDraft {
     pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut ErrorCollector) -> Option<usize> {
         if let Some(index) = self.by_name.get(&key.text) {
             let (name, earlier) = (key.quoted(), self.drafts[*index].at);
-            errors.add(key.at, format!("there is a limit `{name}` already, at {earlier}"));
+            errors.add(key.at, format!("limit \"{name}\" is given twice, first at {earlier}"));
             return None;
         }
         let limit = Limit::new(&key.text);
@@ -115,7 +115,10 @@ impl LimitsDraft {
         let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
         if let Some(earlier) = self.numbers.insert(number, index) {
             let LimitDraft { name, at, .. } = &self.drafts[earlier];
-            errors.add(entry.value.at, format!("number {number} is taken by `{}`, at {at}", shorten(name)));
+            errors.add(
+                entry.value.at,
+                format!("number {number} is already used by limit \"{}\", at {at}", shorten(name)),
+            );
             return;
         }
         self.drafts[index].change(|limit| limit.with_number(number));

@@ -36,7 +36,7 @@ impl LimitsDraft {
             YamlValue::List(items) => items.iter().for_each(|item| self.override_list_item(item, errors)),
             _ if entry.value.is_null() => {}
             _ => {
-                let must_be = format!("must be a mapping, such as `Name:id: {NUMBERS_EXAMPLE}`, or a list");
+                let must_be = format!("must be a mapping, such as \"Name:id: {NUMBERS_EXAMPLE}\", or a list");
                 refuse::<()>(entry, &must_be, errors);
             }
         }
@@ -47,7 +47,7 @@ impl LimitsDraft {
         let YamlKey { at, text } = &entry.key;
         let Some((name, id)) = text.split_once(':') else {
             let name = shorten(text);
-            errors.add(*at, format!("`{name}` does not say whose: an override is `{name}:id`"));
+            errors.add(*at, format!("override \"{name}\" has no id; write \"{name}:id\""));
             return;
         };
         let found = self.find(name, *at, errors);
@@ -76,7 +76,10 @@ impl LimitsDraft {
         let YamlValue::Map(entries) = &item.value else {
             if !matches!(item.value, YamlValue::Refused) {
                 let found = item.quoted();
-                errors.add(item.at, format!("an override must be like `Name: {IDS_EXAMPLE}`, not {found}"));
+                errors.add(
+                    item.at,
+                    format!("an override must be a mapping, such as \"Name: {IDS_EXAMPLE}\", not {found}"),
+                );
             }
             return;
         };
@@ -92,7 +95,10 @@ impl LimitsDraft {
         let fields = YamlFields::read(entries, "an override", &LIST_FIELDS, errors);
         let algorithm = self.algorithm(found, &entry.key, &fields, errors);
         let Some(ids) = fields.get("ids") else {
-            errors.add(*at, format!("`{}` has no ids: an override says whose it is", shorten(text)));
+            errors.add(
+                *at,
+                format!("override \"{}\" has no ids; add them, such as ids: [10.0.0.2]", shorten(text)),
+            );
             return;
         };
         for (id, at) in read_ids(ids, errors) {
@@ -110,10 +116,10 @@ impl LimitsDraft {
             let candidates = if errors.is_full() { &[] } else { &*self.drafts };
             let names = candidates.iter().filter_map(|draft| draft.limit.as_ref()).map(Limit::name);
             let hint = match nearest(name, names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "it would be declared under `limits`".to_owned(),
+                Some(meant) => format!(" (did you mean \"{meant}\"?)"),
+                None => "; add it to \"limits\"".to_owned(),
             };
-            errors.add(at, format!("there is no limit `{}`; {hint}", shorten(name)));
+            errors.add(at, format!("limit \"{}\" does not exist{hint}", shorten(name)));
         }
         found
     }
@@ -147,11 +153,14 @@ impl LimitDraft {
         let Some(limit) = &mut self.limit else { return };
         let canonical = match limit.ids().canonical(id.as_bytes()) {
             Ok(canonical) => canonical,
-            Err(error) => return errors.add(at, format!("`{}`: {}", self.name, shorten_id(error, id))),
+            Err(error) => {
+                return errors.add(at, format!("limit \"{}\": {}", self.name, shorten_id(error, id)));
+            }
         };
         if let Some(earlier) = self.overridden.get(&*canonical) {
             let id = shorten(&String::from_utf8_lossy(&canonical));
-            let message = format!("`{}` has an override for `{id}` already, at {earlier}", self.name);
+            let message =
+                format!("limit \"{}\" has two overrides for id \"{id}\", the first at {earlier}", self.name);
             return errors.add(at, message);
         }
         self.overridden.insert(canonical.into_owned(), at);
@@ -179,13 +188,13 @@ fn read_ids<'a>(entry: &'a YamlEntry, errors: &mut ErrorCollector) -> Vec<(&'a s
         return Vec::new();
     };
     if items.is_empty() {
-        errors.add(entry.value.at, "ids is empty: an override says whose it is");
+        errors.add(entry.value.at, "ids is empty; add at least one id");
     }
     items.iter().filter_map(|item| read_id(item, errors)).collect()
 }
 
 fn read_id<'a>(item: &'a YamlNode, errors: &mut ErrorCollector) -> Option<(&'a str, Position)> {
-    let must_be = "must be a text or a number, or {id, comment}";
+    let must_be = "must be text or a number, or {id, comment}";
     match &item.value {
         YamlValue::Scalar { text, .. } => Some((text, item.at)),
         YamlValue::Map(entries) => {
@@ -193,15 +202,15 @@ fn read_id<'a>(item: &'a YamlNode, errors: &mut ErrorCollector) -> Option<(&'a s
             if let Some(comment) = fields.get("comment")
                 && scalar_text(&comment.value).is_none()
             {
-                refuse::<()>(comment, "must be a text", errors);
+                refuse::<()>(comment, "must be text", errors);
             }
             let Some(id) = fields.get("id") else {
-                errors.add(item.at, "there is no `id` here: an id is a text, a number, or {id, comment}");
+                errors.add(item.at, "\"id\" is missing; an id is text, a number, or {id, comment}");
                 return None;
             };
             match scalar_text(&id.value) {
                 Some(text) => Some((text, id.value_at())),
-                None => refuse(id, "must be a text or a number", errors),
+                None => refuse(id, "must be text or a number", errors),
             }
         }
         YamlValue::List(_) => {

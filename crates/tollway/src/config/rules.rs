@@ -32,7 +32,7 @@ impl RulesDraft {
         if entry.value.is_null() {
             return;
         }
-        for rule in mapping(entry, &format!("`name: {EXAMPLE}`"), errors).unwrap_or_default() {
+        for rule in mapping(entry, &format!("name: {EXAMPLE}"), errors).unwrap_or_default() {
             let Some(limit) = self.limit(rule, errors) else { continue };
             match NamedRule::new(&rule.key.text, limit) {
                 Ok(rule) => self.rules.push(rule),
@@ -52,7 +52,7 @@ impl RulesDraft {
         let rule = match fields.get("rule") {
             Some(field) => self.rule(field, &entry.key.quoted(), errors),
             None => {
-                let message = format!("`{}` has no `rule`, such as {EXAMPLE}", entry.key.quoted());
+                let message = format!("rule \"{}\" has no \"rule\", such as {EXAMPLE}", entry.key.quoted());
                 errors.add(entry.key.at, message);
                 None
             }
@@ -75,7 +75,7 @@ impl RulesDraft {
                     (0..rule.rates().len()).filter(|index| rule.rates()[*index].has_ignored_field());
                 self.warnings.extend(ignored.map(|index| {
                     let rate = rule.display_rate(index);
-                    let message = format!("rule `{name}`: the third field of `{rate}` has no effect");
+                    let message = format!("rule \"{name}\": the third field of \"{rate}\" has no effect");
                     ConfigError::new(entry.value.at, message)
                 }));
                 Some(rule)

@@ -33,7 +33,7 @@ use crate::quote::shorten;
 use crate::store::redis::{RedisUrl, RedisUrlError};
 
 const FIELDS: [&str; 7] = ["url", "namespace", "deadline", "username", "password", "password_file", "tls_ca"];
-const MUST_BE: &str = "must be `memory`, or a URL such as redis://cache:6379";
+const MUST_BE: &str = "must be memory, or a URL such as redis://cache:6379";
 const SHARE: &str = "must be above 0 and at most 1, such as 1/4 or 0.25";
 
 /// The store that holds the buckets.
@@ -53,7 +53,7 @@ pub enum StoreUrl {
 #[non_exhaustive]
 pub enum StoreUrlError {
     /// The text is not a URL.
-    #[error("{MUST_BE}, not {given}{hint}")]
+    #[error("{MUST_BE}, not \"{given}\"{hint}")]
     Unknown {
         /// The text that was given, without a password.
         given: String,
@@ -66,7 +66,7 @@ pub enum StoreUrlError {
     Redis(#[from] RedisUrlError),
     /// The URL of a Redis, in a program that was built without it.
     #[cfg(not(feature = "redis"))]
-    #[error("needs Redis, and this program was built without it; build it with the feature `redis`")]
+    #[error("needs Redis, and this program was built without it; build it with the feature \"redis\"")]
     RedisDisabled,
 }
 
@@ -77,7 +77,7 @@ impl FromStr for StoreUrl {
         match text {
             "memory" => Ok(Self::Memory),
             "redis" | "valkey" => {
-                let hint = "; did you mean redis://127.0.0.1:6379?";
+                let hint = " (did you mean \"redis://127.0.0.1:6379\"?)";
                 Err(StoreUrlError::Unknown { given: text.to_owned(), hint })
             }
             _ if !text.contains(['/', ':', '@']) => {
@@ -121,14 +121,14 @@ fn read_url(entry: &YamlEntry, name: &str, errors: &mut ErrorCollector) -> Optio
 
 fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<StoreUrl> {
     if let Some(rest) = entries.iter().find(|entry| is_rest_of_url(entry)) {
-        errors.add(rest.key.at, "a comma ends a value between `{` and `}`: put the url in quotes");
+        errors.add(rest.key.at, "a comma ends a value between \"{\" and \"}\"; put the url in quotes");
         return None;
     }
     let fields = YamlFields::read(entries, "a store", &FIELDS, errors);
     let store = match fields.get("url") {
         Some(url) => read_url(url, "url", errors),
         None => {
-            errors.add(entry.key.at, "store has no `url`, such as redis://cache:6379");
+            errors.add(entry.key.at, "store has no \"url\", such as redis://cache:6379");
             None
         }
     };
@@ -137,7 +137,7 @@ fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut ErrorColl
         StoreUrl::Redis(url) => Some(StoreUrl::Redis(with_settings(url, &fields, errors))),
         StoreUrl::Memory => {
             for other in FIELDS[1..].iter().filter_map(|name| fields.get(name)) {
-                let message = format!("{} goes with Redis, and this store is memory", other.key.quoted());
+                let message = format!("{} needs Redis, but this store is memory", other.key.quoted());
                 errors.add(other.key.at, message);
             }
             Some(StoreUrl::Memory)
@@ -159,7 +159,7 @@ fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorColle
     RedisUrl::SETTINGS.iter().fold(url, |url, name| {
         let Some(entry) = fields.get(name) else { return url };
         let Some(text) = scalar_text(&entry.value).filter(|_| !entry.value.is_null()) else {
-            refuse::<()>(entry, "must be a text", errors);
+            refuse::<()>(entry, "must be text", errors);
             return url;
         };
         url.clone().with_setting(name, text).unwrap_or_else(|error| {
@@ -185,7 +185,7 @@ pub(super) fn read_on_store_failure(
     let Some(entry) = fields.get("local_share") else { return answer };
     if !matches!(answer, None | Some(OnStoreFailure::Local(_))) {
         let message =
-            format!("local_share goes with `on_store_failure: local`, which this {whose} does not have");
+            format!("local_share needs \"on_store_failure: local\", which this {whose} does not have");
         errors.add(entry.key.at, message);
     }
     let share = scalar_text(&entry.value).and_then(|text| text.parse().ok());

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 /// The most keys and values that a file can have. This bounds the memory of the tree.
 const NODES_MAX: usize = 4_000_000;
 
-const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
+const ALIAS: &str = "aliases (\"*\") are not supported; write the value out, or put it in quotes";
 
 /// A value and the position at which it starts.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl YamlNode {
     /// Returns the value as an error message names it.
     pub(super) fn quoted(&self) -> String {
         match &self.value {
-            YamlValue::Scalar { text, plain: true } => shorten(text),
+            YamlValue::Scalar { text, plain: true } => format!("\"{}\"", shorten(text)),
             YamlValue::Scalar { text, plain: false } => format!("the text \"{}\"", shorten(text)),
             YamlValue::List(_) => "a list".to_owned(),
             YamlValue::Map(_) => "a mapping".to_owned(),
@@ -92,7 +92,7 @@ impl YamlEntry {
 /// Parses the document in `text`. Returns `None` if the text is empty or cannot be parsed.
 pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
-        let message = format!("a file may have at most {FILE_MAX} bytes, and this has {}", text.len());
+        let message = format!("a file can have at most {FILE_MAX} bytes, and this one has {}", text.len());
         errors.add(Position::START, message);
         return None;
     }
@@ -100,7 +100,7 @@ pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode>
     // The parser stops at a NUL as if the text ended there, and would silently ignore the rest.
     if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         let character = text[index..].chars().next().unwrap_or_default();
-        let message = format!("the character U+{:04X} has no place here", u32::from(character));
+        let message = format!("the character U+{:04X} is not allowed here", u32::from(character));
         errors.add(Position::end_of(&text[..index]), message);
         return None;
     }
@@ -130,7 +130,7 @@ impl<'a> YamlBuilder<'a, '_> {
                 (Event::StreamEnd, _) => return Ok(document),
                 (Event::DocumentStart(_), at) => {
                     if document.is_some() {
-                        return self.abort(at, "a second document starts here: a file has one");
+                        return self.abort(at, "a second document starts here; a file can have only one");
                     }
                     let (event, at) = self.next()?;
                     document = Some(self.node(event, at, 0)?);
@@ -155,17 +155,17 @@ impl<'a> YamlBuilder<'a, '_> {
 
     fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<YamlNode, ParseAborted> {
         let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
-            return self.abort(at, format!("a file may have at most {NODES_MAX} keys and values"));
+            return self.abort(at, format!("a file can have at most {NODES_MAX} keys and values"));
         };
         self.nodes_left = nodes_left;
         if depth > DEPTH_MAX {
-            return self.abort(at, format!("values may be nested at most {DEPTH_MAX} deep"));
+            return self.abort(at, format!("values can nest at most {DEPTH_MAX} levels deep"));
         }
         if let Event::Scalar(_, _, _, Some(_))
         | Event::SequenceStart(_, Some(_))
         | Event::MappingStart(_, Some(_)) = event
         {
-            self.errors.add(at, "tags (`!`) are not understood: leave it out, or put the value in quotes");
+            self.errors.add(at, "tags (\"!\") are not supported; remove it, or put the value in quotes");
         }
         let value = match event {
             Event::Scalar(text, style, _, _) => {
@@ -211,13 +211,13 @@ impl<'a> YamlBuilder<'a, '_> {
     fn key(&mut self, node: YamlNode) -> Option<YamlKey> {
         match node.value {
             YamlValue::Scalar { text, plain: true } if text == "<<" => {
-                self.errors.add(node.at, "merge keys (`<<`) are not understood: write the fields out");
+                self.errors.add(node.at, "merge keys (\"<<\") are not supported; write the fields out");
                 None
             }
             YamlValue::Scalar { text, .. } => Some(YamlKey { at: node.at, text }),
             YamlValue::Refused => None,
             YamlValue::List(_) | YamlValue::Map(_) => {
-                self.errors.add(node.at, format!("a key is a plain text, not {}", node.quoted()));
+                self.errors.add(node.at, format!("a key must be plain text, not {}", node.quoted()));
                 None
             }
         }
@@ -231,7 +231,7 @@ impl<'a> YamlBuilder<'a, '_> {
             let earlier = *first.entry(&*key.text).or_insert(key.at);
             keep.push(earlier == key.at);
             if earlier != key.at {
-                self.errors.add(key.at, format!("`{}` is given already, at {earlier}", key.quoted()));
+                self.errors.add(key.at, format!("\"{}\" is given twice, first at {earlier}", key.quoted()));
             }
         }
         let mut keep = keep.into_iter();
@@ -243,22 +243,22 @@ impl<'a> YamlBuilder<'a, '_> {
 fn explain(info: &str) -> String {
     let explanations = [
         ("unknown anchor", ALIAS),
-        ("mapping values are not allowed", "a `:` does not fit here: does the line above lack one?"),
-        ("tabs disallowed", "a tab cannot indent: use spaces"),
-        ("did not find expected ',' or '}'", "expected `,` or `}`: is a `{` not closed?"),
-        ("did not find expected ',' or ']'", "expected `,` or `]`: is a `[` not closed?"),
-        ("did not find expected node content", "expected a value: is a `[` or `{` not closed?"),
+        ("mapping values are not allowed", "unexpected \":\"; is one missing in the line above?"),
+        ("tabs disallowed", "tabs cannot indent; use spaces"),
+        ("did not find expected ',' or '}'", "expected \",\" or \"}\"; is a \"{\" not closed?"),
+        ("did not find expected ',' or ']'", "expected \",\" or \"]\"; is a \"[\" not closed?"),
+        ("did not find expected node content", "expected a value; is a \"[\" or \"{\" not closed?"),
         ("found unexpected end of stream", "this quote is not closed"),
-        ("did not find expected key", "expected a key, indented like those above"),
-        ("did not find expected '-'", "expected a `-`, indented like those above"),
+        ("did not find expected key", "expected a key, indented like the ones above"),
+        ("did not find expected '-'", "expected a \"-\", indented like the ones above"),
         (
             "found unknown escape character",
-            "this is no escape of YAML: in single quotes a backslash is itself",
+            "unknown escape; use single quotes, where a backslash is a plain character",
         ),
-        ("unexpected character", "a value cannot start like this: put it in quotes"),
+        ("unexpected character", "a value cannot start with this character; put it in quotes"),
     ];
     let ours = explanations.iter().find(|(theirs, _)| info.contains(theirs));
-    ours.map_or_else(|| format!("not YAML: {info}"), |(_, ours)| (*ours).to_owned())
+    ours.map_or_else(|| format!("invalid YAML: {info}"), |(_, ours)| (*ours).to_owned())
 }
 
 fn position(marker: Marker) -> Position {
@@ -285,6 +285,7 @@ mod tests {
         let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
         let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut ErrorCollector::default());
         let Some(YamlNode { value: YamlValue::List(items), .. }) = node else { panic!("{node:?}") };
-        assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), texts);
+        let quoted = texts.map(|text| format!("{text:?}"));
+        assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), quoted);
     }
 }

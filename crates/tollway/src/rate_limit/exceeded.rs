@@ -77,8 +77,8 @@ impl std::error::Error for RateLimitExceeded {}
 impl fmt::Display for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.decision.verdict {
-            Verdict::DenyFull => "no room to count one more",
-            Verdict::DenyAway => "the store that counts gives no answer",
+            Verdict::DenyFull => "the store is full",
+            Verdict::DenyAway => "the store did not answer",
             _ => "rate limit exceeded",
         };
         match self.key() {
@@ -120,17 +120,12 @@ mod tests {
             (Verdict::Deny, soon, "login", "rate limit exceeded: login, user:10/5m; retry after 1.5s"),
             (Verdict::Deny, soon, "", "rate limit exceeded: user:10/5m; retry after 1.5s"),
             (Verdict::Deny, never, "login", "rate limit exceeded: login, user:10/5m; waiting does not help"),
-            (
-                Verdict::DenyFull,
-                soon,
-                "login",
-                "no room to count one more: login, user:10/5m; retry after 1.5s",
-            ),
+            (Verdict::DenyFull, soon, "login", "the store is full: login, user:10/5m; retry after 1.5s"),
             (
                 Verdict::DenyAway,
                 soon,
                 "login",
-                "the store that counts gives no answer: login, user:10/5m; retry after 1.5s",
+                "the store did not answer: login, user:10/5m; retry after 1.5s",
             ),
         ] {
             let limit = RuleLimit::new("user:10/5m".parse().unwrap());

@@ -10,7 +10,7 @@ static GLOBAL: OnceLock<RateLimit> = OnceLock::new();
 
 /// The global rate limit is already set, by [`set_global`] or by its first use, which sets it to one in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the global rate limit is in use already: set it before the first limited function is called")]
+#[error("the global rate limit is already in use; set it before the first limited function is called")]
 pub struct GlobalAlreadySet;
 
 /// Sets the global rate limit, which [`#[tollway::limit]`](macro@crate::limit) uses unless it names another one. It can

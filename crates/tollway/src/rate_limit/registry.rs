@@ -33,13 +33,13 @@ pub struct RuleRegistry {
 #[non_exhaustive]
 pub enum RuleKeyError {
     /// The key has a rule already.
-    #[error("the key {key:?} has rules already: give them once, and the key alone after that")]
+    #[error("key {key:?} already has rules; give them once, then use the key alone")]
     DefinedTwice {
         /// The key that was looked up.
         key: String,
     },
     /// The key has no rule yet.
-    #[error("the key {key:?} has no rules yet: give them where it is first used")]
+    #[error("key {key:?} has no rules yet; give them where it is first used")]
     NotDefined {
         /// The key that was looked up.
         key: String,

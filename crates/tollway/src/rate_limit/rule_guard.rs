@@ -69,7 +69,7 @@ pub enum RateLimitError {
 
 /// A selector of the rule is not supplied at all. (A selector that is supplied but has no value is not an error.)
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the rule {rule} needs the selector {selector:?}, and nothing supplies it here")]
+#[error("rule \"{rule}\" needs a value for selector {selector:?}, but the call has none")]
 pub struct SelectorError {
     /// The selector that is not supplied.
     pub selector: String,

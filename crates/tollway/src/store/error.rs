@@ -9,7 +9,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no connection, and none could be made, or it ended while the answer was awaited.
-    #[error("store at {address} cannot be reached: {reason}")]
+    #[error("redis {address} is unreachable: {reason}")]
     Unreachable {
         /// The address of the node that is unreachable.
         address: String,
@@ -17,7 +17,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The answer did not come in time. What was asked for may have been done all the same.
-    #[error("store at {address} gave no answer within {waited:?}")]
+    #[error("redis {address} did not answer within {waited:?}")]
     TimedOut {
         /// The address of the node that did not answer.
         address: String,
@@ -25,19 +25,19 @@ pub enum StoreError {
         waited: Duration,
     },
     /// It failed a moment ago, and is not asked until a probe has found it well.
-    #[error("store at {address} is away, and is asked again when a probe has found it")]
+    #[error("redis {address} is unreachable; circuit open, probing")]
     Away {
         /// The address of the node that failed.
         address: String,
     },
     /// More was asked than may wait at once.
-    #[error("{waiting} calls wait for the store already")]
+    #[error("{waiting} calls to redis are already pending; try again later")]
     Busy {
         /// The number of calls that wait already.
         waiting: usize,
     },
     /// It answered that it cannot: it is loading, is a replica, refuses the password, or has no such slot.
-    #[error("store at {address} refused: {reason}")]
+    #[error("redis {address} refused the call: {reason}")]
     Refused {
         /// The address of the node that refused.
         address: String,
@@ -45,7 +45,7 @@ pub enum StoreError {
         reason: String,
     },
     /// It answered something that no answer is.
-    #[error("store answered what makes no sense: {found}")]
+    #[error("redis sent an unexpected reply: {found}")]
     Nonsense {
         /// The answer that was received.
         found: String,

@@ -25,19 +25,19 @@ pub struct TraceError {
 #[non_exhaustive]
 pub enum TraceProblem {
     /// A byte is not printable ASCII.
-    #[error("byte 0x{byte:02x} is not printable ASCII: write it \\x{byte:02x}")]
+    #[error("byte 0x{byte:02x} is not printable ASCII; write it as \\x{byte:02x}")]
     Byte {
         /// The byte.
         byte: u8,
     },
     /// The line is longer than [`LINE_MAX`](super::LINE_MAX).
-    #[error("a line has at most {max} bytes")]
+    #[error("a line can have at most {max} bytes")]
     TooLong {
         /// The bound.
         max: usize,
     },
     /// The first field is not a time.
-    #[error("`{text}` is no time since the epoch: {source}")]
+    #[error("\"{text}\" is not a time since the epoch: {source}")]
     Time {
         /// The text that was found.
         text: String,
@@ -45,7 +45,7 @@ pub enum TraceProblem {
         source: ParseNanosError,
     },
     /// The event is earlier than the one above it.
-    #[error("times never run back, and {at} comes after {earlier}")]
+    #[error("times must not go back, but {at} comes after {earlier}")]
     RunsBack {
         /// This event's time.
         at: Timestamp,
@@ -53,98 +53,96 @@ pub enum TraceProblem {
         earlier: Timestamp,
     },
     /// The line ends after the time.
-    #[error("a gate and a request must follow the time, such as `limit spend Name:id`")]
+    #[error("a gate and a request must follow the time, such as \"limit spend Name:id\"")]
     NoGate,
     /// The gate does not exist.
-    #[error(
-        "there is no gate `{gate}`: the gates known here are `limit`, `rule`, `text`, `throttr` and `smockron`"
-    )]
+    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr or smockron")]
     UnknownGate {
         /// The text that was found.
         gate: String,
     },
     /// The line ends after the arrow.
-    #[error("a reply must follow `=>`; leave out the arrow where any reply will do")]
+    #[error("a reply must follow \"=>\"; remove the arrow to accept any reply")]
     NoReply,
     /// The gate `limit` does not have this verb.
-    #[error("`{verb}` is no verb: use spend, check, refund or reset")]
+    #[error("verb \"{verb}\" does not exist; use spend, check, refund or reset")]
     UnknownVerb {
         /// The text that was found; empty at the end of a line.
         verb: String,
     },
     /// The line ends after the verb.
-    #[error("at least one charge must follow, such as `Name:id` or `Name:id cost=2`")]
+    #[error("at least one charge must follow, such as \"Name:id\" or \"Name:id cost=2\"")]
     NoCharge,
     /// The field is neither a charge nor a cost.
-    #[error("`{text}` is neither a charge, Name:id, nor a cost, cost=N")]
+    #[error("\"{text}\" is neither a charge (Name:id) nor a cost (cost=N)")]
     NotACharge {
         /// The text that was found.
         text: String,
     },
     /// The cost is not a number.
-    #[error("`{text}` is no cost: use a whole number from 0 to {}", u64::MAX)]
+    #[error("\"{text}\" is not a cost; use a whole number from 0 to {}", u64::MAX)]
     Cost {
         /// The text that was found.
         text: String,
     },
     /// The cost does not follow a charge.
-    #[error("a cost follows the charge it belongs to, once, as in `Name:id cost=2`")]
+    #[error("a cost must follow its charge, once, as in \"Name:id cost=2\"")]
     LooseCost,
     /// A reset was given a cost, and a reset costs nothing.
-    #[error("a reset has no cost")]
+    #[error("a reset cannot have a cost")]
     CostOfReset,
     /// A backslash does not start a valid escape.
-    #[error("a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff")]
+    #[error("a backslash must start one of \\n, \\r, \\t, \\\\ and \\xff")]
     Escape,
     /// The name of a limit is not UTF-8.
-    #[error("the name of a limit is UTF-8")]
+    #[error("the name of a limit must be UTF-8")]
     Name,
     /// The line ends after the gate `rule`.
     #[error("a rule must follow: its name, or an expression in double quotes, such as \"10/s\"")]
     NoRule,
     /// A double quote is not closed.
-    #[error("a quote is not closed; one inside is written \\x22")]
+    #[error("this quote is not closed; write a quote inside it as \\x22")]
     OpenQuote,
     /// The field is neither a selector nor a key.
-    #[error("`{text}` is neither a selector, name=value, nor a key, key=NAME")]
+    #[error("\"{text}\" is neither a selector (name=value) nor a key (key=NAME)")]
     NotASelector {
         /// The text that was found.
         text: String,
     },
     /// A selector or the key is given twice.
-    #[error("`{name}` is given twice")]
+    #[error("\"{name}\" is given twice; remove one")]
     Twice {
         /// The name that is given twice.
         name: String,
     },
     /// The request has more selectors than any rule can have.
-    #[error("a request has at most {SELECTORS_MAX} selectors")]
+    #[error("a request can have at most {SELECTORS_MAX} selectors")]
     TooManySelectors,
     /// A rule, a key or the name of a selector is not UTF-8.
-    #[error("a rule, its key and the names of its selectors are UTF-8")]
+    #[error("a rule, its key and the names of its selectors must be UTF-8")]
     NotText,
     /// The line ends after the gate `throttr`.
     #[error("a request in hexadecimal must follow, such as 020100000001016372")]
     NoBytes,
     /// A character is not a hexadecimal digit.
-    #[error("`{digit}` is no hexadecimal digit")]
+    #[error("\"{digit}\" is not a hexadecimal digit")]
     Digit {
         /// The text that was found.
         digit: char,
     },
     /// A byte has only one hexadecimal digit.
-    #[error("a byte is two hexadecimal digits, and here one stands alone")]
+    #[error("a byte must be two hexadecimal digits, but there is only one here")]
     HalfByte,
     /// The text after the gate `smockron`, or its reply, is not made of JSON arrays of strings.
     #[error(
-        "a message is a JSON array of its frames, such as [\"default\\u0000\",\"ACCEPTED\",\"x\",\"0\",\"\"], and a reply an array of those"
+        "a message must be a JSON array of its frames, such as [\"default\\u0000\",\"ACCEPTED\",\"x\",\"0\",\"\"], and a reply an array of messages"
     )]
     NotFrames,
     /// A message has no frames, which ZeroMQ does not allow.
-    #[error("a message has at least one frame")]
+    #[error("a message must have at least one frame")]
     NoFrames,
     /// A backslash in a frame does not start a valid escape.
-    #[error("in a frame, a backslash starts an escape of JSON, or \\xff for a byte that is no text")]
+    #[error("in a frame, a backslash must start a JSON escape, or \\xff for a byte that is not text")]
     FrameEscape,
 }
 
@@ -491,66 +489,72 @@ mod tests {
     #[test]
     fn a_bad_line_says_where_and_what_would_be_right() {
         for (line, message) in [
-            ("x limit spend A:1", "7:1: `x` is no time since the epoch: a duration is numbers with units"),
-            ("5 limit spend A:1", "7:1: `5` is no time since the epoch: `` is no unit of time"),
-            ("-1s limit spend A:1", "7:1: `-1s` is no time"),
+            (
+                "x limit spend A:1",
+                "7:1: \"x\" is not a time since the epoch: a duration must be numbers with units",
+            ),
+            ("5 limit spend A:1", "7:1: \"5\" is not a time since the epoch: \"\" is not a unit of time"),
+            ("-1s limit spend A:1", "7:1: \"-1s\" is not a time"),
             (
                 "9223372037s limit spend A:1",
-                "7:1: `9223372037s` is no time since the epoch: a duration is at most",
+                "7:1: \"9223372037s\" is not a time since the epoch: a duration must be at most",
             ),
             ("0s", "7:3: a gate and a request must follow"),
             ("0s => ok", "7:3: a gate and a request must follow"),
             (
                 "0s  soap  over_limit x",
-                "7:5: there is no gate `soap`: the gates known here are `limit`, `rule`, `text`, `throttr` and",
+                "7:5: gate \"soap\" does not exist; use limit, rule, text, throttr or smockron",
             ),
-            ("0s limit", "7:9: `` is no verb: use spend, check, refund or reset"),
-            ("0s limit Spend A:1", "7:10: `Spend` is no verb"),
+            ("0s limit", "7:9: verb \"\" does not exist; use spend, check, refund or reset"),
+            ("0s limit Spend A:1", "7:10: verb \"Spend\" does not exist"),
             ("0s limit spend", "7:15: at least one charge must follow"),
-            ("0s limit spend A", "7:16: `A` is neither a charge, Name:id, nor a cost"),
-            ("0s limit spend cost=1", "7:16: a cost follows the charge"),
-            ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost follows the charge it belongs to, once"),
+            ("0s limit spend A", "7:16: \"A\" is neither a charge (Name:id) nor a cost"),
+            ("0s limit spend cost=1", "7:16: a cost must follow its charge"),
+            ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost must follow its charge, once"),
             (
                 "0s limit spend A:1 cost=",
-                "7:25: `` is no cost: use a whole number from 0 to 18446744073709551615",
+                "7:25: \"\" is not a cost; use a whole number from 0 to 18446744073709551615",
             ),
-            ("0s limit spend A:1 cost=-1", "7:25: `-1` is no cost"),
-            ("0s limit spend A:1 cost=+1", "7:25: `+1` is no cost"),
-            ("0s limit spend A:1 cost=1.5", "7:25: `1.5` is no cost"),
-            ("0s limit spend A:1 cost=18446744073709551616", "7:25: `18446744073709551616` is no cost"),
-            ("0s limit reset A:1 cost=1", "7:20: a reset has no cost"),
-            ("0s limit spend A:1 =>", "7:20: a reply must follow `=>`"),
-            ("0s limit spend A:a\\q", "7:19: a backslash starts one of \\n, \\r, \\t, \\\\ and \\xff"),
-            ("0s limit spend \\xff:a", "7:16: the name of a limit is UTF-8"),
-            ("0s text  a\\q", "7:11: a backslash starts one of"),
-            ("0s text ping => po\\ng\\", "7:22: a backslash starts one of"),
-            ("0s text ping =>", "7:14: a reply must follow `=>`"),
+            ("0s limit spend A:1 cost=-1", "7:25: \"-1\" is not a cost"),
+            ("0s limit spend A:1 cost=+1", "7:25: \"+1\" is not a cost"),
+            ("0s limit spend A:1 cost=1.5", "7:25: \"1.5\" is not a cost"),
+            ("0s limit spend A:1 cost=18446744073709551616", "7:25: \"18446744073709551616\" is not a cost"),
+            ("0s limit reset A:1 cost=1", "7:20: a reset cannot have a cost"),
+            ("0s limit spend A:1 =>", "7:20: a reply must follow \"=>\""),
+            ("0s limit spend A:a\\q", "7:19: a backslash must start one of \\n, \\r, \\t, \\\\ and \\xff"),
+            ("0s limit spend \\xff:a", "7:16: the name of a limit must be UTF-8"),
+            ("0s text  a\\q", "7:11: a backslash must start one of"),
+            ("0s text ping => po\\ng\\", "7:22: a backslash must start one of"),
+            ("0s text ping =>", "7:14: a reply must follow \"=>\""),
             ("0s text \u{e9}", "7:9: byte 0xc3 is not printable ASCII"),
             (
                 "0s rule",
                 "7:8: a rule must follow: its name, or an expression in double quotes, such as \"10/s\"",
             ),
             ("0s rule user=vova", "7:9: a rule must follow"),
-            ("0s rule \"10/s key=x", "7:9: a quote is not closed; one inside is written \\x22"),
-            ("0s rule \"Or(' => ')\"", "7:9: a quote is not closed"),
-            ("0s rule upload vova", "7:16: `vova` is neither a selector, name=value, nor a key, key=NAME"),
-            ("0s rule upload =vova", "7:16: `=vova` is neither a selector"),
-            ("0s rule upload a=1 b=2 a=", "7:24: `a` is given twice"),
-            ("0s rule upload key=1 key=1", "7:22: `key` is given twice"),
-            ("0s rule upload key=\\xff", "7:20: a rule, its key and the names of its selectors are UTF-8"),
-            ("0s rule upload user=\\q", "7:21: a backslash starts one of"),
+            ("0s rule \"10/s key=x", "7:9: this quote is not closed; write a quote inside it as \\x22"),
+            ("0s rule \"Or(' => ')\"", "7:9: this quote is not closed"),
+            ("0s rule upload vova", "7:16: \"vova\" is neither a selector (name=value) nor a key (key=NAME)"),
+            ("0s rule upload =vova", "7:16: \"=vova\" is neither a selector"),
+            ("0s rule upload a=1 b=2 a=", "7:24: \"a\" is given twice"),
+            ("0s rule upload key=1 key=1", "7:22: \"key\" is given twice"),
+            (
+                "0s rule upload key=\\xff",
+                "7:20: a rule, its key and the names of its selectors must be UTF-8",
+            ),
+            ("0s rule upload user=\\q", "7:21: a backslash must start one of"),
             ("0s throttr", "7:11: a request in hexadecimal must follow"),
             ("0s throttr => 00", "7:11: a request in hexadecimal must follow"),
-            ("0s throttr 0x01", "7:13: `x` is no hexadecimal digit"),
-            ("0s throttr 01 020", "7:17: a byte is two hexadecimal digits"),
-            ("0s throttr 01 => 0", "7:18: a byte is two hexadecimal digits"),
-            ("0s throttr 01 => ok", "7:18: `o` is no hexadecimal digit"),
-            ("0s smockron", "7:12: a message is a JSON array of its frames"),
-            ("0s smockron []", "7:13: a message has at least one frame"),
-            (r#"0s smockron ["\y"]"#, "7:15: in a frame, a backslash starts an escape of JSON"),
-            (r#"0s smockron ["a"] => ["a"]"#, "7:23: a message is a JSON array of its frames"),
-            ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII: write it \\xc3"),
-            ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII: write it \\x0d"),
+            ("0s throttr 0x01", "7:13: \"x\" is not a hexadecimal digit"),
+            ("0s throttr 01 020", "7:17: a byte must be two hexadecimal digits"),
+            ("0s throttr 01 => 0", "7:18: a byte must be two hexadecimal digits"),
+            ("0s throttr 01 => ok", "7:18: \"o\" is not a hexadecimal digit"),
+            ("0s smockron", "7:12: a message must be a JSON array of its frames"),
+            ("0s smockron []", "7:13: a message must have at least one frame"),
+            (r#"0s smockron ["\y"]"#, "7:15: in a frame, a backslash must start a JSON escape"),
+            (r#"0s smockron ["a"] => ["a"]"#, "7:23: a message must be a JSON array of its frames"),
+            ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII; write it as \\xc3"),
+            ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII; write it as \\x0d"),
         ] {
             let error = parse_line(line.as_bytes(), 7).unwrap_err().to_string();
             assert!(error.starts_with(message), "{line}\n{error}");

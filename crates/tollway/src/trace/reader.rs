@@ -19,7 +19,7 @@ pub enum TraceReadError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The stream cannot be read.
-    #[error("{line}: cannot be read")]
+    #[error("{line}: this line cannot be read")]
     Io {
         /// The line that could not be read.
         line: u64,
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn time_never_runs_back() {
         let text = b"1s limit spend A:1\n1s limit spend A:1\n0.9s limit spend A:1\n2s limit spend A:1\n";
-        let error = "3:1: times never run back, and 0.9s comes after 1s".to_owned();
+        let error = "3:1: times must not go back, but 0.9s comes after 1s".to_owned();
         assert_eq!(lines_of(text), [Ok(1), Ok(2), Err(error)]);
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn a_line_without_an_end_is_refused_and_not_kept() {
         let fits = format!("0s limit spend A:{}\r\n", "x".repeat(LINE_MAX - 17));
         assert_eq!(lines_of(fits.as_bytes()), [Ok(1)]);
-        let error = Err("1:65537: a line has at most 65536 bytes".to_owned());
+        let error = Err("1:65537: a line can have at most 65536 bytes".to_owned());
         for too_long in
             [format!("0s limit spend A:{}\n", "x".repeat(LINE_MAX - 16)), "#".repeat(10 * LINE_MAX)]
         {

@@ -6,7 +6,7 @@
 //! allow full remaining=0 retry_after=0s reset_after=0s    deny full remaining=0 retry_after=1s reset_after=0s
 //! allow away remaining=0 retry_after=0s reset_after=0s    deny degraded remaining=0 …     (the store gave no answer)
 //! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
-//! ok                                       (of a reset)   error there is no limit `X`
+//! ok                                       (of a reset)   error limit "X" does not exist
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
 //! (none)                                   (silence)      [["web\u0000","DELAY_UNTIL","x","4000"]]   (of `smockron`)
 //! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
@@ -282,9 +282,9 @@ mod tests {
 
     #[test]
     fn error_alone_is_any_error() {
-        let reply = TraceReply::Error("there is no limit `X`".into());
+        let reply = TraceReply::Error("limit \"X\" does not exist".into());
         assert!(matches("error", &reply));
-        assert!(matches("error there is no limit `X`", &reply));
-        assert!(!matches("error there is no limit `Y`", &reply));
+        assert!(matches("error limit \"X\" does not exist", &reply));
+        assert!(!matches("error limit \"Y\" does not exist", &reply));
     }
 }

@@ -20,7 +20,7 @@ impl TraceTarget for Engine {
             TraceRequest::Limit(request) => self.answer_limit(request),
             TraceRequest::Rule(request) => self.answer_rule(request),
             TraceRequest::Text(_) | TraceRequest::Throttr(_) | TraceRequest::Smockron(_) => {
-                TraceReply::Error(format!("a limiter alone does not speak `{}`", request.gate()))
+                TraceReply::Error(format!("a limiter without a server does not speak \"{}\"", request.gate()))
             }
         }
     }

@@ -53,35 +53,35 @@ fn what_is_wrong_is_pointed_at() {
     for (text, expected) in [
         (
             "domains: web",
-            "1:10: domains must be a mapping, such as `name: { rules: [{ rate: 1/s, burst: 10 }] }`, not web",
+            "1:10: domains must be a mapping, such as \"name: { rules: [{ rate: 1/s, burst: 10 }] }\", not \"web\"",
         ),
         (
             "domains: { web: 1/s }",
-            "1:17: web must be a mapping, such as { rules: [{ rate: 1/s, burst: 10 }] }, not 1/s",
+            "1:17: web must be a mapping, such as { rules: [{ rate: 1/s, burst: 10 }] }, not \"1/s\"",
         ),
         (
             "domains: { web: { rules: 1/s } }",
-            "1:26: rules must be a list, such as [{ rate: 1/s, burst: 10 }], not 1/s",
+            "1:26: rules must be a list, such as [{ rate: 1/s, burst: 10 }], not \"1/s\"",
         ),
         (
             "domains: { web: { rules: [1/s] } }",
-            "1:27: a rule of a domain is a mapping, such as { rate: 1/s, burst: 10 }, not 1/s",
+            "1:27: a rule of a domain must be a mapping, such as { rate: 1/s, burst: 10 }, not \"1/s\"",
         ),
         (
             "domains: { web: { rules: [{ burst: 1 }] } }",
-            "1:27: a rule of a domain has a rate or an interval, such as { rate: 1/s, burst: 10 }",
+            "1:27: a rule of a domain needs a rate or an interval, such as { rate: 1/s, burst: 10 }",
         ),
         (
             "domains: { web: { rules: [{ rate: 1/s, interval: 1s }] } }",
-            "1:40: interval is another way to say rate: leave out one of them",
+            "1:40: rate and interval mean the same; remove one of them",
         ),
         (
             "domains: { web: { rules: [{ rate: often }] } }",
-            "1:35: rate often: a rate is a count, `/` or `per`, and a span, such as 10/s or 10 per 5 min",
+            "1:35: rate \"often\": a rate must be a count, \"/\" or \"per\", and a span, such as 10/s or 10 per 5 min",
         ),
         (
             "domains: { web: { rules: [{ rate: 1/s, burst: big }] } }",
-            "1:47: burst big: a burst is a number of requests, such as 10, or a time, such as 30s",
+            "1:47: burst \"big\": a burst must be a number of requests, such as 10, or a duration, such as 30s",
         ),
         (
             "domains: { web: { rules: [{ rate: 1/s, burst: 0 }] } }",
@@ -93,10 +93,13 @@ fn what_is_wrong_is_pointed_at() {
         ),
         (
             "domains: { web: { logic: gcar } }",
-            "1:26: logic must be window or gcra, not gcar; did you mean `gcra`?",
+            "1:26: logic must be window or gcra, not \"gcar\" (did you mean \"gcra\"?)",
         ),
-        ("domains: { web: { rate: 1/s } }", "1:19: unknown field `rate`; a domain has rules and logic"),
-        ("domains: { '': {} }", "1:12: ``: a domain has a name of 1 to 254 bytes, without NUL"),
+        ("domains: { web: { rate: 1/s } }", "1:19: unknown field \"rate\"; a domain has rules and logic"),
+        (
+            "domains: { '': {} }",
+            "1:12: domain \"\": the name of a domain must have 1 to 254 bytes and no NUL byte",
+        ),
     ] {
         let errors = Config::parse(text, "D").err().map(|errors| errors.to_string());
         assert_eq!(errors, Some(format!("D:{expected}")), "{text}");

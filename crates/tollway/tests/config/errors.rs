@@ -23,51 +23,51 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
     check(&[
         (
             "limits:\n  A:\n    brust: 5\n    count: 5\n    period: 1s\n",
-            &["3:5: unknown field `brust`; did you mean `burst`?"],
+            &["3:5: unknown field \"brust\" (did you mean \"burst\"?)"],
         ),
         (
             "A: { burst: 5, limit: 5, window: 1s }",
             &[
-                "1:16: unknown field `limit`; did you mean `count`?",
-                "1:26: unknown field `window`; did you mean `period`?",
+                "1:16: unknown field \"limit\" (did you mean \"count\"?)",
+                "1:26: unknown field \"window\" (did you mean \"period\"?)",
             ],
         ),
         // What follows a misspelt name is checked as what was meant.
         (
             "A: { brust: 0, count: 5, period: 1s }",
             &[
-                "1:6: unknown field `brust`; did you mean `burst`?",
-                "1:13: brust must be a whole number from 1 to 18446744073709551615, not 0",
+                "1:6: unknown field \"brust\" (did you mean \"burst\"?)",
+                "1:13: brust must be a whole number from 1 to 18446744073709551615, not \"0\"",
             ],
         ),
         (
             "limts: { A: { burst: 5, count: 5, period: 1s } }",
-            &["1:1: unknown field `limts`; did you mean `limits`?"],
+            &["1:1: unknown field \"limts\" (did you mean \"limits\"?)"],
         ),
         (
             "realms: {}",
             &[
-                "1:1: unknown field `realms`; a file has limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates",
+                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates",
             ],
         ),
         (
             "gates: { htpp: off, soap: off }",
             &[
-                "1:10: unknown field `htpp`; did you mean `http`?",
-                "1:21: unknown field `soap`; gates has http, text, throttr and smockron",
+                "1:10: unknown field \"htpp\" (did you mean \"http\"?)",
+                "1:21: unknown field \"soap\"; gates has http, text, throttr and smockron",
             ],
         ),
         (
             "limits: { A: { colour: red } }",
             &[
-                "1:16: unknown field `colour`; a limit has burst, count, period, rate, strict, algorithm, id, number, \
+                "1:16: unknown field \"colour\"; a limit has burst, count, period, rate, strict, algorithm, id, number, \
                stats, on_full, on_store_failure and local_share",
             ],
         ),
         (
             "limits: { A: {} }\noverrides: { 'A:1': { burst: 1, count: 1, period: 1s, stats: true } }",
             &[
-                "2:55: unknown field `stats`; an override has burst, count, period, rate, strict and algorithm",
+                "2:55: unknown field \"stats\"; an override has burst, count, period, rate, strict and algorithm",
             ],
         ),
     ]);
@@ -79,31 +79,33 @@ fn a_rate_replaces_a_count_and_a_period() {
         (
             "limits: { A: { rate: 100/h, count: 5, period: 1s } }",
             &[
-                "1:29: `count` is part of `rate`: remove `count` or `rate`",
-                "1:39: `period` is part of `rate`: remove `period` or `rate`",
+                "1:29: \"count\" is part of \"rate\"; remove \"count\" or \"rate\"",
+                "1:39: \"period\" is part of \"rate\"; remove \"period\" or \"rate\"",
             ],
         ),
         (
             "limits: { A: { rate: 100/fortnight } }",
             &[
-                "1:22: rate 100/fortnight: a span has ms, s, m, h or d for its unit, or their long names, such as 5 min",
+                "1:22: rate \"100/fortnight\": the unit of a span must be ms, s, m, h or d, or its long name, such as 5 min",
             ],
         ),
         (
             "limits: { A: { rate: 0/s } }",
-            &["1:22: rate 0/s: a rate has a count and a span above zero, and at most 292 years"],
+            &[
+                "1:22: rate 0/s: the count and the span of a rate must be above zero, and the span at most 292 years",
+            ],
         ),
         (
             "limits: { A: { rate: 2/ns } }",
-            &["1:22: count must be at most one per nanosecond of the period, 1 here"],
+            &["1:22: count must be at most 1 for this period, which is one per nanosecond"],
         ),
         (
             "limits: { A: { rate: 1/s, burst: 0 } }",
-            &["1:34: burst must be a whole number from 1 to 18446744073709551615, not 0"],
+            &["1:34: burst must be a whole number from 1 to 18446744073709551615, not \"0\""],
         ),
         (
             "limits: { A: { algorithm: sliding_log, rate: 65537/s } }",
-            &["1:46: count must be at most 65536 for a sliding log; a token bucket takes any"],
+            &["1:46: count must be at most 65536 for a sliding log; use a token bucket for more"],
         ),
     ]);
 }
@@ -114,41 +116,44 @@ fn each_algorithm_takes_its_own_numbers() {
         (
             "A: { burst: 5 }",
             &[
-                "1:1: `A` has no count and period: token_bucket needs burst, count and period, or a rate such as 100/h",
+                "1:1: \"A\" has no count and period; token_bucket needs burst, count and period, or a rate such as 100/h",
             ],
         ),
         (
             "A: { count: 5, period: 1s }",
-            &["1:1: `A` has no burst: token_bucket needs burst, count and period, or a rate such as 100/h"],
+            &["1:1: \"A\" has no burst; token_bucket needs burst, count and period, or a rate such as 100/h"],
         ),
         (
             "A: { algorithm: sliding_log, burst: 5, count: 5, period: 1s }",
-            &["1:30: sliding_log takes no `burst`: it takes count and period"],
+            &["1:30: sliding_log does not take \"burst\", only count and period"],
         ),
         (
             "A: { algorithm: quota, burst: 5, strict: true }",
             &[
-                "1:1: `A` has no count and period: quota needs count and period, or a rate such as 100/h",
-                "1:24: quota takes no `burst`: it takes count and period",
-                "1:34: quota takes no `strict`: it takes count and period",
+                "1:1: \"A\" has no count and period; quota needs count and period, or a rate such as 100/h",
+                "1:24: quota does not take \"burst\", only count and period",
+                "1:34: quota does not take \"strict\", only count and period",
             ],
         ),
         (
             "A: { algorithm: smoothed_rate, burst: 5, count: 5, period: 1s }",
-            &["1:32: smoothed_rate takes no `burst`: it takes count, period and strict"],
+            &["1:32: smoothed_rate does not take \"burst\", only count, period and strict"],
         ),
         (
             "limits: { A: { strict: true } }",
-            &["1:16: token_bucket takes no `strict`: it takes burst, count and period"],
+            &["1:16: token_bucket does not take \"strict\", only burst, count and period"],
         ),
         (
             "A: { algorithm: leaky_bucket, count: 5, period: 1s }",
-            &["1:17: algorithm must be token_bucket, sliding_log, smoothed_rate or quota, not leaky_bucket"],
+            &[
+                "1:17: algorithm must be token_bucket, sliding_log, smoothed_rate or quota, not \"leaky_bucket\"",
+            ],
         ),
         (
             "A: { algorithm: tokenbucket, burst: 1, count: 5, period: 1s }",
-            &["1:17: algorithm must be token_bucket, sliding_log, smoothed_rate or quota, not tokenbucket; \
-               did you mean `token_bucket`?"],
+            &[
+                "1:17: algorithm must be token_bucket, sliding_log, smoothed_rate or quota, not \"tokenbucket\" (did you mean \"token_bucket\"?)",
+            ],
         ),
     ]);
 }
@@ -158,25 +163,30 @@ fn numbers_that_do_not_go_together_are_blamed_on_one_of_them() {
     check(&[
         (
             "A: { burst: 1, count: 1001, period: 1us }",
-            &["1:23: count must be at most one per nanosecond of the period, 1000 here"],
+            &["1:23: count must be at most 1000 for this period, which is one per nanosecond"],
         ),
         (
             "A: { burst: 2562048, count: 1, period: 1h }",
-            &["1:13: burst must be at most 2562047 here, so that the bucket fills within 292 years"],
+            &[
+                "1:13: burst must be at most 2562047 for this count and period, so that the bucket fills within 292 years",
+            ],
         ),
         (
             "A: { algorithm: sliding_log, count: 65537, period: 1h }",
-            &["1:37: count must be at most 65536 for a sliding log; a token bucket takes any"],
+            &["1:37: count must be at most 65536 for a sliding log; use a token bucket for more"],
         ),
         (
             "A: { algorithm: smoothed_rate, count: 9007199254740993, period: 1h }",
-            &["1:39: count must be a whole number from 1 to 9007199254740992, not 9007199254740993"],
+            &["1:39: count must be a whole number from 1 to 9007199254740992, not \"9007199254740993\""],
         ),
         (
             "A: { algorithm: smoothed_rate, count: 1, period: 107d }",
             &["1:50: period must be at most 106d for smoothed_rate"],
         ),
-        ("limits: { A: { number: 3 }, B: { number: 3 } }", &["1:42: number 3 is taken by `A`, at 1:11"]),
+        (
+            "limits: { A: { number: 3 }, B: { number: 3 } }",
+            &["1:42: number 3 is already used by limit \"A\", at 1:11"],
+        ),
     ]);
 }
 
@@ -195,10 +205,10 @@ fn a_number_is_digits_and_nothing_else() {
         let column = prefix.len() + 1;
         let must_be = format!("{field} must be a whole number from {least} to 18446744073709551615");
         for given in WRONG.split(' ') {
-            let expected = format!("1:{column}: {must_be}, not {given}");
+            let expected = format!("1:{column}: {must_be}, not \"{given}\"");
             check(&[(&format!("{prefix}{given}{suffix}"), &[&expected])]);
         }
-        let quoted = format!("1:{column}: {must_be}: leave out the quotes");
+        let quoted = format!("1:{column}: {must_be}; remove the quotes");
         check(&[
             (&format!("{prefix}\"5\"{suffix}"), &[&quoted]),
             (&format!("{prefix}'5'{suffix}"), &[&quoted]),
@@ -209,7 +219,7 @@ fn a_number_is_digits_and_nothing_else() {
         check(&[(&format!("{prefix}[1]{suffix}"), &[&list])]);
         let mapping = format!("1:{column}: {must_be}, not a mapping");
         check(&[(&format!("{prefix}{{a: 1}}{suffix}"), &[&mapping])]);
-        let nothing = format!("1:{}: {must_be}, and has no value", column - field.len() - 2);
+        let nothing = format!("1:{}: {must_be}, but has no value", column - field.len() - 2);
         check(&[(&format!("{prefix}{suffix}"), &[&nothing])]);
     }
 }
@@ -251,28 +261,31 @@ fn a_duration_has_a_unit() {
         check(&[(&format!("A: {{ burst: 5, count: 5, period: {given} }}"), &[&expected])]);
     };
     for (given, expected) in [
-        ("10", "10 has no unit; did you mean 10s?"),
-        ("0", "0 has no unit; did you mean 0s?"),
-        ("0s", "must be longer than 0s"),
-        ("0h0m", "must be longer than 0h0m"),
-        ("1fortnight", "1fortnight: `fortnight` is no unit of time: use ns, us, ms, s, m, h or d"),
-        ("0.1ns", "0.1ns: a duration is a whole number of nanoseconds"),
-        ("9223372036854775808ns", "9223372036854775808ns: a duration is at most 2562047h (292 years)"),
+        ("10", "\"10\" has no unit (did you mean \"10s\"?)"),
+        ("0", "\"0\" has no unit (did you mean \"0s\"?)"),
+        ("0s", "must be longer than \"0s\""),
+        ("0h0m", "must be longer than \"0h0m\""),
+        ("1fortnight", "\"1fortnight\": \"fortnight\" is not a unit of time; use ns, us, ms, s, m, h or d"),
+        ("0.1ns", "\"0.1ns\": a duration must be a whole number of nanoseconds"),
+        (
+            "9223372036854775808ns",
+            "\"9223372036854775808ns\": a duration must be at most 2562047h (292 years)",
+        ),
     ] {
         check_period(given, expected);
     }
     for (given, meant) in
         [("5 minutes", "5m"), ("1 s", "1s"), ("1.5sec", "1.5s"), ("100 millis", "100ms"), ("1 day", "1d")]
     {
-        check_period(given, &format!("{DURATION}, not {given}; did you mean {meant}?"));
+        check_period(given, &format!("{DURATION}, not \"{given}\" (did you mean \"{meant}\"?)"));
     }
     for given in ["-5s", "NaN", ".inf", "soon", "true", "~"] {
-        check_period(given, &format!("{DURATION}, not {given}"));
+        check_period(given, &format!("{DURATION}, not \"{given}\""));
     }
     check_period("[1s]", &format!("{DURATION}, not a list"));
     check(&[(
         "A:\n  burst: 5\n  count: 5\n  period:\n",
-        &[&format!("4:3: period {DURATION}, and has no value")],
+        &[&format!("4:3: period {DURATION}, but has no value")],
     )]);
 }
 
@@ -282,16 +295,16 @@ fn a_word_is_one_of_those_there_are() {
         (
             "limits: { A: { id: regid } }",
             &[
-                "1:20: id must be ip, ipv6_prefix, number, domain, any, ipAddress, ipv6RangeCIDR, regId, regId:domain or regId:fqdnSet, not regid; \
-               did you mean `regId`?",
+                "1:20: id must be ip, ipv6_prefix, number, domain, any, ipAddress, ipv6RangeCIDR, regId, regId:domain or regId:fqdnSet, not \"regid\" \
+               (did you mean \"regId\"?)",
             ],
         ),
-        ("limits: { A: { on_full: evict } }", &["1:25: on_full must be deny or allow, not evict"]),
+        ("limits: { A: { on_full: evict } }", &["1:25: on_full must be deny or allow, not \"evict\""]),
         (
             "limits: { A: { on_store_failure: [] } }",
             &["1:34: on_store_failure must be allow, deny or local, not a list"],
         ),
-        ("limits: { A: { stats: yes } }", &["1:23: stats must be true or false, not yes"]),
+        ("limits: { A: { stats: yes } }", &["1:23: stats must be true or false, not \"yes\""]),
         ("limits: { A: { stats: 'true' } }", &["1:23: stats must be true or false, not the text \"true\""]),
     ]);
 }
@@ -300,60 +313,61 @@ fn a_word_is_one_of_those_there_are() {
 fn a_gate_is_an_address_or_off() {
     const ADDRESS: &str = "http must be an address and a port, such as 127.0.0.1:8080, or off";
     for (given, hint) in [
-        ("8080", "; did you mean 127.0.0.1:8080, or 0.0.0.0:8080 for every interface?"),
-        (":8080", "; did you mean 127.0.0.1:8080, or 0.0.0.0:8080 for every interface?"),
-        ("localhost:80", "; did you mean 127.0.0.1:80?"),
-        ("0.0.0.0", "; did you mean 0.0.0.0:8080?"),
-        ("::1", "; did you mean [::1]:8080?"),
-        ("false", "; did you mean off?"),
+        ("8080", " (did you mean \"127.0.0.1:8080\", or \"0.0.0.0:8080\" for every interface?)"),
+        (":8080", " (did you mean \"127.0.0.1:8080\", or \"0.0.0.0:8080\" for every interface?)"),
+        ("localhost:80", " (did you mean \"127.0.0.1:80\"?)"),
+        ("0.0.0.0", " (did you mean \"0.0.0.0:8080\"?)"),
+        ("::1", " (did you mean \"[::1]:8080\"?)"),
+        ("false", " (did you mean \"off\"?)"),
         ("127.0.0.1:65536", ""),
         ("example.com:80", ""),
     ] {
-        let expected = format!("2:9: {ADDRESS}, not {given}{hint}");
+        let expected = format!("2:9: {ADDRESS}, not \"{given}\"{hint}");
         check(&[(&format!("gates:\n  http: {given}"), &[&expected])]);
     }
     check(&[
-        ("gates:", &["1:1: gates must be a mapping, such as {http: 127.0.0.1:8080}, and has no value"]),
-        ("gates: off", &["1:8: gates must be a mapping, such as {http: 127.0.0.1:8080}, not off"]),
-        ("gates: { http: }", &[&format!("1:10: {ADDRESS}, and has no value")]),
+        ("gates:", &["1:1: gates must be a mapping, such as {http: 127.0.0.1:8080}, but has no value"]),
+        ("gates: off", &["1:8: gates must be a mapping, such as {http: 127.0.0.1:8080}, not \"off\""]),
+        ("gates: { http: }", &[&format!("1:10: {ADDRESS}, but has no value")]),
     ]);
 }
 
 #[test]
 fn limits_have_names_and_fields() {
-    let name = "cannot name a limit: use letters, digits, `_`, `-` and `.`, and not digits alone";
+    let name =
+        "cannot be the name of a limit; use letters, digits, \"_\", \"-\" and \".\", but not only digits";
     check(&[
-        ("limits: { 5: {} }", &[&format!("1:11: `5` {name}")]),
-        ("limits: { 'a b': {} }", &[&format!("1:11: `a b` {name}")]),
-        ("limits: { 'A:b': {} }", &[&format!("1:11: `A:b` {name}")]),
-        ("limits: { \"a\\nb\": {} }", &[&format!("1:11: `a\\nb` {name}")]),
+        ("limits: { 5: {} }", &[&format!("1:11: \"5\" {name}")]),
+        ("limits: { 'a b': {} }", &[&format!("1:11: \"a b\" {name}")]),
+        ("limits: { 'A:b': {} }", &[&format!("1:11: \"A:b\" {name}")]),
+        ("limits: { \"a\\nb\": {} }", &[&format!("1:11: \"a\\nb\" {name}")]),
         (
             "limits: [A]",
             &[
-                "1:9: limits must be a mapping, such as `Name: {burst: 20, count: 20, period: 1s}`, not a list",
+                "1:9: limits must be a mapping, such as \"Name: {burst: 20, count: 20, period: 1s}\", not a list",
             ],
         ),
         (
             "limits: { A: 20/s }",
-            &["1:14: A must be a mapping, such as {burst: 20, count: 20, period: 1s}, not 20/s"],
+            &["1:14: A must be a mapping, such as {burst: 20, count: 20, period: 1s}, not \"20/s\""],
         ),
         (
             "limits: { A: {} }\nA: { burst: 1, count: 1, period: 1s }",
-            &["2:1: there is a limit `A` already, at 1:11"],
+            &["2:1: limit \"A\" is given twice, first at 1:11"],
         ),
         // A name that cannot be one is not suggested either.
         (
             "limits: { \"A\\tB\": { number: 1 }, C: { number: 1 } }\nAB:1: { burst: 1, count: 1, period: 1s }",
             &[
-                &format!("1:11: `A\\tB` {name}"),
-                "1:47: number 1 is taken by `A\\tB`, at 1:11",
-                "2:1: there is no limit `AB`; it would be declared under `limits`",
+                &format!("1:11: \"A\\tB\" {name}"),
+                "1:47: number 1 is already used by limit \"A\\tB\", at 1:11",
+                "2:1: limit \"AB\" does not exist; add it to \"limits\"",
             ],
         ),
         // Wrong as it is, it is the limit that the override means.
         (
             "limits: { A: 5 }\noverrides: { 'A:1': { burst: 1, count: 1, period: 1s } }",
-            &["1:14: A must be a mapping, such as {burst: 20, count: 20, period: 1s}, not 5"],
+            &["1:14: A must be a mapping, such as {burst: 20, count: 20, period: 1s}, not \"5\""],
         ),
     ]);
 }
@@ -365,31 +379,34 @@ fn an_override_is_for_a_limit_and_an_id_of_its_format() {
     let check_map = |key: &str, expected: &[&str]| {
         check(&[(&format!("{limits}overrides:\n  {key}: {numbers}"), expected)]);
     };
-    check_map("C:1", &["3:3: there is no limit `C`; it would be declared under `limits`"]);
-    check_map("Bta:1", &["3:3: there is no limit `Bta`; did you mean `Beta`?"]);
-    check_map("A", &["3:3: `A` does not say whose: an override is `A:id`"]);
-    check_map("'A:'", &["3:3: `A`: an id must not be empty"]);
-    check_map("A:x", &["3:3: `A`: `x` is not a registration id, such as 12345678"]);
-    check_map("A:1e3", &["3:3: `A`: `1e3` is not a registration id, such as 12345678"]);
-    check_map(&format!("A:7: {numbers}\n  A:007"), &["4:3: `A` has an override for `7` already, at 3:3"]);
-    check_map(&format!("A:7: {numbers}\n  A:7"), &["4:3: `A:7` is given already, at 3:3"]);
+    check_map("C:1", &["3:3: limit \"C\" does not exist; add it to \"limits\""]);
+    check_map("Bta:1", &["3:3: limit \"Bta\" does not exist (did you mean \"Beta\"?)"]);
+    check_map("A", &["3:3: override \"A\" has no id; write \"A:id\""]);
+    check_map("'A:'", &["3:3: limit \"A\": an id must not be empty"]);
+    check_map("A:x", &["3:3: limit \"A\": id \"x\" is not a registration id, such as 12345678"]);
+    check_map("A:1e3", &["3:3: limit \"A\": id \"1e3\" is not a registration id, such as 12345678"]);
+    check_map(
+        &format!("A:7: {numbers}\n  A:007"),
+        &["4:3: limit \"A\" has two overrides for id \"7\", the first at 3:3"],
+    );
+    check_map(&format!("A:7: {numbers}\n  A:7"), &["4:3: \"A:7\" is given twice, first at 3:3"]);
     check(&[
         (
             "A: { burst: 1, count: 1, period: 1s }\nB:1: { burst: 1, count: 1, period: 1s }",
-            &["2:1: there is no limit `B`; it would be declared under `limits`"],
+            &["2:1: limit \"B\" does not exist; add it to \"limits\""],
         ),
         (
             "overrides: { 'demo:1': { burst: 1, count: 1, period: 1s } }",
-            &["1:14: there is no limit `demo`; it would be declared under `limits`"],
+            &["1:14: limit \"demo\" does not exist; add it to \"limits\""],
         ),
         (
             "limits: { A: { algorithm: quota } }\noverrides: { 'A:1': { burst: 1, count: 1, period: 1s } }",
-            &["2:23: quota takes no `burst`: it takes count and period"],
+            &["2:23: quota does not take \"burst\", only count and period"],
         ),
         (
             "A:1: {}",
             &[
-                "1:1: `A:1` has no burst, count and period: token_bucket needs burst, count and period, or a rate such as 100/h",
+                "1:1: \"A:1\" has no burst, count and period; token_bucket needs burst, count and period, or a rate such as 100/h",
             ],
         ),
     ]);
@@ -402,75 +419,86 @@ fn an_override_for_many_says_for_whom() {
     let ids = |ids: &str| format!("A: {{ burst: 1, count: 1, period: 1s, ids: {ids} }}");
     check_item(
         "A: { burst: 1, count: 1, period: 1s }",
-        &["3:3: `A` has no ids: an override says whose it is"],
+        &["3:3: override \"A\" has no ids; add them, such as ids: [10.0.0.2]"],
     );
-    check_item(&ids("[]"), &["3:45: ids is empty: an override says whose it is"]);
-    check_item(&ids("7"), &["3:45: ids must be a list of ids, such as [10.0.0.2], not 7"]);
-    check_item(&ids("[7, { id: 007 }]"), &["3:55: `A` has an override for `7` already, at 3:46"]);
+    check_item(&ids("[]"), &["3:45: ids is empty; add at least one id"]);
+    check_item(&ids("7"), &["3:45: ids must be a list of ids, such as [10.0.0.2], not \"7\""]);
+    check_item(
+        &ids("[7, { id: 007 }]"),
+        &["3:55: limit \"A\" has two overrides for id \"7\", the first at 3:46"],
+    );
     check_item(
         &ids("[{ comment: x }, { id: [], comment: [] }, []]"),
         &[
-            "3:46: there is no `id` here: an id is a text, a number, or {id, comment}",
-            "3:68: id must be a text or a number, not a list",
-            "3:81: comment must be a text, not a list",
-            "3:87: an id must be a text or a number, or {id, comment}, not a list",
+            "3:46: \"id\" is missing; an id is text, a number, or {id, comment}",
+            "3:68: id must be text or a number, not a list",
+            "3:81: comment must be text, not a list",
+            "3:87: an id must be text or a number, or {id, comment}, not a list",
         ],
     );
-    check_item(&ids("[{ id: 7, note: x }]"), &["3:55: unknown field `note`; an id has id and comment"]);
+    check_item(&ids("[{ id: 7, note: x }]"), &["3:55: unknown field \"note\"; an id has id and comment"]);
     check_item(
         &ids("['', x]"),
-        &["3:46: `A`: an id must not be empty", "3:50: `A`: `x` is not a registration id, such as 12345678"],
+        &[
+            "3:46: limit \"A\": an id must not be empty",
+            "3:50: limit \"A\": id \"x\" is not a registration id, such as 12345678",
+        ],
     );
     check_item(
         "B: { burst: 1, count: 1, period: 1s, ids: [x] }",
-        &["3:3: there is no limit `B`; it would be declared under `limits`"],
+        &["3:3: limit \"B\" does not exist; add it to \"limits\""],
     );
     check_item(
         "5",
-        &["3:3: an override must be like `Name: {burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}`, not 5"],
+        &[
+            "3:3: an override must be a mapping, such as \"Name: {burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}\", not \"5\"",
+        ],
     );
 }
 
 #[test]
 fn yaml_that_is_none_is_explained() {
     check(&[
-        ("limits\n  A: {}", &["2:4: a `:` does not fit here: does the line above lack one?"]),
-        ("limits:\n\tA: {}", &["2:2: a tab cannot indent: use spaces"]),
-        ("limits: {A: {burst: 1}\n", &["2:1: expected `,` or `}`: is a `{` not closed?"]),
-        ("limits: [", &["2:1: expected a value: is a `[` or `{` not closed?"]),
+        ("limits\n  A: {}", &["2:4: unexpected \":\"; is one missing in the line above?"]),
+        ("limits:\n\tA: {}", &["2:2: tabs cannot indent; use spaces"]),
+        ("limits: {A: {burst: 1}\n", &["2:1: expected \",\" or \"}\"; is a \"{\" not closed?"]),
+        ("limits: [", &["2:1: expected a value; is a \"[\" or \"{\" not closed?"]),
         ("store: \"memory", &["1:8: this quote is not closed"]),
-        ("A:\n    burst: 1\n   count: 2", &["3:4: expected a key, indented like those above"]),
-        ("- a\nb: c", &["2:1: expected a `-`, indented like those above"]),
-        ("store: @here", &["1:8: a value cannot start like this: put it in quotes"]),
+        ("A:\n    burst: 1\n   count: 2", &["3:4: expected a key, indented like the ones above"]),
+        ("- a\nb: c", &["2:1: expected a \"-\", indented like the ones above"]),
+        ("store: @here", &["1:8: a value cannot start with this character; put it in quotes"]),
         (
             "5",
             &[
-                "1:1: a file is a mapping with limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates, not 5",
+                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates, not \"5\"",
             ],
         ),
-        ("store: memory\n---\nstore: memory", &["2:1: a second document starts here: a file has one"]),
-        ("store: memory\n# \0", &["2:3: the character U+0000 has no place here"]),
+        (
+            "store: memory\n---\nstore: memory",
+            &["2:1: a second document starts here; a file can have only one"],
+        ),
+        ("store: memory\n# \0", &["2:3: the character U+0000 is not allowed here"]),
     ]);
 }
 
 #[test]
 fn what_yaml_offers_and_nobody_needs_is_refused() {
-    const ALIAS: &str = "aliases (`*`) are not understood: write the value out, or put it in quotes";
+    const ALIAS: &str = "aliases (\"*\") are not supported; write the value out, or put it in quotes";
     check(&[
         ("limits:\n  A: &a { burst: 1, count: 1, period: 1s }\n  B: *a", &[&format!("3:6: {ALIAS}")]),
         ("store: *b", &[&format!("1:8: {ALIAS}")]),
         (
             "limits:\n  A: { <<: { burst: 1 }, count: 1, period: 1s, burst: 1 }",
-            &["2:8: merge keys (`<<`) are not understood: write the fields out"],
+            &["2:8: merge keys (\"<<\") are not supported; write the fields out"],
         ),
         (
             "store: !!str memory",
-            &["1:8: tags (`!`) are not understood: leave it out, or put the value in quotes"],
+            &["1:8: tags (\"!\") are not supported; remove it, or put the value in quotes"],
         ),
-        ("? [store]\n: memory", &["1:3: a key is a plain text, not a list"]),
+        ("? [store]\n: memory", &["1:3: a key must be plain text, not a list"]),
         (
             "store: memory\nstore: memory\n'store': memory",
-            &["2:1: `store` is given already, at 1:1", "3:1: `store` is given already, at 1:1"],
+            &["2:1: \"store\" is given twice, first at 1:1", "3:1: \"store\" is given twice, first at 1:1"],
         ),
     ]);
 }
@@ -491,16 +519,16 @@ gates:
 store: disk
 ",
         &[
-            &format!("1:14: max_buckets {WHOLE}, not 0"),
-            "3:3: there is no limit `B`; it would be declared under `limits`",
-            "4:3: `A`: `ten` is not a registration id, such as 12345678",
-            &format!("4:29: count {WHOLE}, not -1"),
-            "6:8: unknown field `brust`; did you mean `burst`?",
-            "6:36: period 10 has no unit; did you mean 10s?",
-            "7:3: `A` is given already, at 6:3",
-            "9:9: http must be an address and a port, such as 127.0.0.1:8080, or off, not 8080; did you mean \
-             127.0.0.1:8080, or 0.0.0.0:8080 for every interface?",
-            "10:8: store must be `memory`, or a URL such as redis://cache:6379, not disk",
+            &format!("1:14: max_buckets {WHOLE}, not \"0\""),
+            "3:3: limit \"B\" does not exist; add it to \"limits\"",
+            "4:3: limit \"A\": id \"ten\" is not a registration id, such as 12345678",
+            &format!("4:29: count {WHOLE}, not \"-1\""),
+            "6:8: unknown field \"brust\" (did you mean \"burst\"?)",
+            "6:36: period \"10\" has no unit (did you mean \"10s\"?)",
+            "7:3: \"A\" is given twice, first at 6:3",
+            "9:9: http must be an address and a port, such as 127.0.0.1:8080, or off, not \"8080\" (did you mean \
+             \"127.0.0.1:8080\", or \"0.0.0.0:8080\" for every interface?)",
+            "10:8: store must be memory, or a URL such as redis://cache:6379, not \"disk\"",
         ],
     )]);
 }
@@ -511,7 +539,7 @@ fn errors_can_be_taken_apart() {
     assert_eq!(errors.source_name(), "p.yaml");
     let places: Vec<_> = errors.errors().iter().map(|error| (error.line, error.column)).collect();
     assert_eq!(places, [(2, 3), (2, 15)]);
-    assert_eq!(errors.errors()[1].message, format!("burst {WHOLE}, not x"));
+    assert_eq!(errors.errors()[1].message, format!("burst {WHOLE}, not \"x\""));
 }
 
 #[test]
@@ -521,14 +549,14 @@ fn a_long_value_is_quoted_in_part_and_on_one_line() {
         (
             &format!("store: {long}"),
             &[&format!(
-                "1:8: store must be `memory`, or a URL such as redis://cache:6379, not {}…",
+                "1:8: store must be memory, or a URL such as redis://cache:6379, not \"{}…\"",
                 &long[..60]
             )],
         ),
         (
             "limits: { A: { burst: \"1\\n2\" } }",
             &[
-                "1:11: `A` has no count and period: token_bucket needs burst, count and period, or a rate such as 100/h",
+                "1:11: \"A\" has no count and period; token_bucket needs burst, count and period, or a rate such as 100/h",
                 &format!("1:23: burst {WHOLE}, not the text \"1\\n2\""),
             ],
         ),
@@ -547,9 +575,9 @@ fn a_thousand_errors_are_enough() {
 fn a_file_that_is_too_large_or_too_deep_is_refused() {
     let refused = |text: &str| Config::parse(text, "p").expect_err("out of bounds").to_string();
     let large = format!("# {}", "x".repeat(16 << 20));
-    assert_eq!(refused(&large), "p:1:1: a file may have at most 16777216 bytes, and this has 16777218");
-    assert_eq!(refused(&"[".repeat(100)), "p:1:34: values may be nested at most 32 deep");
-    assert_eq!(refused(&"- ".repeat(100_000)), "p:1:67: values may be nested at most 32 deep");
+    assert_eq!(refused(&large), "p:1:1: a file can have at most 16777216 bytes, and this one has 16777218");
+    assert_eq!(refused(&"[".repeat(100)), "p:1:34: values can nest at most 32 levels deep");
+    assert_eq!(refused(&"- ".repeat(100_000)), "p:1:67: values can nest at most 32 levels deep");
 }
 
 #[test]
@@ -562,7 +590,7 @@ fn a_file_that_cannot_be_read_says_why() {
 
     let latin = directory.path().join("latin.yaml");
     fs::write(&latin, b"store: memory\n# gr\xfc\xdfe\n").expect("a file");
-    assert_eq!(errors(&latin), format!("{}:2:5: not UTF-8 from here on", latin.display()));
+    assert_eq!(errors(&latin), format!("{}:2:5: the file is not UTF-8 from here on", latin.display()));
 
     let bad = directory.path().join("bad.yaml");
     fs::write(&bad, "store: disk\n").expect("a file");

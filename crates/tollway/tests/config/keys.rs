@@ -114,9 +114,9 @@ rule 5     ^monitor                      never over
 
 #[test]
 fn a_rule_says_one_thing_and_all_of_it() {
-    const ONE_OF: &str = "`limit` and `period`, or `answer: never`, or `use: NAME`";
-    let two = format!("1:42: a rule has one of these, and not two: {ONE_OF}");
-    let none = format!("1:8: a rule says what holds: {ONE_OF}");
+    const ONE_OF: &str = "\"limit\" and \"period\", or \"answer: never\", or \"use: NAME\"";
+    let two = format!("1:42: a rule can have only one of these: {ONE_OF}");
+    let none = format!("1:8: a rule needs one of these: {ONE_OF}");
     check(&[
         ("keys: [{ match: a, limit: 5, period: 1s, answer: never }]", &[&two]),
         ("keys: [{ match: a }]", &[&none]),
@@ -124,37 +124,37 @@ fn a_rule_says_one_thing_and_all_of_it() {
         (
             "keys: [{ match: a, limit: 5 }]",
             &[
-                "1:8: a rule with a `limit` has a `period` too, as in {match: '^ws ip=', limit: 22, period: 20s}",
+                "1:8: a rule with \"limit\" needs \"period\" too, as in {match: '^ws ip=', limit: 22, period: 20s}",
             ],
         ),
         (
             "keys: [{ match: a, period: 1s }]",
             &[
-                "1:8: a rule with a `period` has a `limit` too, as in {match: '^ws ip=', limit: 22, period: 20s}",
+                "1:8: a rule with \"period\" needs \"limit\" too, as in {match: '^ws ip=', limit: 22, period: 20s}",
             ],
         ),
         (
             "keys: [{ limit: 5, period: 1s }]",
-            &["1:8: a rule has a `match`, a regular expression such as '^ws global$'"],
+            &["1:8: a rule needs \"match\", a regular expression such as '^ws global$'"],
         ),
         (
             "keys: [{ match: a, answer: never, strict: true }]",
-            &["1:35: `strict` goes with `limit` and `period`, and this rule has `answer`"],
+            &["1:35: \"strict\" goes with \"limit\" and \"period\", but this rule has \"answer\""],
         ),
         (
             "limits: { A: {} }\nkeys: [{ match: a, use: A, on_full: deny }]",
-            &["2:28: `on_full` goes with `limit` and `period`, and this rule has `use`"],
+            &["2:28: \"on_full\" goes with \"limit\" and \"period\", but this rule has \"use\""],
         ),
-        ("keys: [{ match: a, answer: always }]", &["1:28: answer must be never, not always"]),
+        ("keys: [{ match: a, answer: always }]", &["1:28: answer must be never, not \"always\""]),
         (
             "limits: { Search: {} }\nkeys: [{ match: a, use: Serach }]",
-            &["2:25: there is no limit `Serach`; did you mean `Search`?"],
+            &["2:25: limit \"Serach\" does not exist (did you mean \"Search\"?)"],
         ),
         (
             "keys: [{ match: a, use: Search }]",
-            &["1:25: there is no limit `Search`; it would be declared under `limits`"],
+            &["1:25: limit \"Search\" does not exist; add it to \"limits\""],
         ),
-        ("keys: [{ match: a, use: }]", &["1:20: use must be the name of a limit, and has no value"]),
+        ("keys: [{ match: a, use: }]", &["1:20: use must be the name of a limit, but has no value"]),
     ]);
 }
 
@@ -164,16 +164,16 @@ fn every_field_of_a_rule_is_checked_and_all_errors_come_at_once() {
         (
             "keys:\n  - { regex: '^ws (', count: 0, per: 20, strict: yes, stats: 1, on_full: evict }\n  - 5",
             &[
-                "2:7: unknown field `regex`; did you mean `match`?",
-                "2:14: regex is no regular expression: unclosed group, at character 5",
-                "2:23: unknown field `count`; did you mean `limit`?",
-                "2:30: count must be a number above 0 and at most 9007199254740992, such as 22 or 22.5, not 0",
-                "2:33: unknown field `per`; did you mean `period`?",
-                "2:38: per 20 has no unit; did you mean 20s?",
-                "2:50: strict must be true or false, not yes",
-                "2:62: stats must be true or false, not 1",
-                "2:74: on_full must be deny or allow, not evict",
-                "3:5: a rule must be a mapping, such as {match: '^ws ip=', limit: 22, period: 20s}, not 5",
+                "2:7: unknown field \"regex\" (did you mean \"match\"?)",
+                "2:14: regex is not a valid regular expression: unclosed group, at character 5",
+                "2:23: unknown field \"count\" (did you mean \"limit\"?)",
+                "2:30: count must be a number above 0 and at most 9007199254740992, such as 22 or 22.5, not \"0\"",
+                "2:33: unknown field \"per\" (did you mean \"period\"?)",
+                "2:38: per \"20\" has no unit (did you mean \"20s\"?)",
+                "2:50: strict must be true or false, not \"yes\"",
+                "2:62: stats must be true or false, not \"1\"",
+                "2:74: on_full must be deny or allow, not \"evict\"",
+                "3:5: a rule must be a mapping, such as {match: '^ws ip=', limit: 22, period: 20s}, not \"5\"",
             ],
         ),
         (
@@ -186,7 +186,7 @@ fn every_field_of_a_rule_is_checked_and_all_errors_come_at_once() {
         ),
         (
             "keys: [{ match: , answer: never }]",
-            &["1:10: match must be a regular expression, such as '^ws global$', and has no value"],
+            &["1:10: match must be a regular expression, such as '^ws global$', but has no value"],
         ),
         (
             "keys: [{ match: [a], answer: never }]",
@@ -194,13 +194,15 @@ fn every_field_of_a_rule_is_checked_and_all_errors_come_at_once() {
         ),
         (
             "keys: never",
-            &["1:7: keys must be a list, such as [{match: '^ws ip=', limit: 22, period: 20s}], not never"],
+            &[
+                "1:7: keys must be a list, such as [{match: '^ws ip=', limit: 22, period: 20s}], not \"never\"",
+            ],
         ),
         (
             r#"keys: [{ match: "^ws \d", answer: never }]"#,
-            &["1:17: this is no escape of YAML: in single quotes a backslash is itself"],
+            &["1:17: unknown escape; use single quotes, where a backslash is a plain character"],
         ),
-        ("keys: { match: a }", &["1:9: unknown field `match`; keys has rewrite and rules"]),
+        ("keys: { match: a }", &["1:9: unknown field \"match\"; keys has rewrite and rules"]),
     ]);
 }
 
@@ -214,10 +216,10 @@ fn the_limit_of_a_key_may_have_decimals() {
     }
     let must_be = "limit must be a number above 0 and at most 9007199254740992, such as 22 or 22.5";
     for given in "0 0.0 -1 +1 1e3 .5 5. 1.5.5 0x10 007 1_000 NaN .inf true ~ 9007199254740994".split(' ') {
-        let expected = format!("1:27: {must_be}, not {given}");
+        let expected = format!("1:27: {must_be}, not \"{given}\"");
         check(&[(&format!("keys: [{{ match: a, limit: {given}, period: 1s }}]"), &[&expected])]);
     }
-    let quoted = format!("1:27: {must_be}: leave out the quotes");
+    let quoted = format!("1:27: {must_be}; remove the quotes");
     check(&[("keys: [{ match: a, limit: '5.5', period: 1s }]", &[&quoted])]);
 }
 
@@ -228,28 +230,28 @@ fn rewrites_are_checked_and_belong_in_one_place() {
         (
             &format!("keys:\n  - {{ match: a, answer: never }}\n  - {rewrite}"),
             &[
-                "3:5: rewrite stands below a rule and belongs above the rules, because keys are rewritten before they \
+                "3:5: rewrite is below a rule; move it above the rules, because keys are rewritten before they \
                are matched",
             ],
         ),
         (
             &format!("{rewrite}\nkeys:\n  - {rewrite}"),
-            &["3:5: there is a rewrite already, at 1:1: keep one, above the rules of `keys`"],
+            &["3:5: rewrite is given twice, first at 1:1; keep one, above the rules of \"keys\""],
         ),
         (
             &format!("keys:\n  - {rewrite}\n  - {rewrite}"),
-            &["3:5: there is a rewrite already, at 2:5: keep one, above the rules of `keys`"],
+            &["3:5: rewrite is given twice, first at 2:5; keep one, above the rules of \"keys\""],
         ),
-        ("keys:\n  - { rewrite: [], match: a }", &["2:20: unknown field `match`; this item has rewrite"]),
+        ("keys:\n  - { rewrite: [], match: a }", &["2:20: unknown field \"match\"; this item has rewrite"]),
         (
             "rewrite:\n  - { match: '(', replace: }\n  - { match: a, replacement: '$1x' }\n  - { match: a }\n  - a",
             &[
-                "2:14: match is no regular expression: unclosed group, at character 1",
-                "2:19: replace must be a text, such as 'cust=$1', and has no value",
-                "3:17: unknown field `replacement`; did you mean `replace`?",
-                "3:30: replacement uses ${1x}, a group that the pattern has not; did you mean ${1}x?",
-                "4:5: a rewrite has a `replace`, as in {match: 'ip=10\\.0\\..*', replace: 'cust=office'}",
-                "5:5: a rewrite must be a mapping, such as {match: 'ip=10\\.0\\..*', replace: 'cust=office'}, not a",
+                "2:14: match is not a valid regular expression: unclosed group, at character 1",
+                "2:19: replace must be text, such as 'cust=$1', but has no value",
+                "3:17: unknown field \"replacement\" (did you mean \"replace\"?)",
+                "3:30: replacement uses ${1x}, a group that the pattern does not have (did you mean \"${1}x\"?)",
+                "4:5: a rewrite needs \"replace\", as in {match: 'ip=10\\.0\\..*', replace: 'cust=office'}",
+                "5:5: a rewrite must be a mapping, such as {match: 'ip=10\\.0\\..*', replace: 'cust=office'}, not \"a\"",
             ],
         ),
         (
@@ -267,11 +269,11 @@ fn a_file_cannot_eat_memory_with_patterns() {
         format!("keys:\n{}", format!("- {{ match: {pattern}, answer: never }}\n").repeat(n))
     };
     assert_eq!(read(&rules(RULES_MAX, "a")).policy.keys().rules().len(), RULES_MAX);
-    check(&[(&rules(RULES_MAX + 1, "a"), &["1:1: there may be at most 10000 rules for keys"])]);
+    check(&[(&rules(RULES_MAX + 1, "a"), &["1:1: a file can have at most 10000 rules for keys"])]);
     let text = format!("rewrite:\n{}", "- { match: a, replace: b }\n".repeat(REWRITES_MAX + 1));
-    check(&[(&text, &["1:1: there may be at most 1000 rewrites"])]);
+    check(&[(&text, &["1:1: a file can have at most 1000 rewrites"])]);
     let errors = Config::parse(&rules(1_000, "'(a{100}){50}'"), "KEYS").unwrap_err().to_string();
-    assert!(errors.contains(": compiled, the patterns up to here take more than 16 MiB"), "{errors}");
+    assert!(errors.contains(": the patterns up to here take more than 16 MiB when compiled"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
@@ -296,20 +298,20 @@ fn a_gate_has_an_address_and_perhaps_more() {
         (
             "gates: { text: 10.0.0.1, throttr: { on_insert: replace, listne: 9000 } }",
             &[
-                "1:16: text must be an address and a port, such as 127.0.0.1:2000, or off, not 10.0.0.1; did you mean \
-                 10.0.0.1:2000?",
-                "1:48: on_insert must be fail or reset, not replace",
-                "1:57: unknown field `listne`; did you mean `listen`?",
-                "1:65: listne must be an address and a port, such as 127.0.0.1:9000, or off, not 9000; did you mean \
-                 127.0.0.1:9000, or 0.0.0.0:9000 for every interface?",
+                "1:16: text must be an address and a port, such as 127.0.0.1:2000, or off, not \"10.0.0.1\" (did you mean \
+                 \"10.0.0.1:2000\"?)",
+                "1:48: on_insert must be fail or reset, not \"replace\"",
+                "1:57: unknown field \"listne\" (did you mean \"listen\"?)",
+                "1:65: listne must be an address and a port, such as 127.0.0.1:9000, or off, not \"9000\" (did you mean \
+                 \"127.0.0.1:9000\", or \"0.0.0.0:9000\" for every interface?)",
             ],
         ),
-        ("gates: { text: { on_insert: reset } }", &["1:18: unknown field `on_insert`; text has listen"]),
+        ("gates: { text: { on_insert: reset } }", &["1:18: unknown field \"on_insert\"; text has listen"]),
         (
             "gates: { txt: off, trottr: off }",
             &[
-                "1:10: unknown field `txt`; did you mean `text`?",
-                "1:20: unknown field `trottr`; did you mean `throttr`?",
+                "1:10: unknown field \"txt\" (did you mean \"text\"?)",
+                "1:20: unknown field \"trottr\" (did you mean \"throttr\"?)",
             ],
         ),
     ]);
@@ -335,18 +337,20 @@ fn the_smockron_gate_has_two_addresses() {
     check(&[
         (
             "gates: { smockron: 127.0.0.1:65535 }",
-            &["1:20: smockron has no port after its own; give control an address too, not 127.0.0.1:65535"],
+            &[
+                "1:20: smockron must have a port below 65535, or a control address of its own, not \"127.0.0.1:65535\"",
+            ],
         ),
         (
             "gates: { smockron: { control: off, statsd: here, listen: 1 } }",
             &[
-                "1:44: statsd must be a host and a port, such as 127.0.0.1:8125, or off, not here",
-                "1:50: unknown field `listen`; smockron has accounting, control and statsd",
+                "1:44: statsd must be a host and a port, such as 127.0.0.1:8125, or off, not \"here\"",
+                "1:50: unknown field \"listen\"; smockron has accounting, control and statsd",
             ],
         ),
         (
             "gates: { smockron: { control: off } }",
-            &["1:31: control must be an address: gatekeepers that hear nothing delay nobody, not off"],
+            &["1:31: control must be an address, where gatekeepers learn of delays, not \"off\""],
         ),
     ]);
 }

@@ -96,26 +96,31 @@ fn carets_stand_under_the_place() {
     check(&[
         (
             "rules:\n  upload: \"Or('10/s', 'user:5/fortnight')\"",
-            &["2:11: upload: a span is a number, or none for one, and ms, s, m, h or d, such as 5m\
+            &[
+                "2:11: upload: a span must be a unit (ms, s, m, h or d), with or without a number in front, such as s or 5m\
                \n  Or('10/s', 'user:5/fortnight')\
-               \n                     ^^^^^^^^^"],
+               \n                     ^^^^^^^^^",
+            ],
         ),
         (
             "rules: { a: 10/s, b: { rule: ten, on_full: allow } }",
-            &["1:30: rule: a rate is [selector:]COUNT/SPAN, such as 10/s or user:100/24h\n  ten\n  ^^^"],
+            &["1:30: rule: a rate must be [selector:]COUNT/SPAN, such as 10/s or user:100/24h\n  ten\n  ^^^"],
         ),
         (
             "rules:\n  a: >-\n    Or('10/s',\n    '5/m'",
-            &["3:5: a: after a part comes `,` or `)`\n  Or('10/s', '5/m'\n                  ^"],
+            &["3:5: a: expected \",\" or \")\" after a part\n  Or('10/s', '5/m'\n                  ^"],
         ),
         (
             "rules: { a: '' }",
-            &["1:13: a: a rate is [selector:]COUNT/SPAN, such as 10/s or user:100/24h\n  \n  ^"],
+            &["1:13: a: a rate must be [selector:]COUNT/SPAN, such as 10/s or user:100/24h\n  \n  ^"],
         ),
-        ("rules: { a: 'redis://app:s3cret@cache' }", &["1:13: a: a count is a whole number, at most 65536"]),
+        (
+            "rules: { a: 'redis://app:s3cret@cache' }",
+            &["1:13: a: a count must be a whole number from 0 to 65536"],
+        ),
     ]);
     let long = format!("rules: {{ a: \"{}\" }}", " ".repeat(5_000));
-    check(&[(&long, &["1:13: a: a rule is at most 4096 bytes long"])]);
+    check(&[(&long, &["1:13: a: a rule can have at most 4096 bytes"])]);
 }
 
 #[test]
@@ -124,29 +129,29 @@ fn every_field_is_checked_and_all_errors_come_at_once() {
         (
             "rules:\n  a: { rul: 1/s, on_ful: evict, on_store_failure: local, local_share: 2, key: x }\n  b: {}\n  7: 1/s",
             &[
-                "2:8: unknown field `rul`; did you mean `rule`?",
-                "2:18: unknown field `on_ful`; did you mean `on_full`?",
-                "2:26: on_ful must be deny or allow, not evict",
-                "2:71: local_share must be above 0 and at most 1, such as 1/4 or 0.25, not 2",
-                "2:74: unknown field `key`; a rule has rule, on_full, on_store_failure and local_share",
-                "3:3: `b` has no `rule`, such as \"Or('10/s', 'user:100/h')\"",
-                "4:3: `7` cannot name a rule: use letters, digits, `_`, `-` and `.`, and not digits alone",
+                "2:8: unknown field \"rul\" (did you mean \"rule\"?)",
+                "2:18: unknown field \"on_ful\" (did you mean \"on_full\"?)",
+                "2:26: on_ful must be deny or allow, not \"evict\"",
+                "2:71: local_share must be above 0 and at most 1, such as 1/4 or 0.25, not \"2\"",
+                "2:74: unknown field \"key\"; a rule has rule, on_full, on_store_failure and local_share",
+                "3:3: rule \"b\" has no \"rule\", such as \"Or('10/s', 'user:100/h')\"",
+                "4:3: \"7\" cannot be the name of a rule; use letters, digits, \"_\", \"-\" and \".\", but not only digits",
             ],
         ),
         (
             "rules: { a: { rule: 1/s, local_share: 1/2 }, b: [1/s], c: , a: 2/s }",
             &[
-                "1:26: local_share goes with `on_store_failure: local`, which this rule does not have",
+                "1:26: local_share needs \"on_store_failure: local\", which this rule does not have",
                 "1:49: b must be a rule, such as \"Or('10/s', 'user:100/h')\", not a list",
-                "1:56: c must be a rule, such as \"Or('10/s', 'user:100/h')\", and has no value",
-                "1:61: `a` is given already, at 1:10",
+                "1:56: c must be a rule, such as \"Or('10/s', 'user:100/h')\", but has no value",
+                "1:61: \"a\" is given twice, first at 1:10",
             ],
         ),
         (
             "rules: 10/s",
-            &["1:8: rules must be a mapping, such as `name: \"Or('10/s', 'user:100/h')\"`, not 10/s"],
+            &["1:8: rules must be a mapping, such as name: \"Or('10/s', 'user:100/h')\", not \"10/s\""],
         ),
-        ("rule: { a: 1/s }", &["1:1: unknown field `rule`; did you mean `rules`?"]),
+        ("rule: { a: 1/s }", &["1:1: unknown field \"rule\" (did you mean \"rules\"?)"]),
     ]);
 }
 
@@ -157,8 +162,8 @@ fn a_third_field_is_taken_and_warned_about() {
     assert_eq!(
         warnings,
         [
-            "2:6: rule `a`: the third field of `apikey:5/s` has no effect",
-            "3:14: rule `b`: the third field of `15/m` has no effect",
+            "2:6: rule \"a\": the third field of \"apikey:5/s\" has no effect",
+            "3:14: rule \"b\": the third field of \"15/m\" has no effect",
         ]
     );
     assert_eq!(config.policy.rule("b").unwrap().limit().rule().to_string(), "15/m");

@@ -129,113 +129,125 @@ fn a_file_may_say_it_in_fields() {
 fn what_is_wrong_with_a_url_is_said_with_what_would_be_right() {
     const URL: &str = "store must be a URL such as redis://cache:6379, redis+sentinel://a,b/PRIMARY or \
                        redis+cluster://a,b (rediss for TLS)";
-    const WORD: &str = "store must be `memory`, or a URL such as redis://cache:6379";
-    const HOST: &str = "which is neither a name, nor an IPv4 address, nor an IPv6 address in brackets";
+    const WORD: &str = "store must be memory, or a URL such as redis://cache:6379";
+    const HOST: &str = "use a name, an IPv4 address, or an IPv6 address in brackets";
     let many = vec!["h"; 65].join(",");
     for (url, expected) in [
-        ("disk", &*format!("{WORD}, not disk")),
-        ("Memory", &format!("{WORD}, not Memory")),
-        ("redis", &format!("{WORD}, not redis; did you mean redis://127.0.0.1:6379?")),
-        ("cache:6379", &format!("{URL}, not cache:6379")),
-        ("http://cache", &format!("{URL}, not http://cache")),
-        ("redis+sentry://cache", &format!("{URL}, not redis+sentry://cache")),
-        ("redis://", "store lacks a host: write redis://cache:6379, and an IPv6 address in brackets"),
-        ("redis://:6379", "store lacks a host: write redis://cache:6379, and an IPv6 address in brackets"),
+        ("disk", &*format!("{WORD}, not \"disk\"")),
+        ("Memory", &format!("{WORD}, not \"Memory\"")),
+        ("redis", &format!("{WORD}, not \"redis\" (did you mean \"redis://127.0.0.1:6379\"?)")),
+        ("cache:6379", &format!("{URL}, not \"cache:6379\"")),
+        ("http://cache", &format!("{URL}, not \"http://cache\"")),
+        ("redis+sentry://cache", &format!("{URL}, not \"redis+sentry://cache\"")),
+        ("redis://", "store has no host; write redis://cache:6379, with an IPv6 address in brackets"),
+        ("redis://:6379", "store has no host; write redis://cache:6379, with an IPv6 address in brackets"),
         (
             "redis+cluster://a,,b",
-            "store lacks a host: write redis://cache:6379, and an IPv6 address in brackets",
+            "store has no host; write redis://cache:6379, with an IPv6 address in brackets",
         ),
-        ("redis://my cache", &format!("store has the host my cache, {HOST}")),
-        ("redis://::1", &format!("store has the host ::1, {HOST}")),
-        ("redis://[::g]", &format!("store has the host ::g, {HOST}")),
-        ("redis://[::1", &format!("store has the host [, {HOST}")),
-        ("redis://a:0", "store has a port that is no whole number from 1 to 65535, after the host a"),
-        ("redis://a:65536", "store has a port that is no whole number from 1 to 65535, after the host a"),
-        ("redis://a:+1", "store has a port that is no whole number from 1 to 65535, after the host a"),
-        ("redis://a:", "store has a port that is no whole number from 1 to 65535, after the host a"),
-        ("redis://[::1]6379", "store has a port that is no whole number from 1 to 65535, after the host ::1"),
+        ("redis://my cache", &format!("store has an invalid host \"my cache\"; {HOST}")),
+        ("redis://::1", &format!("store has an invalid host \"::1\"; {HOST}")),
+        ("redis://[::g]", &format!("store has an invalid host \"::g\"; {HOST}")),
+        ("redis://[::1", &format!("store has an invalid host \"[\"; {HOST}")),
+        ("redis://a:0", "store has an invalid port after the host \"a\"; use a whole number from 1 to 65535"),
+        (
+            "redis://a:65536",
+            "store has an invalid port after the host \"a\"; use a whole number from 1 to 65535",
+        ),
+        (
+            "redis://a:+1",
+            "store has an invalid port after the host \"a\"; use a whole number from 1 to 65535",
+        ),
+        ("redis://a:", "store has an invalid port after the host \"a\"; use a whole number from 1 to 65535"),
+        (
+            "redis://[::1]6379",
+            "store has an invalid port after the host \"::1\"; use a whole number from 1 to 65535",
+        ),
         (
             "rediss://a,b",
-            "store has 2 hosts, and rediss:// has one: several are rediss+cluster:// or rediss+sentinel://",
+            "store has 2 hosts, but rediss:// takes one; for several use rediss+cluster:// or rediss+sentinel://",
         ),
         (
             &*format!("redis+cluster://{many}"),
-            "store has 65 hosts, and may have 64: a few are enough to find the others by",
+            "store has 65 hosts, but can have at most 64; a few are enough to find the others",
         ),
-        (
-            "redis+sentinel://a,b",
-            "store does not say which primary the Sentinels are asked for: write redis+sentinel://a,b/PRIMARY",
-        ),
-        (
-            "redis+sentinel://a//0",
-            "store does not say which primary the Sentinels are asked for: write redis+sentinel://a,b/PRIMARY",
-        ),
-        ("redis://a/main", "store has the database main, which is no whole number from 0 to 65535"),
-        ("redis://a/0/1", "store has the database 0/1, which is no whole number from 0 to 65535"),
-        ("redis://a/65536", "store has the database 65536, which is no whole number from 0 to 65535"),
+        ("redis+sentinel://a,b", "store does not name the primary; write redis+sentinel://a,b/PRIMARY"),
+        ("redis+sentinel://a//0", "store does not name the primary; write redis+sentinel://a,b/PRIMARY"),
+        ("redis://a/main", "store has an invalid database \"main\"; use a whole number from 0 to 65535"),
+        ("redis://a/0/1", "store has an invalid database \"0/1\"; use a whole number from 0 to 65535"),
+        ("redis://a/65536", "store has an invalid database \"65536\"; use a whole number from 0 to 65535"),
         (
             "redis+cluster://a/1",
-            "store has a database, and a Cluster has none but 0: leave out what follows the hosts",
+            "store has a database, but a cluster has only database 0; remove what follows the hosts",
         ),
         (
             "redis://a?db=1",
-            "store has the option db, and there are namespace, deadline, password_file and tls_ca",
+            "store has an unknown option \"db\"; use namespace, deadline, password_file or tls_ca",
         ),
-        ("redis://a?namespace=x&namespace=y", "store namespace is given twice"),
+        ("redis://a?namespace=x&namespace=y", "store namespace is given twice; remove one"),
         (
             "redis://a?namespace=a:b",
-            "store namespace must be 1 to 64 letters, digits, `_`, `-` and `.`, not a:b",
+            "store namespace must be 1 to 64 letters, digits, \"_\", \"-\" and \".\", not \"a:b\"",
         ),
-        ("redis://a?deadline=0s", "store deadline must be a duration from 1ms to 1m, such as 15ms, not 0s"),
-        ("redis://a?deadline=15", "store deadline must be a duration from 1ms to 1m, such as 15ms, not 15"),
-        ("redis://a?deadline=61s", "store deadline must be a duration from 1ms to 1m, such as 15ms, not 61s"),
+        (
+            "redis://a?deadline=0s",
+            "store deadline must be a duration from 1ms to 1m, such as 15ms, not \"0s\"",
+        ),
+        (
+            "redis://a?deadline=15",
+            "store deadline must be a duration from 1ms to 1m, such as 15ms, not \"15\"",
+        ),
+        (
+            "redis://a?deadline=61s",
+            "store deadline must be a duration from 1ms to 1m, such as 15ms, not \"61s\"",
+        ),
         ("redis://a?password_file=", "store password_file must have 1 to 4096 bytes"),
-        ("redis://a?tls_ca=/ca.pem", "store tls_ca goes with rediss://, and this is redis://"),
-        ("redis://a%", &format!("store has the host a%, {HOST}")),
+        ("redis://a?tls_ca=/ca.pem", "store tls_ca needs rediss://, but this is redis://"),
+        ("redis://a%", &format!("store has an invalid host \"a%\"; {HOST}")),
         (
             "redis://a?namespace=%4",
-            "store has a `%` that is not followed by the two hexadecimal digits of a byte of UTF-8: `%` itself is %25",
+            "store has a \"%\" that is not followed by two hexadecimal digits of UTF-8 text; write \"%\" itself as %25",
         ),
     ] {
         check(&[(&format!("store: '{url}'"), &[&format!("1:8: {expected}")])]);
     }
     let long = format!("store: redis://{}", "a".repeat(20_000));
-    check(&[(&long, &["1:8: store may have at most 16384 bytes, and has 20008"])]);
+    check(&[(&long, &["1:8: store can have at most 16384 bytes, and has 20008"])]);
 }
 
 #[test]
 fn what_is_wrong_with_a_field_is_said_where_it_stands() {
-    const WORD: &str = "must be `memory`, or a URL such as redis://cache:6379";
-    const COMMA: &str = "a comma ends a value between `{` and `}`: put the url in quotes";
+    const WORD: &str = "must be memory, or a URL such as redis://cache:6379";
+    const COMMA: &str = "a comma ends a value between \"{\" and \"}\"; put the url in quotes";
     check(&[
-        ("store:", &[&format!("1:1: store {WORD}, and has no value")]),
+        ("store:", &[&format!("1:1: store {WORD}, but has no value")]),
         ("store: [redis://a]", &[&format!("1:8: store {WORD}, not a list")]),
-        ("store: {}", &["1:1: store has no `url`, such as redis://cache:6379"]),
-        ("store: { url: disk }", &[&format!("1:15: url {WORD}, not disk")]),
+        ("store: {}", &["1:1: store has no \"url\", such as redis://cache:6379"]),
+        ("store: { url: disk }", &[&format!("1:15: url {WORD}, not \"disk\"")]),
         (
             "store: { url: redis://a, namspace: shop, colour: red }",
             &[
-                "1:26: unknown field `namspace`; did you mean `namespace`?",
-                "1:42: unknown field `colour`; a store has url, namespace, deadline, username, password, \
+                "1:26: unknown field \"namspace\" (did you mean \"namespace\"?)",
+                "1:42: unknown field \"colour\"; a store has url, namespace, deadline, username, password, \
                  password_file and tls_ca",
             ],
         ),
         (
             "store:\n  url: redis://a?namespace=a\n  namespace: b\n  deadline: 1h\n  tls_ca: x\n  username: []\n",
             &[
-                "3:14: namespace is given twice",
-                "4:13: deadline must be a duration from 1ms to 1m, such as 15ms, not 1h",
-                "5:11: tls_ca goes with rediss://, and this is redis://",
-                "6:13: username must be a text, not a list",
+                "3:14: namespace is given twice; remove one",
+                "4:13: deadline must be a duration from 1ms to 1m, such as 15ms, not \"1h\"",
+                "5:11: tls_ca needs rediss://, but this is redis://",
+                "6:13: username must be text, not a list",
             ],
         ),
         (
             "store: { url: redis://a, password: hunter2, password_file: x }",
-            &["1:36: password is one too many: there is a password, or a password_file, already"],
+            &["1:36: password is a second password; keep one of password and password_file"],
         ),
         (
             "store: { url: memory, namespace: shop }",
-            &["1:23: namespace goes with Redis, and this store is memory"],
+            &["1:23: namespace needs Redis, but this store is memory"],
         ),
         ("store: { url: redis+cluster://a,b:7001 }", &[&format!("1:33: {COMMA}")]),
         ("store: { url: redis+cluster://a,b }", &[&format!("1:33: {COMMA}")]),
@@ -373,7 +385,7 @@ fn a_limit_and_a_rule_say_what_happens_without_the_store() {
 #[test]
 fn a_share_goes_with_local_and_is_a_part() {
     const SHARE: &str = "local_share must be above 0 and at most 1, such as 1/4 or 0.25";
-    const LOCAL: &str = "local_share goes with `on_store_failure: local`, which this";
+    const LOCAL: &str = "local_share needs \"on_store_failure: local\", which this";
     check(&[
         (
             "limits: { A: { on_store_failure: deny, local_share: 1/4 } }",
@@ -386,20 +398,23 @@ fn a_share_goes_with_local_and_is_a_part() {
         ),
         (
             "limits: { A: { on_store_failure: lokal, local_share: 1/4 } }",
-            &["1:34: on_store_failure must be allow, deny or local, not lokal; did you mean `local`?"],
+            &["1:34: on_store_failure must be allow, deny or local, not \"lokal\" (did you mean \"local\"?)"],
         ),
         (
             "limits: { A: { on_store_failure: local, local_share: 5/4 } }",
-            &[&format!("1:54: {SHARE}, not 5/4")],
+            &[&format!("1:54: {SHARE}, not \"5/4\"")],
         ),
-        ("limits: { A: { on_store_failure: local, local_share: 0 } }", &[&format!("1:54: {SHARE}, not 0")]),
+        (
+            "limits: { A: { on_store_failure: local, local_share: 0 } }",
+            &[&format!("1:54: {SHARE}, not \"0\"")],
+        ),
         (
             "limits: { A: { on_store_failure: local, local_share: [] } }",
             &[&format!("1:54: {SHARE}, not a list")],
         ),
         (
             "limits: { A: {} }\nkeys: [{ match: a, use: A, on_store_failure: deny }]",
-            &["2:28: `on_store_failure` goes with `limit` and `period`, and this rule has `use`"],
+            &["2:28: \"on_store_failure\" goes with \"limit\" and \"period\", but this rule has \"use\""],
         ),
     ]);
 }

@@ -74,15 +74,15 @@ fn burst_then_one_unit_per_interval() {
 fn what_cannot_be_decided_says_why() {
     check(
         "limits: { A: { burst: 3, count: 1, period: 1s, id: regId }, R: { algorithm: smoothed_rate, count: 3, period: 1s } }",
-        r"
-        0s  limit  spend B:1           => error there is no limit `B`
-        0s  limit  spend \n:1          => error there is no limit `\n`
-        0s  limit  spend A:            => error limit `A`: an id must not be empty
-        0s  limit  spend A:x           => error limit `A`: `x` is not a registration id, such as 12345678
-        0s  limit  spend A:1 cost=4    => error limit `A`: cost 4 is above 3, the most one request can take
-        0s  limit  refund R:1          => error limit `R`: smoothed_rate has nothing that could be given back
-        0s  limit  spend A:1 R:1 A:01  => error `A:1` is charged twice in one bill; charge it once with the whole cost
-        ",
+        r#"
+        0s  limit  spend B:1           => error limit "B" does not exist
+        0s  limit  spend \n:1          => error limit "\n" does not exist
+        0s  limit  spend A:            => error limit "A": an id must not be empty
+        0s  limit  spend A:x           => error limit "A": id "x" is not a registration id, such as 12345678
+        0s  limit  spend A:1 cost=4    => error limit "A": cost 4 is too high; one request can take at most 3
+        0s  limit  refund R:1          => error limit "R": smoothed_rate does not support refunds
+        0s  limit  spend A:1 R:1 A:01  => error bucket "A:1" is charged twice in one bill; charge it once with the whole cost
+        "#,
     );
 }
 

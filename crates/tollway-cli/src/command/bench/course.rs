@@ -46,7 +46,7 @@ impl Stop {
     pub(super) fn into_error(self, addr: SocketAddr) -> anyhow::Error {
         match self {
             Self::Interrupted => anyhow!("interrupted"),
-            Self::Silent(waited) => anyhow!("{addr} gave no answer for {waited}"),
+            Self::Silent(waited) => anyhow!("{addr} did not answer for {waited}"),
             Self::Failed(error) => error,
         }
     }

@@ -18,22 +18,23 @@ use crate::output::OutputError;
 /// Nobody asks about any bucket.
 const BUCKETS: usize = 1;
 
-/// Send back whatever comes, with the I/O of the text and the Throttr gate: as fast as this machine could answer at all
+/// Start a server that sends back what it receives, as a baseline
 ///
-/// Ask it with --echo. What the real gates stay below it is what understanding, deciding and answering cost.
+/// It uses the I/O of the text and the Throttr gate. Load-test it with --echo; the difference to a real gate is the cost of
+/// decoding, deciding and encoding.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tollway bench echo --throttr 127.0.0.1:9001 --text off
   tollway bench throttr --echo --addr 127.0.0.1:9001 --pipeline 64")]
 pub(crate) struct Echo {
-    /// Where TCP comes back: an address and a port, or `off`
+    /// The address and port for TCP, or off
     #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9001", value_parser = throttr)]
     throttr: Gate,
-    /// Where UDP comes back: an address and a port, or `off`
+    /// The address and port for UDP, or off
     #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:2001", value_parser = text)]
     text: Gate,
-    /// How many threads serve
+    /// The number of worker threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
 }
@@ -54,13 +55,13 @@ impl Echo {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let gates = Gates { text: self.text.0, throttr: self.throttr.0, ..Gates::OFF };
         if [gates.text, gates.throttr] == [None; 2] {
-            bail!("every gate is off: there is nothing to send back");
+            bail!("every gate is off; turn one on, such as --throttr 127.0.0.1:9001");
         }
         let limiter = Engine::with(Config::default().policy, Memory::new(BUCKETS), Clock::monotonic());
         let workers = self.workers.into();
         let settings = Settings { gates, echo: true, workers, ..Settings::new(Arc::new(limiter)) };
-        let signals = Signals::catch().context("signals cannot be caught")?;
-        let server = Server::start(settings).context("the echo cannot start")?;
+        let signals = Signals::catch().context("cannot handle signals")?;
+        let server = Server::start(settings).context("cannot start the echo server")?;
         announce(&server).map_err(OutputError::from)?;
         signals.run(server);
         Ok(Outcome::Yes)
@@ -69,7 +70,7 @@ impl Echo {
 
 fn announce(server: &Server) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "what comes is sent back")?;
+    writeln!(out, "tollway bench echo")?;
     if let Some(address) = server.text_addr() {
         writeln!(out, "  text     udp {address}")?;
     }

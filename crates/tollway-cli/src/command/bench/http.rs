@@ -16,7 +16,7 @@ use crate::command::Outcome;
 /// More headers than any answer of ours has.
 const HEADERS_MAX: usize = 32;
 
-/// Ask the HTTP gate to spend from one limit, by many ids
+/// Load-test the HTTP gate: spend from one limit with many ids
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub(crate) struct Http {
     /// The limit to spend from
     #[arg(long, value_name = "NAME", default_value = "demo")]
     limit: String,
-    /// The id of a request; its number goes where {} is
+    /// The id of a request, with {} for its number
     #[arg(long, value_name = "FORMAT", default_value = "k{}")]
     key_format: KeyFormat,
 }
@@ -37,7 +37,7 @@ impl Http {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         if self.load.echo {
             bail!(
-                "the echo server speaks no HTTP: measure the gate beside its own constant answer, GET /healthz"
+                "the echo server does not speak HTTP; compare with the constant answer of GET /healthz instead"
             );
         }
         let spend = Spend::new(&self.limit, &self.key_format, self.load.keys);
@@ -69,7 +69,7 @@ impl Spend {
 }
 
 impl Protocol for Spend {
-    const REPLIES: &'static str = "HTTP's";
+    const REPLIES: &'static str = "HTTP";
 
     fn template(&self) -> &Template {
         &self.template

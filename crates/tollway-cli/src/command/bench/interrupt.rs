@@ -18,11 +18,10 @@ pub(super) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Catches SIGINT from now on.
     pub(super) fn catch() -> anyhow::Result<Self> {
-        let runtime =
-            Builder::new_current_thread().enable_io().build().context("signals cannot be caught")?;
+        let runtime = Builder::new_current_thread().enable_io().build().context("cannot handle signals")?;
         let mut interrupts = {
             let _inside = runtime.enter();
-            signal(SignalKind::interrupt()).context("signals cannot be caught")?
+            signal(SignalKind::interrupt()).context("cannot handle signals")?
         };
         let came = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&came);

@@ -88,7 +88,7 @@ impl FromStr for KeyFormat {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split("{}").collect::<Vec<_>>()[..] {
             [before, after] => Ok(Self { before: before.to_owned(), after: after.to_owned() }),
-            _ => Err("must have one {}, where the key's number goes, such as k{}"),
+            _ => Err("must have one {} for the number of the key, such as \"k{}\""),
         }
     }
 }

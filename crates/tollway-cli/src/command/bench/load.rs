@@ -21,38 +21,38 @@ use crate::output::OutputError;
 /// How much, of what, for how long.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Load {
-    /// Whom to ask; unless given, this machine at the protocol's default port
+    /// The address of the server [default: this machine, at the default port of the protocol]
     #[arg(long, value_name = "ADDR")]
     pub(super) addr: Option<String>,
-    /// How many connections, or sockets, ask at the same time
+    /// The number of connections, or of UDP sockets
     #[arg(short, long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) connections: u16,
-    /// How many requests leave at once on each connection
+    /// The number of requests that a connection sends at once
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(super) pipeline: u16,
-    /// How many different keys are asked about
+    /// The number of different keys
     #[arg(short, long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(super) keys: u64,
-    /// The n-th key comes as often as 1 / n^S; 0 makes all keys alike
+    /// The exponent of a Zipf distribution of keys; 0 uses all keys equally
     #[arg(short, long, value_name = "S", default_value_t = 0.0, value_parser = exponent)]
     pub(super) zipf: f64,
-    /// For how long
+    /// The duration of the run
     #[arg(short, long, value_name = "D", default_value = "5s")]
     pub(super) duration: Nanos,
-    /// For how many requests, instead of for how long
+    /// The number of requests, instead of a duration
     #[arg(long, value_name = "N", conflicts_with_all = ["duration", "warmup"], value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: Option<u64>,
-    /// Requests a second in an open loop: they leave on schedule, and latency counts from the scheduled instant.
-    /// Without it the loop is closed: the next leave when the last are answered
+    /// Requests per second in an open loop: they are sent on schedule, and latency counts from the scheduled time.
+    /// Without it the loop is closed: a connection sends again when its last batch is answered
     #[arg(short, long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(super) rate: Option<u64>,
-    /// Ask for so long first, without counting
+    /// Send requests for this time first, without counting them
     #[arg(long, value_name = "D", default_value = "0s")]
     pub(super) warmup: Nanos,
-    /// The peer is `tollway bench echo`: it sends back what it gets
+    /// The server is "tollway bench echo", which sends back what it receives
     #[arg(long)]
     pub(super) echo: bool,
-    /// Print the result as one JSON object
+    /// Print the result as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -116,7 +116,10 @@ impl Load {
     /// Where the server is.
     pub(super) fn addr(&self, default: &str) -> anyhow::Result<SocketAddr> {
         let text = self.addr.as_deref().unwrap_or(default);
-        let found = text.to_socket_addrs().with_context(|| format!("{text} is no address and port"))?.next();
-        found.ok_or_else(|| anyhow!("{text} has no address"))
+        let found = text
+            .to_socket_addrs()
+            .with_context(|| format!("\"{text}\" is not an address and a port, such as 127.0.0.1:8080"))?
+            .next();
+        found.ok_or_else(|| anyhow!("host \"{text}\" has no address"))
     }
 }

@@ -8,6 +8,9 @@ pub(super) trait Protocol {
     /// What the replies are called where they turn out not to be.
     const REPLIES: &'static str;
 
+    /// The command that starts a server for this protocol.
+    const START: &'static str = "tollway serve";
+
     /// The request of which all others are copies.
     fn template(&self) -> &Template;
 
@@ -29,6 +32,7 @@ pub(super) struct Echo<P>(pub(super) P);
 
 impl<P: Protocol> Protocol for Echo<P> {
     const REPLIES: &'static str = "an echo";
+    const START: &'static str = "tollway bench echo";
 
     fn template(&self) -> &Template {
         self.0.template()

@@ -15,7 +15,7 @@ use super::tally::Tally;
 use super::template::Template;
 use crate::command::Outcome;
 
-/// Ask a Redis server to count, one `INCR` a request: a peer to compare with
+/// Load-test a Redis server with INCR, for comparison
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
 pub(crate) struct Redis {
     #[command(flatten)]
     load: Load,
-    /// The key of a request; its number goes where {} is
+    /// The key of a request, with {} for its number
     #[arg(long, value_name = "FORMAT", default_value = "k{}")]
     key_format: KeyFormat,
 }
@@ -50,7 +50,8 @@ impl Incr {
 }
 
 impl Protocol for Incr {
-    const REPLIES: &'static str = "Redis's";
+    const REPLIES: &'static str = "the Redis protocol";
+    const START: &'static str = "redis-server";
 
     fn template(&self) -> &Template {
         &self.template

@@ -65,9 +65,9 @@ impl Report<'_> {
     }
 
     fn loop_in_words(&self) -> String {
-        self.load
-            .rate
-            .map_or("closed loop".to_owned(), |rate| format!("open loop, {} a second", grouped(rate as f64)))
+        self.load.rate.map_or("closed loop".to_owned(), |rate| {
+            format!("open loop, {} requests/s", grouped(rate as f64))
+        })
     }
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Report<'_> {
         )?;
         writeln!(f)?;
         if let Some(failure) = &tally.first_failure {
-            writeln!(f, "  the first error: {failure}")?;
+            writeln!(f, "  first error: {failure}")?;
         }
         write!(f, "  latency")?;
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {

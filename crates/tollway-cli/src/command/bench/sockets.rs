@@ -29,6 +29,7 @@ use super::report::shown;
 use super::tally::Tally;
 use super::text::Datagram;
 use super::waiting::Waiting;
+use crate::command::no_server;
 
 /// How many requests of a socket can be awaited at once in an open loop. Older ones count as lost.
 const AWAITED_MAX: usize = 1 << 16;
@@ -41,7 +42,7 @@ const SHORTEST_NAP: Nanos = Nanos::from_millis(3);
 pub(super) struct Sockets {
     pub(super) addr: SocketAddr,
     pub(super) datagram: Datagram,
-    /// How long an answer may take.
+    /// The timeout for a reply.
     pub(super) timeout: Nanos,
     /// Does the kernel cut batches up?
     pub(super) gso: bool,
@@ -51,7 +52,7 @@ impl Sockets {
     /// Asks until the load is done.
     pub(super) fn run(self, load: &Load, interrupt: &Interrupt) -> anyhow::Result<(Course, Tally)> {
         allow_connections(load.connections.into());
-        let runtime = Builder::new_current_thread().enable_all().build().context("there is no runtime")?;
+        let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
         let local = LocalSet::new();
         let talk = local.block_on(&runtime, async {
             let sockets: Vec<_> = (0..load.connections.into())
@@ -76,8 +77,9 @@ impl Sockets {
         };
         // Connected, so that the kernel keeps foreign datagrams away and says when nobody listens.
         let connected = UdpSocket::bind(any).and_then(|socket| socket.connect(self.addr).map(|()| socket));
-        let datagrams =
-            connected.and_then(Datagrams::new).with_context(|| format!("no socket to {}", self.addr))?;
+        let datagrams = connected
+            .and_then(Datagrams::new)
+            .with_context(|| format!("cannot open a socket to {}", self.addr))?;
         let datagrams = if self.gso { datagrams } else { datagrams.without_offload() };
         let awaited = if load.rate.is_some() { AWAITED_MAX } else { load.pipeline.into() };
         let waiting = RefCell::new(Waiting::new(awaited));
@@ -264,7 +266,7 @@ impl Talk {
                 return Err(self.nobody());
             }
             Err(error) => {
-                return Err(error).context(format!("nothing can be received from {}", self.how.addr));
+                return Err(error).context(format!("cannot receive from {}", self.how.addr));
             }
         }
         let (now, mut waiting, mut replies) = (self.clock.now(), socket.waiting.borrow_mut(), 0);
@@ -287,10 +289,10 @@ impl Talk {
     }
 
     fn nobody(&self) -> anyhow::Error {
-        anyhow!("nothing listens at {}", self.how.addr)
+        no_server(self.how.addr, self.how.datagram.start())
     }
 
     fn foreign(&self, reply: &[u8]) -> anyhow::Error {
-        anyhow!("what {} replied is not {}: {}", self.how.addr, self.how.datagram.replies(), shown(reply))
+        anyhow!("the reply of {} is not {}: {}", self.how.addr, self.how.datagram.replies(), shown(reply))
     }
 }

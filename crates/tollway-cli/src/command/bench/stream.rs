@@ -23,6 +23,7 @@ use super::progress::Progress;
 use super::protocol::{Foreign, Protocol};
 use super::report::shown;
 use super::tally::Tally;
+use crate::command::no_server;
 
 /// How long a connection may take to open.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -74,10 +75,10 @@ struct Connection {
 impl<P: Protocol> Streams<P> {
     pub(super) fn connect(addr: SocketAddr, load: &Load, protocol: P, draw: Draw) -> anyhow::Result<Self> {
         allow_connections(load.connections.into());
-        let poll = Poll::new().context("the system has no way to wait for sockets")?;
+        let poll = Poll::new().context("cannot create a poller")?;
         let outbox = protocol.template().repeated(load.pipeline.into());
         let connections =
-            (0..load.connections.into()).map(|index| Connection::open(addr, index, &outbox, &poll));
+            (0..load.connections.into()).map(|index| Connection::open::<P>(addr, index, &outbox, &poll));
         let connections = connections.collect::<anyhow::Result<_>>()?;
         let batch = load.pipeline.into();
         let talk =
@@ -138,7 +139,7 @@ impl<P: Protocol> Streams<P> {
         let nap = if nap < SHORTEST_NAP { 0 } else { nap.get() / 1_000_000 - 1 };
         match self.poll.poll(events, Some(Duration::from_millis(nap))) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            polled => polled.context("sockets cannot be waited for")?,
+            polled => polled.context("cannot poll the sockets")?,
         }
         for event in &*events {
             let connection = &mut self.connections[event.token().0];
@@ -265,12 +266,16 @@ impl<P: Protocol> Talk<P> {
     }
 
     fn foreign(&self, heard: &[u8]) -> anyhow::Error {
-        anyhow!("what {} replied is not {}: {}", self.addr, P::REPLIES, shown(heard))
+        anyhow!("the reply of {} is not {}: {}", self.addr, P::REPLIES, shown(heard))
     }
 
     fn hung_up(&self, connection: &Connection, error: Option<io::Error>) -> anyhow::Error {
-        let hung_up =
-            anyhow!("{} hung up after {} of {} requests", self.addr, connection.answered, connection.sent);
+        let hung_up = anyhow!(
+            "{} closed a connection after {} of {} requests",
+            self.addr,
+            connection.answered,
+            connection.sent
+        );
         match error {
             Some(error) => anyhow!(error).context(hung_up),
             None => hung_up,
@@ -279,13 +284,12 @@ impl<P: Protocol> Talk<P> {
 }
 
 impl Connection {
-    fn open(addr: SocketAddr, index: u64, outbox: &[u8], poll: &Poll) -> anyhow::Result<Self> {
+    fn open<P: Protocol>(addr: SocketAddr, index: u64, outbox: &[u8], poll: &Poll) -> anyhow::Result<Self> {
         let stream =
             std::net::TcpStream::connect_timeout(&addr, CONNECT_TIME).map_err(|error| {
                 match error.kind() {
-                    ErrorKind::ConnectionRefused => anyhow!("nothing listens at {addr}"),
-                    _ => anyhow!(error)
-                        .context(format!("{addr} cannot be reached by connection {}", index + 1)),
+                    ErrorKind::ConnectionRefused => no_server(addr, P::START),
+                    _ => anyhow!(error).context(format!("cannot open connection {} to {addr}", index + 1)),
                 }
             })?;
         let prepared = stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true));
@@ -294,7 +298,7 @@ impl Connection {
         let interest = Interest::READABLE | Interest::WRITABLE;
         prepared
             .and_then(|()| poll.registry().register(&mut stream, token, interest))
-            .context("no connection")?;
+            .context("cannot register a connection")?;
         Ok(Self {
             index,
             stream,

@@ -15,10 +15,10 @@ use super::template::{Template, differing, put_digits};
 use super::waiting::ID_DIGITS;
 use crate::command::Outcome;
 
-/// Ask the UDP text gate whether keys are over their limits
+/// Load-test the UDP text gate with over_limit
 ///
-/// Every socket sends a batch, waits for the answers, and sends the next. Datagrams may be lost: a batch that is not
-/// answered within the timeout counts as unanswered as far as it is, and the next leaves.
+/// Every socket sends a batch, waits for the replies, and sends the next. Datagrams may be lost: requests without a reply
+/// within the timeout count as unanswered.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -27,13 +27,13 @@ Examples:
 pub(crate) struct Text {
     #[command(flatten)]
     load: Load,
-    /// The key of a request; its number goes where {} is
+    /// The key of a request, with {} for its number
     #[arg(long, value_name = "FORMAT", default_value = "ws ip={}")]
     key_format: KeyFormat,
-    /// How long an answer may take
+    /// The timeout for a reply
     #[arg(long, value_name = "D", default_value = "100ms")]
     timeout: Nanos,
-    /// Send every datagram by itself, without leaving it to the kernel to cut a batch up (GSO)
+    /// Send every datagram by itself, without segmentation offload (GSO)
     #[arg(long)]
     no_gso: bool,
 }
@@ -71,7 +71,12 @@ impl Datagram {
 
     /// What the replies are called where they turn out not to be.
     pub(super) const fn replies(&self) -> &'static str {
-        if self.echo { "an echo" } else { "the text protocol's" }
+        if self.echo { "an echo" } else { "the text protocol" }
+    }
+
+    /// The command that starts a server to ask.
+    pub(super) const fn start(&self) -> &'static str {
+        if self.echo { "tollway bench echo" } else { "tollway serve" }
     }
 
     /// The request of which all others are copies.

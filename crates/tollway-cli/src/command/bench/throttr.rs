@@ -23,9 +23,9 @@ const LIFETIME: QuotaTtl = QuotaTtl { value: 86_400, unit: TtlUnit(2) };
 /// How many inserts leave at once before a run.
 const INSERTS: u16 = 256;
 
-/// Ask the Throttr gate about the quotas of many consumers
+/// Load-test the Throttr gate with the quotas of many consumers
 ///
-/// Before the run every key is inserted once, with a quota that no run uses up.
+/// Before the run, every key is inserted once with a quota large enough for the run.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -35,24 +35,24 @@ Examples:
 pub(crate) struct Throttr {
     #[command(flatten)]
     load: Load,
-    /// What is asked of each key
+    /// The request to send
     #[arg(long, value_enum, default_value_t = Ask::Update)]
     command: Ask,
-    /// Ask about the keys as they are
+    /// Do not insert the keys first
     #[arg(long)]
     no_insert: bool,
-    /// The consumer of a request; its number goes where {} is
+    /// The consumer of a request, with {} for its number
     #[arg(long, value_name = "FORMAT", default_value = "k{}")]
     key_format: KeyFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ask {
-    /// Take one from the quota
+    /// Take 1 from the quota
     Update,
-    /// What is left of it
+    /// Query the quota
     Query,
-    /// Make it, where it is not there
+    /// Insert the quota
     Insert,
 }
 
@@ -80,7 +80,7 @@ impl Throttr {
         match course.into_stopped() {
             None => Ok(true),
             Some(Stop::Interrupted) => Ok(false),
-            Some(stop) => Err(stop.into_error(addr)).context("the keys cannot be inserted"),
+            Some(stop) => Err(stop.into_error(addr)).context("cannot insert the keys"),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Frames {
 }
 
 impl Protocol for Frames {
-    const REPLIES: &'static str = "Throttr's";
+    const REPLIES: &'static str = "the Throttr protocol";
 
     fn template(&self) -> &Template {
         &self.template

@@ -1,10 +1,10 @@
 //! A rule drawn as a tree.
 //!
 //! ```text
-//! Or                                   reached, frees in 0.8s
-//! ├─ 10/s            :upload           reached, frees in 0.8s
+//! Or                                   reached, free in 0.8s
+//! ├─ 10/s            :upload           reached, free in 0.8s
 //! └─ And                               not reached
-//!    ├─ user:100/h   :upload:user:vova reached, frees in 2041s
+//!    ├─ user:100/h   :upload:user:vova reached, free in 2041s
 //!    └─ apikey:60/h  no value          not reached
 //! ```
 
@@ -43,10 +43,10 @@ fn grow(part: &RulePart, first: &str, rest: &str, rows: &mut Vec<[String; 3]>) {
 
 fn reached(frees_after: Option<Nanos>) -> String {
     match frees_after {
-        None => "not known".to_owned(),
+        None => "unknown".to_owned(),
         Some(Nanos::ZERO) => "not reached".to_owned(),
-        Some(Nanos::FOREVER) => "reached, and never frees".to_owned(),
-        Some(span) => format!("reached, frees in {span}"),
+        Some(Nanos::FOREVER) => "reached, never free".to_owned(),
+        Some(span) => format!("reached, free in {span}"),
     }
 }
 
@@ -68,15 +68,15 @@ mod tests {
         assert_eq!(
             drawn(rule, &[Some(800_000_000), Some(2_041_000_000_000), Some(0), Some(u64::MAX)]),
             "\
-Or                                       reached, and never frees
-├─ 10/s               :upload            reached, frees in 0.8s
+Or                                       reached, never free
+├─ 10/s               :upload            reached, free in 0.8s
 ├─ And                                   not reached
-│  ├─ user:100/h      :upload:user:vova  reached, frees in 2041s
+│  ├─ user:100/h      :upload:user:vova  reached, free in 2041s
 │  ├─ Or                                 not reached
 │  │  └─ nobody:60/h  no value           not reached
-│  └─ And()                              reached, and never frees
-└─ 0/s                :upload            reached, and never frees"
+│  └─ And()                              reached, never free
+└─ 0/s                :upload            reached, never free"
         );
-        assert_eq!(drawn("10/s", &[None]), "10/s  :upload  not known");
+        assert_eq!(drawn("10/s", &[None]), "10/s  :upload  unknown");
     }
 }

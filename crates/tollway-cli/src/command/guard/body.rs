@@ -18,7 +18,7 @@ use super::streams::Taking;
 pub(super) enum Broken {
     #[error(transparent)]
     Upstream(#[from] hyper::Error),
-    #[error("the upstream stopped in the middle of what it announced")]
+    #[error("the upstream closed the connection in the middle of the body")]
     Stalled,
 }
 

@@ -47,16 +47,36 @@ impl Metrics {
             (r#"{status="delayed"}"#, stats.delayed),
             (r#"{status="rejected"}"#, stats.rejected),
         ];
-        metric("requests_total", "counter", "Requests, by what became of them.", &by_status);
+        metric("requests_total", "counter", "Requests by outcome.", &by_status);
         let open = [("", self.open_requests.load(Ordering::Relaxed))];
-        metric("open_requests", "gauge", "Requests that came and are not answered to the end.", &open);
-        metric("waiting", "gauge", "Requests that wait now.", &[("", stats.waiting as u64)]);
-        metric("known_delays", "gauge", "Delays that are remembered.", &[("", stats.known as u64)]);
+        metric("open_requests", "gauge", "Requests in flight.", &open);
+        metric("waiting", "gauge", "Requests that are being delayed.", &[("", stats.waiting as u64)]);
+        metric(
+            "known_delays",
+            "gauge",
+            "Delays received from the master that are still in force.",
+            &[("", stats.known as u64)],
+        );
         let dropped = [("", stats.dropped_accounting)];
-        metric("dropped_accounting_total", "counter", "Messages that the master did not get.", &dropped);
-        metric("master_connected", "gauge", "Is the master there?", &[("", u64::from(stats.connected))]);
+        metric(
+            "dropped_accounting_total",
+            "counter",
+            "Accounting messages dropped because the master was unreachable or slow.",
+            &dropped,
+        );
+        metric(
+            "master_connected",
+            "gauge",
+            "1 if the master is connected, 0 if not.",
+            &[("", u64::from(stats.connected))],
+        );
         let failures = [("", self.upstream_failures.load(Ordering::Relaxed))];
-        metric("upstream_failures_total", "counter", "Requests that the upstream did not answer.", &failures);
+        metric(
+            "upstream_failures_total",
+            "counter",
+            "Requests that the upstream failed to answer.",
+            &failures,
+        );
         text
     }
 

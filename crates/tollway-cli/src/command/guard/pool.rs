@@ -21,17 +21,17 @@ use super::upstream::{Speaks, Upstream};
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub(super) enum SendError {
-    #[error("{upstream} cannot be reached")]
+    #[error("upstream {upstream} is unreachable")]
     Unreachable { upstream: String, source: io::Error },
-    #[error("{upstream} does not begin its answer in time")]
+    #[error("upstream {upstream} did not answer in time")]
     TimedOut { upstream: String },
-    #[error("the exchange with {upstream} broke off")]
+    #[error("upstream {upstream} closed the connection")]
     Broken { upstream: String, source: hyper::Error },
-    #[error("{upstream} switches to a protocol that nobody asked for")]
+    #[error("upstream {upstream} switched to a protocol that was not requested")]
     UnaskedUpgrade { upstream: String },
-    #[error("the client does not send its request in time")]
+    #[error("the client did not send its request in time")]
     SlowClient,
-    #[error("the client broke off its request")]
+    #[error("the client closed the connection in the middle of its request")]
     BrokenRequest,
 }
 

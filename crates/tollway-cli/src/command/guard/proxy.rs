@@ -99,7 +99,7 @@ impl Client {
     /// Answers one request, if there was room for it. To drop this, as happens when the client hangs up, gives up its place.
     pub(super) async fn answer(&self, busy: Option<Busy>, request: Request<Incoming>) -> Response<Answer> {
         let Some(busy) = busy else {
-            return rejection("too many requests at a time: come again later\n", Duration::from_secs(1));
+            return rejection("too many requests at the same time; retry later\n", Duration::from_secs(1));
         };
         let mut response = self.respond(request).await;
         response.body_mut().until_its_end(busy);
@@ -132,16 +132,22 @@ impl Client {
     }
 
     fn excuse(&self, error: &SendError) -> Response<Answer> {
-        debug!(error = error as &dyn std::error::Error, "no answer");
+        debug!(error = error as &dyn std::error::Error, "request failed");
         match error {
-            SendError::SlowClient => return ours(StatusCode::REQUEST_TIMEOUT, "the request is too slow\n"),
-            SendError::BrokenRequest => return ours(StatusCode::BAD_REQUEST, "the request broke off\n"),
+            SendError::SlowClient => {
+                return ours(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive\n");
+            }
+            SendError::BrokenRequest => {
+                return ours(StatusCode::BAD_REQUEST, "the request ended too early\n");
+            }
             _ => {}
         }
         self.settings.metrics.upstream_failures.fetch_add(1, Ordering::Relaxed);
         match error {
-            SendError::TimedOut { .. } => ours(StatusCode::GATEWAY_TIMEOUT, "the upstream is too slow\n"),
-            _ => ours(StatusCode::BAD_GATEWAY, "the upstream gave no answer\n"),
+            SendError::TimedOut { .. } => {
+                ours(StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time\n")
+            }
+            _ => ours(StatusCode::BAD_GATEWAY, "the upstream did not answer\n"),
         }
     }
 
@@ -151,7 +157,7 @@ impl Client {
         let log_info = user_agent(RequestHead::new(request));
         match self.settings.gatekeeper.admit_with(identifier, log_info).await {
             Admission::Rejected { retry_after, .. } => {
-                Some(rejection("too many requests: come again later\n", retry_after))
+                Some(rejection("too many requests; retry later\n", retry_after))
             }
             _ => None,
         }

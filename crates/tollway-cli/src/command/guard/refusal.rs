@@ -10,19 +10,22 @@ pub(super) fn refusal<B>(request: &Request<B>) -> Option<(StatusCode, &'static s
     let bad = |text| Some((StatusCode::BAD_REQUEST, text));
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     if method == Method::CONNECT {
-        return Some((StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n"));
+        return Some((
+            StatusCode::METHOD_NOT_ALLOWED,
+            "CONNECT is not supported: this is not a forward proxy\n",
+        ));
     }
     if !is_plain(headers) {
-        return Some((StatusCode::NOT_IMPLEMENTED, "no other transfer coding than chunked is known here\n"));
+        return Some((StatusCode::NOT_IMPLEMENTED, "the only supported transfer coding is chunked\n"));
     }
     if !is_target(uri, method) {
-        return bad("this is no address of a request\n");
+        return bad("the request target is invalid\n");
     }
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if is_host(host) => None,
         (None, _) if uri.authority().is_some() || request.version() == Version::HTTP_10 => None,
-        _ => bad("a request is for one host\n"),
+        _ => bad("the request must have exactly one valid Host header\n"),
     }
 }
 

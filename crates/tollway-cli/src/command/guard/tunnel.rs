@@ -14,7 +14,7 @@ pub(super) fn dig<T: Send + 'static>(client: OnUpgrade, upstream: OnUpgrade, hel
                 // Whoever hung up in the middle did so on purpose.
                 let _ = copy_bidirectional(&mut client, &mut upstream).await;
             }
-            Err(error) => debug!(%error, "an upgrade came to nothing"),
+            Err(error) => debug!(%error, "upgrade failed"),
         }
         drop(held);
     });

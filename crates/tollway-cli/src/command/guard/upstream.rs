@@ -29,12 +29,12 @@ impl FromStr for Upstream {
         let (speaks, port) = match uri.scheme_str() {
             Some("http") => (Speaks::Http1, 80),
             Some("h2c") => (Speaks::Http2, 80),
-            Some("https") => return Err("TLS to the upstream is not spoken: name an http:// address"),
+            Some("https") => return Err("TLS to the upstream is not supported; use http://"),
             _ => return Err(SHAPE),
         };
         let whole = uri.authority().ok_or(SHAPE)?;
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() || whole.as_str().contains('@') {
-            return Err("must be an address alone: paths pass through as they are");
+            return Err("must be an address without a path; paths are passed through");
         }
         // A port that is none would else pass for the absence of one.
         let port: u16 = match whole.as_str().strip_prefix(whole.host()) {
@@ -42,7 +42,7 @@ impl FromStr for Upstream {
             rest => rest
                 .and_then(|rest| rest.strip_prefix(':')?.parse().ok())
                 .filter(|port| *port > 0)
-                .ok_or("its port is a number up to 65535")?,
+                .ok_or("the port must be a number from 1 to 65535")?,
         };
         let authority = format!("{}:{port}", whole.host()).parse().map_err(|_| SHAPE)?;
         Ok(Self { speaks, authority })

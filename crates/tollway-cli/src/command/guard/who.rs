@@ -23,7 +23,7 @@ impl FromStr for Whom {
         match header {
             Some(name) => Ok(Self::Header(name)),
             None if text == "address" => Ok(Self::Address),
-            None => Err("must be `address`, or `header:` and a header's name".to_owned()),
+            None => Err("must be address, or header:NAME".to_owned()),
         }
     }
 }

@@ -92,7 +92,7 @@ pub(super) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
                 return (stream, peer);
             }
             Err(error) => {
-                warn!(%error, "a client cannot be accepted");
+                warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
             }
         }

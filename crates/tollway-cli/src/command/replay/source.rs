@@ -23,8 +23,8 @@ impl Source {
             return Ok(Self { name: "(stdin)".into(), size: None, stream: buffered(io::stdin()) });
         }
         let name = path.display().to_string();
-        let file = File::open(path).with_context(|| format!("{name} cannot be read"))?;
-        let about = file.metadata().with_context(|| format!("{name} cannot be read"))?;
+        let file = File::open(path).with_context(|| format!("cannot read \"{name}\""))?;
+        let about = file.metadata().with_context(|| format!("cannot read \"{name}\""))?;
         Ok(Self { name, size: about.is_file().then_some(about.len()), stream: buffered(file) })
     }
 }

@@ -7,7 +7,7 @@
 //! # rule: 3 requests, 1 denied
 //! # text: 7 requests, 2 without a reply
 //! # 1 request could not be decided
-//! # 5 events: 3 as expected, 1 differed, 1 without an expectation
+//! # 5 events: 3 as expected, 1 differed, 1 without an expected reply
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -149,7 +149,7 @@ impl fmt::Display for Summary {
         let Self { as_expected, differed, unexpecting, .. } = self;
         writeln!(
             f,
-            "# {}: {as_expected} as expected, {differed} differed, {unexpecting} without an expectation",
+            "# {}: {as_expected} as expected, {differed} differed, {unexpecting} without an expected reply",
             counted(self.events(), "event")
         )
     }
@@ -169,7 +169,7 @@ impl Tally {
     fn row(&self, name: &str) -> [String; 5] {
         let share = self.denied as f64 * 100.0 / self.requests as f64;
         let ids = match &*self.busiest.top(NAMED).iter().filter(known).map(named).collect::<Vec<_>>() {
-            [] => "none stands out".to_owned(),
+            [] => "(no id stands out)".to_owned(),
             ids => ids.join(", "),
         };
         let (requests, denied) = (self.requests.to_string(), self.denied.to_string());
@@ -223,7 +223,7 @@ mod tests {
              # text: 2 requests, 1 without a reply\n\
              # throttr: 1 request, 1 without a reply\n\
              # 1 request could not be decided\n\
-             # 5 events: 0 as expected, 0 differed, 5 without an expectation\n"
+             # 5 events: 0 as expected, 0 differed, 5 without an expected reply\n"
         );
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn in_unit(span: Nanos, unit: TtlUnit) -> anyhow::Result<u64> {
         _ => 1_000_000_000,
     };
     if !span.get().is_multiple_of(nanos) {
-        bail!("this quota counts in whole {}, and {span} is no number of them", suffix(unit));
+        bail!("the unit of this quota is {}, and {span} is not a whole number of it", suffix(unit));
     }
     Ok(span.get() / nanos)
 }

@@ -214,7 +214,9 @@ fn readiness(limiter: &Engine) -> String {
     for node in limiter.health().into_iter().flat_map(|health| health.nodes) {
         let state = match node.state {
             NodeState::Up => "up".to_owned(),
-            NodeState::Away { since, reason } => format!("away for {}s: {reason}", since.elapsed().as_secs()),
+            NodeState::Away { since, reason } => {
+                format!("unreachable for {}s: {reason}", since.elapsed().as_secs())
+            }
             _ => "connecting".to_owned(),
         };
         text += &format!("store {} {state}\n", node.address);

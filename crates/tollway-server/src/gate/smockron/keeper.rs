@@ -80,7 +80,7 @@ async fn recall(worker: &Worker, domain: &Domain) {
             }
             Err(error) => {
                 if let Some(times) = trouble.now() {
-                    warn!(%error, times, "the delays that hold cannot be asked of the store");
+                    warn!(%error, times, "cannot read the delays in force from the store");
                 }
                 sleep(STORE_AWAY).await;
             }

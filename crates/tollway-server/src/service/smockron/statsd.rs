@@ -40,8 +40,9 @@ pub(crate) struct Statsd {
 impl Statsd {
     /// Finds the host, which need not listen yet.
     pub(crate) fn find(host: &str) -> io::Result<Self> {
-        let explain =
-            |error: io::Error| io::Error::new(error.kind(), format!("no statsd at {host}: {error}"));
+        let explain = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot resolve statsd host \"{host}\": {error}"))
+        };
         Self::connect(host).map_err(explain)
     }
 
@@ -87,7 +88,7 @@ fn turn(socket: &UdpSocket, found: impl Iterator<Item = SocketAddr>) {
         && !found.contains(&now)
         && let Err(error) = socket.connect(first)
     {
-        tracing::warn!(%error, "statsd has moved and cannot be reached");
+        tracing::warn!(%error, "statsd is unreachable at its new address");
     }
 }
 

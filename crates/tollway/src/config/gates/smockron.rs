@@ -52,7 +52,7 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Opt
         _ => read_address(entry, SmockronGate::ACCOUNTING, errors)?.map(SmockronGate::at),
     };
     if gate.as_ref().is_some_and(|gate| gate.control().is_none()) {
-        return refuse(entry, "has no port after its own; give control an address too", errors);
+        return refuse(entry, "must have a port below 65535, or a control address of its own", errors);
     }
     Some(gate)
 }
@@ -65,7 +65,7 @@ fn read_fields(entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<Opt
     let statsd = fields.get("statsd").map(|entry| read_statsd(entry, errors));
     let (control, statsd) = (control.unwrap_or(Some(None))?, statsd.unwrap_or(Some(None))?);
     if let Some(entry) = fields.get("control").filter(|_| control.is_none()) {
-        return refuse(entry, "must be an address: gatekeepers that hear nothing delay nobody", errors);
+        return refuse(entry, "must be an address, where gatekeepers learn of delays", errors);
     }
     let accounting = accounting.unwrap_or(Some(Some(SmockronGate::ACCOUNTING)))?;
     Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd }))

@@ -157,8 +157,8 @@ impl Future for Replies {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.replies).poll(context).map(|replies| {
             replies.unwrap_or_else(|_| {
-                let reason = "the thread that talks to it has ended".to_owned();
-                vec![Err(StoreError::Unreachable { address: "Redis".to_owned(), reason }); self.count]
+                let reason = "its I/O thread has ended".to_owned();
+                vec![Err(StoreError::Unreachable { address: "client".to_owned(), reason }); self.count]
             })
         })
     }

@@ -34,49 +34,47 @@ pub enum RedisUrlError {
     /// It starts like something else.
     #[error(
         "must be a URL such as redis://cache:6379, redis+sentinel://a,b/PRIMARY or redis+cluster://a,b \
-         (rediss for TLS), not {given}"
+         (rediss for TLS), not \"{given}\""
     )]
     Scheme {
         /// What was given, without a password.
         given: String,
     },
     /// Longer than any URL has to be.
-    #[error("may have at most {URL_MAX} bytes, and has {len}")]
+    #[error("can have at most {URL_MAX} bytes, and has {len}")]
     TooLong {
         /// How long it is.
         len: usize,
     },
     /// The password ended early, and what should have been the host is somewhere else.
     #[error(
-        "has an `@` too late: in a user or a password `/`, `?` and `#` are written %2F, %3F and %23, and in an option `@` is \
-         written %40"
+        "has an \"@\" in the wrong place; in a user or password write \"/\", \"?\" and \"#\" as %2F, %3F and %23, \
+         and in an option write \"@\" as %40"
     )]
     LateAt,
     /// A `%` that encodes nothing, or what it encodes is no text.
     #[error(
-        "has a `%` that is not followed by the two hexadecimal digits of a byte of UTF-8: `%` itself is %25"
+        "has a \"%\" that is not followed by two hexadecimal digits of UTF-8 text; write \"%\" itself as %25"
     )]
     Encoding,
     /// Nothing where a host should be.
-    #[error("lacks a host: write redis://cache:6379, and an IPv6 address in brackets")]
+    #[error("has no host; write redis://cache:6379, with an IPv6 address in brackets")]
     NoHost,
     /// What no host is called.
-    #[error(
-        "has the host {given}, which is neither a name, nor an IPv4 address, nor an IPv6 address in brackets"
-    )]
+    #[error("has an invalid host \"{given}\"; use a name, an IPv4 address, or an IPv6 address in brackets")]
     Host {
         /// What was given.
         given: String,
     },
     /// Not a number, or not one of a port.
-    #[error("has a port that is no whole number from 1 to 65535, after the host {host}")]
+    #[error("has an invalid port after the host \"{host}\"; use a whole number from 1 to 65535")]
     Port {
         /// Whose port.
         host: String,
     },
     /// One was expected.
     #[error(
-        "has {hosts} hosts, and {scheme}:// has one: several are {scheme}+cluster:// or {scheme}+sentinel://"
+        "has {hosts} hosts, but {scheme}:// takes one; for several use {scheme}+cluster:// or {scheme}+sentinel://"
     )]
     SeveralHosts {
         /// How many were given.
@@ -85,25 +83,25 @@ pub enum RedisUrlError {
         scheme: &'static str,
     },
     /// More than anybody needs.
-    #[error("has {hosts} hosts, and may have {NODES_MAX}: a few are enough to find the others by")]
+    #[error("has {hosts} hosts, but can have at most {NODES_MAX}; a few are enough to find the others")]
     TooManyHosts {
         /// How many were given.
         hosts: usize,
     },
     /// Sentinels watch several, and were not told which one is meant.
-    #[error("does not say which primary the Sentinels are asked for: write redis+sentinel://a,b/PRIMARY")]
+    #[error("does not name the primary; write redis+sentinel://a,b/PRIMARY")]
     NoPrimary,
     /// Not a number.
-    #[error("has the database {given}, which is no whole number from 0 to 65535")]
+    #[error("has an invalid database \"{given}\"; use a whole number from 0 to 65535")]
     Database {
         /// What was given.
         given: String,
     },
     /// A Cluster has no databases.
-    #[error("has a database, and a Cluster has none but 0: leave out what follows the hosts")]
+    #[error("has a database, but a cluster has only database 0; remove what follows the hosts")]
     ClusterDatabase,
     /// An option that nothing has.
-    #[error("has the option {given}, and there are namespace, deadline, password_file and tls_ca")]
+    #[error("has an unknown option \"{given}\"; use namespace, deadline, password_file or tls_ca")]
     Option {
         /// Its name.
         given: String,

@@ -18,7 +18,7 @@ pub struct Secret(String);
 #[non_exhaustive]
 pub enum PasswordFileError {
     /// The system says why.
-    #[error("password_file {} cannot be read", path.display())]
+    #[error("password_file \"{}\" cannot be read", path.display())]
     Unreadable {
         /// Which file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum PasswordFileError {
         source: io::Error,
     },
     /// Nothing in it, or what no password is.
-    #[error("password_file {} must have 1 to {TEXT_MAX} bytes of UTF-8 on one line", path.display())]
+    #[error("password_file \"{}\" must have 1 to {TEXT_MAX} bytes of UTF-8 on one line", path.display())]
     Content {
         /// Which file.
         path: PathBuf,
@@ -100,6 +100,6 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let error = Secret::from_file(Path::new("no/such/file")).expect_err("there is none");
-        assert_eq!(error.to_string(), "password_file no/such/file cannot be read");
+        assert_eq!(error.to_string(), "password_file \"no/such/file\" cannot be read");
     }
 }

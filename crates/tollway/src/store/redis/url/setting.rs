@@ -22,13 +22,15 @@ const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration:
 #[non_exhaustive]
 pub enum SettingError {
     /// Keys would be hard to tell apart, or could be steered to a slot.
-    #[error("namespace must be 1 to {NAMESPACE_MAX} letters, digits, `_`, `-` and `.`, not {given}")]
+    #[error(
+        "namespace must be 1 to {NAMESPACE_MAX} letters, digits, \"_\", \"-\" and \".\", not \"{given}\""
+    )]
     Namespace {
         /// What was given.
         given: String,
     },
     /// Shorter than a network takes, or longer than anybody's patience.
-    #[error("deadline must be a duration from 1ms to 1m, such as 15ms, not {given}")]
+    #[error("deadline must be a duration from 1ms to 1m, such as 15ms, not \"{given}\"")]
     Deadline {
         /// What was given.
         given: String,
@@ -40,19 +42,19 @@ pub enum SettingError {
         name: &'static str,
     },
     /// Said in the URL and beside it, or twice in the URL.
-    #[error("{name} is given twice")]
+    #[error("{name} is given twice; remove one")]
     Twice {
         /// Which setting.
         name: &'static str,
     },
     /// Two passwords.
-    #[error("{name} is one too many: there is a password, or a password_file, already")]
+    #[error("{name} is a second password; keep one of password and password_file")]
     SecondPassword {
         /// Which setting came second.
         name: &'static str,
     },
     /// Certificates, and nobody to ask for one.
-    #[error("tls_ca goes with rediss://, and this is redis://")]
+    #[error("tls_ca needs rediss://, but this is redis://")]
     NoTls,
 }
 

@@ -81,7 +81,7 @@ impl Cluster {
             (None, Known::Lost { .. }) => Place::Nobody(StoreError::Away { address: self.to_string() }),
             (None, Known::Yes) => Place::Nobody(StoreError::Refused {
                 address: self.to_string(),
-                reason: format!("nobody has slot {slot}"),
+                reason: format!("no node has slot {slot}"),
             }),
         }
     }
@@ -191,7 +191,7 @@ impl Switchboard {
         let owners = slots.owners();
         cluster.slots = slots;
         if let Known::Lost { since, .. } = std::mem::replace(&mut cluster.known, Known::Yes) {
-            tracing::info!(address = %cluster, away = ?since.elapsed(), "store is back");
+            tracing::info!(after = ?since.elapsed(), "redis cluster {cluster} is reachable again; circuit closed");
         }
         let mut waiting = std::mem::take(&mut cluster.homeless);
         for (id, node) in self.nodes.iter_mut().enumerate() {
@@ -207,9 +207,9 @@ impl Switchboard {
 
     fn unmapped(&mut self, reason: String) {
         let Layout::Cluster(cluster) = &mut self.layout else { return };
-        tracing::debug!(address = %cluster, %reason, "nobody says who has the slots");
+        tracing::debug!(%reason, "redis cluster {cluster}: no node sent the slot map");
         if let Known::NotYet = cluster.known {
-            tracing::warn!(address = %cluster, %reason, "store is away");
+            tracing::warn!(%reason, "redis cluster {cluster} is unreachable; circuit open, probing");
             cluster.known = Known::Lost { since: Instant::now(), reason: reason.clone() };
         }
         let error = StoreError::Unreachable { address: cluster.to_string(), reason };
@@ -239,7 +239,7 @@ async fn ask_in_turn(dialer: &Dialer, nodes: Vec<Candidate>) -> Result<Vec<Share
     let mut reasons = Vec::new();
     for (address, connection) in nodes {
         let answer = timeout(ANSWER_MAX, ask(dialer, &address, connection)).await;
-        match answer.unwrap_or_else(|_| Err(format!("no answer for {ANSWER_MAX:?}"))) {
+        match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}"))) {
             Ok(shares) => return Ok(shares),
             Err(reason) => reasons.push(format!("{address}: {reason}")),
         }

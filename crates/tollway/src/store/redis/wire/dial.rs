@@ -49,7 +49,7 @@ impl Dialer {
             let connection = line.connection.clone();
             tokio::select! {
                 fit = self.examine(connection) => fit?,
-                () = &mut line.driver => return Err("the connection was closed at once".to_owned()),
+                () = &mut line.driver => return Err("the connection was closed during the handshake".to_owned()),
             }
             Ok(line)
         })
@@ -71,7 +71,7 @@ impl Dialer {
             let mut line = self.connect(address, login).await?;
             tokio::select! {
                 answer = line.connection.send_packed_command(question) => said(answer),
-                () = &mut line.driver => Err("the connection was closed at once".to_owned()),
+                () = &mut line.driver => Err("the connection was closed during the handshake".to_owned()),
             }
         })
         .await
@@ -135,13 +135,13 @@ impl Dialer {
         if let Value::Array(role) = role
             && text(role.first()).is_some_and(|role| role != "master")
         {
-            return Err("it is a replica".to_owned());
+            return Err("it is a replica, not a primary".to_owned());
         }
         if text(rest.first()).is_some_and(|info| info.contains("cluster_state:fail")) {
-            return Err("its Cluster is down".to_owned());
+            return Err("its cluster is down".to_owned());
         }
         if took > self.url.deadline {
-            return Err(format!("it answers in {took:.1?}, and the deadline is {:?}", self.url.deadline));
+            return Err(format!("it answered after {took:.1?}, but the deadline is {:?}", self.url.deadline));
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Dialer {
 
 /// Gives up on what takes too long.
 async fn within_bounds<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    timeout(OPEN_MAX, work).await.unwrap_or_else(|_| Err(format!("no answer for {OPEN_MAX:?}")))
+    timeout(OPEN_MAX, work).await.unwrap_or_else(|_| Err(format!("no answer within {OPEN_MAX:?}")))
 }
 
 async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<Line, String>

@@ -76,7 +76,7 @@ impl Switchboard {
         });
         let now = Instant::now();
         if let State::Away { since, .. } = node.state {
-            tracing::info!(%address, away = ?now - since, "store node is back");
+            tracing::info!(after = ?now - since, "redis {address} is reachable again; circuit closed");
         }
         node.address = address;
         node.dialing = None;
@@ -103,7 +103,7 @@ impl Switchboard {
         let since = match node.state {
             State::Away { since, .. } => since,
             State::Opening | State::Up(_) => {
-                tracing::warn!(address = %node.address, %reason, "store node is away");
+                tracing::warn!(%reason, "redis {} is unreachable; circuit open, probing", node.address);
                 Instant::now()
             }
         };
@@ -166,7 +166,7 @@ impl Switchboard {
             } else {
                 let short = now - session.opened < SHORT_LIFE;
                 self.board.breaker_openings.add(1);
-                self.away(id, "it is silent".to_owned());
+                self.away(id, "it did not answer a ping".to_owned());
                 self.dial_again(id, short);
             }
         }

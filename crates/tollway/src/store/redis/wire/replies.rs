@@ -50,13 +50,15 @@ impl Switchboard {
                     this.route(Errand { with_script: true, ..errand });
                 });
             }
-            Meaning::NoScript => self.refuse(id, &errand, "NOSCRIPT, and it has no script".to_owned()),
+            Meaning::NoScript => {
+                self.refuse(id, &errand, "NOSCRIPT, although the call has no script".to_owned())
+            }
             Meaning::Refused(reason) => self.refuse(id, &errand, reason),
             Meaning::Moved { .. } | Meaning::Ask(_) if !matches!(self.layout, Layout::Cluster(_)) => {
                 self.refuse(
                     id,
                     &errand,
-                    "it is a node of a Cluster, and was not configured as one".to_owned(),
+                    "it is a cluster node; use redis+cluster:// in the store URL".to_owned(),
                 );
             }
             Meaning::Moved { slot, to } => {
@@ -98,7 +100,7 @@ impl Switchboard {
         self.board.refusals.add(1);
         let node = &mut self.nodes[id];
         if node.complain(Instant::now()) {
-            tracing::warn!(address = %node.address, %reason, "store node refuses what is asked");
+            tracing::warn!(%reason, "redis {} refuses calls", node.address);
         }
         let error = node.refused(reason);
         self.sheaves.fill(errand.ticket, Err(error));

@@ -59,7 +59,7 @@ impl Sentinels {
         let mut reasons = Vec::new();
         for address in self.addresses.iter().cycle().skip(first).take(self.addresses.len()) {
             let answer = timeout(ANSWER_MAX, dialer.ask_sentinel(address, &question)).await;
-            match answer.unwrap_or_else(|_| Err(format!("no answer for {ANSWER_MAX:?}"))) {
+            match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}"))) {
                 Ok(answer) => match read(&answer) {
                     Some(primary) => return Ok(primary),
                     None => reasons.push(format!("{address}: it knows no primary {}", self.name)),
@@ -93,7 +93,7 @@ impl Switchboard {
         match elsewhere {
             None => self.ask_again_later(),
             Some((address, line)) => {
-                tracing::info!(from = %self.nodes[0].address, to = %address, "store has another primary");
+                tracing::info!("redis primary moved from {} to {address}", self.nodes[0].address);
                 self.switch(0, address, line);
             }
         }

@@ -57,12 +57,12 @@ impl Slots {
 ///
 /// A node that does not know its own name leaves it out: that is the node that was asked, at `asked`.
 pub(super) fn read(answer: &Value, asked: &Address) -> Result<Vec<Share>, String> {
-    let Value::Array(ranges) = answer else { return Err(format!("slots are no list: {answer:?}")) };
+    let Value::Array(ranges) = answer else { return Err(format!("the slot map is not a list: {answer:?}")) };
     let shares: Option<Vec<_>> = ranges.iter().map(|range| share(range, asked)).collect();
     match shares {
         Some(shares) if !shares.is_empty() => Ok(shares),
-        Some(_) => Err("nobody has any slots".to_owned()),
-        None => Err(format!("slots cannot be read: {answer:?}")),
+        Some(_) => Err("no node has any slots".to_owned()),
+        None => Err(format!("the slot map cannot be read: {answer:?}")),
     }
 }
 

@@ -112,7 +112,7 @@ fn a_cluster_is_asked_where_the_slot_is() {
     // Whoever takes one of its nodes for all there is, is told.
     let replies = wait(patient(&cluster.nodes()[0]).send(vec![count("a")]));
     assert!(
-        matches!(&replies[0], Err(StoreError::Refused { reason, .. }) if reason.contains("Cluster")),
+        matches!(&replies[0], Err(StoreError::Refused { reason, .. }) if reason.contains("cluster")),
         "{replies:?}"
     );
 }

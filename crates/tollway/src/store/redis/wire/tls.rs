@@ -44,9 +44,7 @@ fn system_roots() -> io::Result<RootCertStore> {
     // A system has old ones among many; what matters is that some can be read.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        return Err(io::Error::other(
-            "the system trusts no certificates: name a file of those that you trust",
-        ));
+        return Err(io::Error::other("the system has no trusted certificates; name a file with tls_ca"));
     }
     Ok(roots)
 }
@@ -59,7 +57,7 @@ fn file_roots(file: &Path) -> io::Result<RootCertStore> {
         roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(unreadable("there is no certificate in it".to_owned()));
+        return Err(unreadable("the file has no certificate".to_owned()));
     }
     Ok(roots)
 }
