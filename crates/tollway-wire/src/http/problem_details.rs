@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"type":"urn:problem-type:tollway:unknown-limit","title":"Unknown limit","status":404,
-//!  "detail":"there is no limit `Logn`","field":"limit"}
+//!  "detail":"limit \"Logn\" does not exist","field":"limit"}
 //! ```
 //!
 //! Programs read the type, which never changes. The title and the detail are for people, and may change.
