@@ -4,12 +4,12 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use tollway::Clock;
 use tollway::config::Config;
 use tollway::core::{Policy, Timestamp};
+use tollway::engine::Engine;
 use tollway::store::memory::Memory;
 use tollway::trace::{TraceReader, TraceReply, TraceRequest, TraceTarget, matches, parse_line};
-use tollway::Clock;
-use tollway::engine::Engine;
 
 /// Every algorithm, some formats and some rules, under names that the project's own traces use.
 const LIMITS: &str = "limits:
@@ -32,8 +32,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| Config::parse(LIMITS, "fuzz.y
 const MAX_BUCKETS: usize = 8;
 
 fuzz_target!(|trace: &[u8]| {
-    let mut limiter =
-        Engine::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
+    let mut limiter = Engine::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
     for event in TraceReader::new(trace).map_while(Result::ok) {
         let reply = match &event.request {
             TraceRequest::Limit(_) | TraceRequest::Rule(_) => limiter.answer(event.at, &event.request),
