@@ -210,7 +210,7 @@ impl Guard {
     fn announce(&self, listener: &TcpListener, metrics: Option<&TcpListener>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "tollway guard {}", env!("CARGO_PKG_VERSION"))?;
-        writeln!(out, "  listen    http://{}", listener.local_addr()?)?;
+        writeln!(out, "  listens   http://{}", listener.local_addr()?)?;
         writeln!(out, "  upstream  {}", self.upstream)?;
         writeln!(out, "  domain    {}, master {}", self.domain, self.master)?;
         if let Some(metrics) = metrics {

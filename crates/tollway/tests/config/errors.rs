@@ -92,7 +92,7 @@ fn a_rate_replaces_a_count_and_a_period() {
         (
             "limits: { A: { rate: 0/s } }",
             &[
-                "1:22: rate 0/s: the count and the span of a rate must be above zero, and the span at most 292 years",
+                "1:22: rate \"0/s\": the count and the span of a rate must be above zero, and the span at most 292 years",
             ],
         ),
         (
