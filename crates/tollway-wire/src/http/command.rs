@@ -107,7 +107,7 @@ const fn kind_name(kind: ChargeKind) -> &'static str {
 }
 
 pub(super) fn missing_field(field: &str, what: &str) -> MalformedRequest {
-    MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}` is missing; {what}") }
+    MalformedRequest { field: Some(field.to_owned()), detail: format!("\"{field}\" is missing; {what}") }
 }
 
 #[cfg(test)]
@@ -166,33 +166,33 @@ mod tests {
             (Verb::Spend, "{\n", "- | EOF while parsing".to_owned()),
             (Verb::Spend, "x", "- | expected value".to_owned()),
             (Verb::Spend, "[]", "- | invalid type: sequence, expected an object such as".to_owned()),
-            (Verb::Spend, "{}", "id | `id` is missing".to_owned()),
-            (Verb::Spend, r#"{"id":"a"}"#, "limit | `limit` is missing".to_owned()),
+            (Verb::Spend, "{}", "id | \"id\" is missing".to_owned()),
+            (Verb::Spend, r#"{"id":"a"}"#, "limit | \"limit\" is missing".to_owned()),
             (Verb::Spend, r#"{"limit":"L","id":"a"}}"#, "- | trailing characters".to_owned()),
-            (Verb::Spend, r#"{"limit":"L","id":7}"#, "id | `id`: invalid type: integer `7`, expected a string".to_owned()),
-            (Verb::Spend, r#"{"limit":null,"id":"a"}"#, "limit | `limit`: invalid type: null".to_owned()),
-            (Verb::Spend, r#"{"limit":"L","limit":"L"}"#, "limit | `limit`: given twice".to_owned()),
-            (Verb::Spend, r#"{"limit":"L","id":"a","cots":1}"#, "- | unknown field `cots`: a spend has `limit`, `id` and `cost`".to_owned()),
-            (Verb::Reset, r#"{"limit":"L","id":"a","cost":1}"#, "- | unknown field `cost`: a reset has".to_owned()),
-            (Verb::Spend, r#"{"cost":-1}"#, format!("cost | `cost`: invalid type: integer `-1`, {whole}")),
-            (Verb::Spend, r#"{"cost":1.5}"#, format!("cost | `cost`: invalid type: floating point `1.5`, {whole}")),
-            (Verb::Spend, r#"{"cost":18446744073709551616}"#, "cost | `cost`: invalid type: floating point".to_owned()),
-            (Verb::Spend, r#"{"cost":1e400}"#, "cost | `cost`: number out of range".to_owned()),
-            (Verb::Spend, r#"{"cost":NaN}"#, "cost | `cost`: expected value".to_owned()),
-            (Verb::Spend, r#"{"cost":"1"}"#, "cost | `cost`: invalid type: string \"1\"".to_owned()),
-            (Verb::Spend, r#"{"charges":{}}"#, "charges | `charges`: invalid type: map, expected an array".to_owned()),
-            (Verb::Spend, r#"{"charges":[]}"#, "charges | `charges`: a bill has at least one charge".to_owned()),
-            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x"},{"limit":"B"}]}"#, "charges[1] | `charges[1]`: `id` is missing".to_owned()),
-            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x","cost":[]}]}"#, "charges[0].cost | `charges[0].cost`: invalid type: sequence".to_owned()),
-            (Verb::Spend, r#"{"charges":[{"kind":"both"}]}"#, "charges[0].kind | `charges[0].kind`: invalid value: string \"both\", expected `spend`, `spend_only` or `check_only`".to_owned()),
-            (Verb::Spend, r#"{"charges":[{"charges":[]}]}"#, "charges[0] | `charges[0]`: unknown field `charges`".to_owned()),
-            (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | `charges` cannot be combined".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","id":7}"#, "id | \"id\": invalid type: integer `7`, expected a string".to_owned()),
+            (Verb::Spend, r#"{"limit":null,"id":"a"}"#, "limit | \"limit\": invalid type: null".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","limit":"L"}"#, "limit | \"limit\": given twice".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","id":"a","cots":1}"#, "- | unknown field \"cots\": a spend has \"limit\", \"id\" and \"cost\"".to_owned()),
+            (Verb::Reset, r#"{"limit":"L","id":"a","cost":1}"#, "- | unknown field \"cost\": a reset has".to_owned()),
+            (Verb::Spend, r#"{"cost":-1}"#, format!("cost | \"cost\": invalid type: integer `-1`, {whole}")),
+            (Verb::Spend, r#"{"cost":1.5}"#, format!("cost | \"cost\": invalid type: floating point `1.5`, {whole}")),
+            (Verb::Spend, r#"{"cost":18446744073709551616}"#, "cost | \"cost\": invalid type: floating point".to_owned()),
+            (Verb::Spend, r#"{"cost":1e400}"#, "cost | \"cost\": number out of range".to_owned()),
+            (Verb::Spend, r#"{"cost":NaN}"#, "cost | \"cost\": expected value".to_owned()),
+            (Verb::Spend, r#"{"cost":"1"}"#, "cost | \"cost\": invalid type: string \"1\"".to_owned()),
+            (Verb::Spend, r#"{"charges":{}}"#, "charges | \"charges\": invalid type: map, expected an array".to_owned()),
+            (Verb::Spend, r#"{"charges":[]}"#, "charges | \"charges\": a bill has at least one charge".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x"},{"limit":"B"}]}"#, "charges[1] | \"charges[1]\": \"id\" is missing".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x","cost":[]}]}"#, "charges[0].cost | \"charges[0].cost\": invalid type: sequence".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"kind":"both"}]}"#, "charges[0].kind | \"charges[0].kind\": invalid value: string \"both\", expected \"spend\", \"spend_only\" or \"check_only\"".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"charges":[]}]}"#, "charges[0] | \"charges[0]\": unknown field \"charges\"".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | \"charges\" cannot be combined".to_owned()),
         ] {
             assert!(show(verb, body).starts_with(&shown), "{body}: {}", show(verb, body));
         }
         let many = vec![r#"{"limit":"A","id":"x"}"#; CHARGES_MAX + 1].join(",");
         let shown = show(Verb::Spend, &format!(r#"{{"charges":[{many}]}}"#));
-        assert!(shown.starts_with("charges[32] | `charges[32]`: a bill has at most 32 charges"), "{shown}");
+        assert!(shown.starts_with("charges[32] | \"charges[32]\": a bill has at most 32 charges"), "{shown}");
         let deep = format!(r#"{{"charges":{}"#, "[".repeat(10_000));
         assert!(show(Verb::Spend, &deep).starts_with("charges[0] | "), "{}", show(Verb::Spend, &deep));
     }

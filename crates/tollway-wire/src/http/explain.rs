@@ -146,8 +146,9 @@ impl RuleExplanation {
     /// Parses the body of a response with this status.
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let RuleExplanationFields { rule, tree, at } = read_body(status, body)?;
-        let tree = tree.into_part().ok_or_else(|| unexpected_body(status, "`tree` is malformed"))?;
-        let at = parse_rfc3339(at).ok_or_else(|| unexpected_body(status, "`at` is not an RFC 3339 time"))?;
+        let tree = tree.into_part().ok_or_else(|| unexpected_body(status, "\"tree\" is malformed"))?;
+        let at =
+            parse_rfc3339(at).ok_or_else(|| unexpected_body(status, "\"at\" is not an RFC 3339 time"))?;
         Ok(Self { rule, tree, at })
     }
 }

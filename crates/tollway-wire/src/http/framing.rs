@@ -127,7 +127,7 @@ pub enum FramingError {
     #[error("the length of the body is ambiguous; send one Content-Length or chunks, not both")]
     Length,
     /// The transfer coding is not `chunked`.
-    #[error("the transfer coding is not supported; use `chunked`")]
+    #[error("the transfer coding is not supported; use \"chunked\"")]
     TransferCoding,
     /// The chunks of the body are malformed.
     #[error("the chunks of the body are malformed")]

@@ -127,10 +127,10 @@ impl BucketReport {
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let fields: BucketReportFields<'_> = read_body(status, body)?;
         let numbers = |numbers: &AlgorithmFields<'_>| {
-            numbers.algorithm().ok_or_else(|| unexpected_body(status, "`algorithm` is malformed"))
+            numbers.algorithm().ok_or_else(|| unexpected_body(status, "\"algorithm\" is malformed"))
         };
         let state = |state: &StateSummaryFields<'_>| {
-            state.state().ok_or_else(|| unexpected_body(status, "`state` is malformed"))
+            state.state().ok_or_else(|| unexpected_body(status, "\"state\" is malformed"))
         };
         Ok(Self {
             bucket: fields.bucket,

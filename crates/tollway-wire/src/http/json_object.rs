@@ -96,7 +96,7 @@ impl FieldPath {
         match path.strip_prefix('.').unwrap_or(&path) {
             "" => MalformedRequest { field: None, detail: error.to_string() },
             field => {
-                MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}`: {error}") }
+                MalformedRequest { field: Some(field.to_owned()), detail: format!("\"{field}\": {error}") }
             }
         }
     }

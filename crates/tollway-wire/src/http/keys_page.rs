@@ -92,7 +92,7 @@ impl KeysPage {
     pub fn from_json(status: u16, body: &[u8]) -> Result<Self, ResponseError> {
         let KeysPageFields { keys, cursor } = read_body(status, body)?;
         let number =
-            |text: String| text.parse().map_err(|_| unexpected_body(status, "`cursor` is not a number"));
+            |text: String| text.parse().map_err(|_| unexpected_body(status, "\"cursor\" is not a number"));
         Ok(Self { keys, cursor: cursor.map(number).transpose()? })
     }
 }

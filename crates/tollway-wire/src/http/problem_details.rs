@@ -49,7 +49,7 @@ impl ProblemDetails {
     /// Creates a problem for a path that does not exist.
     pub fn not_found(path: &str) -> Self {
         let path: String = path.chars().take(128).collect();
-        let detail = format!("path `{path}` does not exist; /openapi.json lists the paths");
+        let detail = format!("path \"{path}\" does not exist; /openapi.json lists the paths");
         Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail)
     }
 

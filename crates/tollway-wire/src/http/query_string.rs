@@ -26,13 +26,13 @@ pub(super) fn parse_parameters<'a, const N: usize>(
 }
 
 pub(super) fn malformed_parameter(field: &str, detail: &str) -> MalformedRequest {
-    MalformedRequest { field: Some(field.to_owned()), detail: format!("`{field}`: {detail}") }
+    MalformedRequest { field: Some(field.to_owned()), detail: format!("\"{field}\": {detail}") }
 }
 
 fn unknown_parameter(name: &str, names: &[&str]) -> MalformedRequest {
     let name: String = name.chars().take(64).collect();
     let (last, others) = names.split_last().unwrap_or((&"none", &[]));
-    let detail = format!("unknown parameter `{name}`; send `{}` or `{last}`", others.join("`, `"));
+    let detail = format!("unknown parameter \"{name}\"; send \"{}\" or \"{last}\"", others.join("\", \""));
     MalformedRequest { field: None, detail }
 }
 
@@ -79,7 +79,7 @@ fn percent_decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, Malfo
             Some((hex(digits[0])? * 16 + hex(digits[1])?, after))
         });
         let (byte, after) =
-            escaped.ok_or_else(|| malformed_parameter(name, "a `%` must be followed by two hex digits"))?;
+            escaped.ok_or_else(|| malformed_parameter(name, "a \"%\" must be followed by two hex digits"))?;
         decoded.push(byte);
         rest = after;
     }

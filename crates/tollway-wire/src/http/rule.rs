@@ -175,8 +175,10 @@ impl<'de> JsonObject<'de> for RuleRequestFields<'de, '_> {
                 path.read_once(map, &name, &mut self.selectors, ObjectReader(selectors))
             }
             unknown => {
-                let (name, rule) = (truncate_name(unknown), if names_rule { "`rule`, " } else { "" });
-                Err(A::Error::custom(format_args!("unknown field `{name}`; send {rule}`selectors` or `key`")))
+                let (name, rule) = (truncate_name(unknown), if names_rule { "\"rule\", " } else { "" });
+                Err(A::Error::custom(format_args!(
+                    "unknown field \"{name}\"; send {rule}\"selectors\" or \"key\""
+                )))
             }
         }
     }
@@ -218,7 +220,7 @@ impl ScalarSeed {
         if self.number {
             return Ok(Some(number.to_string().into()));
         }
-        let given = format!("the number `{number}`");
+        let given = format!("the number \"{number}\"");
         Err(E::invalid_type(serde::de::Unexpected::Other(&given), &self))
     }
 }
@@ -308,41 +310,44 @@ mod tests {
         for (body, shown) in [
             ("", "- | EOF while parsing"),
             ("[]", "- | invalid type: sequence, expected an object such as"),
-            ("{}", "rule | `rule` is missing; send a name or an expression as a string"),
+            ("{}", "rule | \"rule\" is missing; send a name or an expression as a string"),
             (r#"{"rule":"r"}}"#, "- | trailing characters"),
-            (r#"{"rule":7}"#, "rule | `rule`: invalid type: integer `7`, expected a string"),
-            (r#"{"rule":"r","rule":"r"}"#, "rule | `rule`: given twice"),
+            (r#"{"rule":7}"#, "rule | \"rule\": invalid type: integer `7`, expected a string"),
+            (r#"{"rule":"r","rule":"r"}"#, "rule | \"rule\": given twice"),
             (
                 r#"{"rule":"r","key":7}"#,
-                "key | `key`: invalid type: the number `7`, expected a string or null",
+                "key | \"key\": invalid type: the number \"7\", expected a string or null",
             ),
-            (r#"{"rule":"r","key":"a","key":"a"}"#, "key | `key`: given twice"),
+            (r#"{"rule":"r","key":"a","key":"a"}"#, "key | \"key\": given twice"),
             (
                 r#"{"rule":"r","selectors":[]}"#,
-                "selectors | `selectors`: invalid type: sequence, expected an object such as",
+                "selectors | \"selectors\": invalid type: sequence, expected an object such as",
             ),
-            (r#"{"rule":"r","selectors":null}"#, "selectors | `selectors`: invalid type: null"),
-            (r#"{"rule":"r","selectors":{},"selectors":{}}"#, "selectors | `selectors`: given twice"),
+            (r#"{"rule":"r","selectors":null}"#, "selectors | \"selectors\": invalid type: null"),
+            (r#"{"rule":"r","selectors":{},"selectors":{}}"#, "selectors | \"selectors\": given twice"),
             (
                 r#"{"rule":"r","selectors":{"user":1.0}}"#,
-                "selectors.user | `selectors.user`: invalid type: floating point `1.0`, expected a string, a whole number or null",
+                "selectors.user | \"selectors.user\": invalid type: floating point `1.0`, expected a string, a whole number or null",
             ),
             (
                 r#"{"rule":"r","selectors":{"user":false}}"#,
-                "selectors.user | `selectors.user`: invalid type: boolean `false`",
+                "selectors.user | \"selectors.user\": invalid type: boolean `false`",
             ),
             (
                 r#"{"rule":"r","selectors":{"user":{}}}"#,
-                "selectors.user | `selectors.user`: invalid type: map",
+                "selectors.user | \"selectors.user\": invalid type: map",
             ),
-            (r#"{"rule":"r","selectors":{"u":1,"u":1}}"#, "selectors.u | `selectors.u`: given twice"),
-            (r#"{"rule":"r","user":"vova"}"#, "- | unknown field `user`; send `rule`, `selectors` or `key`"),
+            (r#"{"rule":"r","selectors":{"u":1,"u":1}}"#, "selectors.u | \"selectors.u\": given twice"),
+            (
+                r#"{"rule":"r","user":"vova"}"#,
+                "- | unknown field \"user\"; send \"rule\", \"selectors\" or \"key\"",
+            ),
         ] {
             let found = show(HttpRuleRequest::from_json(body.as_bytes()));
             assert!(found.starts_with(shown), "{body}: {found}");
         }
         let named = show(HttpRuleRequest::for_rule("upload", br#"{"rule":"r"}"#));
-        assert!(named.starts_with("- | unknown field `rule`; send `selectors` or `key`"), "{named}");
+        assert!(named.starts_with("- | unknown field \"rule\"; send \"selectors\" or \"key\""), "{named}");
         let many: Vec<_> = (0..=SELECTORS_MAX).map(|index| format!(r#""s{index}":1"#)).collect();
         let body = format!(r#"{{"selectors":{{{}}}}}"#, many.join(","));
         let found = show(HttpRuleRequest::for_rule("r", body.as_bytes()));

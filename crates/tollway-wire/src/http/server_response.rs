@@ -97,7 +97,7 @@ impl ServerResponse {
             ServerResponseFields { reset: Some(_), .. } => Ok(Self::Reset),
             _ => Err(unexpected_body(
                 status,
-                "the body has none of the fields `allowed`, `refunded` and `reset`",
+                "the body has none of the fields \"allowed\", \"refunded\" and \"reset\"",
             )),
         }
     }

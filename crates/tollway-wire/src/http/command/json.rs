@@ -45,7 +45,7 @@ impl<'a, 't> CommandFields<'a, 't> {
             return Ok(ChargeRequests::Many(charges));
         }
         let detail =
-            "`charges` cannot be combined with other fields: put `limit`, `id` and `cost` into each charge"
+            "\"charges\" cannot be combined with other fields: put \"limit\", \"id\" and \"cost\" into each charge"
                 .to_owned();
         Err(MalformedRequest { field: Some("charges".to_owned()), detail })
     }
@@ -68,13 +68,17 @@ impl<'a, 't> CommandFields<'a, 't> {
 
     fn unknown<E: Error>(&self, name: &str) -> E {
         let known = match (self.nested, self.verb) {
-            (false, Verb::Reset) => "`limit` and `id`, or `charges`",
-            (false, _) => "`limit`, `id` and `cost`, or `charges`",
-            (true, Verb::Reset) => "`limit` and `id`",
-            (true, Verb::Refund) => "`limit`, `id` and `cost`",
-            (true, Verb::Spend | Verb::Check) => "`limit`, `id`, `cost` and `kind`",
+            (false, Verb::Reset) => "\"limit\" and \"id\", or \"charges\"",
+            (false, _) => "\"limit\", \"id\" and \"cost\", or \"charges\"",
+            (true, Verb::Reset) => "\"limit\" and \"id\"",
+            (true, Verb::Refund) => "\"limit\", \"id\" and \"cost\"",
+            (true, Verb::Spend | Verb::Check) => "\"limit\", \"id\", \"cost\" and \"kind\"",
         };
-        E::custom(format_args!("unknown field `{}`: a {} has {known}", truncate_name(name), self.verb.name()))
+        E::custom(format_args!(
+            "unknown field \"{}\": a {} has {known}",
+            truncate_name(name),
+            self.verb.name()
+        ))
     }
 }
 
@@ -130,7 +134,7 @@ impl Visitor<'_> for KindSeed {
     type Value = ChargeKind;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`spend`, `spend_only` or `check_only`")
+        f.write_str("\"spend\", \"spend_only\" or \"check_only\"")
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<ChargeKind, E> {
