@@ -1,4 +1,4 @@
-//! A domain: what a Smockron master holds the clients of one resource to.
+//! A domain: the rates that a Smockron master enforces for each client of one resource.
 //!
 //! ```
 //! use tollway_core::algorithm::SlidingLogState;

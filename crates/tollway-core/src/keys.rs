@@ -1,4 +1,4 @@
-//! Keys: names that a caller makes up, and the rules that say what holds for each.
+//! Keys of the text protocol, and the rules that find the limit of a key.
 //!
 //! ```text
 //! ws ip=132.185.0.7  ── rewritten ──>  ws cust=bbc  ── first rule that matches ──>  200 in 10s

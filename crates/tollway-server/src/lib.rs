@@ -2,13 +2,15 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tollway::Limiter;
-//! use tollway::config::Gates;
+//! use tollway::config::{Config, Gates};
+//! use tollway::Clock;
+//! use tollway::engine::Engine;
 //! use tollway_server::{Server, Settings};
 //!
-//! let limiter = Limiter::from_yaml("limits: { Login: { burst: 5, count: 5, period: 1m } }")?;
+//! let config = Config::parse("limits: { Login: { burst: 5, count: 5, period: 1m } }", "login.yaml")?;
+//! let engine = Engine::open(config, Clock::monotonic())?;
 //! let gates = Gates { http: Some("127.0.0.1:0".parse()?), ..Gates::OFF };
-//! let settings = Settings { gates, ..Settings::new(Arc::new(limiter)) };
+//! let settings = Settings { gates, ..Settings::new(Arc::new(engine)) };
 //! let server = Server::start(settings)?;
 //! println!("POST http://{}/v1/spend", server.http_addr().expect("the gate is on"));
 //! server.stop();

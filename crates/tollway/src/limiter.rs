@@ -6,7 +6,7 @@
 //! | [`AsyncLimiter`] | memory or Redis | is awaited |
 //! | [`BlockingLimiter`] | memory or Redis | may put its thread to sleep until Redis has answered |
 //!
-//! All three have the same calls. A handle ([`Handle`], [`AsyncHandle`]) is one limit of a limiter, looked up once.
+//! All three have the same calls to spend, check, refund and reset. A handle ([`Handle`], [`AsyncHandle`]) is one limit of a limiter, looked up once.
 
 mod awaited;
 mod blocking;
@@ -161,15 +161,17 @@ impl Limiter {
     }
 
     /// Gives back each of the charges, and returns what all refunds come to.
-    pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ChargeError> {
+    pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, LimiterError> {
         let policy = self.engine.current_policy();
-        Ok(self.engine.refund_in_memory(&refundable(&policy, charges)?))
+        let charges = refundable(&policy, charges)?;
+        Ok(self.engine.refund_in_memory(Bill::new(&charges)?.charges()))
     }
 
     /// Forgets the buckets of the charges.
-    pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ChargeError> {
+    pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), LimiterError> {
         let policy = self.engine.current_policy();
-        self.engine.reset_in_memory(&policy.charge_requests(charges)?);
+        let charges = policy.charge_requests(charges)?;
+        self.engine.reset_in_memory(Bill::new(&charges)?.charges());
         Ok(())
     }
 
@@ -182,7 +184,8 @@ impl Limiter {
     /// # tollway::block_on(async {
     /// let limiter = Limiter::builder().limit("mail", TokenBucket::per_second(100).burst(1)).build()?;
     /// for _ in 0..3 {
-    ///     limiter.until_ready("mail", "alice", 1, Duration::from_secs(1)).await?; // At once, after 10 ms, after 20 ms.
+    ///     // At once, after 10 ms, after 20 ms.
+    ///     let _allowed = limiter.until_ready("mail", "alice", 1, Duration::from_secs(1)).await?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
@@ -245,4 +248,25 @@ fn refundable<'a>(
     charges: &'a [ChargeRequest<'_>],
 ) -> Result<Vec<Charge<'a>>, ChargeError> {
     policy.charge_requests(charges)?.into_iter().map(Charge::refundable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway_core::algorithm::TokenBucket;
+
+    use super::*;
+
+    #[test]
+    fn one_bucket_twice_is_no_bill_for_any_call() {
+        let limiter = Limiter::builder().limit("a", TokenBucket::per_hour(5)).build().unwrap();
+        assert_eq!(limiter.spend("a", "x", 2).unwrap().remaining, 3);
+        let twice = [ChargeRequest::new("a", "x", 1), ChargeRequest::new("a", "x", 1)];
+        assert!(matches!(limiter.spend_all(&twice), Err(LimiterError::Bill(_))));
+        assert!(matches!(limiter.check_all(&twice), Err(LimiterError::Bill(_))));
+        assert!(matches!(limiter.refund_all(&twice), Err(LimiterError::Bill(_))));
+        assert!(matches!(limiter.reset_all(&twice), Err(LimiterError::Bill(_))));
+        assert!(matches!(limiter.refund_all(&[]), Err(LimiterError::Bill(_))));
+        assert_eq!(limiter.check("a", "x", 0).unwrap().remaining, 3);
+        assert_eq!(limiter.refund_all(&twice[..1]).unwrap().remaining, 4);
+    }
 }

@@ -36,11 +36,13 @@ impl BlockingEngine {
     }
 
     /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
+    #[must_use]
     pub fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         block_on(self.0.settle(bills))
     }
 
     /// Returns the decisions that [`settle`](Self::settle) would make. Takes nothing.
+    #[must_use]
     pub fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         block_on(self.0.check_bills(bills))
     }

@@ -89,6 +89,7 @@ const fn away(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
 }
 
 #[cfg(test)]
+#[cfg(feature = "yaml")]
 mod tests {
     use tollway_core::{KeyedRule, LocalShare, RuleLimit};
 

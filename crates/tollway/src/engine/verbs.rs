@@ -21,6 +21,7 @@ impl Engine {
 
     /// Settles a bill of one charge at once, or returns `None` if the store is shared and has to be waited for.
     #[inline]
+    #[must_use]
     pub fn charge_now(&self, charge: &Charge<'_>) -> Option<Decision> {
         (!self.is_shared()).then(|| self.charge_in_memory(charge))
     }
@@ -31,6 +32,7 @@ impl Engine {
     }
 
     /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
+    #[must_use]
     pub async fn settle(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(bills.len());
         self.settle_into(bills, &mut decisions).await;
@@ -51,6 +53,7 @@ impl Engine {
     }
 
     /// Returns the decisions that [`settle`](Self::settle) would make. Takes nothing.
+    #[must_use]
     pub async fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         let Some(redis) = &self.redis else { return self.check_in_memory(bills) };
         let answers = redis.check(bills, self.parts.clock.manual_time()).await;
@@ -98,6 +101,7 @@ impl Engine {
 
     /// Decides by a rule at once, or returns `None` if the store is shared and has to be waited for.
     #[inline]
+    #[must_use]
     pub fn resolve_now(&self, bill: &RuleBill<'_>) -> Option<RuleDecision> {
         (!self.is_shared()).then(|| self.resolve_in_memory(bill))
     }

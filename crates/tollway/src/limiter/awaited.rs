@@ -111,14 +111,14 @@ impl AsyncLimiter {
     pub async fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, LimiterError> {
         let policy = self.engine.policy();
         let charges = refundable(&policy, charges)?;
-        Ok(self.engine.refund_charges(&charges).await?)
+        Ok(self.engine.refund_charges(Bill::new(&charges)?.charges()).await?)
     }
 
     /// Forgets the buckets of the charges.
     pub async fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), LimiterError> {
         let policy = self.engine.policy();
         let charges = policy.charge_requests(charges)?;
-        Ok(self.engine.reset_charges(&charges).await?)
+        Ok(self.engine.reset_charges(Bill::new(&charges)?.charges()).await?)
     }
 
     /// Waits until `cost` fits, and takes it: on any runtime, for at most `timeout`.

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no connection, and none could be made, or it ended while the answer was awaited.
+    /// No connection could be opened, or it ended while the call was pending.
     #[error("redis {address} is unreachable: {reason}")]
     Unreachable {
         /// The address of the node that is unreachable.
@@ -16,7 +16,7 @@ pub enum StoreError {
         /// The reason that the system gave.
         reason: String,
     },
-    /// The answer did not come in time. What was asked for may have been done all the same.
+    /// The answer did not come before the deadline. The call may have been executed all the same.
     #[error("redis {address} did not answer within {waited:?}")]
     TimedOut {
         /// The address of the node that did not answer.
@@ -24,19 +24,19 @@ pub enum StoreError {
         /// The time that the call has waited.
         waited: Duration,
     },
-    /// It failed a moment ago, and is not asked until a probe has found it well.
+    /// The circuit breaker of the node is open: calls fail at once until a probe succeeds.
     #[error("redis {address} is unreachable; circuit open, probing")]
     Away {
         /// The address of the node that failed.
         address: String,
     },
-    /// More was asked than may wait at once.
+    /// Too many calls are pending.
     #[error("{waiting} calls to redis are already pending; try again later")]
     Busy {
         /// The number of calls that wait already.
         waiting: usize,
     },
-    /// It answered that it cannot: it is loading, is a replica, refuses the password, or has no such slot.
+    /// The node refused the call: it is loading, is a replica, refuses the password, or does not have the slot.
     #[error("redis {address} refused the call: {reason}")]
     Refused {
         /// The address of the node that refused.
@@ -44,7 +44,7 @@ pub enum StoreError {
         /// The reason that the node gave.
         reason: String,
     },
-    /// It answered something that no answer is.
+    /// The reply is not one that a script of ours returns.
     #[error("redis sent an unexpected reply: {found}")]
     Nonsense {
         /// The answer that was received.
