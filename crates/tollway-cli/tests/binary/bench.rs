@@ -124,7 +124,7 @@ fn what_cannot_be_measured_is_exit_2() {
         (&["redis", "--addr", "nowhere"], "\"nowhere\" is not an address and a port"),
         (&["text", "--key-format", "key"], "must have one {}"),
         (&["http", "--zipf", "11"], "must be a number from 0 to 10"),
-        (&["http", "--echo"], "speaks no HTTP"),
+        (&["http", "--echo"], "does not speak HTTP"),
         (&["throttr", "--key-format", &long_key], "too long"),
         (&["echo", "--text", "off", "--throttr", "off"], "every gate is off"),
     ] {
