@@ -7,11 +7,11 @@
 //!    that describes a noun counts: "A parsed request" says what happened to the request.
 //! 3. It contains a relative or subordinate clause: "that", "which", "who", "if", "when" and their like after its first
 //!    word. No such clause is without a verb.
-//! 4. It contains the third person of a verb of [`VERBS`] that is not a plural noun as well: "holds". Where it is one,
+//! 4. It contains the third person of a verb of `VERBS` that is not a plural noun as well: "holds". Where it is one,
 //!    as "limits", an article, a determiner or code must follow: "limits the requests".
-//! 5. It begins with a verb of [`VERBS`] or, before an article, with any word in -s: "Limits requests". "Limits of a
+//! 5. It begins with a verb of `VERBS` or, before an article, with any word in -s: "Limits requests". "Limits of a
 //!    policy" and "Limits, by name" begin with a noun.
-//! 6. It contains an infinitive: "to", "not", "can" and their like before a word of [`VERBS`].
+//! 6. It contains an infinitive: "to", "not", "can" and their like before a word of `VERBS`.
 //!
 //! The lists were gathered from this code base and from quinn-proto, governor, mini-redis and tower. They are wrong now
 //! and then, in both directions: that is why the test allows a few percent. Add a verb here when a good summary is
