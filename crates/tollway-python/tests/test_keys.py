@@ -23,7 +23,7 @@ def test_functions_share_a_key(rl):
 def test_a_key_is_given_rules_once(local):
     local.limit("3/s", key="cats")(print)
     for rule in ("3/s", "4/s"):
-        with pytest.raises(RuleKeyError, match="has rules already"):
+        with pytest.raises(RuleKeyError, match="already has rules"):
             local.limit(rule, key="cats")(print)
 
 
@@ -47,7 +47,7 @@ def test_a_block_is_entered_again_and_again(rl):
             pass
 
     assert calls(log_in) == 2
-    with pytest.raises(RuleKeyError, match="has rules already"):
+    with pytest.raises(RuleKeyError, match="already has rules"):
         rl.limit("5/s", key="login").__enter__()
 
 
