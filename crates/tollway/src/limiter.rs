@@ -6,7 +6,8 @@
 //! | [`AsyncLimiter`] | memory or Redis | is awaited |
 //! | [`BlockingLimiter`] | memory or Redis | may put its thread to sleep until Redis has answered |
 //!
-//! All three have the same calls to spend, check, refund and reset. A handle ([`Handle`], [`AsyncHandle`]) is one limit of a limiter, looked up once.
+//! All three have the same calls to spend, check, refund and reset. A handle ([`Handle`], [`AsyncHandle`]) is one limit
+//! of a limiter, looked up once.
 
 mod awaited;
 mod blocking;
