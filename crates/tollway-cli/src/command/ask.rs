@@ -95,7 +95,7 @@ impl Reset {
     }
 }
 
-/// What every question has.
+/// The arguments that every command which asks a server takes.
 #[derive(Args)]
 struct Question {
     /// A limit and an id, separated by the first colon. Several are charged together: all of them, or none

@@ -41,7 +41,7 @@ pub(super) struct DelayTable<W> {
     bounds: DelayBounds,
     hashers: [RandomState; 2],
     delays: HashMap<IdentifierHash, DelayEntry<W>>,
-    /// The same delays, in the order in which they end.
+    /// The delays of the table, sorted by the time at which they end.
     by_end: BTreeSet<(Timestamp, IdentifierHash)>,
     waiting: usize,
     next_position: u64,

@@ -9,7 +9,7 @@ use tollway_wire::http::{BucketReport, InspectQuery, KeysPage, KeysQuery, StateS
 use super::{CallError, Service};
 
 impl Service {
-    /// What is remembered of one id, and what follows from it.
+    /// Returns the state of one bucket, and the decisions that follow from it.
     pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, CallError> {
         let inspection = self.limiter.inspect(&asked.limit, &asked.id).await?;
         let policy = self.limiter.policy();

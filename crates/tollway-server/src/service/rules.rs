@@ -7,7 +7,7 @@ use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 use super::{CallError, InForce, Service};
 
 impl Service {
-    /// Is the limit of a configured rule reached? If not, the request is entered in its logs.
+    /// Decides by a configured rule. A request that is allowed is entered in the rule's logs.
     pub(crate) async fn resolve(
         &self,
         in_force: &InForce,
@@ -20,7 +20,7 @@ impl Service {
         Ok(ruling)
     }
 
-    /// Which parts of a rule are reached. Nothing is decided, nothing remembered and nothing counted.
+    /// Returns which parts of a rule are reached. Decides, stores and counts nothing.
     pub(crate) async fn explain(
         &self,
         in_force: &InForce,
@@ -34,7 +34,7 @@ impl Service {
     }
 }
 
-/// How long until this moment; for ever stays for ever.
+/// Returns the time until `moment`. A moment that never comes stays "for ever".
 fn left(moment: Timestamp, now: Timestamp) -> Nanos {
     if moment <= now { Nanos::ZERO } else { RuleDecision::until(moment, now).retry_nanos }
 }

@@ -114,7 +114,7 @@ impl OverHttp {
     }
 }
 
-/// What a rule is called where it needs a name.
+/// The name under which the policy has a rule that the trace gives as an expression.
 pub(crate) fn name_of(rule: &str) -> String {
     rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }

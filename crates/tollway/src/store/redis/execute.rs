@@ -14,7 +14,7 @@ use super::wire::Reply;
 use super::{Redis, StoreError};
 
 impl Redis {
-    /// Does what each order says, in one pipeline; commands for one pair are one call, and so keep their order. The time
+    /// Runs the quota commands in one pipeline; commands for one pair are one call, and so keep their order. The time
     /// is Redis's own unless it is given.
     pub async fn run_quota_commands(
         &self,
