@@ -60,14 +60,8 @@ impl fmt::Debug for LocalLimit {
 
 impl Admit for LocalLimit {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
-        let engine = self.limiter.engine();
-        match engine.policy().charge(&self.limit, id, self.cost) {
-            Ok(charge) => {
-                if let Some(decision) = engine.charge_now(&charge) {
-                    return AdmitFuture::Ready(decision.into());
-                }
-            }
-            Err(error) => return AdmitFuture::Ready(reply(Err(error))),
+        if let Some(decided) = self.limiter.engine().spend_now(&self.limit, id, self.cost) {
+            return AdmitFuture::Ready(reply(decided));
         }
         let (this, id) = (self.clone(), id.to_vec());
         AdmitFuture::Pending(Box::pin(
