@@ -1,4 +1,4 @@
-//! Connections that are open and that no call uses at the moment.
+//! Keeps open connections that no call uses at the moment.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! ASK: clients that ask a server from another process.
+//! Clients that ask a Tollway server over HTTP, text or Throttr, and the gatekeeper, which decides by itself.
 //!
 //! | module | protocol | feature | what it asks |
 //! |---|---|---|---|

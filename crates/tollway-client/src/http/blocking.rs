@@ -1,4 +1,4 @@
-//! Blocks the calling thread until the response arrives, for programs without a runtime.
+//! The blocking HTTP client: each call returns when its response has arrived. It needs no runtime.
 //!
 //! ```no_run
 //! use tollway_client::http::blocking::Client;

@@ -1,4 +1,4 @@
-//! Sends each request on a connection of its own, for programs on tokio.
+//! The HTTP client for tokio: it keeps connections open, and uses each for one request at a time.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Blocks the calling thread until the reply arrives, for programs without a runtime.
+//! The blocking text client: each call returns when its reply has arrived. It needs no runtime.
 //!
 //! ```no_run
 //! use tollway_client::text::blocking::Client;

@@ -1,4 +1,4 @@
-//! Blocks the calling thread until the replies arrive, for programs without a runtime.
+//! The blocking Throttr client: each call returns when its replies have arrived. It needs no runtime.
 //!
 //! ```no_run
 //! use std::time::Duration;
