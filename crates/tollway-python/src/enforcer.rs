@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tollway::core::{self, KeyedRule, RuleBill};
 
 use crate::decision::{RuleDecision, exceeded};
-use crate::pending_calls::{PendingReply, Reply};
+use crate::pending_calls::{PendingPyReply, Reply};
 use crate::rule_namespace::{Keyed, RuleNamespace};
 use crate::selectors::{Call, Layer, Selectors, is_awaitable, text};
 
@@ -95,7 +95,7 @@ impl Enforcer {
         this: &Bound<'_, Self>,
         values: &[Bound<'_, PyAny>],
         enforce: bool,
-    ) -> PyResult<PendingReply> {
+    ) -> PyResult<PendingPyReply> {
         let values = texts(values)?;
         let engine = Arc::clone(&*this.get().rules.get().engine()?);
         let enforcer = this.clone().unbind();

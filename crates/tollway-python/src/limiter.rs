@@ -14,7 +14,7 @@ use tollway::{AsyncLimiter, Clock, block_on};
 
 use crate::clock::ManualClock;
 use crate::decision::{Decision, Refund};
-use crate::pending_calls::{PendingReply, Reply};
+use crate::pending_calls::{PendingPyReply, Reply};
 use crate::process_engine::ProcessEngine;
 use crate::selectors::encoded;
 
@@ -105,7 +105,7 @@ impl NativeLimiter {
 
 impl NativeLimiter {
     /// Returns the reply to a call that the event loop waits for.
-    pub(crate) fn reply(&self, verb: &str, charges: &[Bound<'_, PyAny>]) -> PyResult<PendingReply> {
+    pub(crate) fn reply(&self, verb: &str, charges: &[Bound<'_, PyAny>]) -> PyResult<PendingPyReply> {
         let (verb, requests) = (parse_verb(verb)?, charge_requests(charges)?);
         let engine = Engine::clone(&**self.engine.current()?);
         Ok(Box::pin(async move {

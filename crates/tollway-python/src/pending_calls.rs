@@ -27,7 +27,7 @@ use crate::limiter::NativeLimiter;
 pub(crate) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 /// A reply that the store has not sent yet.
-pub(crate) type PendingReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
+pub(crate) type PendingPyReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// The calls that one event loop waits for.
 #[pyclass(frozen, module = "tollway._tollway")]
@@ -46,7 +46,7 @@ struct CallTable {
 
 /// A call, and the Python future that it completes.
 struct PendingCall {
-    reply: PendingReply,
+    reply: PendingPyReply,
     future: Py<PyAny>,
 }
 
@@ -123,7 +123,7 @@ impl PendingCalls {
 }
 
 impl PendingCalls {
-    fn start(&self, py: Python<'_>, reply: PendingReply, future: Py<PyAny>) -> PyResult<()> {
+    fn start(&self, py: Python<'_>, reply: PendingPyReply, future: Py<PyAny>) -> PyResult<()> {
         let mut call = PendingCall { reply, future };
         let number = {
             let mut table = lock(&self.table);
