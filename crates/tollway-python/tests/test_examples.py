@@ -67,7 +67,7 @@ def test_the_fastapi_app(store, monkeypatch):
         assert [reply.status_code for reply in replies] == [200, 200, 200, 429]
         assert 3590 <= int(replies[-1].headers["retry-after"]) <= 3600
         assert [client.get(f"/weather/{number}").status_code for number in range(4)] == [200, 200, 200, 429]
-        assert client.get("/weather/riga").json()["error"].startswith("the rate limit of 'weather' (3/h) is reached")
+        assert client.get("/weather/riga").json()["error"].startswith("rate limit exceeded: weather, 3/h; retry after ")
         assert [client.get("/report").status_code for _ in range(2)] == [200, 429]
 
 

@@ -41,7 +41,7 @@ def test_a_loop_goes_on_while_the_store_is_frozen(frozen):
                 await asyncio.sleep(0)
 
         ticking = asyncio.ensure_future(tick())
-        with pytest.raises(RateLimitExceeded, match="its store gives no answer") as denied:
+        with pytest.raises(RateLimitExceeded, match="the store did not answer") as denied:
             await do_stuff()
         ticking.cancel()
         assert denied.value.degraded and denied.value.retry_after > 0

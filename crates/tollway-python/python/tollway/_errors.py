@@ -1,5 +1,6 @@
 """The exceptions of the package."""
 
+from math import ceil
 from typing import Any, Optional, Tuple
 
 
@@ -26,12 +27,13 @@ class RateLimitExceeded(Exception):
         self.degraded = degraded
 
     def __str__(self) -> str:
-        of_key = f" of {self.key!r}" if self.key else ""
-        if self.degraded:
-            return f"the rate limit{of_key} ({self.rule}) denies: its store gives no answer"
+        why = "the store did not answer" if self.degraded else "rate limit exceeded"
+        rule = f"{self.key}, {self.rule}" if self.key else self.rule
         if self.retry_after is None:
-            return f"the rate limit{of_key} ({self.rule}) always denies"
-        return f"the rate limit{of_key} ({self.rule}) is reached, for another {self.retry_after:.3g} s"
+            return f"{why}: {rule}; waiting does not help"
+        # Rounded up: a caller that waits for the time in the message must not come too early.
+        milliseconds = ceil(round(self.retry_after * 1e9) / 1e6)
+        return f"{why}: {rule}; retry after {milliseconds / 1e3:.15g}s"
 
 
 class RuleError(ValueError):
