@@ -12,7 +12,7 @@ use governor::{Quota, RateLimiter};
 use tollway::Limiter;
 use tollway::core::algorithm::{Algorithm, TokenBucket};
 use tollway::core::{Bill, Charge, Limit, Nanos, Policy};
-use tollway_bench::requests::{IdBuffer, Popularity, stream};
+use tollway_bench::id_stream::{IdBuffer, Popularity, stream};
 use tollway_bench::rounds::{Contestant, alternate, time_threads};
 
 const IDS: u32 = 1_000_000;

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 
 use tollway_bench::rounds::{Contestant, Spread, alternate};
-use tollway_bench::servers::{BenchServer, ScratchDirectory, WrkLoad, free_address, nginx};
+use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, nginx};
+use tollway_bench::wrk::WrkLoad;
 
 const ROUNDS: usize = 7;
 const SECONDS: u32 = 2;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use rustix::time::{ClockId, clock_gettime};
 use tollway::Limiter;
-use tollway_bench::requests::{Popularity, stream};
+use tollway_bench::id_stream::{Popularity, stream};
 use tollway_bench::rounds::{Contestant, alternate};
 use tollway_tower::client::gatekeeper::Gatekeeper;
 use tollway_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit, LocalRule};

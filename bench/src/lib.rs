@@ -3,7 +3,8 @@
 
 pub mod connections;
 pub mod generator;
+pub mod id_stream;
 pub mod page;
-pub mod requests;
 pub mod rounds;
 pub mod servers;
+pub mod wrk;

@@ -16,7 +16,7 @@ mod certificate;
 mod cluster;
 mod port;
 mod process;
-mod random;
+mod random_histories;
 mod scripted_master;
 mod sentinel;
 mod server;
@@ -24,7 +24,7 @@ mod wait;
 mod zmq_socket;
 
 pub use cluster::RedisCluster;
-pub use random::{Random, compare, seed};
+pub use random_histories::{Random, compare, seed};
 pub use scripted_master::ScriptedMaster;
 pub use sentinel::RedisSentinels;
 pub use server::RedisServer;

@@ -21,10 +21,10 @@
 //! already.
 
 mod blocking;
+mod calls;
 mod current_policy;
 mod failure;
-mod inspect;
-mod verbs;
+mod inspection;
 
 #[cfg(feature = "yaml")]
 use std::io;
@@ -34,7 +34,7 @@ use tollway_core::{Charge, Policy};
 
 pub use self::blocking::BlockingEngine;
 use self::current_policy::CurrentPolicy;
-pub use self::inspect::{Inspection, RuleInspection};
+pub use self::inspection::{Inspection, RuleInspection};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
 use crate::config::Config;

@@ -24,8 +24,8 @@
 //! program is compiled.
 
 mod call_site;
-mod exceeded;
 mod global;
+mod guard_outcome;
 mod limited_function;
 mod registry;
 mod rule_guard;
@@ -39,8 +39,8 @@ use tollway_core::{KeyedRule, Policy, Rule, RuleBill, RuleError};
 #[doc(hidden)]
 pub use self::call_site::CallSite;
 use self::call_site::CallSiteRules;
-pub use self::exceeded::{RateLimitExceeded, RunPermit};
 pub use self::global::{GlobalAlreadySet, global, set_global};
+pub use self::guard_outcome::{RateLimitExceeded, RunPermit};
 pub use self::limited_function::LimitedFunction;
 pub use self::registry::{RuleKeyError, RuleRegistry};
 pub use self::rule_guard::{RateLimitError, RuleGuard, SelectorError};
