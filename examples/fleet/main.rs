@@ -75,7 +75,7 @@ struct Fleet {
     master: Process,
     services: Vec<Process>,
     addresses: Vec<String>,
-    reports: mpsc::Receiver<timeline::Report>,
+    reports: mpsc::Receiver<timeline::OutcomeReport>,
 }
 
 impl Fleet {

@@ -6,7 +6,7 @@ use std::process::{self, Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use crate::timeline::Report;
+use crate::timeline::OutcomeReport;
 
 /// Ends when it is dropped, and also when this process ends in any other way: what it reads from us then ends.
 pub(crate) struct Process {
@@ -37,12 +37,12 @@ impl Process {
     }
 
     /// From now on each line is a report.
-    pub(crate) fn read_reports(&mut self, service: usize, reports: Sender<Report>) {
+    pub(crate) fn read_reports(&mut self, service: usize, reports: Sender<OutcomeReport>) {
         let Some(output) = self.output.take() else { return };
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 // Nobody listens any more when it is all over.
-                let _ = Report::read(service, &line).map(|report| reports.send(report));
+                let _ = OutcomeReport::read(service, &line).map(|report| reports.send(report));
             }
         });
     }

@@ -19,7 +19,7 @@ use crate::clients::CLIENTS;
 const LINE: Duration = Duration::from_millis(500);
 
 /// A service's report that tells the outcome of one request.
-pub(crate) struct Report {
+pub(crate) struct OutcomeReport {
     pub(crate) service: usize,
     pub(crate) client: String,
     pub(crate) outcome: Outcome,
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     Rejected,
 }
 
-impl Report {
+impl OutcomeReport {
     pub(crate) fn read(service: usize, line: &str) -> Option<Self> {
         let (client, word) = line.split_once(' ')?;
         let all = [Outcome::AtOnce, Outcome::Waited, Outcome::Rejected];
@@ -86,13 +86,13 @@ impl Timeline {
     }
 
     /// Shows what is reported, for so long.
-    pub(crate) fn follow(&mut self, reports: &Receiver<Report>, lasting: Duration) {
+    pub(crate) fn follow(&mut self, reports: &Receiver<OutcomeReport>, lasting: Duration) {
         let mut due = self.began;
         while due < self.began + lasting {
             due += LINE;
             let mut signs: HashMap<(String, usize), String> = HashMap::new();
             while let Ok(report) = reports.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                let Report { service, client, outcome } = report;
+                let OutcomeReport { service, client, outcome } = report;
                 *self.totals.entry((client.clone(), outcome)).or_default() += 1;
                 signs.entry((client, service)).or_default().push(outcome.sign());
             }

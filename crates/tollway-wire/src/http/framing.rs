@@ -20,7 +20,7 @@ mod head;
 
 use thiserror::Error;
 
-use self::head::{BodyFraming, RequestHead};
+use self::head::{BodyFraming, FramedHead};
 use super::status::HttpStatus;
 
 /// The greatest number of headers that a request may have. Proxies add about a dozen to those of a browser.
@@ -168,7 +168,7 @@ impl Framer {
         {
             return Ok(FramerEvent::Incomplete(MissingPart::Body));
         }
-        let Some(head) = RequestHead::parse(inbox)? else {
+        let Some(head) = FramedHead::parse(inbox)? else {
             return self.incomplete(MissingPart::Head, inbox.len());
         };
         if head.len > self.head_max {
@@ -218,7 +218,7 @@ impl Framer {
     fn with_length<'a>(
         &'a mut self,
         inbox: &'a [u8],
-        head: RequestHead<'a>,
+        head: FramedHead<'a>,
         length: u64,
         progress: FramerProgress,
     ) -> Result<FramerEvent<'a>, FramingError> {

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::{FramingError, HEADERS_MAX, HttpRequest, Method};
 
 /// The parts of a request's head that are needed for framing and routing.
-pub(super) struct RequestHead<'a> {
+pub(super) struct FramedHead<'a> {
     method: Method,
     target: &'a str,
     pub(super) body: BodyFraming,
@@ -20,7 +20,7 @@ pub(super) enum BodyFraming {
     Chunks,
 }
 
-impl<'a> RequestHead<'a> {
+impl<'a> FramedHead<'a> {
     pub(super) fn parse(inbox: &'a [u8]) -> Result<Option<Self>, FramingError> {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut []);
