@@ -1,7 +1,7 @@
-//! A mailbox that nobody can flood: `cargo run -p tollway --example rules`
+//! Puts rules on a method and on a block: `cargo run -p tollway --example rules`
 //!
-//! Each sender may send ten letters in five minutes, and each address gets two in a second from all senders together. A
-//! letter that is denied is counted nowhere.
+//! The method sends letters: each sender may send ten in five minutes, and each address gets two in a second from all
+//! senders together. A letter that is denied is counted nowhere. The block prints pages.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! The subcommands.
+//! Defines the subcommands, and runs the one that was given.
 
 mod ask;
 mod bench;

@@ -1,4 +1,4 @@
-//! LISTEN: a limiter that anybody can ask.
+//! The server: it has gates for every protocol, over one limiter.
 //!
 //! ```
 //! use std::sync::Arc;

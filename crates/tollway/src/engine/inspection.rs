@@ -1,4 +1,4 @@
-//! Describes one bucket or one rule without changing it.
+//! The state of one bucket, or of one rule, as `inspect` and `inspect_rule` return it.
 
 use tollway_core::{Algorithm, Charge, Decision, Timestamp};
 

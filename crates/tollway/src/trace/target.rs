@@ -1,4 +1,4 @@
-//! Replays a trace against a limiter, through the trait that every target of a replay implements.
+//! The trait that answers the requests of a trace, and its implementation for [`Engine`].
 
 use tollway_core::{Bill, Charge, ChargeError, Policy, Timestamp, Verb};
 

@@ -1,4 +1,4 @@
-//! The server's way in and out, and nothing in between.
+//! `tollway bench echo`: an echo server that has the I/O of the gates, as a baseline.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

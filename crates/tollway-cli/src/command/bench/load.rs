@@ -1,4 +1,4 @@
-//! The load that every protocol can be put under.
+//! The flags that all load tests share, and the run that they describe.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,4 +1,4 @@
-//! When requests leave.
+//! The schedule that says when the requests of an open loop are sent.
 //!
 //! In a closed loop the next batch of a connection leaves when the last is answered: the server sets the pace, and the
 //! figures say how much it can take. In an open loop batches leave when the schedule says, whatever the answers do, and

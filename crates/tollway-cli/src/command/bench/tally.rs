@@ -1,4 +1,4 @@
-//! What came back, and how long it took.
+//! Counts replies, denials and errors, and records latencies in a histogram.
 
 use hdrhistogram::Histogram;
 use tollway::core::Nanos;

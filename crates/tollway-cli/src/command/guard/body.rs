@@ -1,4 +1,4 @@
-//! Bodies that pass through: nothing is kept of them.
+//! The bodies of requests and responses, which are streamed and not stored, and the progress of each.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One client's connection, until there is nothing more to say or the client is too slow to say it.
+//! Serves one client connection until it ends, is idle for too long, makes room for another, or the server drains.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

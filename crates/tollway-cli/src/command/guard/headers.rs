@@ -1,4 +1,4 @@
-//! What a proxy changes in headers: those that are about one connection end here, and who asked is appended.
+//! Removes hop-by-hop headers, and adds the `X-Forwarded` headers.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Waiting for somebody who is slow, but not for ever.
+//! Ends the wait for a peer that makes no progress, or too little while other clients need its connection.
 //!
 //! Whoever makes no progress for as long as our patience lasts is too slow. So is, while no place is left for others, whoever
 //! makes less than [`SLOW`]. A connection that is quiet because nobody expects anything of it is none of this.

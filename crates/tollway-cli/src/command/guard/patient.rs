@@ -1,4 +1,4 @@
-//! A connection whose other end must take what it is sent.
+//! A stream whose writes fail if the peer stops reading.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

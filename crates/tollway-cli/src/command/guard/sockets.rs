@@ -1,4 +1,4 @@
-//! What every connection gets.
+//! Sets TCP_NODELAY and keep-alive on every connection.
 
 use std::io;
 

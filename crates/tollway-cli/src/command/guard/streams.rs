@@ -1,5 +1,5 @@
-//! Requests of HTTP/2, each a task. A client grants room for each answer by itself, and one that grants none takes nothing, however
-//! much its connection moves.
+//! Runs each HTTP/2 request as a task with a stall timeout of its own, because flow control is per stream: a client
+//! that grants no window for one response takes nothing of it, however much its connection moves.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What a connection becomes when both sides want something else than HTTP: bytes, both ways.
+//! Copies bytes both ways after an upgrade such as WebSocket.
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;

@@ -1,4 +1,4 @@
-//! What a reply means for the call that it answers.
+//! Classifies a reply: an answer, an error, a redirect, or a reason to retry.
 
 use redis::{ServerError, ServerErrorKind, Value};
 
