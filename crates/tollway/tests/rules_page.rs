@@ -40,7 +40,7 @@ fn every_trace_on_the_page_is_as_expected() {
 fn every_rule_of_the_table_is_asked_on_the_page() {
     let page = page();
     let traces = blocks(&page, "trace").concat();
-    let (_, table) = page.split_once("| rule | limits |\n|---|---|\n").unwrap();
+    let (_, table) = page.split_once("| rule | denies a request |\n|---|---|\n").unwrap();
     let rows: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 10);
     for rule in rows.iter().flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)) {
