@@ -37,7 +37,7 @@ Examples:
   tollway spend demo:alice              Take one unit from the bucket of \"alice\" under the limit \"demo\"
   tollway validate tollway.yaml         Check a configuration file
 
-Exit status: 0 success, 1 no (denied, invalid or different), 2 error.
+Exit status: 0 yes or done; 1 denied, not found, invalid, or a reply that differs; 2 error.
 Run \"tollway help COMMAND\" for the options and examples of a command.";
 
 #[derive(Subcommand)]

@@ -99,7 +99,7 @@ pub(crate) struct Guard {
     /// The timeout for a client that sends or receives nothing, also between two requests
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     patience: Nanos,
-    /// The maximum number of client connections; others wait to be accepted
+    /// The maximum number of client connections; beyond it, idle and slow clients are disconnected
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clients)]
     max_connections: usize,
     /// The address and port for Prometheus metrics, at /metrics

@@ -104,7 +104,7 @@ fn a_bucket_can_be_looked_at() {
             "{\"bucket\":\"7:a\",\"algorithm\":{\"name\":\"token_bucket\",",
         ),
         (&["inspect", "Nobody", "a"], 2, "tollway: Unknown limit: limit \"Nobody\" does not exist"),
-        (&["keys"], 2, "tollway: The store does not keep ids: the memory store"),
+        (&["keys"], 2, "tollway: The memory store cannot list buckets: it keeps only hashes of ids"),
         (&["keys", "Nobody"], 2, "tollway: Unknown limit"),
         (&["keys", "--count", "many"], 2, "error: invalid value 'many'"),
     ] {

@@ -90,8 +90,10 @@ impl ProblemDetails {
 
     /// Creates a problem for a listing of ids that the store does not keep.
     pub fn no_ids() -> Self {
-        let detail = "the memory store keeps only hashes of ids; look at one bucket with /v1/inspect, or use the Redis store";
-        Self::new(HttpStatus::NotImplemented, "no-ids", "The store does not keep ids", detail.to_owned())
+        let title = "The memory store cannot list buckets";
+        let detail = "it keeps only hashes of ids; inspect one bucket with \"tollway inspect LIMIT ID\" or \
+                      GET /v1/inspect, or use a Redis store";
+        Self::new(HttpStatus::NotImplemented, "no-ids", title, detail.to_owned())
     }
 
     /// Appends the response body as JSON.
