@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use tollway::core::ErrorChain;
 
 use crate::command::{Arguments, Outcome};
 use crate::output::OutputError;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             // Not `eprintln`, which panics where nobody listens.
-            let _ = writeln!(io::stderr(), "tollway: {error:#}");
+            let _ = writeln!(io::stderr(), "tollway: {}", ErrorChain(error.as_ref()));
             ExitCode::from(2)
         }
     }

@@ -48,7 +48,7 @@ pub enum ChargeError {
         name: String,
     },
     /// Not an id of this limit.
-    #[error("limit \"{limit}\": {source}")]
+    #[error("limit \"{limit}\" rejects the id")]
     Id {
         /// The name of the limit.
         limit: String,

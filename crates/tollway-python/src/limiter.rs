@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PySequence, PyString};
 use tollway::config::{Config, ConfigErrors};
-use tollway::core::{self, ChargeKind, ChargeRequest, Verb};
+use tollway::core::{self, ChargeKind, ChargeRequest, ErrorChain, Verb};
 use tollway::engine::Engine;
 use tollway::limiter::LimiterError;
 use tollway::{AsyncLimiter, Clock, block_on};
@@ -116,11 +116,11 @@ impl NativeLimiter {
     }
 
     fn open(config: Result<Config, ConfigErrors>, clock: Option<&Bound<'_, ManualClock>>) -> PyResult<Self> {
-        let config = config.map_err(|error| exceptions::ConfigError::new_err(error.to_string()))?;
+        let config = config.map_err(|error| exceptions::ConfigError::new_err(ErrorChain(&error).to_string()))?;
         let clock = clock.map_or_else(Clock::monotonic, |clock| clock.get().0.clone());
         let engine = ProcessEngine::open(config.policy, config.store, config.max_buckets, clock);
         let engine = engine.map_err(|error| {
-            exceptions::ConfigError::new_err(format!("the store cannot be opened: {error}"))
+            exceptions::ConfigError::new_err(format!("the store cannot be opened: {}", ErrorChain(&error)))
         })?;
         Ok(Self { engine })
     }
@@ -164,7 +164,7 @@ fn answer_object(py: Python<'_>, answer: Result<Answer, LimiterError>) -> PyResu
 
 /// Returns the exception for a call that could not be carried out.
 fn exception(error: &LimiterError) -> PyErr {
-    let message = error.to_string();
+    let message = ErrorChain(error).to_string();
     match error {
         LimiterError::Charge(error) => match error {
             core::ChargeError::UnknownLimit { .. } => exceptions::UnknownLimit::new_err(message),

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
 use tollway::Clock;
 use tollway::config::StoreUrl;
-use tollway::core::Policy;
+use tollway::core::{ErrorChain, Policy};
 use tollway::engine::Engine;
 use tollway::store::Store;
 
@@ -52,14 +54,20 @@ impl ProcessEngine {
     }
 
     /// Returns the engine, and opens another one first if this process was forked.
-    pub(crate) fn current(&self) -> io::Result<Guard<Arc<Engine>>> {
+    pub(crate) fn current(&self) -> PyResult<Guard<Arc<Engine>>> {
         if self.is_foreign.load(Ordering::Relaxed) {
             let policy = Policy::clone(&self.engine.load().policy());
-            let own = Engine::with(policy, Store::open(&self.store, self.max_buckets)?, self.clock.clone());
+            let store = Store::open(&self.store, self.max_buckets).map_err(|error| os_error(&error))?;
+            let own = Engine::with(policy, store, self.clock.clone());
             // Dropping the parent's engine would wait for a thread that this process does not have.
             mem::forget(self.engine.swap(Arc::new(own)));
             self.is_foreign.store(false, Ordering::Relaxed);
         }
         Ok(self.engine.load())
     }
+}
+
+/// Returns the exception for a store that cannot be opened.
+pub(crate) fn os_error(error: &io::Error) -> PyErr {
+    PyOSError::new_err(ErrorChain(error).to_string())
 }

@@ -14,7 +14,7 @@ use tollway::rate_limit::{self, RuleRegistry};
 use tollway::store::memory::MAX_BUCKETS;
 
 use crate::clock::ManualClock;
-use crate::process_engine::ProcessEngine;
+use crate::process_engine::{ProcessEngine, os_error};
 
 import_exception!(tollway._errors, RuleError);
 import_exception!(tollway._errors, RuleKeyError);
@@ -43,8 +43,9 @@ impl RuleNamespace {
         let store: StoreUrl =
             store.parse().map_err(|error| PyValueError::new_err(format!("store {error}")))?;
         let clock = clock.map_or_else(Clock::monotonic, |clock| clock.get().0.clone());
+        let engine = ProcessEngine::open(Policy::default(), store, MAX_BUCKETS, clock);
         Ok(Self {
-            engine: ProcessEngine::open(Policy::default(), store, MAX_BUCKETS, clock)?,
+            engine: engine.map_err(|error| os_error(&error))?,
             rules: RuleRegistry::new(namespace),
             on_store_failure: parse_on_store_failure(on_store_failure)?,
         })
@@ -94,7 +95,7 @@ impl RuleNamespace {
 
     /// Returns the engine of this process.
     pub(crate) fn engine(&self) -> PyResult<Guard<Arc<Engine>>> {
-        Ok(self.engine.current()?)
+        self.engine.current()
     }
 
     fn limit(&self, rule: Option<String>) -> PyResult<Option<RuleLimit>> {

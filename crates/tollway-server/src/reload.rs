@@ -12,6 +12,7 @@ use std::{io, mem};
 
 use tollway::config::{Config, FileWatch, Gates, StoreUrl};
 use tollway::engine::Engine;
+use tollway_core::ErrorChain;
 use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
@@ -54,7 +55,7 @@ impl ConfigFile {
             }
             Err(errors) => {
                 metrics.reloads_failed.one();
-                error!("configuration not reloaded; the old policy stays in force:\n{errors}");
+                error!("configuration not reloaded; the old policy stays in force:\n{}", ErrorChain(&errors));
             }
         }
     }

@@ -91,7 +91,7 @@ impl Config {
     pub fn from_file(path: &Path) -> Result<Self, ConfigErrors> {
         let source = path.display().to_string();
         let bytes = read_bounded(path)
-            .map_err(|error| ConfigErrors::whole_file(&source, format!("cannot be read: {error}")))?;
+            .map_err(|error| ConfigErrors::whole_file(&source, "cannot be read").caused_by(error))?;
         match String::from_utf8(bytes) {
             Ok(text) => Self::parse(&text, &source),
             Err(error) => {

@@ -22,6 +22,7 @@
 //! | `redis` | no | buckets in Redis or Valkey, shared by a fleet |
 
 mod block_on;
+mod cause;
 pub mod clock;
 #[cfg(feature = "yaml")]
 pub mod config;
@@ -42,6 +43,7 @@ pub mod store;
 pub mod trace;
 
 pub use block_on::block_on;
+pub use cause::Cause;
 pub use clock::Clock;
 #[cfg(feature = "yaml")]
 pub use config::Config;

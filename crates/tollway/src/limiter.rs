@@ -89,7 +89,7 @@ impl Limiter {
             StoreUrl::Redis(_) => {
                 let problem =
                     "a Limiter keeps its buckets in memory; open this configuration with AsyncLimiter";
-                return Err(ConfigErrors::whole_file("yaml", problem.to_owned()));
+                return Err(ConfigErrors::whole_file("yaml", problem));
             }
         }
         let store = crate::store::memory::Memory::new(config.max_buckets);

@@ -29,6 +29,8 @@ use regex_automata::{Input, MatchKind, PatternSet};
 use thiserror::Error;
 use tollway_core::KeyMatcher;
 
+use crate::cause::Cause;
+
 /// The most rules that a policy can have.
 pub const RULES_MAX: usize = 10_000;
 /// The most rewrites that a policy can have. Each one that applies reads the key once more.
@@ -59,10 +61,10 @@ pub struct Pattern {
 #[non_exhaustive]
 pub enum PatternError {
     /// The text is not a regular expression.
-    #[error("is not a valid regular expression: {reason}")]
+    #[error("is not a valid regular expression")]
     Syntax {
-        /// The message of the parser, on one line.
-        reason: String,
+        /// The error of the parser, which shows the expression over several lines.
+        source: Cause,
     },
     /// The compiled expression takes more than [`PATTERN_SIZE_MAX`].
     #[error("takes more than {} KiB of memory when compiled", PATTERN_SIZE_MAX >> 10)]
@@ -73,7 +75,7 @@ impl Pattern {
     /// Parses and compiles a regular expression.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let expression = syntax::parse_with(text, &dialect())
-            .map_err(|error| PatternError::Syntax { reason: reason(&error.to_string()) })?;
+            .map_err(|error| PatternError::Syntax { source: Cause::new(error) })?;
         let config = NFA::config().nfa_size_limit(Some(PATTERN_SIZE_MAX)).utf8(false);
         let compiled = NFA::compiler().configure(config).build_from_hir(&expression);
         let size = compiled.map_err(|_| PatternError::TooLarge)?.memory_usage();
@@ -88,6 +90,17 @@ impl Pattern {
     /// Returns the memory that the compiled pattern takes, in bytes.
     pub const fn size(&self) -> usize {
         self.size
+    }
+}
+
+impl PatternError {
+    /// Returns the error and its cause on one line: `is not a valid regular expression: unclosed group, at character 3`
+    /// instead of the several lines that the parser writes.
+    pub fn on_one_line(&self) -> String {
+        match self {
+            Self::Syntax { source } => format!("{self}: {}", reason(&source.to_string())),
+            Self::TooLarge => self.to_string(),
+        }
     }
 }
 
@@ -391,7 +404,7 @@ mod tests {
             ("(a{100}){1000}", "takes more than 256 KiB of memory when compiled"),
             ("((a{1000}){1000}){1000}", "takes more than 256 KiB of memory when compiled"),
         ] {
-            let error = Pattern::new(text).unwrap_err().to_string();
+            let error = Pattern::new(text).unwrap_err().on_one_line();
             assert!(error.starts_with(message) && !error.contains('\n'), "{text}: {error}");
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use tollway::config::StoreUrl;
-use tollway::core::Timestamp;
+use tollway::core::{ErrorChain, Timestamp};
 use tollway::engine::Engine;
 use tollway::store::redis::RedisUrl;
 use tollway::trace::{TraceEvent, TraceReader, TraceReply, TraceTarget, matches};
@@ -112,7 +112,7 @@ impl<W: Write> Run<W> {
         let policy = desk.limiter().policy();
         let mut reader = TraceReader::new(source.stream);
         while let Some(event) = reader.next() {
-            let event = event.map_err(|error| anyhow!("{}:{:#}", source.name, anyhow!(error)))?;
+            let event = event.map_err(|error| anyhow!("{}:{}", source.name, ErrorChain(&error)))?;
             let reply = desk.answer(event.at, &event.request);
             let differs = event.expected.as_ref().map(|expected| !matches(expected, &reply));
             self.summary.count(&policy, &event.request, &reply, differs);

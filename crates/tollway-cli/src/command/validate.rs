@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tollway::config::{Config, ConfigError, ConfigErrors, describe};
+use tollway::core::ErrorChain;
 
 use super::Outcome;
 use crate::output::OutputError;
@@ -39,7 +40,7 @@ impl Validate {
             }
             Err(errors) if unreadable(&errors) => return Err(errors.into()),
             Err(errors) => {
-                writeln!(io::stderr(), "{errors}")?;
+                writeln!(io::stderr(), "{}", ErrorChain(&errors))?;
                 return Ok(Outcome::No);
             }
         }

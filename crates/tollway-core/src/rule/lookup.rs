@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{KeyedRule, RuleBill, RuleError, RuleLimit};
+use super::{KeyedRule, RuleBill, RuleError, RuleLimit, RuleProblem};
 use crate::limit::is_name;
 use crate::policy::Policy;
 
@@ -35,8 +35,13 @@ pub enum RuleLookupError {
         name: String,
     },
     /// The expression is not a rule.
-    #[error("the rule is invalid at character {}: {}", .0.character(), .0.problem)]
-    Malformed(#[from] RuleError),
+    #[error("the rule is invalid at character {character}")]
+    Malformed {
+        /// The character of the expression at which it is wrong, counted from 1.
+        character: usize,
+        /// The problem that the expression has there.
+        source: RuleProblem,
+    },
     /// The rule has a selector that the request has not.
     #[error(
         "the rule needs a value for selector \"{selector}\"; send an empty value if the request has none"
@@ -45,6 +50,12 @@ pub enum RuleLookupError {
         /// The name of the selector.
         selector: String,
     },
+}
+
+impl From<RuleError> for RuleLookupError {
+    fn from(error: RuleError) -> Self {
+        Self::Malformed { character: error.character(), source: error.problem }
+    }
 }
 
 impl Policy {
@@ -86,6 +97,7 @@ impl KeyedRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_chain::ErrorChain;
     use crate::rule::NamedRule;
 
     #[test]
@@ -121,7 +133,7 @@ mod tests {
     #[test]
     fn what_cannot_be_resolved_says_why() {
         let policy = Policy::default();
-        let error = |rule: RuleRef| policy.find_rule(&rule, None).unwrap_err().to_string();
+        let error = |rule: RuleRef| ErrorChain(&policy.find_rule(&rule, None).unwrap_err()).to_string();
         assert_eq!(error(RuleRef::Named("upload".into())), "rule \"upload\" does not exist");
         assert_eq!(
             error(RuleRef::Written("Or('10/s', 'ü:5/s')".into())),

@@ -106,7 +106,7 @@ pub enum Method {
 #[non_exhaustive]
 pub enum FramingError {
     /// The bytes are not HTTP.
-    #[error("this is not an HTTP/1.1 request: {0}")]
+    #[error("this is not an HTTP/1.1 request")]
     Syntax(#[source] httparse::Error),
     /// The head is too long.
     #[error("the request line and headers are too long; send at most {max} bytes")]

@@ -7,7 +7,7 @@
 //!
 //! Programs read the type, which never changes. The title and the detail are for people, and may change.
 
-use tollway_core::{BillError, ChargeError, RuleLookupError};
+use tollway_core::{BillError, ChargeError, ErrorChain, RuleLookupError};
 
 use super::command::MalformedRequest;
 use super::framing::FramingError;
@@ -117,7 +117,7 @@ impl ProblemDetails {
 impl From<FramingError> for ProblemDetails {
     fn from(error: FramingError) -> Self {
         let title = "HTTP request refused";
-        Self::new(error.status(), "bad-http", title, error.to_string())
+        Self::new(error.status(), "bad-http", title, ErrorChain(&error).to_string())
     }
 }
 
@@ -143,20 +143,20 @@ impl From<ChargeError> for ProblemDetails {
             }
             _ => (HttpStatus::Unprocessable, "bad-charge", "Invalid charge", "limit"),
         };
-        Self::new(status, name, title, error.to_string()).with_field(field)
+        Self::new(status, name, title, ErrorChain(&error).to_string()).with_field(field)
     }
 }
 
 impl From<BillError> for ProblemDetails {
     fn from(error: BillError) -> Self {
         let title = "Invalid bill";
-        Self::new(HttpStatus::Unprocessable, "bad-bill", title, error.to_string()).with_field("charges")
+        Self::new(HttpStatus::Unprocessable, "bad-bill", title, ErrorChain(&error).to_string()).with_field("charges")
     }
 }
 
 impl From<RuleLookupError> for ProblemDetails {
     fn from(error: RuleLookupError) -> Self {
-        let detail = error.to_string();
+        let detail = ErrorChain(&error).to_string();
         match error {
             RuleLookupError::UnknownRule { name } => {
                 // The name is cut: it comes from the path, and may be long.

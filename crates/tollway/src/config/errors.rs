@@ -1,7 +1,9 @@
 //! Collects the errors of a configuration file, each with its line and column.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
+
+use crate::cause::Cause;
 
 /// The most errors that are kept; further ones are only counted. A file with more is hardly a configuration at all.
 const ERRORS_MAX: usize = 1_000;
@@ -9,9 +11,11 @@ const ERRORS_MAX: usize = 1_000;
 /// All errors of one file, sorted by position. There is always at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    source: String,
+    name: String,
     errors: Vec<ConfigError>,
     omitted: usize,
+    /// The error of the system, for a file that could not be read or a store that could not be opened.
+    source: Option<Cause>,
 }
 
 /// One error in a file, with a message that says what would be right.
@@ -29,15 +33,21 @@ pub struct ConfigError {
 }
 
 impl ConfigErrors {
-    /// Returns the only error of a file that could not be read.
-    pub(crate) fn whole_file(source: &str, message: String) -> Self {
-        let error = ConfigError { line: 0, column: 0, message, excerpt: None };
-        Self { source: source.to_owned(), errors: vec![error], omitted: 0 }
+    /// Returns one error that concerns the whole file.
+    pub(crate) fn whole_file(name: &str, message: &str) -> Self {
+        let error = ConfigError { line: 0, column: 0, message: message.to_owned(), excerpt: None };
+        Self { name: name.to_owned(), errors: vec![error], omitted: 0, source: None }
+    }
+
+    /// Returns the same errors with the error of the system that caused them.
+    pub(crate) fn caused_by(mut self, error: io::Error) -> Self {
+        self.source = Some(Cause::new(error));
+        self
     }
 
     /// Returns the name of the file, or of the other source that was read.
     pub fn source_name(&self) -> &str {
-        &self.source
+        &self.name
     }
 
     /// Returns the errors, sorted by position.
@@ -46,21 +56,26 @@ impl ConfigErrors {
     }
 }
 
-/// Writes one error a line, `policy.yaml:3:5: message`, and its excerpt below it.
+/// Writes one error a line, `policy.yaml:3:5: message`, and its excerpt below it. For a file that could not be read,
+/// [`source`](Error::source) is the reason; [`ErrorChain`](tollway_core::ErrorChain) writes both.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {
             let end_of_last = if index == 0 { "" } else { "\n" };
-            write!(f, "{end_of_last}{}:{error}", self.source)?;
+            write!(f, "{end_of_last}{}:{error}", self.name)?;
         }
         if self.omitted > 0 {
-            write!(f, "\n{}: and {} more", self.source, self.omitted)?;
+            write!(f, "\n{}: and {} more", self.name, self.omitted)?;
         }
         Ok(())
     }
 }
 
-impl Error for ConfigErrors {}
+impl Error for ConfigErrors {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|error| error as _)
+    }
+}
 
 /// Writes the part that follows the name of the file: `3:5: message`, and the excerpt below it.
 impl fmt::Display for ConfigError {
@@ -129,12 +144,13 @@ impl ErrorCollector {
     }
 
     /// Returns what was read, or all errors sorted by position.
-    pub(super) fn finish<T>(mut self, source: &str, read: Option<T>) -> Result<T, ConfigErrors> {
+    pub(super) fn finish<T>(mut self, name: &str, read: Option<T>) -> Result<T, ConfigErrors> {
         match read {
             Some(read) if self.found.is_empty() => Ok(read),
             _ => {
                 self.found.sort();
-                Err(ConfigErrors { source: source.to_owned(), errors: self.found, omitted: self.omitted })
+                let (name, errors, omitted) = (name.to_owned(), self.found, self.omitted);
+                Err(ConfigErrors { name, errors, omitted, source: None })
             }
         }
     }

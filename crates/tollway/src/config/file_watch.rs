@@ -10,7 +10,7 @@
 //! if watch.changed() {
 //!     match Config::from_file(path) {
 //!         Ok(new) => config = new,
-//!         Err(errors) => eprintln!("{errors}"),
+//!         Err(errors) => eprintln!("{}", tollway::core::ErrorChain(&errors)),
 //!     }
 //! }
 //! # Ok::<(), tollway::config::ConfigErrors>(())

@@ -201,7 +201,9 @@ impl KeyRuleDraft<'_> {
         }
         let pattern = Pattern::new(text);
         let pattern = pattern
-            .map_err(|error| errors.add(entry.value.at, format!("{} {error}", entry.key.quoted())))
+            .map_err(|error| {
+                errors.add(entry.value.at, format!("{} {}", entry.key.quoted(), error.on_one_line()))
+            })
             .ok()?;
         self.size += pattern.size();
         if self.size > PATTERNS_SIZE_MAX {

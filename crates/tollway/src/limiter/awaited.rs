@@ -49,7 +49,7 @@ impl AsyncLimiter {
     pub fn from_yaml(text: &str) -> Result<Self, ConfigErrors> {
         let config = Config::parse(text, "yaml")?;
         Self::open(config, Clock::monotonic())
-            .map_err(|error| ConfigErrors::whole_file("yaml", format!("the store cannot be opened: {error}")))
+            .map_err(|error| ConfigErrors::whole_file("yaml", "the store cannot be opened").caused_by(error))
     }
 
     /// Creates a limiter with the policy and the store of a configuration.

@@ -47,7 +47,7 @@ pub enum BuildError {
     #[error(transparent)]
     Name(#[from] LimitError),
     /// Numbers that make no limit, such as a burst of zero.
-    #[error("limit \"{limit}\": {source}")]
+    #[error("limit \"{limit}\" is invalid")]
     Numbers {
         /// The name of the limit.
         limit: String,
@@ -55,7 +55,7 @@ pub enum BuildError {
         source: NumbersError,
     },
     /// A rule that cannot be read.
-    #[error("rule \"{rule}\": {source}")]
+    #[error("rule \"{rule}\" is invalid")]
     Rule {
         /// The name of the rule.
         rule: String,
@@ -164,20 +164,21 @@ impl LimiterBuilder {
 
 #[cfg(test)]
 mod tests {
+    use tollway_core::ErrorChain;
     use tollway_core::algorithm::TokenBucket;
 
     use super::*;
 
     #[test]
     fn mistakes_in_any_limit_come_out_of_build() {
-        let error = |builder: LimiterBuilder| builder.build().unwrap_err().to_string();
+        let error = |builder: LimiterBuilder| ErrorChain(&builder.build().unwrap_err()).to_string();
         let per_minute = || TokenBucket::per_minute(5);
-        assert!(
-            error(Limiter::builder().limit("login", TokenBucket::per_minute(0)))
-                .starts_with("limit \"login\": ")
+        assert_eq!(
+            error(Limiter::builder().limit("login", TokenBucket::per_minute(0))),
+            "limit \"login\" is invalid: burst must be above zero"
         );
         assert!(error(Limiter::builder().limit("log in", per_minute())).contains("log in"));
         assert!(error(Limiter::builder().limit("a", per_minute()).limit("a", per_minute())).contains('a'));
-        assert!(error(Limiter::builder().rule("upload", "10/fortnight")).starts_with("rule \"upload\": "));
+        assert!(error(Limiter::builder().rule("upload", "10/fortnight")).starts_with("rule \"upload\" is invalid: a span must be a unit"));
     }
 }

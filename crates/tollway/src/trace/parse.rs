@@ -1,5 +1,8 @@
 //! Parses one line of a trace into an event.
 
+use std::error::Error;
+use std::fmt;
+
 use thiserror::Error;
 use tollway_core::{Nanos, ParseNanosError, Timestamp, Verb};
 
@@ -9,8 +12,7 @@ use super::rule_request::{self, SELECTORS_MAX};
 use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames};
 
 /// A line that is not valid, with the position of the mistake.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{line}:{column}: {problem}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line, counted from 1.
     pub line: u64,
@@ -18,6 +20,19 @@ pub struct TraceError {
     pub column: usize,
     /// The kind of mistake that is there.
     pub problem: TraceProblem,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.problem)
+    }
+}
+
+impl Error for TraceError {
+    /// Returns the cause of the problem. The problem itself is a part of this error's text.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.problem.source()
+    }
 }
 
 /// The kinds of mistakes that a line can have.
@@ -37,7 +52,7 @@ pub enum TraceProblem {
         max: usize,
     },
     /// The first field is not a time.
-    #[error("\"{text}\" is not a time since the epoch: {source}")]
+    #[error("\"{text}\" is not a time since the epoch")]
     Time {
         /// The text that was found.
         text: String,
@@ -345,6 +360,8 @@ impl<'a> Iterator for LineFields<'a> {
 mod tests {
     use tollway_core::RuleRef;
 
+    use tollway_core::ErrorChain;
+
     use super::*;
 
     fn charge(limit: &str, id: &[u8], cost: u64) -> ChargeText {
@@ -556,7 +573,7 @@ mod tests {
             ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII; write it as \\xc3"),
             ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII; write it as \\x0d"),
         ] {
-            let error = parse_line(line.as_bytes(), 7).unwrap_err().to_string();
+            let error = ErrorChain(&parse_line(line.as_bytes(), 7).unwrap_err()).to_string();
             assert!(error.starts_with(message), "{line}\n{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! The trait that answers the requests of a trace, and its implementation for [`Engine`].
 
-use tollway_core::{Bill, Charge, ChargeError, Policy, Timestamp, Verb};
+use tollway_core::{Bill, Charge, ChargeError, ErrorChain, Policy, Timestamp, Verb};
 
 use super::{LimitRequest, RuleRequest, TraceReply, TraceRequest};
 use crate::engine::{BlockingEngine, Engine};
@@ -37,14 +37,14 @@ impl Engine {
         let policy = self.policy();
         let blocking = self.blocking();
         let decision = request.find(&policy).and_then(|rule| Ok(blocking.resolve(&request.bill(&rule)?)));
-        decision.map_or_else(|error| TraceReply::Error(error.to_string()), TraceReply::RuleDecision)
+        decision.map_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()), TraceReply::RuleDecision)
     }
 }
 
 fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply, String> {
     let policy = limiter.engine().policy();
-    let charges = charges(&policy, request).map_err(|error| error.to_string())?;
-    let bill = Bill::new(&charges).map_err(|error| error.to_string())?;
+    let charges = charges(&policy, request).map_err(|error| ErrorChain(&error).to_string())?;
+    let bill = Bill::new(&charges).map_err(|error| ErrorChain(&error).to_string())?;
     Ok(match request.verb {
         Verb::Spend => decided(&charges, limiter.settle(&[bill])[0]),
         Verb::Check => decided(&charges, limiter.check_bills(&[bill])[0]),
@@ -52,10 +52,10 @@ fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply
             TraceReply::UnlimitedRefund
         }
         Verb::Refund => {
-            TraceReply::Refund(limiter.refund_charges(&charges).map_err(|error| error.to_string())?)
+            TraceReply::Refund(limiter.refund_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?)
         }
         Verb::Reset => {
-            limiter.reset_charges(&charges).map_err(|error| error.to_string())?;
+            limiter.reset_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?;
             TraceReply::Reset
         }
     })

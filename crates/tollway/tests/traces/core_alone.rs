@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tollway::core::Verb;
 use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 use tollway::core::{
-    Algorithm, Bill, Charge, Decision, Policy, Refund, RuleDecision, RuleLookupError, Timestamp,
+    Algorithm, Bill, Charge, Decision, ErrorChain, Policy, Refund, RuleDecision, RuleLookupError, Timestamp,
 };
 use tollway::trace::{LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
 
@@ -51,8 +51,8 @@ impl CoreAlone {
                 |charge| if request.verb == Verb::Refund { charge.refundable() } else { Ok(charge) },
             )
         });
-        let charges = charges.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-        let bill = Bill::new(&charges).map_err(|error| error.to_string())?;
+        let charges = charges.collect::<Result<Vec<_>, _>>().map_err(|error| ErrorChain(&error).to_string())?;
+        let bill = Bill::new(&charges).map_err(|error| ErrorChain(&error).to_string())?;
         Ok(match request.verb {
             Verb::Spend | Verb::Check => {
                 let decision = self.buckets.settle(&bill, now, request.verb == Verb::Spend);
@@ -95,7 +95,7 @@ impl TraceTarget for CoreAlone {
         match request {
             TraceRequest::Limit(request) => self.limit(at, request).unwrap_or_else(TraceReply::Error),
             TraceRequest::Rule(request) => {
-                self.rule(at, request).unwrap_or_else(|error| TraceReply::Error(error.to_string()))
+                self.rule(at, request).unwrap_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()))
             }
             _ => TraceReply::Error(format!("the core does not speak `{}`", request.gate())),
         }

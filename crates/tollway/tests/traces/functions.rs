@@ -1,7 +1,7 @@
 //! Rules as a program's functions and blocks ask them.
 
 use tollway::block_on;
-use tollway::core::{RuleDecision, RuleLookupError, Timestamp};
+use tollway::core::{ErrorChain, RuleDecision, RuleLookupError, Timestamp};
 use tollway::engine::Engine;
 use tollway::rate_limit::{RateLimitError, RuleGuard};
 use tollway::trace::{RuleRequest, TraceReply, TraceRequest, TraceTarget};
@@ -20,7 +20,7 @@ impl Functions {
 
     /// Every other one is awaited.
     fn ask(&mut self, request: &RuleRequest) -> Result<RuleDecision, String> {
-        let limit = self.limit(request).map_err(|error| error.to_string())?;
+        let limit = self.limit(request).map_err(|error| ErrorChain(&error).to_string())?;
         self.asked += 1;
         let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
         match answer {
@@ -29,7 +29,7 @@ impl Functions {
             Err(RateLimitError::Selector(missing)) => {
                 Err(RuleLookupError::MissingSelector { selector: missing.selector }.to_string())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(ErrorChain(&error).to_string()),
         }
     }
 

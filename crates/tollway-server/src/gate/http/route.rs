@@ -2,7 +2,7 @@
 
 use tollway::engine::Engine;
 use tollway::store::NodeState;
-use tollway_core::Verb;
+use tollway_core::{ErrorChain, Verb};
 use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
     ProblemDetails, ResponseWriter,
@@ -229,7 +229,7 @@ fn problem(error: CallError) -> ProblemDetails {
         CallError::Charge(error) => error.into(),
         CallError::Bill(error) => error.into(),
         CallError::Rule(error) => error.into(),
-        CallError::Store(error) => ProblemDetails::store_unreachable(&error.to_string()),
+        CallError::Store(error) => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, sleep};
-use tollway_core::Domain;
+use tollway_core::{Domain, ErrorChain};
 use tracing::warn;
 
 use crate::gate::Worker;
@@ -80,7 +80,7 @@ async fn recall(worker: &Worker, domain: &Domain) {
             }
             Err(error) => {
                 if let Some(times) = trouble.now() {
-                    warn!(%error, times, "cannot read the delays in force from the store");
+                    warn!(error = %ErrorChain(&error), times, "cannot read the delays in force from the store");
                 }
                 sleep(STORE_AWAY).await;
             }

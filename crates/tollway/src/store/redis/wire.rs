@@ -27,6 +27,7 @@ use self::people::{ORDER_MAX, Order};
 use self::switchboard::{Ask, Switchboard};
 use super::call::Call;
 use super::{Health, RedisUrl, StoreError, Topology};
+use crate::cause::Cause;
 
 mod chance;
 mod cluster;
@@ -157,8 +158,8 @@ impl Future for Replies {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.replies).poll(context).map(|replies| {
             replies.unwrap_or_else(|_| {
-                let reason = "its I/O thread has ended".to_owned();
-                vec![Err(StoreError::Unreachable { address: "client".to_owned(), reason }); self.count]
+                let source = Cause::new("its I/O thread has ended");
+                vec![Err(StoreError::Unreachable { address: "client".to_owned(), source }); self.count]
             })
         })
     }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, timeout};
+use tollway_core::ErrorChain;
 
 use super::chance::{jittered, random};
-use super::dial::Dialer;
+use super::dial::{DialError, Dialer};
 use super::node::{NodeId, State};
 use super::parcel::Errand;
 use super::slots::{self, Share, Slots};
 use super::switchboard::{Event, Layout, Switchboard};
+use crate::cause::Cause;
 use crate::store::redis::{Address, StoreError};
 use crate::store::{NodeHealth, NodeState};
 
@@ -165,10 +167,10 @@ impl Switchboard {
     }
 
     /// Somebody has said who has which slots.
-    pub(super) fn mapped(&mut self, shares: Result<Vec<Share>, String>) {
+    pub(super) fn mapped(&mut self, shares: Result<Vec<Share>, DialError>) {
         match shares {
             Ok(shares) => self.share_out(shares),
-            Err(reason) => self.unmapped(reason),
+            Err(error) => self.unmapped(Cause::new(error)),
         }
         let again = if let Layout::Cluster(cluster) = &mut self.layout { cluster.refreshed() } else { false };
         if let Some(since) = self.away_since() {
@@ -205,14 +207,14 @@ impl Switchboard {
         waiting.into_iter().for_each(|errand| self.route(errand));
     }
 
-    fn unmapped(&mut self, reason: String) {
+    fn unmapped(&mut self, source: Cause) {
         let Layout::Cluster(cluster) = &mut self.layout else { return };
-        tracing::debug!(%reason, "redis cluster {cluster}: no node sent the slot map");
+        tracing::debug!(reason = %source, "redis cluster {cluster}: no node sent the slot map");
         if let Known::NotYet = cluster.known {
-            tracing::warn!(%reason, "redis cluster {cluster} is unreachable; circuit open, probing");
-            cluster.known = Known::Lost { since: Instant::now(), reason: reason.clone() };
+            tracing::warn!(reason = %source, "redis cluster {cluster} is unreachable; circuit open, probing");
+            cluster.known = Known::Lost { since: Instant::now(), reason: source.to_string() };
         }
-        let error = StoreError::Unreachable { address: cluster.to_string(), reason };
+        let error = StoreError::Unreachable { address: cluster.to_string(), source };
         for errand in std::mem::take(&mut cluster.homeless) {
             self.sheaves.fill(errand.ticket, Err(error.clone()));
         }
@@ -235,32 +237,30 @@ impl Switchboard {
 /// Some node, and the connection to it if there is one.
 type Candidate = (Address, Option<MultiplexedConnection>);
 
-async fn ask_in_turn(dialer: &Dialer, nodes: Vec<Candidate>) -> Result<Vec<Share>, String> {
+async fn ask_in_turn(dialer: &Dialer, nodes: Vec<Candidate>) -> Result<Vec<Share>, DialError> {
     let mut reasons = Vec::new();
     for (address, connection) in nodes {
         let answer = timeout(ANSWER_MAX, ask(dialer, &address, connection)).await;
-        match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}"))) {
+        match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}").into())) {
             Ok(shares) => return Ok(shares),
-            Err(reason) => reasons.push(format!("{address}: {reason}")),
+            Err(error) => reasons.push(format!("{address}: {}", ErrorChain(&*error))),
         }
     }
-    Err(reasons.join("; "))
+    Err(reasons.join("; ").into())
 }
 
 async fn ask(
     dialer: &Dialer,
     address: &Address,
     connection: Option<MultiplexedConnection>,
-) -> Result<Vec<Share>, String> {
+) -> Result<Vec<Share>, DialError> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
     let answer = match connection {
-        Some(mut connection) => {
-            connection.send_packed_command(&question).await.map_err(|error| error.to_string())?
-        }
+        Some(mut connection) => connection.send_packed_command(&question).await?,
         None => dialer.ask_once(address, &question).await?,
     };
-    slots::read(&answer, address)
+    Ok(slots::read(&answer, address)?)
 }
 
 /// Puts them into any order.

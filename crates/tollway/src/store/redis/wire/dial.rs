@@ -1,5 +1,6 @@
 //! Opening a connection, and seeing whether the node at its other end can be asked.
 
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -33,6 +35,17 @@ pub(super) struct Line {
     pub(super) driver: Driver,
 }
 
+/// Why a connection could not be opened, or why it ended.
+pub(super) type DialError = Box<dyn Error + Send + Sync>;
+
+/// An error with the node, or the step, that it belongs to.
+#[derive(Debug, Error)]
+#[error("{at}")]
+pub(super) struct ErrorAt {
+    pub(super) at: String,
+    pub(super) source: DialError,
+}
+
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Dialer {
@@ -43,13 +56,13 @@ impl Dialer {
     }
 
     /// Opens a connection to a primary, or says why not.
-    pub(super) async fn open(&self, address: &Address) -> Result<Line, String> {
+    pub(super) async fn open(&self, address: &Address) -> Result<Line, DialError> {
         within_bounds(async {
             let mut line = self.connect(address, &self.login()?).await?;
             let connection = line.connection.clone();
             tokio::select! {
                 fit = self.examine(connection) => fit?,
-                () = &mut line.driver => return Err("the connection was closed during the handshake".to_owned()),
+                () = &mut line.driver => return Err("the connection was closed during the handshake".into()),
             }
             Ok(line)
         })
@@ -57,7 +70,7 @@ impl Dialer {
     }
 
     /// Opens a connection, asks one thing, and closes it. The one asked need not be a primary.
-    pub(super) async fn ask_once(&self, address: &Address, question: &redis::Cmd) -> Result<Value, String> {
+    pub(super) async fn ask_once(&self, address: &Address, question: &redis::Cmd) -> Result<Value, DialError> {
         self.ask_as(&self.login()?, address, question).await
     }
 
@@ -66,12 +79,12 @@ impl Dialer {
         login: &RedisConnectionInfo,
         address: &Address,
         question: &redis::Cmd,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, DialError> {
         within_bounds(async {
             let mut line = self.connect(address, login).await?;
             tokio::select! {
                 answer = line.connection.send_packed_command(question) => said(answer),
-                () = &mut line.driver => Err("the connection was closed during the handshake".to_owned()),
+                () = &mut line.driver => Err("the connection was closed during the handshake".into()),
             }
         })
         .await
@@ -82,10 +95,10 @@ impl Dialer {
         &self,
         address: &Address,
         question: &redis::Cmd,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, DialError> {
         let nobody = RedisConnectionInfo::default();
         match self.ask_as(&nobody, address, question).await {
-            Err(reason) if reason.contains("NOAUTH") => {
+            Err(error) if error.to_string().contains("NOAUTH") => {
                 self.ask_as(&self.login()?.set_db(0), address, question).await
             }
             answer => answer,
@@ -93,23 +106,21 @@ impl Dialer {
     }
 
     /// Who we are. The password may be in a file that is replaced from time to time.
-    pub(super) fn login(&self) -> Result<RedisConnectionInfo, String> {
+    pub(super) fn login(&self) -> Result<RedisConnectionInfo, DialError> {
         let mut login = RedisConnectionInfo::default().set_db(self.url.database.into());
         if let Some(username) = &self.url.username {
             login = login.set_username(username);
         }
-        if let Some(password) = self.url.secret().map_err(|error| error.to_string())? {
+        if let Some(password) = self.url.secret()? {
             login = login.set_password(password.reveal());
         }
         Ok(login)
     }
 
-    async fn connect(&self, address: &Address, login: &RedisConnectionInfo) -> Result<Line, String> {
-        let stream = TcpStream::connect((address.host.as_str(), address.port))
-            .await
-            .map_err(|error| error.to_string())?;
+    async fn connect(&self, address: &Address, login: &RedisConnectionInfo) -> Result<Line, DialError> {
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         // A batch leaves in one write; nothing is gained by holding it back for more.
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        stream.set_nodelay(true)?;
         match &self.tls {
             None => log_in(login, stream).await,
             Some(tls) => log_in(login, tls.wrap(&address.host, stream).await?).await,
@@ -117,56 +128,56 @@ impl Dialer {
     }
 
     /// Is it a primary that answers in time, of a Cluster that is well?
-    async fn examine(&self, mut connection: MultiplexedConnection) -> Result<(), String> {
+    async fn examine(&self, mut connection: MultiplexedConnection) -> Result<(), DialError> {
         let mut questions = Pipeline::new();
         questions.cmd("CLIENT").arg("SETNAME").arg(CLIENT_NAME).cmd("PING").cmd("ROLE");
         if let Topology::Cluster(_) = self.url.topology {
             questions.cmd("CLUSTER").arg("INFO");
         }
         let asked = Instant::now();
-        let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
-        let answers = answers.map_err(|error| error.to_string())?;
+        let answers = connection.send_packed_commands(&questions, 0, questions.len()).await?;
         let took = asked.elapsed();
-        let [_named, pong, role, rest @ ..] = answers.as_slice() else { return Err("no answer".to_owned()) };
+        let [_named, pong, role, rest @ ..] = answers.as_slice() else { return Err("no answer".into()) };
         if let Value::ServerError(error) = pong {
-            return Err(error.to_string());
+            return Err(error.to_string().into());
         }
         // Who may not ask for the role is believed: the first write will tell.
         if let Value::Array(role) = role
             && text(role.first()).is_some_and(|role| role != "master")
         {
-            return Err("it is a replica, not a primary".to_owned());
+            return Err("it is a replica, not a primary".into());
         }
         if text(rest.first()).is_some_and(|info| info.contains("cluster_state:fail")) {
-            return Err("its cluster is down".to_owned());
+            return Err("its cluster is down".into());
         }
         if took > self.url.deadline {
-            return Err(format!("it answered after {took:.1?}, but the deadline is {:?}", self.url.deadline));
+            let deadline = self.url.deadline;
+            return Err(format!("it answered after {took:.1?}, but the deadline is {deadline:?}").into());
         }
         Ok(())
     }
 }
 
 /// Gives up on what takes too long.
-async fn within_bounds<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    timeout(OPEN_MAX, work).await.unwrap_or_else(|_| Err(format!("no answer within {OPEN_MAX:?}")))
+async fn within_bounds<T>(work: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
+    timeout(OPEN_MAX, work).await.unwrap_or_else(|_| Err(format!("no answer within {OPEN_MAX:?}").into()))
 }
 
-async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<Line, String>
+async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<Line, DialError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // Whoever waits has a deadline of its own.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
-    let (connection, driver) = opened.map_err(|error| error.to_string())?;
+    let (connection, driver) = opened?;
     Ok(Line { connection, driver: Box::pin(driver) })
 }
 
 /// An error reply is an error.
-fn said(answer: redis::RedisResult<Value>) -> Result<Value, String> {
-    match answer.map_err(|error| error.to_string())? {
-        Value::ServerError(error) => Err(error.to_string()),
+fn said(answer: redis::RedisResult<Value>) -> Result<Value, DialError> {
+    match answer? {
+        Value::ServerError(error) => Err(error.to_string().into()),
         answer => Ok(answer),
     }
 }

@@ -22,6 +22,7 @@ use super::dial::{CLIENT_NAME, Dialer};
 use super::health::Board;
 use super::meaning::Meaning;
 use crate::store::redis::call::Call;
+use crate::cause::Cause;
 use crate::store::redis::{Address, StoreError};
 
 /// A connection that has been idle for so long may have been closed meanwhile: it is asked before it is trusted.
@@ -82,7 +83,7 @@ impl InPerson {
             Ok(_) => return None,
             // It may have been executed: nobody knows, so nobody repeats it.
             Err(error) => {
-                let error = self.failed(address.to_string(), &error);
+                let error = self.failed(address.to_string(), error);
                 line.rest(now);
                 Err(error)
             }
@@ -104,12 +105,12 @@ impl InPerson {
         Some((address, connection))
     }
 
-    fn failed(&self, address: String, error: &redis::RedisError) -> StoreError {
+    fn failed(&self, address: String, error: redis::RedisError) -> StoreError {
         if error.is_timeout() {
             self.board.timeouts.add(1);
             return StoreError::TimedOut { address, waited: self.deadline };
         }
-        StoreError::Unreachable { address, reason: error.to_string() }
+        StoreError::Unreachable { address, source: Cause::new(error) }
     }
 }
 

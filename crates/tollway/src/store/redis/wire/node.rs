@@ -9,6 +9,7 @@ use tollway_core::Backoff;
 
 use super::parcel::{Errand, PARCEL_CALLS};
 use super::patience::Patience;
+use crate::cause::Cause;
 use crate::store::redis::{Address, StoreError};
 use crate::store::{NodeHealth, NodeState};
 
@@ -117,8 +118,8 @@ impl Node {
         StoreError::Away { address: self.address.to_string() }
     }
 
-    pub(super) fn unreachable(&self, reason: &str) -> StoreError {
-        StoreError::Unreachable { address: self.address.to_string(), reason: reason.to_owned() }
+    pub(super) fn unreachable(&self, source: Cause) -> StoreError {
+        StoreError::Unreachable { address: self.address.to_string(), source }
     }
 
     /// It refuses something. Is that to be told?

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::chance::{random, up_to};
-use super::dial::Line;
+use super::dial::{DialError, Line};
 use super::node::{Node, NodeId, Session, State};
 use super::parcel::Parcel;
 use super::patience::Patience;
 use super::switchboard::{Event, Layout, Switchboard};
+use crate::cause::Cause;
 use crate::store::redis::Address;
 
 /// A connection that ends sooner was no good, and the next one will hardly be better: it is not opened at once.
@@ -46,7 +47,7 @@ impl Switchboard {
     }
 
     /// A connection is open: what waited is sent. Or it could not be opened: what waited fails.
-    pub(super) fn opened(&mut self, id: NodeId, life: u64, line: Result<(Address, Line), String>) {
+    pub(super) fn opened(&mut self, id: NodeId, life: u64, line: Result<(Address, Line), DialError>) {
         let node = &mut self.nodes[id];
         if node.life != life || node.retired {
             return;
@@ -56,8 +57,8 @@ impl Switchboard {
                 self.up(id, address, line);
                 self.ask_again_later();
             }
-            Err(reason) => {
-                self.away(id, reason);
+            Err(error) => {
+                self.away(id, Cause::new(error));
                 let pause = self.nodes[id].backoff.failed(random());
                 self.dial(id, pause);
             }
@@ -96,10 +97,11 @@ impl Switchboard {
     }
 
     /// Leaves a node alone until a probe finds it well.
-    fn away(&mut self, id: NodeId, reason: String) {
+    fn away(&mut self, id: NodeId, source: Cause) {
         let node = &mut self.nodes[id];
         let queue = std::mem::take(&mut node.queue);
-        let error = node.unreachable(&reason);
+        let reason = source.to_string();
+        let error = node.unreachable(source);
         let since = match node.state {
             State::Away { since, .. } => since,
             State::Opening | State::Up(_) => {
@@ -117,7 +119,7 @@ impl Switchboard {
     }
 
     /// A connection has ended, or is of no use: another is opened at once, and calls wait for it.
-    pub(super) fn lost(&mut self, id: NodeId, life: u64, reason: &str) {
+    pub(super) fn lost(&mut self, id: NodeId, life: u64, source: Cause) {
         let node = &mut self.nodes[id];
         if node.life != life {
             return;
@@ -131,7 +133,7 @@ impl Switchboard {
             return queue.into_iter().for_each(|errand| self.route(errand));
         }
         if short {
-            self.away(id, reason.to_owned());
+            self.away(id, source);
         }
         self.dial_again(id, short);
         self.refresh_soon();
@@ -166,7 +168,7 @@ impl Switchboard {
             } else {
                 let short = now - session.opened < SHORT_LIFE;
                 self.board.breaker_openings.add(1);
-                self.away(id, "it did not answer a ping".to_owned());
+                self.away(id, Cause::new("it did not answer a ping"));
                 self.dial_again(id, short);
             }
         }

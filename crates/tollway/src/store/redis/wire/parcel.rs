@@ -1,7 +1,7 @@
 //! Calls on their way to one node, in one write.
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 
 use super::sheaf::Ticket;
 use crate::store::redis::call::{Call, Script};
@@ -63,10 +63,9 @@ impl Parcel {
     }
 
     /// Sends it, and returns what came back.
-    pub(super) async fn send(&self, mut connection: MultiplexedConnection) -> Result<Vec<Value>, String> {
+    pub(super) async fn send(&self, mut connection: MultiplexedConnection) -> RedisResult<Vec<Value>> {
         let awaited = self.pipeline.len() - self.scripts;
-        let replies = connection.send_packed_commands(&self.pipeline, self.scripts, awaited).await;
-        replies.map_err(|error| error.to_string())
+        connection.send_packed_commands(&self.pipeline, self.scripts, awaited).await
     }
 
     /// Every errand with its reply. One whose reply is an error has its command again, to be repeated if need be.

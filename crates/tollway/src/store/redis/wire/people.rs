@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Reply;
 use super::node::{NodeId, State};
 use super::switchboard::{Event, Layout, Switchboard};
+use crate::cause::Cause;
 use crate::store::redis::StoreError;
 
 /// How long people wait for all primaries together.
@@ -94,7 +95,7 @@ async fn ask(address: &str, mut connection: MultiplexedConnection, command: &Cmd
         }
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
-            Err(StoreError::Unreachable { address: address.to_owned(), reason: error.to_string() })
+            Err(StoreError::Unreachable { address: address.to_owned(), source: Cause::new(error) })
         }
         Err(_) => Err(StoreError::TimedOut { address: address.to_owned(), waited: ORDER_MAX }),
     }

@@ -1,12 +1,13 @@
 //! Replies, and what they mean for the calls that they answer.
 
-use redis::Value;
+use redis::{RedisResult, Value};
 use tokio::time::Instant;
 
 use super::meaning::Meaning;
 use super::node::NodeId;
 use super::parcel::{Errand, Parcel};
 use super::switchboard::{Layout, Switchboard};
+use crate::cause::Cause;
 
 /// How often one call is sent again within its deadline. Nodes that disagree about a slot could play with it for all of it.
 const ATTEMPTS_MAX: u8 = 16;
@@ -18,7 +19,7 @@ impl Switchboard {
         id: NodeId,
         life: u64,
         parcel: Parcel,
-        replies: Result<Vec<Value>, String>,
+        replies: RedisResult<Vec<Value>>,
     ) {
         let node = &mut self.nodes[id];
         let current = node.life == life;
@@ -31,12 +32,13 @@ impl Switchboard {
                 self.leave_if_retired(id);
             }
             // They may have been executed: nobody knows, so nobody repeats them.
-            Err(reason) => {
-                let error = node.unreachable(&reason);
+            Err(error) => {
+                let source = Cause::new(error);
+                let error = node.unreachable(source.clone());
                 for errand in parcel.into_errands() {
                     self.sheaves.fill(errand.ticket, Err(error.clone()));
                 }
-                self.lost(id, life, &reason);
+                self.lost(id, life, source);
             }
         }
     }
@@ -68,7 +70,7 @@ impl Switchboard {
             Meaning::Unfit(reason) => self.repeat(id, errand, &reason.clone(), |this, errand| {
                 // At its address another may answer next time, or the same in a better state.
                 let life = this.nodes[id].life;
-                this.lost(id, life, &reason);
+                this.lost(id, life, Cause::new(reason));
                 this.route(errand);
             }),
             Meaning::Later(reason) => self.repeat(id, errand, &reason, |this, errand| {

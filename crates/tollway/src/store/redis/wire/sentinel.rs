@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::time::{Instant, sleep_until, timeout};
+use tollway_core::ErrorChain;
 
 use super::chance::{jittered, random};
-use super::dial::{Dialer, Line};
+use super::dial::{DialError, Dialer, ErrorAt, Line};
 use super::switchboard::{Event, Layout, Switchboard};
 use crate::store::redis::Address;
 
@@ -42,32 +43,32 @@ impl Sentinels {
     }
 
     /// Asks where the primary is, and opens a connection to it.
-    pub(super) async fn open_primary(&self, dialer: &Dialer) -> Result<(Address, Line), String> {
+    pub(super) async fn open_primary(&self, dialer: &Dialer) -> Result<(Address, Line), DialError> {
         let address = self.primary(dialer).await?;
         // Right after a failover the Sentinels may still name the old primary, or one that does not know its luck.
         match dialer.open(&address).await {
             Ok(line) => Ok((address, line)),
-            Err(reason) => Err(format!("{address}: {reason}")),
+            Err(source) => Err(ErrorAt { at: address.to_string(), source }.into()),
         }
     }
 
     /// Asks one Sentinel after the other, beginning anywhere.
-    async fn primary(&self, dialer: &Dialer) -> Result<Address, String> {
+    async fn primary(&self, dialer: &Dialer) -> Result<Address, DialError> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let first = random() as usize % self.addresses.len().max(1);
         let mut reasons = Vec::new();
         for address in self.addresses.iter().cycle().skip(first).take(self.addresses.len()) {
             let answer = timeout(ANSWER_MAX, dialer.ask_sentinel(address, &question)).await;
-            match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}"))) {
+            match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}").into())) {
                 Ok(answer) => match read(&answer) {
                     Some(primary) => return Ok(primary),
                     None => reasons.push(format!("{address}: it knows no primary {}", self.name)),
                 },
-                Err(reason) => reasons.push(format!("{address}: {reason}")),
+                Err(error) => reasons.push(format!("{address}: {}", ErrorChain(&*error))),
             }
         }
-        Err(reasons.join("; "))
+        Err(reasons.join("; ").into())
     }
 }
 

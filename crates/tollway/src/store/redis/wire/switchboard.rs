@@ -15,13 +15,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{RedisError, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::cluster::Cluster;
-use super::dial::{Dialer, Line};
+use super::dial::{DialError, Dialer, Line};
 use super::health::Board;
 use super::node::{Node, NodeId, State};
 use super::parcel::{Errand, Parcel};
@@ -30,6 +30,7 @@ use super::sentinel::Sentinels;
 use super::sheaf::Sheaves;
 use super::slots::Share;
 use super::{Reply, cluster};
+use crate::cause::Cause;
 use crate::store::redis::call::Call;
 use crate::store::redis::{Address, RedisUrl, StoreError, Topology};
 
@@ -51,9 +52,9 @@ pub(super) enum Ask {
 /// What has come of something that was begun.
 pub(super) enum Event {
     /// A node answered, or its connection ended before it did.
-    Answered { node: NodeId, life: u64, parcel: Parcel, replies: Result<Vec<Value>, String> },
+    Answered { node: NodeId, life: u64, parcel: Parcel, replies: Result<Vec<Value>, RedisError> },
     /// A connection is open, or could not be opened.
-    Opened { node: NodeId, life: u64, line: Result<(Address, Line), String> },
+    Opened { node: NodeId, life: u64, line: Result<(Address, Line), DialError> },
     /// A connection has ended.
     Lost { node: NodeId, life: u64 },
     /// Sentinels were asked whether a primary is still the one; if not, the other is open.
@@ -61,7 +62,7 @@ pub(super) enum Event {
     /// Errands have rested.
     Rested(Vec<Errand>),
     /// Somebody has said who has which slots.
-    Mapped(Result<Vec<Share>, String>),
+    Mapped(Result<Vec<Share>, DialError>),
     /// Somebody got what they wanted.
     Done,
 }
@@ -174,7 +175,7 @@ impl Switchboard {
         match event {
             Event::Answered { node, life, parcel, replies } => self.answered(node, life, parcel, replies),
             Event::Opened { node, life, line } => self.opened(node, life, line),
-            Event::Lost { node, life } => self.lost(node, life, "the connection was closed"),
+            Event::Lost { node, life } => self.lost(node, life, Cause::new("the connection was closed")),
             Event::Watched { life, elsewhere } => self.watched(life, elsewhere),
             Event::Rested(errands) => errands.into_iter().for_each(|errand| self.route(errand)),
             Event::Mapped(shares) => self.mapped(shares),

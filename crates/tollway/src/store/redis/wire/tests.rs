@@ -88,10 +88,12 @@ fn a_refused_password_is_said_and_not_shown() {
     let server = RedisServer::start_with(&["--requirepass", "right"]);
     let url = RedisUrl { password: Some(Secret::new("wrong".to_owned())), ..url(&server) };
     let wire = Wire::start(&url).unwrap();
-    let Err(StoreError::Unreachable { reason, .. }) = wait(wire.send(vec![plain(&["PING"])])).remove(0)
+    let Err(StoreError::Unreachable { source, .. }) = wait(wire.send(vec![plain(&["PING"])])).remove(0)
     else {
         panic!("it was let in");
     };
+    assert!(source.is::<redis::RedisError>(), "{source:?}");
+    let reason = source.to_string();
     assert!(reason.contains("WRONGPASS") || reason.to_lowercase().contains("password"), "{reason}");
     assert!(!reason.contains("wrong"), "{reason}");
 }

@@ -12,6 +12,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use super::dial::{DialError, ErrorAt};
+
 /// What a TLS connection needs.
 pub(super) struct Tls(TlsConnector);
 
@@ -32,9 +34,10 @@ impl Tls {
     }
 
     /// Speaks TLS over a connection, with somebody who can prove to be `host`.
-    pub(super) async fn wrap(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-        self.0.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))
+    pub(super) async fn wrap(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
+        let name = ServerName::try_from(host.to_owned())?;
+        let secured = self.0.connect(name, stream).await;
+        secured.map_err(|error| ErrorAt { at: "TLS".to_owned(), source: error.into() }.into())
     }
 }
 
@@ -50,14 +53,14 @@ fn system_roots() -> io::Result<RootCertStore> {
 }
 
 fn file_roots(file: &Path) -> io::Result<RootCertStore> {
-    let unreadable = |reason: String| io::Error::other(format!("{}: {reason}", file.display()));
+    let unreadable = |source: DialError| io::Error::other(ErrorAt { at: file.display().to_string(), source });
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(error.to_string()))? {
-        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
-        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(error.into()))? {
+        let certificate = certificate.map_err(|error| unreadable(error.into()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.into()))?;
     }
     if roots.is_empty() {
-        return Err(unreadable("the file has no certificate".to_owned()));
+        return Err(unreadable("the file has no certificate".into()));
     }
     Ok(roots)
 }
