@@ -30,13 +30,13 @@ fn read_again(message: &TextRequest<'_>) {
 
 /// Every message has a reply within bounds, with its id in front.
 fn answered(message: &TextRequest<'_>) {
-    let tried = [OverLimit { over: false, rate: 0.25, limit: 2500.0, period: 10 }; 2];
+    let tried = [OverLimit::new(false, 0.25, 2500.0, 10); 2];
     let keys = keys(message);
     let [key, ip, global] = &keys;
     let reply = match message.command {
         TextCommand::OverLimit { .. } => TextReply::OverLimit(tried[0]),
         TextCommand::GetStats { .. } => {
-            TextReply::Stats { stats: KeyStats { n_req: 2, n_over: 1, last_max_rate: 0 }, key }
+            TextReply::Stats { stats: KeyStats::new(2, 1, 0), key }
         }
         TextCommand::CheckLimit(_) => TextReply::CheckLimit { keys: [key, ip, global], tried: &tried },
         TextCommand::GetSize => TextReply::Size { keys: 7 },

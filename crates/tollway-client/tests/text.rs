@@ -71,9 +71,9 @@ fn plain(question: &str) -> String {
     .to_owned()
 }
 
-const UNDER: OverLimit = OverLimit { over: false, rate: 1.4, limit: 22.0, period: 20 };
-const OVER: OverLimit = OverLimit { over: true, rate: 28.1, limit: 22.0, period: 20 };
-const STATS: KeyStats = KeyStats { n_req: 2, n_over: 1, last_max_rate: 9 };
+const UNDER: OverLimit = OverLimit::new(false, 1.4, 22.0, 20);
+const OVER: OverLimit = OverLimit::new(true, 28.1, 22.0, 20);
+const STATS: KeyStats = KeyStats::new(2, 1, 9);
 
 fn check_limit() -> CheckLimit<'static> {
     CheckLimit { origin: "ws".into(), ua: "a \"quoted\" one".into(), ip: "192.0.2.1".into() }

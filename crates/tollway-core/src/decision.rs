@@ -90,7 +90,11 @@ impl Decision {
 }
 
 /// Says if a request is allowed or denied, and on what ground.
+///
+/// It can be matched exhaustively: a new verdict breaks the code that turns verdicts into statuses or metrics, which is
+/// better than to count it as something else. [`allowed`](Self::allowed) is enough for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
 pub enum Verdict {
     /// The request fits.
     Allow,

@@ -62,6 +62,8 @@ pub enum KeyLimit {
 
 /// A key that was looked up.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub struct FoundKey<'k> {
     /// The key as rewritten.
     pub key: Cow<'k, [u8]>,

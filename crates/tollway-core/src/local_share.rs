@@ -29,6 +29,7 @@ pub struct LocalShare {
 /// An error for a text that is no share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a share must be above 0 and at most 1, such as 1/4 or 0.25, with a denominator of at most 1000000")]
+#[non_exhaustive]
 pub struct LocalShareError;
 
 impl LocalShare {

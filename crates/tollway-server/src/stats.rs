@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn answer(rate: f64, over: bool) -> OverLimit {
-        OverLimit { over, rate, limit: 10.0, period: 1 }
+        OverLimit::new(over, rate, 10.0, 1)
     }
 
     #[test]
@@ -106,8 +106,8 @@ mod tests {
         stats.record(1, b"k", &answer(12.1, true), at(299));
         stats.record(0, b"k", &answer(3.0, false), at(299));
         let read = |seconds| stats.of(b"k", at(seconds));
-        assert_eq!(read(299), KeyStats { n_req: 3, n_over: 1, last_max_rate: 0 });
-        assert_eq!(read(300), KeyStats { n_req: 3, n_over: 1, last_max_rate: 12 });
+        assert_eq!(read(299), KeyStats::new(3, 1, 0));
+        assert_eq!(read(300), KeyStats::new(3, 1, 12));
         assert_eq!(read(599).last_max_rate, 12);
         assert_eq!(read(600).last_max_rate, 0, "nothing came in the window before");
         stats.record(0, b"k", &answer(5.5, false), at(600));

@@ -24,7 +24,7 @@
 //! let request = text::decode(b"7 over_limit ws global").ok_or("silence")?;
 //! assert_eq!(request.command, TextCommand::OverLimit { key: b"ws global" });
 //!
-//! let reply = TextReply::OverLimit(OverLimit { over: false, rate: 2034.3, limit: 2500.0, period: 10 });
+//! let reply = TextReply::OverLimit(OverLimit::new(false, 2034.3, 2500.0, 10));
 //! let mut datagram = Vec::new();
 //! text::encode(request.id, &reply, &mut datagram);
 //! assert_eq!(datagram, b"7 ok N 2034.3 2500.0 10");

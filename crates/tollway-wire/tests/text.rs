@@ -76,13 +76,14 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 
 fn over_limit() -> impl Strategy<Value = OverLimit> {
     (any::<bool>(), any::<f64>(), 0u32..50_000, any::<u64>()).prop_map(|(over, rate, limit, period)| {
-        OverLimit { over, rate: rate.abs().min(1e15), limit: f64::from(limit) / 10.0, period }
+        OverLimit::new(over, rate.abs().min(1e15), f64::from(limit) / 10.0, period)
     })
 }
 
 /// Returns the result with its rate rounded to one decimal, as it is after encoding.
 fn shown(over_limit: OverLimit) -> OverLimit {
-    OverLimit { rate: format!("{:.1}", over_limit.rate).parse().expect("a decimal"), ..over_limit }
+    let OverLimit { over, rate, limit, period, .. } = over_limit;
+    OverLimit::new(over, format!("{rate:.1}").parse().expect("a decimal"), limit, period)
 }
 
 proptest! {
@@ -136,7 +137,7 @@ proptest! {
         [n_req, n_over, last_max_rate, size] in any::<[u64; 4]>(),
         tried in prop::collection::vec(over_limit(), 1..=3),
     ) {
-        let stats = KeyStats { n_req, n_over, last_max_rate };
+        let stats = KeyStats::new(n_req, n_over, last_max_rate);
         let keys: [&[u8]; 3] = [&key, b"ws ip=192.0.2.1", b"ws global"];
         let last = shown(tried[tried.len() - 1]);
         let answer_to_check = |datagram: &[u8]| {
@@ -169,7 +170,7 @@ proptest! {
     ) {
         let [first, second, third] = &keys;
         for reply in [
-            TextReply::Stats { stats: KeyStats { n_req: 1, n_over: 1, last_max_rate: 1 }, key: first },
+            TextReply::Stats { stats: KeyStats::new(1, 1, 1), key: first },
             TextReply::CheckLimit { keys: [first, second, third], tried: &tried },
             TextReply::Pong,
         ] {

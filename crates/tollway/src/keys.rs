@@ -30,6 +30,8 @@ const REWRITTEN_MAX: usize = 1 << 16;
 
 /// A key after rewriting, and the rule that applies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct KeyRuleMatch<'k> {
     /// The key that is counted.
     pub key: RewrittenKey<'k>,
@@ -90,7 +92,7 @@ impl KeyRuleCache {
 
     #[cold]
     fn find_new<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
-        let FoundKey { key: rewritten, rule } = keys.find(key);
+        let FoundKey { key: rewritten, rule, .. } = keys.find(key);
         if *rewritten == *key {
             self.remember(hash, CacheEntry::Rule(rule));
             return KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule };

@@ -232,6 +232,7 @@ pub struct Patterns {
     "a file can have at most {RULES_MAX} rules and {REWRITES_MAX} rewrites, and they can take at most {} MiB when compiled",
     PATTERNS_SIZE_MAX >> 20
 )]
+#[non_exhaustive]
 pub struct TooManyPatterns;
 
 impl Patterns {

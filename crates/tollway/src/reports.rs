@@ -15,6 +15,8 @@ pub struct Report<'a> {
 
 /// A client that is delayed at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Delay {
     /// The client whose next request is not allowed yet.
     pub identifier: Vec<u8>,
@@ -24,6 +26,8 @@ pub struct Delay {
 
 /// One page of the clients that are delayed at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Delays {
     /// The delays on this page.
     pub delays: Vec<Delay>,

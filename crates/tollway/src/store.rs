@@ -53,6 +53,8 @@ impl Store {
 
 /// A page of the buckets that exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct BucketPage {
     /// The keys of the buckets, `NewOrdersPerAccount:12345678`.
     pub buckets: Vec<String>,
@@ -62,6 +64,8 @@ pub struct BucketPage {
 
 /// The state that a store keeps of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum BucketState {
     /// The time when the bucket is full again.
     TokenBucket(TokenBucketState),

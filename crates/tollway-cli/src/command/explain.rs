@@ -114,7 +114,7 @@ fn unanswered(
 }
 
 fn in_words(explained: &RuleExplanation) -> String {
-    let RuleExplanation { rule, tree, at } = explained;
+    let RuleExplanation { rule, tree, at, .. } = explained;
     let whole = match tree.frees_after {
         Some(Nanos::ZERO) => "the request would be allowed".to_owned(),
         Some(Nanos::FOREVER) => "the request would be denied, and waiting does not help".to_owned(),

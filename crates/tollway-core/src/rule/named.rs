@@ -17,9 +17,17 @@ pub struct NamedRule {
 #[error(
     "\"{name}\" cannot be the name of a rule; use letters, digits, \"_\", \"-\" and \".\", but not only digits"
 )]
+#[non_exhaustive]
 pub struct RuleNameError {
     /// The name that was given.
     pub name: String,
+}
+
+impl RuleNameError {
+    /// Creates the error for this name.
+    pub const fn new(name: String) -> Self {
+        Self { name }
+    }
 }
 
 impl NamedRule {

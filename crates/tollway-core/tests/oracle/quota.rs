@@ -130,8 +130,8 @@ fn answer(pairs: &mut HashMap<u8, QuotaState>, request: &Request) -> Reply {
     let pair = pairs.entry(request.pair).or_default();
     match pair.apply(operation, Timestamp::from_nanos(request.now)) {
         QuotaOutcome::Done => (true, None),
-        QuotaOutcome::Failed => (false, None),
         QuotaOutcome::Found { left, lifetime } => (true, Some((left, lifetime.unit.0, lifetime.value))),
+        _ => (false, None),
     }
 }
 

@@ -20,26 +20,23 @@ impl Service {
         let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
         let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_nanos };
         let span = |span: Nanos| (limited && !span.is_forever()).then_some(span);
-        Ok(BucketReport {
-            remaining: limited.then_some(now.remaining),
-            retry_after: span(retry_after),
-            reset_after: span(now.reset_nanos),
-            state: inspection.state.as_ref().map(state),
-            bucket: inspection.bucket,
-            algorithm: inspection.algorithm,
-            at: inspection.at,
-        })
+        let mut report = BucketReport::new(inspection.bucket, inspection.algorithm, inspection.at);
+        report.remaining = limited.then_some(now.remaining);
+        report.retry_after = span(retry_after);
+        report.reset_after = span(now.reset_nanos);
+        report.state = inspection.state.as_ref().and_then(state);
+        Ok(report)
     }
 
     /// Some of the buckets there are; `None` if the store keeps no ids.
     pub(crate) async fn keys(&self, asked: &KeysQuery<'_>) -> Result<Option<KeysPage>, CallError> {
         let page = self.limiter.keys(asked.limit.as_deref(), asked.cursor, asked.count).await?;
-        Ok(page.map(|page| KeysPage { keys: page.buckets, cursor: page.next }))
+        Ok(page.map(|page| KeysPage::new(page.buckets, page.next)))
     }
 }
 
-fn state(held: &BucketState) -> StateSummary {
-    match held {
+fn state(held: &BucketState) -> Option<StateSummary> {
+    Some(match held {
         BucketState::TokenBucket(bucket) => StateSummary::TokenBucket { full_at: bucket.expires_at() },
         BucketState::SlidingLog { entries, oldest, newest } => {
             StateSummary::SlidingLog { entries: *entries, oldest: *oldest, newest: *newest }
@@ -51,7 +48,8 @@ fn state(held: &BucketState) -> StateSummary {
         BucketState::Quota(quota) => {
             StateSummary::Quota { used: quota.counter(), expires_at: quota.expires_at() }
         }
-    }
+        _ => return None,
+    })
 }
 
 impl From<LimiterError> for CallError {

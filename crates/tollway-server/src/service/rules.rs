@@ -30,7 +30,7 @@ impl Service {
         let bill = asked.bill(&rule)?;
         let found = self.limiter.inspect_rule(&bill).await?;
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
-        Ok(RuleExplanation { rule: bill.limit().rule().to_string(), tree, at: found.at })
+        Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::stats::Stats;
 const BATCH: usize = 64;
 
 /// The answer about a key that is never over, and about one that no rule matches.
-const NEVER: OverLimit = OverLimit { over: false, rate: 0.0, limit: 1.0, period: 1 };
+const NEVER: OverLimit = OverLimit::new(false, 0.0, 1.0, 1);
 
 /// One worker's way from datagrams to replies.
 pub(crate) struct TextService {
@@ -348,18 +348,14 @@ fn under_limits(
 #[inline]
 fn measured(limit: &SmoothedRate, measure: Option<&RateReading>) -> OverLimit {
     let RateReading { rate, over, .. } = *measure.expect("every knock is answered");
-    OverLimit { over, rate, limit: limit.limit(), period: whole_seconds(limit.period()) }
+    OverLimit::new(over, rate, limit.limit(), whole_seconds(limit.period()))
 }
 
 /// A decision in the words of this protocol: the rate is what is used of what there is.
 fn used(algorithm: &Algorithm, decision: &Decision) -> OverLimit {
     let limit = algorithm.cost_max();
-    OverLimit {
-        over: !decision.allowed(),
-        rate: limit.saturating_sub(decision.remaining) as f64,
-        limit: limit as f64,
-        period: whole_seconds(algorithm.window()),
-    }
+    let rate = limit.saturating_sub(decision.remaining) as f64;
+    OverLimit::new(!decision.allowed(), rate, limit as f64, whole_seconds(algorithm.window()))
 }
 
 const fn whole_seconds(span: Nanos) -> u64 {

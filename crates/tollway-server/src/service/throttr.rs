@@ -87,13 +87,12 @@ impl ThrottrService {
         for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {
                 QuotaOutcome::Done => ThrottrReply::Status(true),
-                QuotaOutcome::Failed => ThrottrReply::Status(false),
                 QuotaOutcome::Found { left, lifetime }
                     if matches!(request.command, ThrottrCommand::Query) =>
                 {
                     ThrottrReply::Quota { left: *left, lifetime: *lifetime }
                 }
-                QuotaOutcome::Found { .. } => ThrottrReply::Status(false),
+                _ => ThrottrReply::Status(false),
             };
             failed += u64::from(matches!(reply, ThrottrReply::Status(false)));
             encode(request.id, &reply, outbox);

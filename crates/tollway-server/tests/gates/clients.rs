@@ -46,7 +46,7 @@ async fn of_many_at_a_time_as_many_are_under_the_limit_as_it_says() {
     assert!(answers.iter().all(|answer| (answer.limit, answer.period) == (5.0, 10)));
     assert_eq!(
         client.get_stats("ws global").await.unwrap(),
-        KeyStats { n_req: 100, n_over: 95, last_max_rate: 0 }
+        KeyStats::new(100, 95, 0)
     );
     assert_eq!(client.get_size().await.unwrap(), 1);
     client.ping().await.unwrap();
@@ -63,7 +63,7 @@ fn a_blocking_text_client_is_answered_too() {
         let answer = client.check_limit(check()).unwrap().answered().unwrap();
         assert_eq!((answer.over, answer.limit.to_string()), (number >= 5, "5".to_owned()), "{number}");
     }
-    assert_eq!(client.get_stats("ws global").unwrap(), KeyStats { n_req: 7, n_over: 2, last_max_rate: 0 });
+    assert_eq!(client.get_stats("ws global").unwrap(), KeyStats::new(7, 2, 0));
     assert_eq!(client.get_size().unwrap(), 3);
 }
 

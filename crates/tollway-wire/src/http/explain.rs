@@ -22,6 +22,7 @@ use crate::rfc3339::{Rfc3339, parse_rfc3339};
 /// An explanation of which parts of a rule limit a request.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuleExplanation {
     /// The rule, written in its canonical form.
     pub rule: String,
@@ -31,8 +32,17 @@ pub struct RuleExplanation {
     pub at: Timestamp,
 }
 
+impl RuleExplanation {
+    /// Creates an explanation of `rule` as it was at the time `at`.
+    pub const fn new(rule: String, tree: RulePart, at: Timestamp) -> Self {
+        Self { rule, tree, at }
+    }
+}
+
 /// A part of a rule, which may be the whole rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct RulePart {
     /// The kind of this part, with its own parts.
     pub kind: RulePartKind,

@@ -35,6 +35,7 @@ pub struct InspectQuery<'a> {
 /// The state of one bucket, as it is reported to people.
 #[must_use]
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BucketReport {
     /// The readable key of the bucket, such as `Login:alice`.
     pub bucket: String,
@@ -52,8 +53,18 @@ pub struct BucketReport {
     pub at: Timestamp,
 }
 
+impl BucketReport {
+    /// Creates the report of a bucket that has no state and is not limited. The other fields can be set.
+    pub const fn new(bucket: String, algorithm: Option<Algorithm>, at: Timestamp) -> Self {
+        let (remaining, retry_after, reset_after, state) = (None, None, None, None);
+        Self { bucket, algorithm, remaining, retry_after, reset_after, state, at }
+    }
+}
+
 /// A summary of the state that a store holds for one bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum StateSummary {
     /// Describes a token bucket.
     TokenBucket {

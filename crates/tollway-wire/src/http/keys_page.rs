@@ -30,11 +30,19 @@ pub struct KeysQuery<'a> {
 /// One page of the keys that a store holds.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeysPage {
     /// The readable keys of the buckets, such as `Login:alice`.
     pub keys: Vec<String>,
     /// The cursor at which the next page starts. `None` on the last page.
     pub cursor: Option<u64>,
+}
+
+impl KeysPage {
+    /// Creates a page with these keys, and the cursor of the next page.
+    pub const fn new(keys: Vec<String>, cursor: Option<u64>) -> Self {
+        Self { keys, cursor }
+    }
 }
 
 impl<'a> KeysQuery<'a> {

@@ -17,6 +17,7 @@ use tollway_core::Nanos;
 /// The response that a server sends to a command.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ServerResponse {
     /// Answers a spend or a check.
     Decision {

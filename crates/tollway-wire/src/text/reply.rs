@@ -7,6 +7,7 @@ use crate::json::put_string;
 /// A reply as a server sends it.
 #[must_use]
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum TextReply<'a> {
     /// Answers `over_limit`.
     OverLimit(OverLimit),
@@ -37,6 +38,7 @@ pub enum TextReply<'a> {
 /// The result that one use of a key has.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OverLimit {
     /// True if this use is over the limit.
     pub over: bool,
@@ -50,6 +52,8 @@ pub struct OverLimit {
 
 /// The counters that a server keeps for one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct KeyStats {
     /// The number of uses that were counted since the server started.
     pub n_req: u64,
@@ -57,6 +61,21 @@ pub struct KeyStats {
     pub n_over: u64,
     /// The highest rate that was measured in the last full window of five minutes, rounded down.
     pub last_max_rate: u64,
+}
+
+impl OverLimit {
+    /// Creates the result of one use. Rates are in uses per `period`, which is in seconds.
+    #[inline]
+    pub const fn new(over: bool, rate: f64, limit: f64, period: u64) -> Self {
+        Self { over, rate, limit, period }
+    }
+}
+
+impl KeyStats {
+    /// Creates the counters of one key.
+    pub const fn new(n_req: u64, n_over: u64, last_max_rate: u64) -> Self {
+        Self { n_req, n_over, last_max_rate }
+    }
 }
 
 /// Appends the reply as a datagram. It is cut after [`DATAGRAM_MAX`] bytes.

@@ -8,6 +8,7 @@ use super::REPLY_MAX;
 /// The reply that a server sends to a request.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ThrottrReply {
     /// True if the command was done. `false` also answers a query for a quota that does not exist.
     Status(bool),
@@ -45,6 +46,7 @@ pub fn encode(id: u32, reply: &ThrottrReply, out: &mut Vec<u8>) {
 /// An error for a reply status that is not defined: the peer uses another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the server replied with status {found:#04x} instead of 0 or 1; it may not be a Throttr server")]
+#[non_exhaustive]
 pub struct UnknownStatus {
     /// The byte that was found.
     pub found: u8,

@@ -84,6 +84,7 @@ impl<'a> ThrottrKey<'a> {
 /// An error for a request type that is not defined. The next request cannot be found after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("request type {found:#04x} does not exist; types are 0x01 to 0x04")]
+#[non_exhaustive]
 pub struct UnknownType {
     /// The byte that was found.
     pub found: u8,
@@ -135,9 +136,17 @@ fn decode_known(kind: u8, inbox: &[u8]) -> Option<(ThrottrRequest<'_>, usize)> {
 /// An error for an id whose size does not fit into one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("an id of {len} bytes is too long; use at most 255")]
+#[non_exhaustive]
 pub struct IdTooLong {
     /// The length of the id in bytes.
     pub len: usize,
+}
+
+impl IdTooLong {
+    /// Creates the error for an id of `len` bytes.
+    pub const fn new(len: usize) -> Self {
+        Self { len }
+    }
 }
 
 /// Appends a request in the form that [`decode`] reads. Appends nothing if an id is too long.

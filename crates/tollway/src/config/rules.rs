@@ -37,7 +37,7 @@ impl RulesDraft {
             match NamedRule::new(&rule.key.text, limit) {
                 Ok(rule) => self.rules.push(rule),
                 Err(_) => {
-                    errors.add(rule.key.at, RuleNameError { name: rule.key.quoted() }.to_string());
+                    errors.add(rule.key.at, RuleNameError::new(rule.key.quoted()).to_string());
                 }
             }
         }

@@ -7,6 +7,7 @@ use crate::store::BucketState;
 /// One bucket, its limit and what a request would be answered.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[must_use]
 pub struct Inspection {
     /// The readable key of the bucket, `NewOrdersPerAccount:12345678`.
     pub bucket: String,
@@ -34,6 +35,8 @@ impl Inspection {
 
 /// A snapshot that shows the state of a rule's rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct RuleInspection {
     /// The time of this snapshot, by the clock of the store.
     pub at: Timestamp,

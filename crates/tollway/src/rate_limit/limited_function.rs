@@ -6,6 +6,7 @@ use super::{RateLimitError, RuleGuard};
 
 /// A function that runs only if its rule allows it, made by [`RuleGuard::wrap`]. It takes one argument: use a tuple for
 /// several.
+#[must_use = "a limited function does nothing until it is called"]
 pub struct LimitedFunction<'a, F> {
     limit: RuleGuard<'a>,
     function: F,

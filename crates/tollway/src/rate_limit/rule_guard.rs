@@ -32,6 +32,7 @@ use super::{
 };
 
 /// A guard that decides whether a block or a function may run. It is made once and can be used by many threads.
+#[must_use = "a guard limits nothing until `enter`, `run` or `wrap` is called"]
 pub struct RuleGuard<'a> {
     rate_limit: RateLimit,
     rule: GuardRule,
@@ -70,6 +71,7 @@ pub enum RateLimitError {
 /// A selector of the rule is not supplied at all. (A selector that is supplied but has no value is not an error.)
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("rule \"{rule}\" needs a value for selector {selector:?}, but the call has none")]
+#[non_exhaustive]
 pub struct SelectorError {
     /// The selector that is not supplied.
     pub selector: String,
@@ -133,7 +135,11 @@ impl<'a> RuleGuard<'a> {
 
     /// Registers the rule under its key now; the key must not have one yet. Use it for keys that are used in several
     /// places: the rule is then there, whichever place is reached first.
-    pub fn define(mut self) -> Result<Self, RuleKeyError> {
+    pub fn define(self) -> Result<(), RuleKeyError> {
+        self.registered().map(drop)
+    }
+
+    fn registered(mut self) -> Result<Self, RuleKeyError> {
         if let GuardRule::Unregistered { limit, key, registered } = self.rule {
             let registry = self.rate_limit.registry();
             self.rule = GuardRule::Registered(match (registered.into_inner(), key) {
@@ -171,7 +177,7 @@ impl<'a> RuleGuard<'a> {
 
     /// Wraps a function, so that it runs only if the rule allows it. The key must not have a rule yet.
     pub fn wrap<F>(self, function: F) -> Result<LimitedFunction<'a, F>, RuleKeyError> {
-        Ok(LimitedFunction::new(self.define()?, function))
+        Ok(LimitedFunction::new(self.registered()?, function))
     }
 
     /// Returns the rule, and registers it if this is its first use.

@@ -6,6 +6,7 @@ use std::time::Instant;
 /// The state of a store's nodes, and what it has counted since it was opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
+#[must_use]
 pub struct Health {
     /// Every primary that is known, or the one that is looked for.
     pub nodes: Vec<NodeHealth>,
@@ -26,6 +27,7 @@ pub struct Health {
 /// The state that one node is in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct NodeHealth {
     /// The node's address.
     pub address: String,
@@ -36,6 +38,7 @@ pub struct NodeHealth {
 /// The state that the connection to a node is in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub enum NodeState {
     /// A connection is being opened; calls wait for it.
     Opening,

@@ -85,6 +85,8 @@ pub struct Memory {
 
 /// Counters that describe what the store holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// The number of buckets that the store holds now.
     pub buckets: usize,

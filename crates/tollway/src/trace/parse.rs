@@ -13,6 +13,7 @@ use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames}
 
 /// A line that is not valid, with the position of the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TraceError {
     /// The line, counted from 1.
     pub line: u64,

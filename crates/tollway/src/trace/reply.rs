@@ -24,6 +24,8 @@ pub(super) const SILENCE: &str = "(none)";
 
 /// A reply that a request of a trace got.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub enum TraceReply {
     /// The reply to a spend or a check.
     Decision {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollway::block_on;
 use tollway::core::{OnFull, Rule, Verdict};
-use tollway::rate_limit::{RateLimitError, RuleKeyError, SelectorError};
+use tollway::rate_limit::{RateLimitError, RuleGuard, RuleKeyError};
 
 use super::{at, limits, limits_with_room};
 
@@ -97,13 +97,15 @@ fn selectors_by_name_are_asked_after_those_by_themselves() {
 #[test]
 fn a_selector_that_nothing_supplies_is_no_denial() {
     let (limits, _) = limits();
-    let unsaid = |selector: &str, rule: &str| {
-        Err(SelectorError { selector: selector.to_owned(), rule: rule.to_owned() }.into())
+    let missing = |guard: RuleGuard<'_>| match guard.enter() {
+        Err(RateLimitError::Selector(error)) => (error.selector, error.rule),
+        other => panic!("{other:?}"),
     };
+    let unsaid = |selector: &str, rule: &str| (selector.to_owned(), rule.to_owned());
     let bare = limits.limit("Or('1/s', 'user:60/60s')").unwrap();
-    assert_eq!(bare.enter().map(|_| ()), unsaid("user", "Or('1/s', 'user:60/m')"));
+    assert_eq!(missing(bare), unsaid("user", "Or('1/s', 'user:60/m')"));
     let unknown = limits.limit("team:1/s").unwrap().selectors(|name| (name == "user").then_some("vova"));
-    assert_eq!(unknown.enter().map(|_| ()), unsaid("team", "team:1/s"));
+    assert_eq!(missing(unknown), unsaid("team", "team:1/s"));
     assert!(limits.limit("1/s").unwrap().enter().is_ok(), "and nothing was logged");
 }
 

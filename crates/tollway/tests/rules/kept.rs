@@ -101,7 +101,7 @@ fn who_is_denied_or_only_looks_writes_nothing() {
         while bench.resolve(&rule).allowed() {}
         let before = bench.writes();
         assert!(!bench.resolve(&rule).allowed());
-        block_on(bench.store.examine(&bill(&rule), None)).unwrap();
+        let _ = block_on(bench.store.examine(&bill(&rule), None)).unwrap();
         assert_eq!(bench.writes(), before);
     }
     // Whose log has nothing to keep, and who has no log.

@@ -139,7 +139,7 @@ mod tests {
     fn a_reply_is_what_the_codec_writes() {
         for over in [false, true] {
             let mut reply = Vec::new();
-            let said = OverLimit { over, rate: 1.5, limit: 22.0, period: 20 };
+            let said = OverLimit::new(over, 1.5, 22.0, 20);
             encode(Some(b"0000042"), &TextReply::OverLimit(said), &mut reply);
             assert_eq!(datagram(false).read(&reply), Ok((42, over)));
             assert_eq!(datagram(true).read(&reply), Err(Foreign));

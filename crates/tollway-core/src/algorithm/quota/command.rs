@@ -47,6 +47,7 @@ pub struct QuotaCommand<'a> {
 /// The result that an operation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum QuotaOutcome {
     /// It was done.
     Done,
