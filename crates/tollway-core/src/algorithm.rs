@@ -35,7 +35,7 @@ pub trait Bucket: Clone + Default {
     /// Returns the decision that [`charge`](Self::charge) would make, and stores nothing.
     fn check(&self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Decision;
 
-    /// Takes `cost` if it fits. A refused bucket gives exactly the answers it gave before.
+    /// Takes `cost` if it fits. A bucket that denies gives exactly the answers it gave before.
     fn charge(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Decision;
 
     /// Takes `cost`, or as much of it as fits.

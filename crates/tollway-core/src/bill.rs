@@ -1,6 +1,6 @@
-//! All the charges of one request, and which refusals refuse it.
+//! All the charges of one request, and which denials deny it.
 //!
-//! A bill is settled as a whole. Denied, it takes nothing anywhere: a request refused by its own limit must not
+//! A bill is settled as a whole. Denied, it takes nothing anywhere: a request denied by its own limit must not
 //! drain the one it shares with others.
 
 use thiserror::Error;
@@ -23,11 +23,11 @@ pub struct Bill<'a> {
 /// do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
-    /// Refuses if this charge of the bill is refused; they are counted from 0.
+    /// Denies if this charge of the bill is denied; they are counted from 0.
     Charge(usize),
-    /// Refuses if any part does; without parts, never.
+    /// Denies if any part does; without parts, never.
     Or(Vec<Expression>),
-    /// Refuses if all parts do; without parts, always.
+    /// Denies if all parts do; without parts, always.
     And(Vec<Expression>),
 }
 
@@ -83,7 +83,7 @@ impl<'a> Bill<'a> {
     }
 
     /// Returns a bill of the same charges that `expression` denies.
-    pub fn refused_by(self, expression: &'a Expression) -> Result<Self, BillError> {
+    pub fn denied_by(self, expression: &'a Expression) -> Result<Self, BillError> {
         match expression.charge_out_of(self.charges.len()) {
             Some(index) => Err(BillError::NoSuchCharge { index, charges: self.charges.len() }),
             None => Ok(Self { expression: Some(expression), ..self }),
@@ -120,9 +120,9 @@ impl<'a> Bill<'a> {
         let votes = |index: usize| self.charges[index].kind() != ChargeKind::SpendOnly;
         let strictest = match self.expression {
             Some(expression) => expression.answer(decisions, &votes),
-            None => any_refuses((0..self.charges.len()).filter_map(|index| vote(decisions, index, &votes))),
+            None => any_denies((0..self.charges.len()).filter_map(|index| vote(decisions, index, &votes))),
         };
-        strictest.unwrap_or_else(|| never_refused(decisions[0]))
+        strictest.unwrap_or_else(|| never_denied(decisions[0]))
     }
 }
 
@@ -134,11 +134,11 @@ impl Expression {
         }
     }
 
-    /// `None` where no charge with a vote has a say: that never refuses.
+    /// `None` where no charge with a vote has a say: that never denies.
     fn answer(&self, decisions: &[Decision], votes: &impl Fn(usize) -> bool) -> Option<Decision> {
         match self {
             Self::Charge(index) => vote(decisions, *index, votes),
-            Self::Or(parts) => any_refuses(parts.iter().filter_map(|part| part.answer(decisions, votes))),
+            Self::Or(parts) => any_denies(parts.iter().filter_map(|part| part.answer(decisions, votes))),
             Self::And(parts) if parts.is_empty() => Some(NEVER),
             Self::And(parts) => {
                 let answers = parts.iter().map(|part| part.answer(decisions, votes));
@@ -149,20 +149,20 @@ impl Expression {
     }
 }
 
-/// `And()` refuses whatever comes, whenever it comes.
+/// `And()` denies whatever comes, whenever it comes.
 const NEVER: Decision = Decision::new(Verdict::Deny, 0, Nanos::FOREVER, Nanos::ZERO);
 
 fn vote(decisions: &[Decision], index: usize, votes: &impl Fn(usize) -> bool) -> Option<Decision> {
     votes(index).then(|| decisions[index].with_charge(index))
 }
 
-/// Nothing had a vote, so nothing could refuse, now or later: says what the first charge leaves.
-fn never_refused(first: Decision) -> Decision {
+/// Nothing had a vote, so nothing could deny, now or later: says what the first charge leaves.
+fn never_denied(first: Decision) -> Decision {
     let verdict = if first.allowed() { first.verdict } else { Verdict::Allow };
     Decision { verdict, retry_nanos: Nanos::ZERO, ..first }
 }
 
 /// Returns the strictest answer, and the first one of equals.
-fn any_refuses(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
+fn any_denies(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
     answers.reduce(|strictest, next| if next.cmp_strictness(&strictest).is_gt() { next } else { strictest })
 }

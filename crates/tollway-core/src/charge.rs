@@ -76,7 +76,7 @@ pub enum ChargeError {
 }
 
 impl<'a> Charge<'a> {
-    /// Makes a charge against `limit`. Refuses ids and costs that could never pass.
+    /// Makes a charge against `limit`. Rejects ids and costs that could never pass.
     #[inline]
     pub fn new(limit: &'a Limit, id: &'a [u8], cost: u64) -> Result<Self, ChargeError> {
         let id = limit

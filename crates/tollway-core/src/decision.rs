@@ -107,9 +107,9 @@ pub enum Verdict {
     /// There was no room to remember a new id, and its limit says to deny then.
     DenyFull,
     /// The store gave no answer, and the limit says to allow then.
-    AllowAway,
+    AllowUnreachable,
     /// The store gave no answer, and the limit says to deny then. Nobody is over a limit.
-    DenyAway,
+    DenyUnreachable,
 }
 
 impl Verdict {
@@ -117,8 +117,8 @@ impl Verdict {
     #[inline]
     pub const fn allowed(self) -> bool {
         match self {
-            Self::Allow | Self::Unlimited | Self::AllowFull | Self::AllowAway => true,
-            Self::Deny | Self::DenyFull | Self::DenyAway => false,
+            Self::Allow | Self::Unlimited | Self::AllowFull | Self::AllowUnreachable => true,
+            Self::Deny | Self::DenyFull | Self::DenyUnreachable => false,
         }
     }
 }

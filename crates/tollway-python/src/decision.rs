@@ -60,7 +60,7 @@ impl Decision {
     /// Converts a decision that the limit of this name has made.
     pub(crate) fn from_core(decision: &core::Decision, limit: &str) -> Self {
         let remaining = match decision.verdict {
-            Verdict::Unlimited | Verdict::AllowAway | Verdict::DenyAway => None,
+            Verdict::Unlimited | Verdict::AllowUnreachable | Verdict::DenyUnreachable => None,
             _ => Some(decision.remaining),
         };
         Self {

@@ -67,7 +67,7 @@ def wait_for_listener(port, server):
 def urls():
     """A URL for each kind of store."""
     with servers("redis", "cluster") as (redis, cluster):
-        # A slow machine shall not pass for a store that is away.
+        # A slow machine shall not pass for an unreachable store.
         yield {"memory": None, "redis": f"{redis}?deadline=5s", "cluster": f"{cluster}?deadline=5s"}
 
 

@@ -131,8 +131,8 @@ def test_answers_through_proxies_are_read(answer):
 
 def test_a_denial_is_a_decision_with_any_status():
     denied = DECISION.replace(b"true", b"false").replace(b'"retry_after":0', b'"retry_after":null')
-    away = b'{"allowed":false,"remaining":null,"retry_after":1,"reset_after":1,"limit":"login","reason":"store","degraded":true}'
-    with scripted(response(429, denied), response(503, away)) as (address, _), Client(address) as client:
+    unreachable = b'{"allowed":false,"remaining":null,"retry_after":1,"reset_after":1,"limit":"login","reason":"store","degraded":true}'
+    with scripted(response(429, denied), response(503, unreachable)) as (address, _), Client(address) as client:
         decision = client.spend("login", "alice")
         assert not decision and decision.retry_after is None and not decision.degraded
         decision = client.spend("login", "alice")
@@ -141,7 +141,7 @@ def test_a_denial_is_a_decision_with_any_status():
 
 def test_problems_are_exceptions():
     problem = b'{"type":"urn:problem-type:tollway:%s","title":"Not ready","status":503,"detail":"the server drains"}'
-    answers = [response(503, problem % b"not-ready"), response(503, problem % b"store-away"), response(502, b"<html>")]
+    answers = [response(503, problem % b"not-ready"), response(503, problem % b"store-unreachable"), response(502, b"<html>")]
     with scripted(*answers) as (address, _), Client(address) as client:
         with pytest.raises(ServerError) as error:
             client.refund("login", "alice")

@@ -54,7 +54,7 @@ def test_a_loop_goes_on_while_the_store_is_frozen(frozen):
 @pytest.mark.parametrize("answer, replies", [
     ("allow", [True, True, True]), ("deny", [False, False, False]), ("local", [True, True, False]),
 ])
-def test_what_is_answered_for_a_store_that_is_away(answer, replies):
+def test_what_is_answered_for_an_unreachable_store(answer, replies):
     rl = RateLimit("redis://127.0.0.1:1", on_store_failure=answer)
     limit = rl.limit("2/h")
     decisions = [limit.ask() for _ in replies]

@@ -97,8 +97,8 @@ const OUTCOMES: [(Verdict, &str); 7] = [
     (Verdict::Unlimited, "unlimited"),
     (Verdict::AllowFull, "allow_full"),
     (Verdict::DenyFull, "deny_full"),
-    (Verdict::AllowAway, "allow_away"),
-    (Verdict::DenyAway, "deny_away"),
+    (Verdict::AllowUnreachable, "allow_unreachable"),
+    (Verdict::DenyUnreachable, "deny_unreachable"),
 ];
 
 /// A number that goes up.
@@ -183,8 +183,8 @@ const fn outcome(verdict: Verdict) -> usize {
         Verdict::Unlimited => 2,
         Verdict::AllowFull => 3,
         Verdict::DenyFull => 4,
-        Verdict::AllowAway => 5,
-        Verdict::DenyAway => 6,
+        Verdict::AllowUnreachable => 5,
+        Verdict::DenyUnreachable => 6,
     }
 }
 

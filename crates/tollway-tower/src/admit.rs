@@ -147,8 +147,8 @@ fn outcome(verdict: Verdict, retry_after: Nanos) -> AdmitOutcome {
     let retry_after = (!retry_after.is_forever()).then(|| retry_after.into());
     match verdict {
         Verdict::Allow | Verdict::Unlimited | Verdict::AllowFull => AdmitOutcome::Passed,
-        Verdict::AllowAway => AdmitOutcome::FailedOpen,
+        Verdict::AllowUnreachable => AdmitOutcome::FailedOpen,
         Verdict::Deny | Verdict::DenyFull => AdmitOutcome::Rejected { retry_after },
-        Verdict::DenyAway => AdmitOutcome::Unavailable { retry_after },
+        Verdict::DenyUnreachable => AdmitOutcome::Unavailable { retry_after },
     }
 }

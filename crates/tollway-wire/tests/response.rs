@@ -42,13 +42,13 @@ fn written(write: impl FnOnce(ResponseWriter<'_>, &[Charge<'_>]) -> HttpStatus) 
 fn a_decision_without_the_store_says_so() {
     for (decision, status, headers, body) in [
         (
-            degraded(Verdict::AllowAway, 0, 0),
+            degraded(Verdict::AllowUnreachable, 0, 0),
             200,
             None,
             r#"{"allowed":true,"remaining":null,"retry_after":0,"reset_after":0,"limit":"Login","reason":"store","degraded":true}"#,
         ),
         (
-            degraded(Verdict::DenyAway, 0, 1),
+            degraded(Verdict::DenyUnreachable, 0, 1),
             503,
             Some("\r\nRetry-After: 1\r\n"),
             r#"{"allowed":false,"remaining":null,"retry_after":1,"reset_after":1,"limit":"Login","reason":"store","degraded":true}"#,
@@ -74,25 +74,25 @@ fn a_decision_without_the_store_says_so() {
             None => assert!(!head.contains("Retry-After"), "{head}"),
         }
         // What is left is not known without the store, so the headers are left out.
-        let away = matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway);
-        assert_eq!(head.contains("RateLimit"), !away, "{head}");
+        let unreachable = matches!(decision.verdict, Verdict::AllowUnreachable | Verdict::DenyUnreachable);
+        assert_eq!(head.contains("RateLimit"), !unreachable, "{head}");
         let ServerResponse::Decision { allowed, degraded, reason, .. } =
             ServerResponse::from_json(code, found.as_bytes()).unwrap()
         else {
             panic!("{found}")
         };
         assert_eq!((allowed, degraded), (decision.allowed(), true));
-        assert_eq!(reason.as_deref(), away.then_some("store"));
+        assert_eq!(reason.as_deref(), unreachable.then_some("store"));
     }
 }
 
 #[test]
 fn a_proxy_is_not_told_that_its_client_is_to_blame() {
     for (decision, asked_for, status) in [
-        (degraded(Verdict::AllowAway, 0, 0), HttpStatus::Forbidden, 204),
-        (degraded(Verdict::DenyAway, 0, 1), HttpStatus::TooManyRequests, 503),
+        (degraded(Verdict::AllowUnreachable, 0, 0), HttpStatus::Forbidden, 204),
+        (degraded(Verdict::DenyUnreachable, 0, 1), HttpStatus::TooManyRequests, 503),
         // The proxy refuses on this status only, and must not let the request through.
-        (degraded(Verdict::DenyAway, 0, 1), HttpStatus::Forbidden, 403),
+        (degraded(Verdict::DenyUnreachable, 0, 1), HttpStatus::Forbidden, 403),
         (degraded(Verdict::Deny, 0, 60), HttpStatus::Forbidden, 403),
     ] {
         let (code, head, body) = written(|response, charges| response.gate(charges, &decision, asked_for));

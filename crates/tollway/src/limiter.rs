@@ -141,7 +141,7 @@ impl Limiter {
     ///     .build()?;
     /// let login = [ChargeRequest::new("account", "alice", 1), ChargeRequest::new("address", "192.0.2.1", 1)];
     /// assert!(limiter.spend_all(&login)?.allowed());
-    /// assert_eq!(limiter.spend_all(&login)?.charge, 1); // The address refuses, and the account pays nothing.
+    /// assert_eq!(limiter.spend_all(&login)?.charge, 1); // The address denies, and the account pays nothing.
     /// assert_eq!(limiter.check("account", "alice", 0)?.remaining, 99);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

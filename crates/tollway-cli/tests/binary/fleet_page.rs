@@ -171,7 +171,7 @@ fn the_rights_on_the_page_are_enough_for_a_cluster() {
 }
 
 #[test]
-fn a_redis_that_refuses_to_write_is_as_though_away() {
+fn a_redis_that_refuses_to_write_counts_as_unreachable() {
     let config = file(
         "fleet-refused.yaml",
         "limits: { L: { burst: 5, count: 5, period: 1h, on_store_failure: local, local_share: 1/5 } }",

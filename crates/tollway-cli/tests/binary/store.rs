@@ -112,7 +112,7 @@ fn every_command_works_on_redis_and_no_password_is_published() {
 }
 
 #[test]
-fn a_store_that_refuses_the_password_is_away_and_its_log_does_not_say_the_password() {
+fn a_store_that_refuses_the_password_is_unreachable_and_its_log_does_not_say_the_password() {
     let redis = RedisServer::start_with(&["--requirepass", "another"]);
     let store = format!("store: redis://:{PASSWORD}@{}?deadline=1s", redis.address());
     let config = configuration("refused.yaml", &store);

@@ -115,10 +115,10 @@ impl RawResponse {
 /// Maps an answer and its reason to the verdict. A reason that a newer server adds counts as the bucket's decision.
 fn verdict(allowed: bool, reason: Option<&str>) -> Verdict {
     match (allowed, reason) {
-        (true, Some("store")) => Verdict::AllowAway,
+        (true, Some("store")) => Verdict::AllowUnreachable,
         (true, Some("full")) => Verdict::AllowFull,
         (true, _) => Verdict::Allow,
-        (false, Some("store")) => Verdict::DenyAway,
+        (false, Some("store")) => Verdict::DenyUnreachable,
         (false, Some("full")) => Verdict::DenyFull,
         (false, _) => Verdict::Deny,
     }
@@ -149,8 +149,8 @@ mod tests {
             (r#""allowed":false,"remaining":0"#, Verdict::Deny),
             (r#""allowed":true,"remaining":0,"reason":"full""#, Verdict::AllowFull),
             (r#""allowed":false,"remaining":0,"reason":"full""#, Verdict::DenyFull),
-            (r#""allowed":true,"remaining":null,"reason":"store","degraded":true"#, Verdict::AllowAway),
-            (r#""allowed":false,"remaining":null,"reason":"store","degraded":true"#, Verdict::DenyAway),
+            (r#""allowed":true,"remaining":null,"reason":"store","degraded":true"#, Verdict::AllowUnreachable),
+            (r#""allowed":false,"remaining":null,"reason":"store","degraded":true"#, Verdict::DenyUnreachable),
             (r#""allowed":false,"remaining":0,"reason":"moon phase""#, Verdict::Deny),
         ] {
             let response = response(200, &format!(r#"{{{fields},"limit":"Login"}}"#));

@@ -19,7 +19,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Refuses zeros.
+    /// Rejects zeros.
     pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
         sensible(&[("count", count)], period)?;
         Ok(Self { count, period })

@@ -24,7 +24,7 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// Refuses zeros, and logs longer than [`LOG_MAX`].
+    /// Rejects zeros, and logs longer than [`LOG_MAX`].
     pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
         sensible(&[("count", count)], period)?;
         if count > LOG_MAX {

@@ -195,7 +195,7 @@ impl Bucket for SmoothedRateState {
     }
 
     fn take(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) {
-        // A rate has no room to run out of: it takes the whole cost, or none where refused requests do not count.
+        // A rate has no room to run out of: it takes the whole cost, or none where denied requests do not count.
         let _ = self.update(limit, cost, now);
     }
 

@@ -23,7 +23,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Refuses what could never work or would not fit: zeros, more than one per nanosecond, centuries to fill.
+    /// Rejects what could never work or would not fit: zeros, more than one per nanosecond, centuries to fill.
     pub fn new(burst: u64, count: u64, period: Nanos) -> Result<Self, NumbersError> {
         sensible(&[("burst", burst), ("count", count)], period)?;
         let interval = period.get() / count;

@@ -9,7 +9,7 @@ use tollway_testbed::{Random, compare};
 
 use crate::{history, naive};
 
-/// One bill: how each of its charges fares, and which refusals refuse it.
+/// One bill: how each of its charges fares, and which denials deny it.
 #[derive(Clone, Debug)]
 struct Case {
     charges: Vec<(ChargeKind, Decision)>,
@@ -67,7 +67,7 @@ fn run_case(policy: &Policy, ids: &[Vec<u8>], case: &Case) -> Result<(), String>
     let decisions: Vec<Decision> = case.charges.iter().map(|(_, decision)| *decision).collect();
     let bill = Bill::new(&charges).unwrap();
     let bill = match &case.expression {
-        Some(expression) => bill.refused_by(expression).unwrap(),
+        Some(expression) => bill.denied_by(expression).unwrap(),
         None => bill,
     };
     let found = bill.answer(&decisions);
@@ -120,11 +120,11 @@ fn an_expression_is_about_charges_the_bill_has() {
             Expression::Or(vec![Expression::And(vec![]), Expression::And(vec![Expression::Charge(index)])]),
         ] {
             assert_eq!(
-                bill.refused_by(&expression).err(),
+                bill.denied_by(&expression).err(),
                 Some(BillError::NoSuchCharge { index, charges: 2 }),
                 "{expression:?}"
             );
         }
     }
-    assert!(bill.refused_by(&Expression::Charge(1)).is_ok());
+    assert!(bill.denied_by(&Expression::Charge(1)).is_ok());
 }

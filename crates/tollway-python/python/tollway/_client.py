@@ -46,7 +46,7 @@ _EXCEPTIONS: Dict[str, Type[Exception]] = {
     "no-refund": NotRefundable,
     "bad-bill": InvalidBill,
     "bad-charge": ChargeError,
-    "store-away": StoreError,
+    "store-unreachable": StoreError,
 }
 
 

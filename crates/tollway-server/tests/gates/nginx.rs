@@ -45,7 +45,7 @@ fn nginx_asks_first_and_tells_the_client() {
 }
 
 #[test]
-fn nginx_does_not_blame_the_client_for_a_store_that_is_away() {
+fn nginx_does_not_blame_the_client_for_an_unreachable_store() {
     let limits = POLICY.replace("id: ipAddress", "id: ipAddress, on_store_failure: deny");
     let gate = start_with(&format!("store: redis://127.0.0.1:1\n{limits}"), |_| {});
     let nginx = Nginx::start(gate.server.http_addr().unwrap(), application());

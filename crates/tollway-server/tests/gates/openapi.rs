@@ -122,7 +122,7 @@ const CASES: [(&str, &str, &str, u16); 90] = [
 ];
 
 /// Nobody listens there.
-const POLICY_AWAY: &str = "
+const POLICY_UNREACHABLE: &str = "
 store: redis://127.0.0.1:1
 limits:
   Closed: { burst: 5, count: 5, period: 1m, on_store_failure: deny }
@@ -134,8 +134,8 @@ rules:
   local: { rule: 5/m, on_store_failure: local, local_share: 1/5 }
 ";
 
-/// The same, of a server whose store is away.
-const CASES_AWAY: [(&str, &str, &str, u16); 23] = [
+/// The same, of a server whose store is unreachable.
+const CASES_UNREACHABLE: [(&str, &str, &str, u16); 23] = [
     ("POST", "/v1/spend", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/check", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/spend", r#"{"limit":"Open","id":"a"}"#, 200),
@@ -181,7 +181,7 @@ fn the_server_does_what_the_document_says_and_nothing_else() {
     let more = more.into_iter().chain([("GET", "/readyz", "", 200)]);
     let mut seen = BTreeSet::new();
     document.check_cases(&gate, CASES.into_iter().chain(more), &mut seen);
-    document.check_cases(&start_with(POLICY_AWAY, |_| {}), CASES_AWAY, &mut seen);
+    document.check_cases(&start_with(POLICY_UNREACHABLE, |_| {}), CASES_UNREACHABLE, &mut seen);
     let redis = RedisServer::start();
     let policy = format!("store: {}?deadline=5s\n{POLICY}", redis.url());
     document.check_cases(&start_with(&policy, |_| {}), CASES_REDIS, &mut seen);

@@ -176,5 +176,5 @@ fn without_the_store_a_rule_answers_as_it_says() {
         assert_eq!((reply.status, &*reply.body), (status, body));
         assert_eq!(reply.header("retry-after").is_some(), status != 200);
     }
-    assert_eq!(problem(&gate.post("/v1/explain", r#"{"rule":"open"}"#)).1, "store-away");
+    assert_eq!(problem(&gate.post("/v1/explain", r#"{"rule":"open"}"#)).1, "store-unreachable");
 }

@@ -326,7 +326,7 @@ fn accounting_that_there_is_no_time_for_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_store_that_is_away_delays_nobody() {
+fn an_unreachable_store_delays_nobody() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gate = start_with(&format!("{POLICY}\nstore: redis://{nobody}"), |_| {});
     let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));

@@ -11,11 +11,11 @@ use super::status::HttpStatus;
 pub struct GateQuery<'a> {
     /// The command to run. It has one charge.
     pub command: HttpCommand<'a>,
-    /// The status that tells the proxy to refuse the request.
+    /// The status that tells the proxy to deny the request.
     pub deny_status: DenyStatus,
 }
 
-/// A status that tells a proxy to refuse a request.
+/// A status that tells a proxy to deny a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenyStatus {
     /// Sends 401, which nginx's `auth_request` passes on.

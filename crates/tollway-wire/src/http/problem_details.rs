@@ -85,7 +85,7 @@ impl ProblemDetails {
     /// Creates a problem for a request that needs the store while the store does not answer.
     pub fn store_unreachable(detail: &str) -> Self {
         let title = "The store did not answer";
-        Self::new(HttpStatus::ServiceUnavailable, "store-away", title, detail.to_owned())
+        Self::new(HttpStatus::ServiceUnavailable, "store-unreachable", title, detail.to_owned())
     }
 
     /// Creates a problem for a listing of ids that the store does not keep.
@@ -116,7 +116,7 @@ impl ProblemDetails {
 
 impl From<FramingError> for ProblemDetails {
     fn from(error: FramingError) -> Self {
-        let title = "HTTP request refused";
+        let title = "HTTP request rejected";
         Self::new(error.status(), "bad-http", title, ErrorChain(&error).to_string())
     }
 }

@@ -41,7 +41,7 @@ impl RateLimitPolicy {
 
 /// Returns false if the decision was made without the store, so that what is left is not known.
 pub const fn store_answered(decision: &Decision) -> bool {
-    !matches!(decision.verdict, Verdict::AllowAway | Verdict::DenyAway)
+    !matches!(decision.verdict, Verdict::AllowUnreachable | Verdict::DenyUnreachable)
 }
 
 /// Appends the value of `RateLimit-Policy`: the limits of all charges.

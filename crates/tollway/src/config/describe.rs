@@ -242,12 +242,12 @@ fn describe_numbers(algorithm: &Algorithm) -> (String, String) {
             (per(limit.count(), limit.period()), format!("in any {}", span(limit.period())))
         }
         Algorithm::SmoothedRate(limit) => {
-            let refused = if limit.strict() {
+            let denied = if limit.strict() {
                 "strict: what is denied counts"
             } else {
                 "what is denied does not count"
             };
-            (per(limit.limit(), limit.period()), refused.to_owned())
+            (per(limit.limit(), limit.period()), denied.to_owned())
         }
         Algorithm::Quota(limit) => {
             (per(limit.count(), limit.period()), format!("in {} from the first", span(limit.period())))

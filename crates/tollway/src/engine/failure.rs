@@ -1,9 +1,9 @@
 //! Decides requests when the store gives no answer. No other module does.
 //!
 //! ```text
-//! on_store_failure: allow    allow away      the limiter never takes the site down
-//!                   deny     deny away       nobody gets more than the limit by breaking the store
-//!                   local    allow or deny   decided in this process's memory, by a share of the limit
+//! on_store_failure: allow    allow unreachable   the limiter never takes the site down
+//!                   deny     deny unreachable    nobody gets more than the limit by breaking the store
+//!                   local    allow or deny       decided in this process's memory, by a share of the limit
 //! ```
 //!
 //! Of a bill with several charges, one that must be denied denies it; the rest is decided by those that decide locally.
@@ -46,8 +46,8 @@ pub(super) fn update_rate(update: &RateUpdate<'_>, memory: &Memory, now: Timesta
 /// Resolves a rule as its limit says.
 pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> RuleDecision {
     match bill.limit().on_store_failure() {
-        OnStoreFailure::Allow => RuleDecision::new(Verdict::AllowAway, Nanos::ZERO),
-        OnStoreFailure::Deny => RuleDecision::new(Verdict::DenyAway, RETRY_AFTER),
+        OnStoreFailure::Allow => RuleDecision::new(Verdict::AllowUnreachable, Nanos::ZERO),
+        OnStoreFailure::Deny => RuleDecision::new(Verdict::DenyUnreachable, RETRY_AFTER),
         OnStoreFailure::Local(share) => memory.resolve(&bill.share(share), || now),
     }
     .with_degraded()
@@ -56,7 +56,7 @@ pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> R
 fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> Decision {
     let charges = bill.charges();
     if let Some(index) = charges.iter().position(denies) {
-        return away(Verdict::DenyAway, RETRY_AFTER, index);
+        return unreachable(Verdict::DenyUnreachable, RETRY_AFTER, index);
     }
     let held_to: Vec<Option<Algorithm>> = charges.iter().map(local_numbers).collect();
     let local: Vec<_> =
@@ -64,7 +64,7 @@ fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> D
     let mut decisions = Vec::with_capacity(1);
     ask(&bill.with_charges(&local), &mut decisions);
     match decisions[0] {
-        Decision { verdict: Verdict::Unlimited, charge, .. } => away(Verdict::AllowAway, Nanos::ZERO, charge),
+        Decision { verdict: Verdict::Unlimited, charge, .. } => unreachable(Verdict::AllowUnreachable, Nanos::ZERO, charge),
         decision => decision.with_degraded(),
     }
 }
@@ -84,7 +84,7 @@ fn local_numbers(charge: &Charge<'_>) -> Option<Algorithm> {
     }
 }
 
-const fn away(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
+const fn unreachable(verdict: Verdict, retry_after: Nanos, charge: usize) -> Decision {
     Decision::new(verdict, 0, retry_after, retry_after).with_charge(charge).with_degraded()
 }
 
@@ -106,15 +106,15 @@ mod tests {
     /// Each bill against one memory, and what is answered: the words, what is left, and which charge decided.
     #[test]
     fn every_limit_has_its_say() {
-        use Verdict::{Allow, AllowAway, Deny, DenyAway};
+        use Verdict::{Allow, AllowUnreachable, Deny, DenyUnreachable};
         let policy = Config::parse(LIMITS, "limits").unwrap().policy;
         let (memory, now) = (Memory::new(100), Timestamp::EPOCH);
         for (names, verdict, remaining, decided) in [
-            (&["Open"][..], AllowAway, 0, 0),
-            (&["Closed"], DenyAway, 0, 0),
+            (&["Open"][..], AllowUnreachable, 0, 0),
+            (&["Closed"], DenyUnreachable, 0, 0),
             (&["Local"], Allow, 1, 0),
-            (&["Open", "Closed"], DenyAway, 0, 1),
-            (&["Closed", "Local"], DenyAway, 0, 0),
+            (&["Open", "Closed"], DenyUnreachable, 0, 1),
+            (&["Closed", "Local"], DenyUnreachable, 0, 0),
             (&["Open", "Local"], Allow, 0, 1),
             (&["Open", "Local"], Deny, 0, 1),
         ] {
@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn every_rule_has_its_say() {
-        use Verdict::{Allow, AllowAway, Deny, DenyAway};
+        use Verdict::{Allow, AllowUnreachable, Deny, DenyUnreachable};
         let half = LocalShare::new(1, 2).unwrap();
         for (on_store_failure, expected) in [
-            (OnStoreFailure::Allow, [AllowAway; 3]),
-            (OnStoreFailure::Deny, [DenyAway; 3]),
+            (OnStoreFailure::Allow, [AllowUnreachable; 3]),
+            (OnStoreFailure::Deny, [DenyUnreachable; 3]),
             (OnStoreFailure::Local(half), [Allow, Allow, Deny]),
         ] {
             let rule = RuleLimit::new("Or('4/s', '5/m')".parse().unwrap());
@@ -152,6 +152,6 @@ mod tests {
         let policy = Config::parse(LIMITS, "limits").unwrap().policy;
         let charges = [policy.charge("Closed", b"id", 1).unwrap().with_kind(ChargeKind::SpendOnly)];
         let decision = settle(&Bill::new(&charges).unwrap(), &Memory::new(100), Timestamp::EPOCH);
-        assert_eq!(decision.verdict, Verdict::AllowAway);
+        assert_eq!(decision.verdict, Verdict::AllowUnreachable);
     }
 }

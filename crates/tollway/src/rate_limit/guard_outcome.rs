@@ -78,7 +78,7 @@ impl fmt::Display for RateLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.decision.verdict {
             Verdict::DenyFull => "the store is full",
-            Verdict::DenyAway => "the store did not answer",
+            Verdict::DenyUnreachable => "the store did not answer",
             _ => "rate limit exceeded",
         };
         match self.key() {
@@ -122,7 +122,7 @@ mod tests {
             (Verdict::Deny, never, "login", "rate limit exceeded: login, user:10/5m; waiting does not help"),
             (Verdict::DenyFull, soon, "login", "the store is full: login, user:10/5m; retry after 1.5s"),
             (
-                Verdict::DenyAway,
+                Verdict::DenyUnreachable,
                 soon,
                 "login",
                 "the store did not answer: login, user:10/5m; retry after 1.5s",

@@ -28,7 +28,7 @@ pub enum StoreError {
     },
     /// The circuit breaker of the node is open: calls fail at once until a probe succeeds.
     #[error("redis {address} is unreachable; circuit open, probing")]
-    Away {
+    CircuitOpen {
         /// The address of the node that failed.
         address: String,
     },
@@ -48,7 +48,7 @@ pub enum StoreError {
     },
     /// The reply is not one that a script of ours returns.
     #[error("redis sent an unexpected reply: {found}")]
-    Nonsense {
+    UnexpectedReply {
         /// The answer that was received.
         found: String,
     },

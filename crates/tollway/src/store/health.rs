@@ -45,7 +45,7 @@ pub enum NodeState {
     /// A connection is open.
     Up,
     /// The node is unreachable: its circuit breaker is open, calls fail at once, and it is probed.
-    Away {
+    Unreachable {
         /// The time when the circuit breaker opened.
         since: Instant,
         /// The last failure.
@@ -65,7 +65,9 @@ impl fmt::Display for NodeState {
         match self {
             Self::Opening => f.write_str("opening"),
             Self::Up => f.write_str("up"),
-            Self::Away { since, reason } => write!(f, "away for {:.1?}: {reason}", since.elapsed()),
+            Self::Unreachable { since, reason } => {
+                write!(f, "unreachable for {:.1?}: {reason}", since.elapsed())
+            }
         }
     }
 }

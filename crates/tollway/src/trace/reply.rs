@@ -4,13 +4,13 @@
 //! allow remaining=299 retry_after=0s reset_after=36s      deny remaining=0 retry_after=1.5s reset_after=10s limit=B
 //! allow unlimited                                         deny remaining=0 reset_after=10s         (no time lifts it)
 //! allow full remaining=0 retry_after=0s reset_after=0s    deny full remaining=0 retry_after=1s reset_after=0s
-//! allow away remaining=0 retry_after=0s reset_after=0s    deny degraded remaining=0 …     (the store gave no answer)
+//! allow unreachable remaining=0 retry_after=0s …          deny degraded remaining=0 …     (the store gave no answer)
 //! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
 //! ok                                       (of a reset)   error limit "X" does not exist
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
 //! (none)                                   (silence)      [["web\u0000","DELAY_UNTIL","x","4000"]]   (of `smockron`)
 //! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
-//! allow full, allow away, allow degraded   (of `rule`)    deny                     (of `rule`; no time lifts it)
+//! allow full, allow unreachable, allow degraded           deny                     (of `rule`; no time lifts it)
 //! ```
 
 use std::fmt::{self, Write};
@@ -110,8 +110,8 @@ fn write_verdict(f: &mut fmt::Formatter<'_>, verdict: Verdict, degraded: bool) -
         Verdict::Deny => "deny",
         Verdict::AllowFull => "allow full",
         Verdict::DenyFull => "deny full",
-        Verdict::AllowAway => "allow away",
-        Verdict::DenyAway => "deny away",
+        Verdict::AllowUnreachable => "allow unreachable",
+        Verdict::DenyUnreachable => "deny unreachable",
     })?;
     let says_why = !matches!(verdict, Verdict::Allow | Verdict::Deny);
     if degraded && !says_why { f.write_str(" degraded") } else { Ok(()) }
@@ -221,8 +221,8 @@ mod tests {
             (deny.with_degraded(), "deny degraded retry_after=0.8s"),
             (allow.with_verdict(Verdict::AllowFull), "allow full"),
             (deny.with_verdict(Verdict::DenyFull), "deny full retry_after=0.8s"),
-            (allow.with_verdict(Verdict::AllowAway).with_degraded(), "allow away"),
-            (deny.with_verdict(Verdict::DenyAway).with_degraded(), "deny away retry_after=0.8s"),
+            (allow.with_verdict(Verdict::AllowUnreachable).with_degraded(), "allow unreachable"),
+            (deny.with_verdict(Verdict::DenyUnreachable).with_degraded(), "deny unreachable retry_after=0.8s"),
         ] {
             assert_eq!(TraceReply::RuleDecision(decision).to_string(), text);
             assert!(matches(text, &TraceReply::RuleDecision(decision)));

@@ -34,7 +34,7 @@ impl Paper {
     pub(crate) fn bill<'a>(&'a self, charges: &'a [Charge<'a>]) -> Bill<'a> {
         let bill = Bill::new(charges).unwrap();
         match &self.expression {
-            Some(expression) => bill.refused_by(expression).unwrap(),
+            Some(expression) => bill.denied_by(expression).unwrap(),
             None => bill,
         }
     }

@@ -6,26 +6,26 @@ use tollway_core::{ChargeKind, Decision, Expression, Nanos, Verdict};
 
 /// The one answer, from what kind each charge is and how it fares by itself.
 pub(crate) fn answer(expression: Option<&Expression>, charges: &[(ChargeKind, Decision)]) -> Decision {
-    // Without an expression any refused charge refuses.
+    // Without an expression any denied charge denies.
     let any = Expression::Or((0..charges.len()).map(Expression::Charge).collect());
     let expression = expression.unwrap_or(&any);
     let answer = decides(expression, charges).unwrap_or_else(|| allowed(charges[0].1));
-    assert_eq!(answer.allowed(), !refuses(expression, charges), "the two definitions differ");
+    assert_eq!(answer.allowed(), !denies(expression, charges), "the two definitions differ");
     answer
 }
 
-/// `Or` if any part does, `And` if all do; a charge that only spends refuses nothing.
-fn refuses(expression: &Expression, charges: &[(ChargeKind, Decision)]) -> bool {
+/// `Or` if any part does, `And` if all do; a charge that only spends denies nothing.
+fn denies(expression: &Expression, charges: &[(ChargeKind, Decision)]) -> bool {
     match expression {
         Expression::Charge(index) => {
             charges[*index].0 != ChargeKind::SpendOnly && !charges[*index].1.allowed()
         }
-        Expression::Or(parts) => parts.iter().any(|part| refuses(part, charges)),
-        Expression::And(parts) => parts.iter().all(|part| refuses(part, charges)),
+        Expression::Or(parts) => parts.iter().any(|part| denies(part, charges)),
+        Expression::And(parts) => parts.iter().all(|part| denies(part, charges)),
     }
 }
 
-/// The strictest part of an `Or` and the least strict of an `And`, unless that has a part that cannot refuse.
+/// The strictest part of an `Or` and the least strict of an `And`, unless that has a part that cannot deny.
 fn decides(expression: &Expression, charges: &[(ChargeKind, Decision)]) -> Option<Decision> {
     match expression {
         Expression::Charge(index) => {

@@ -207,14 +207,14 @@ fn metrics(worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
     response.document(HttpStatus::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
 }
 
-/// Ready, and how the store is. Away or not, every question is answered: a proxy that took all servers out because they
+/// Ready, and how the store is. Reachable or not, every question is answered: a proxy that took all servers out because they
 /// share a store would take the site down.
 fn readiness(limiter: &Engine) -> String {
     let mut text = "ok\n".to_owned();
     for node in limiter.health().into_iter().flat_map(|health| health.nodes) {
         let state = match node.state {
             NodeState::Up => "up".to_owned(),
-            NodeState::Away { since, reason } => {
+            NodeState::Unreachable { since, reason } => {
                 format!("unreachable for {}s: {reason}", since.elapsed().as_secs())
             }
             _ => "connecting".to_owned(),

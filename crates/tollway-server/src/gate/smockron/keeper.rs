@@ -19,7 +19,7 @@ const SWEEP_PARTS: usize = 16;
 const RECALL_PAGE: usize = 4_096;
 const RECALL_EVERY: Duration = Duration::from_millis(10);
 /// How long a store that does not answer is left alone.
-const STORE_AWAY: Duration = Duration::from_secs(1);
+const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// Reminds, forgets, and recalls, until the server drains.
 pub(in crate::gate) async fn keep(worker: &Worker) {
@@ -82,7 +82,7 @@ async fn recall(worker: &Worker, domain: &Domain) {
                 if let Some(times) = trouble.now() {
                     warn!(error = %ErrorChain(&error), times, "cannot read the delays in force from the store");
                 }
-                sleep(STORE_AWAY).await;
+                sleep(STORE_RETRY).await;
             }
         }
     }

@@ -80,7 +80,7 @@ impl<'a> LockedBill<'a> {
                 Verdict::Deny if takes && allowed => with_table!(tables, algorithm, |table, limit| {
                     table.change_or_insert(hash, now, room, |bucket| bucket.take(limit, cost, now))
                 }),
-                // It is refused again and takes nothing. But a strict smoothed rate must count the attempt, and a
+                // It is denied again and takes nothing. But a strict smoothed rate must count the attempt, and a
                 // timestamp that is too far ahead (the clock ran back) must be corrected.
                 Verdict::Deny if charge.kind() == ChargeKind::Spend => {
                     with_table!(tables, algorithm, |table, limit| {

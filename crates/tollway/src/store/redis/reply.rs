@@ -57,5 +57,5 @@ pub(super) fn digits_of(digits: &[u8]) -> Option<u64> {
 }
 
 pub(super) fn nonsense(value: &Value) -> StoreError {
-    StoreError::Nonsense { found: format!("{value:?}") }
+    StoreError::UnexpectedReply { found: format!("{value:?}") }
 }

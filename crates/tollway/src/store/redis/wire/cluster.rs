@@ -80,7 +80,7 @@ impl Cluster {
         match (self.slots.owner(slot), &self.known) {
             (Some(node), _) => Place::Node(node),
             (None, Known::NotYet) => Place::Unknown,
-            (None, Known::Lost { .. }) => Place::Nobody(StoreError::Away { address: self.to_string() }),
+            (None, Known::Lost { .. }) => Place::Nobody(StoreError::CircuitOpen { address: self.to_string() }),
             (None, Known::Yes) => Place::Nobody(StoreError::Refused {
                 address: self.to_string(),
                 reason: format!("no node has slot {slot}"),
@@ -104,7 +104,7 @@ impl Cluster {
     pub(super) fn health(&self) -> NodeHealth {
         let state = match &self.known {
             Known::Lost { since, reason } => {
-                NodeState::Away { since: since.into_std(), reason: reason.clone() }
+                NodeState::Unreachable { since: since.into_std(), reason: reason.clone() }
             }
             Known::NotYet | Known::Yes => NodeState::Opening,
         };

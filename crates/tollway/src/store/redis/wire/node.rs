@@ -115,7 +115,7 @@ impl Node {
     }
 
     pub(super) fn away(&self) -> StoreError {
-        StoreError::Away { address: self.address.to_string() }
+        StoreError::CircuitOpen { address: self.address.to_string() }
     }
 
     pub(super) fn unreachable(&self, source: Cause) -> StoreError {
@@ -140,7 +140,7 @@ impl Node {
             State::Opening => NodeState::Opening,
             State::Up(_) => NodeState::Up,
             State::Away { since, reason } => {
-                NodeState::Away { since: since.into_std(), reason: reason.clone() }
+                NodeState::Unreachable { since: since.into_std(), reason: reason.clone() }
             }
         };
         NodeHealth { address: self.address.to_string(), state }

@@ -82,7 +82,7 @@ impl Switchboard {
             if order.until > now {
                 self.orders.push(order);
             } else {
-                let _ = order.reply.send(vec![Err(StoreError::Away { address: self.name() })]);
+                let _ = order.reply.send(vec![Err(StoreError::CircuitOpen { address: self.name() })]);
             }
         }
     }

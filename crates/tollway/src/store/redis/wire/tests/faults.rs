@@ -16,7 +16,7 @@ fn a_frozen_server_is_left_alone_and_found_again() {
     server.thaw();
     load.wait_for(100);
     let replies = load.stop();
-    assert!(replies.iter().any(|reply| matches!(reply, Err(StoreError::Away { .. }))));
+    assert!(replies.iter().any(|reply| matches!(reply, Err(StoreError::CircuitOpen { .. }))));
     assert_never_twice(&replies);
     assert_no_twos(&server);
 }
@@ -93,14 +93,14 @@ fn a_server_that_becomes_a_replica_is_left_until_it_is_a_primary_again() {
     server.cli(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     eventually(
         "a replica",
-        || matches!(&wire.health().nodes[0].state, NodeState::Away { reason, .. } if reason.contains("replica")),
+        || matches!(&wire.health().nodes[0].state, NodeState::Unreachable { reason, .. } if reason.contains("replica")),
     );
     let written = server.times_called("incrby");
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     load.wait_for(100);
     assert!(server.times_called("incrby") > written);
     let replies = load.stop();
-    assert!(replies.iter().any(|reply| matches!(reply, Err(StoreError::Away { .. }))));
+    assert!(replies.iter().any(|reply| matches!(reply, Err(StoreError::CircuitOpen { .. }))));
     assert_never_twice(&replies);
 }
 
@@ -121,7 +121,7 @@ fn a_thousand_callers_come_back_over_one_connection() {
     let load = Load::start(&wire, 1000, "a", 0);
     load.wait_for(2000);
     server.kill();
-    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
     server.restart();
     load.wait_for(2000);
     // The testbed looks whether the server answers, and each look is a connection, as is this question.
@@ -150,7 +150,7 @@ fn whoever_goes_away_before_a_call_is_sent_takes_it_along() {
     let mut server = RedisServer::start();
     server.kill();
     let wire = patient(&server);
-    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
     server.restart();
     eventually("a server", || wire.health().is_well());
     drop(wire.send(vec![count("n")])); // Perhaps sent, perhaps not, and nobody is hurt.

@@ -20,7 +20,7 @@ fn a_primary_that_is_killed_is_replaced() {
     let load = Load::start(&wire, 8, "a", 0);
     load.wait_for(100);
     sentinels.primary().kill();
-    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Away { .. }));
+    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
     load.wait_for(100);
     assert_eq!(wire.health().nodes[0].address, sentinels.primary().address());
     assert_never_twice(&load.stop());
