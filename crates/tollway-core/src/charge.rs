@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::algorithm::Algorithm;
 use crate::id::IdError;
 use crate::limit::Limit;
+use crate::nearest::did_you_mean;
 
 pub use request::ChargeRequest;
 
@@ -42,10 +43,12 @@ pub enum ChargeKind {
 #[non_exhaustive]
 pub enum ChargeError {
     /// No limit has this name.
-    #[error("limit \"{name}\" does not exist")]
+    #[error("limit \"{name}\" does not exist{}", did_you_mean(.nearest.as_deref()))]
     UnknownLimit {
         /// The name that was requested.
         name: String,
+        /// The name of the limit that was probably meant.
+        nearest: Option<String>,
     },
     /// Not an id of this limit.
     #[error("limit \"{limit}\" rejects the id")]

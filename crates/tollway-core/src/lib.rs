@@ -28,6 +28,7 @@ pub mod id;
 pub mod keys;
 pub mod limit;
 pub mod local_share;
+pub mod nearest;
 pub mod policy;
 pub mod rate_spec;
 pub mod rule;

@@ -22,6 +22,7 @@ use crate::charge::{Charge, ChargeError};
 use crate::domain::Domain;
 use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
+use crate::nearest::nearest;
 use crate::rule::{KeyedRule, NamedRule};
 
 /// The limits, the rules and the domains by name, and what holds for keys.
@@ -171,8 +172,15 @@ impl Policy {
     pub fn charge<'a>(&'a self, name: &str, id: &'a [u8], cost: u64) -> Result<Charge<'a>, ChargeError> {
         match self.limit(name) {
             Some(limit) => Charge::new(limit, id, cost),
-            None => Err(ChargeError::UnknownLimit { name: name.to_owned() }),
+            None => Err(self.unknown_limit(name)),
         }
+    }
+
+    /// Returns the error for a limit that does not exist, with the name that was probably meant.
+    #[cold]
+    pub fn unknown_limit(&self, name: &str) -> ChargeError {
+        let nearest = nearest(name, self.limits.iter().map(Limit::name)).map(str::to_owned);
+        ChargeError::UnknownLimit { name: name.to_owned(), nearest }
     }
 }
 

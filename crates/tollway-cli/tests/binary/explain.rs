@@ -85,7 +85,7 @@ Or                                   reached, free in an-hour
 fn what_cannot_be_explained_says_why() {
     let serving = serve("explain-wrong.yaml");
     for (arguments, expected) in [
-        (&["uplaod"][..], "tollway: Unknown rule: rule \"uplaod\" does not exist\n"),
+        (&["uplaod"][..], "tollway: Unknown rule: rule \"uplaod\" does not exist (did you mean \"upload\"?)\n"),
         (
             &["upload", "user=vova"],
             "tollway: Missing selector: the rule needs a value for selector \"apikey\"; send an empty value if the request \

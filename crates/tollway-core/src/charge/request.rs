@@ -92,6 +92,6 @@ mod tests {
         );
         requests.push(ChargeRequest::new("Nope", "alice", 1));
         let error = policy.charge_requests(&requests).map(|_| ()).unwrap_err();
-        assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into() });
+        assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into(), nearest: None });
     }
 }

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{KeyedRule, RuleBill, RuleError, RuleLimit, RuleProblem};
+use super::{KeyedRule, NamedRule, RuleBill, RuleError, RuleLimit, RuleProblem};
 use crate::limit::is_name;
+use crate::nearest::{did_you_mean, nearest};
 use crate::policy::Policy;
 
 /// A reference that names a rule or has its expression.
@@ -29,10 +30,12 @@ impl From<&str> for RuleRef {
 #[non_exhaustive]
 pub enum RuleLookupError {
     /// No rule has this name.
-    #[error("rule \"{name}\" does not exist")]
+    #[error("rule \"{name}\" does not exist{}", did_you_mean(.nearest.as_deref()))]
     UnknownRule {
         /// The name that was requested.
         name: String,
+        /// The name of the rule that was probably meant.
+        nearest: Option<String>,
     },
     /// The expression is not a rule.
     #[error("the rule is invalid at character {character}")]
@@ -73,11 +76,17 @@ impl Policy {
                 return Ok(Cow::Owned(KeyedRule::new(limit, "", key.unwrap_or_default())));
             }
         };
-        let found = self.rule(name).ok_or_else(|| RuleLookupError::UnknownRule { name: name.clone() })?;
+        let found = self.rule(name).ok_or_else(|| self.unknown_rule(name))?;
         Ok(match key {
             Some(key) => Cow::Owned(KeyedRule::new(found.limit().clone(), "", key)),
             None => Cow::Borrowed(found),
         })
+    }
+
+    #[cold]
+    fn unknown_rule(&self, name: &str) -> RuleLookupError {
+        let nearest = nearest(name, self.rules().iter().map(NamedRule::name)).map(str::to_owned);
+        RuleLookupError::UnknownRule { name: name.to_owned(), nearest }
     }
 }
 
@@ -98,7 +107,6 @@ impl KeyedRule {
 mod tests {
     use super::*;
     use crate::error_chain::ErrorChain;
-    use crate::rule::NamedRule;
 
     #[test]
     fn a_rule_is_asked_for_by_name_or_in_writing() {

@@ -48,8 +48,10 @@ fn a_charge_that_makes_no_sense_says_why() {
     let charge = |limit, id: &'static [u8], cost| policy.charge(limit, id, cost).map(drop);
     let wrong_id = |source| Err(ChargeError::Id { limit: "Report".into(), source });
     let format = IdFormat::RegId;
-    assert_eq!(charge("account", b"1", 1), Err(ChargeError::UnknownLimit { name: "account".into() }));
-    assert_eq!(charge("", b"1", 1), Err(ChargeError::UnknownLimit { name: String::new() }));
+    let unknown = |name| charge(name, b"1", 1).unwrap_err().to_string();
+    assert_eq!(unknown("account"), "limit \"account\" does not exist");
+    assert_eq!(unknown("Reprot"), "limit \"Reprot\" does not exist (did you mean \"Report\"?)");
+    assert_eq!(unknown(""), "limit \"\" does not exist");
     assert_eq!(charge("Report", b"", 1), wrong_id(IdError::Empty));
     assert_eq!(charge("Report", b"x\xff", 1), wrong_id(IdError::Format { id: "x\\xff".into(), format }));
     assert_eq!(

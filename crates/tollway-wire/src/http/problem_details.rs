@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"type":"urn:problem-type:tollway:unknown-limit","title":"Unknown limit","status":404,
-//!  "detail":"limit \"Logn\" does not exist","field":"limit"}
+//!  "detail":"limit \"Logn\" does not exist (did you mean \"Login\"?)","field":"limit"}
 //! ```
 //!
 //! Programs read the type, which never changes. The title and the detail are for people, and may change.
@@ -158,10 +158,10 @@ impl From<RuleLookupError> for ProblemDetails {
     fn from(error: RuleLookupError) -> Self {
         let detail = ErrorChain(&error).to_string();
         match error {
-            RuleLookupError::UnknownRule { name } => {
+            RuleLookupError::UnknownRule { name, nearest } => {
                 // The name is cut: it comes from the path, and may be long.
-                let detail =
-                    RuleLookupError::UnknownRule { name: name.chars().take(128).collect() }.to_string();
+                let name = name.chars().take(128).collect();
+                let detail = RuleLookupError::UnknownRule { name, nearest }.to_string();
                 Self::new(HttpStatus::NotFound, "unknown-rule", "Unknown rule", detail).with_field("rule")
             }
             RuleLookupError::MissingSelector { selector } => {

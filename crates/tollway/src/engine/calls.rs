@@ -209,7 +209,7 @@ impl Engine {
     ) -> Result<Option<BucketPage>, LimiterError> {
         let policy = self.policy();
         let limit = limit
-            .map(|name| policy.limit(name).ok_or_else(|| ChargeError::UnknownLimit { name: name.to_owned() }))
+            .map(|name| policy.limit(name).ok_or_else(|| policy.unknown_limit(name)))
             .transpose()?;
         let Some(redis) = &self.redis else { return Ok(None) };
         Ok(Some(redis.scan(limit, from, count).await?))

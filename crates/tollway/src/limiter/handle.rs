@@ -173,8 +173,7 @@ impl LimitName {
     fn search<'p>(&self, policy: &'p Policy) -> Result<&'p Limit, ChargeError> {
         let limits = policy.limits();
         let found = limits.iter().position(|limit| limit.name() == &*self.name);
-        let position =
-            found.ok_or_else(|| ChargeError::UnknownLimit { name: self.name.clone().into_string() })?;
+        let position = found.ok_or_else(|| policy.unknown_limit(&self.name))?;
         self.position.store(position, Ordering::Relaxed);
         Ok(&limits[position])
     }
@@ -208,7 +207,7 @@ mod tests {
         assert_eq!(a.spend("x", 1).unwrap().remaining, 7, "the bucket stays, and the limit is the new one");
         limiter.reload(policy("limits: { Other: { burst: 1, count: 1, period: 1h } }"));
         for _ in 0..2 {
-            assert_eq!(a.spend("x", 1), Err(ChargeError::UnknownLimit { name: "A".to_owned() }));
+            assert_eq!(a.spend("x", 1), Err(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None }));
         }
         limiter.reload(policy(moved));
         assert_eq!(a.clone().spend("x", 1).unwrap().remaining, 6);
@@ -217,7 +216,7 @@ mod tests {
     #[test]
     fn an_unknown_limit_has_no_handle() {
         let limiter = Limiter::new(policy("limits: {}"));
-        assert_eq!(limiter.handle("A").err(), Some(ChargeError::UnknownLimit { name: "A".to_owned() }));
+        assert_eq!(limiter.handle("A").err(), Some(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None }));
     }
 
     #[test]
