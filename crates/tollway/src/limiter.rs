@@ -6,8 +6,8 @@
 //! | [`AsyncLimiter`] | memory or Redis | is awaited |
 //! | [`BlockingLimiter`] | memory or Redis | may put its thread to sleep until Redis has answered |
 //!
-//! All three have the same calls to spend, check, refund and reset. A handle ([`Handle`], [`AsyncHandle`]) is one limit
-//! of a limiter, looked up once.
+//! All three have the same calls to spend, check, refund and reset. A handle ([`Handle`], [`AsyncHandle`],
+//! [`BlockingHandle`]) is one limit of a limiter, looked up once.
 
 mod awaited;
 mod blocking;
@@ -24,7 +24,7 @@ use tollway_core::{Bill, BillError, Charge, ChargeError, ChargeRequest, Decision
 pub use self::awaited::AsyncLimiter;
 pub use self::blocking::BlockingLimiter;
 pub use self::builder::{BuildError, LimiterBuilder};
-pub use self::handle::{AsyncHandle, Handle};
+pub use self::handle::{AsyncHandle, BlockingHandle, Handle};
 pub use self::until_ready::UntilReadyError;
 #[cfg(feature = "yaml")]
 use crate::config::{Config, ConfigErrors, StoreUrl};
@@ -206,7 +206,7 @@ impl Limiter {
 
     /// Looks up a limit once, for code that always asks under the same one.
     pub fn handle(&self, limit: &str) -> Result<Handle, ChargeError> {
-        Handle::new(self, limit)
+        Handle::new(self.clone(), &self.engine.current_policy(), limit)
     }
 
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.

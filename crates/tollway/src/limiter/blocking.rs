@@ -1,13 +1,15 @@
 //! Defines [`BlockingLimiter`], a view of an [`AsyncLimiter`] for threads without a runtime.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tollway_core::{ChargeError, ChargeRequest, Decision, Refund};
+use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund};
 
 use super::until_ready::UntilReadyError;
-use super::{AsyncLimiter, LimiterError};
+use super::{AsyncLimiter, BlockingHandle, LimiterError};
 use crate::block_on::block_on;
 use crate::engine::{BlockingEngine, Inspection};
+use crate::store::Health;
 
 /// Offers the calls of an [`AsyncLimiter`] to threads without a runtime: over Redis each may put the calling thread to
 /// sleep, for the store's deadline at most.
@@ -88,9 +90,29 @@ impl BlockingLimiter {
         block_on(self.limiter.until_ready(limit, id, cost, timeout))
     }
 
+    /// Looks up a limit once, for code that always asks under the same one.
+    pub fn handle(&self, limit: &str) -> Result<BlockingHandle, ChargeError> {
+        BlockingHandle::new(self.clone(), &self.policy(), limit)
+    }
+
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.
     pub fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<Inspection, LimiterError> {
         block_on(self.limiter.inspect(limit, id))
+    }
+
+    /// Returns the current policy. A reload does not change a policy that a caller holds.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.limiter.policy()
+    }
+
+    /// Replaces the policy from the next request on. Buckets stay.
+    pub fn reload(&self, policy: Policy) {
+        self.limiter.reload(policy);
+    }
+
+    /// Returns the state of the shared store's nodes, or `None` in memory.
+    pub fn health(&self) -> Option<Health> {
+        self.limiter.health()
     }
 
     /// Returns the engine that this limiter is made of, for batches.

@@ -17,23 +17,22 @@ use std::time::Duration;
 use tollway_core::{Bill, Charge, ChargeError, Decision, Limit, Policy, Refund};
 
 use super::until_ready::{UntilReadyError, until_ready};
-use super::{AsyncLimiter, Limiter, LimiterError};
+use super::{AsyncLimiter, BlockingLimiter, Limiter, LimiterError};
+use crate::engine::Inspection;
 
-/// Sends requests to one limit of a [`Limiter`]. A reload of the policy reaches it at its next request; if the limit no
-/// longer exists then, requests fail.
+/// Sends requests to one limit of a limiter, by default a [`Limiter`]. A reload of the policy reaches it at its next
+/// request; if the limit no longer exists then, requests fail.
 #[derive(Clone, Debug)]
-pub struct Handle {
-    limiter: Limiter,
+pub struct Handle<L = Limiter> {
+    limiter: L,
     limit: LimitName,
 }
 
-/// Sends requests to one limit of an [`AsyncLimiter`]. A reload of the policy reaches it at its next request; if the
-/// limit no longer exists then, requests fail.
-#[derive(Clone, Debug)]
-pub struct AsyncHandle {
-    limiter: AsyncLimiter,
-    limit: LimitName,
-}
+/// Sends requests to one limit of an [`AsyncLimiter`].
+pub type AsyncHandle = Handle<AsyncLimiter>;
+
+/// Sends requests to one limit of a [`BlockingLimiter`].
+pub type BlockingHandle = Handle<BlockingLimiter>;
 
 /// A limit's name, and its position in the policy when it was last looked up.
 #[derive(Debug)]
@@ -43,17 +42,18 @@ struct LimitName {
     position: AtomicUsize,
 }
 
-impl Handle {
-    pub(super) fn new(limiter: &Limiter, limit: &str) -> Result<Self, ChargeError> {
-        let limit = LimitName::new(limit, &limiter.policy())?;
-        Ok(Self { limiter: limiter.clone(), limit })
+impl<L> Handle<L> {
+    pub(super) fn new(limiter: L, policy: &Policy, limit: &str) -> Result<Self, ChargeError> {
+        Ok(Self { limiter, limit: LimitName::new(limit, policy)? })
     }
 
     /// Returns the name of the limit.
     pub fn name(&self) -> &str {
         &self.limit.name
     }
+}
 
+impl Handle {
     /// Takes `cost` from the bucket of `id`, if it fits.
     #[inline]
     pub fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
@@ -96,19 +96,14 @@ impl Handle {
         let id = id.as_ref();
         until_ready(timeout, || std::future::ready(self.spend(id, cost))).await
     }
+
+    /// Returns the state of the bucket of `id`. Changes nothing.
+    pub fn inspect(&self, id: impl AsRef<[u8]>) -> Result<Inspection, ChargeError> {
+        self.limiter.inspect(self.name(), id)
+    }
 }
 
 impl AsyncHandle {
-    pub(super) fn new(limiter: &AsyncLimiter, limit: &str) -> Result<Self, ChargeError> {
-        let limit = LimitName::new(limit, &limiter.policy())?;
-        Ok(Self { limiter: limiter.clone(), limit })
-    }
-
-    /// Returns the name of the limit.
-    pub fn name(&self) -> &str {
-        &self.limit.name
-    }
-
     /// Takes `cost` from the bucket of `id`, if it fits.
     pub async fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let policy = self.limiter.policy();
@@ -146,6 +141,50 @@ impl AsyncHandle {
     ) -> Result<Decision, UntilReadyError> {
         let id = id.as_ref();
         until_ready(timeout, || self.spend(id, cost)).await
+    }
+
+    /// Returns the state of the bucket of `id`. Changes nothing.
+    pub async fn inspect(&self, id: impl AsRef<[u8]>) -> Result<Inspection, LimiterError> {
+        self.limiter.inspect(self.name(), id).await
+    }
+}
+
+/// Over Redis, each call may put the calling thread to sleep, for the store's deadline at most.
+impl BlockingHandle {
+    /// Takes `cost` from the bucket of `id`, if it fits.
+    pub fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        let policy = self.limiter.policy();
+        Ok(self.limiter.engine().charge(&self.limit.charge(&policy, id.as_ref(), cost)?))
+    }
+
+    /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
+    pub fn check(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
+        self.limiter.check(self.name(), id, cost)
+    }
+
+    /// Gives back `cost` to the bucket of `id`, up to a full bucket.
+    pub fn refund(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, LimiterError> {
+        self.limiter.refund(self.name(), id, cost)
+    }
+
+    /// Forgets the bucket of `id`.
+    pub fn reset(&self, id: impl AsRef<[u8]>) -> Result<(), LimiterError> {
+        self.limiter.reset(self.name(), id)
+    }
+
+    /// Waits until `cost` fits, and takes it, for at most `timeout`.
+    pub fn until_ready(
+        &self,
+        id: impl AsRef<[u8]>,
+        cost: u64,
+        timeout: Duration,
+    ) -> Result<Decision, UntilReadyError> {
+        self.limiter.until_ready(self.name(), id, cost, timeout)
+    }
+
+    /// Returns the state of the bucket of `id`. Changes nothing.
+    pub fn inspect(&self, id: impl AsRef<[u8]>) -> Result<Inspection, LimiterError> {
+        self.limiter.inspect(self.name(), id)
     }
 }
 
@@ -234,6 +273,24 @@ mod tests {
             assert_eq!(a.spend("x", 1).unwrap().remaining, 2);
             a.reset("x").unwrap();
             assert_eq!(awaited.spend("x", 3).await.unwrap().remaining, 0);
+            assert_eq!(awaited.inspect("x").await.unwrap().bucket, a.inspect("x").unwrap().bucket);
         });
+    }
+
+    #[test]
+    fn a_blocking_handle_has_the_calls_of_the_others() {
+        let limiter = Limiter::new(policy("limits: { A: { burst: 3, count: 1, period: 1h } }"));
+        let blocking = AsyncLimiter::from(limiter).blocking();
+        assert!(blocking.health().is_none());
+        let a = blocking.handle("A").unwrap();
+        assert_eq!((a.name(), a.spend("x", 2).unwrap().remaining), ("A", 1));
+        assert_eq!(a.check("x", 1).unwrap().remaining, 0);
+        assert_eq!(a.refund("x", 1).unwrap().remaining, 2);
+        assert_eq!(a.until_ready("x", 2, Duration::ZERO).unwrap().remaining, 0);
+        a.reset("x").unwrap();
+        assert_eq!(a.inspect("x").unwrap().decision.remaining, 3);
+        blocking.reload(policy("limits: { A: { burst: 9, count: 1, period: 1h } }"));
+        assert_eq!(blocking.policy().limits().len(), 1);
+        assert_eq!(a.spend("x", 1).unwrap().remaining, 8);
     }
 }
