@@ -89,9 +89,9 @@ impl IdFormat {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
-            Self::IpAddress => "ipAddress",
-            Self::Ipv6Range => "ipv6RangeCIDR",
-            Self::RegId => "regId",
+            Self::IpAddress => "ip",
+            Self::Ipv6Range => "ipv6_prefix",
+            Self::RegId => "number",
             Self::Domain => "domain",
             Self::RegIdDomain => "regId:domain",
             Self::RegIdFqdnSet => "regId:fqdnSet",

@@ -9,7 +9,7 @@
 //! domains 1
 //!
 //! NewOrdersPerAccount             token_bucket  burst 300, 300 per 3h  one per 36s, full after 3h
-//!   id regId, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
+//!   id number, bucket NewOrdersPerAccount:ID, on_full deny, on_store_failure allow
 //!   NewOrdersPerAccount:12345678  token_bucket  burst 300, 600 per 3h  one per 18s, full after 1h30m
 //!
 //! rewrite 1  ip=10\.0\..*$  to cust=office

@@ -237,7 +237,7 @@ rules   0
 domains 0
 
 NewOrdersPerAccount  token_bucket   burst 300, 300 per 3h  one per 36s, full after 3h
-  id regId, bucket 3:ID, on_full deny, on_store_failure allow, stats
+  id number, bucket 3:ID, on_full deny, on_store_failure allow, stats
   3:12345678         token_bucket   burst 300, 600 per 3h  one per 18s, full after 1h30m
   3:9                token_bucket   burst 300, 900 per 3h  one per 12s, full after 1h
 
