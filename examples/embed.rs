@@ -15,7 +15,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let decision = login(&limiter, "alice", "192.0.2.7")?;
         match decision.allowed() {
             true => println!("attempt {attempt}: go on, {} left", decision.remaining),
-            false => println!("attempt {attempt}: wait {}s", decision.retry_after().as_secs_f64().ceil()),
+            false => match decision.retry_after() {
+                Some(wait) => println!("attempt {attempt}: wait {}s", wait.as_secs_f64().ceil()),
+                None => println!("attempt {attempt}: waiting does not help"),
+            },
         }
     }
     // The password was right after all: the account's attempt is given back.
@@ -53,13 +56,16 @@ mod tests {
 
     /// A test sets the clock instead of waiting for it.
     #[test]
-    fn a_refused_login_costs_the_address_nothing() {
+    fn a_denied_login_costs_the_address_nothing() {
         let clock = Clock::manual(Timestamp::EPOCH);
         let limiter = limiter(clock.clone()).unwrap();
         for _ in 0..5 {
             assert!(login(&limiter, "alice", "192.0.2.7").unwrap().allowed());
         }
-        assert_eq!(login(&limiter, "alice", "192.0.2.7").unwrap().retry_after(), Duration::from_secs(12));
+        assert_eq!(
+            login(&limiter, "alice", "192.0.2.7").unwrap().retry_after(),
+            Some(Duration::from_secs(12))
+        );
         assert_eq!(limiter.check("LoginsPerAddress", "192.0.2.7", 0).unwrap().remaining, 15);
 
         clock.set(Timestamp::EPOCH + Nanos::from_secs(12));

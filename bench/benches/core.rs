@@ -119,7 +119,7 @@ fn compare(popularity: Popularity, threads: u64) {
 const BURST: u32 = 4_000_000_000;
 
 fn limiter(burst: u32, period: Nanos) -> Limiter {
-    let numbers = TokenBucket::new(burst.into(), 1, period).expect("numbers in range");
+    let numbers = TokenBucket::new(burst.into(), 1, period.into()).expect("numbers in range");
     let limit = Limit::new("PerUser").expect("a name").with_default(Algorithm::TokenBucket(numbers));
     Limiter::new(Policy::new(vec![limit]).expect("one limit"))
 }

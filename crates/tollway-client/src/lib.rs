@@ -18,7 +18,7 @@ use tollway_client::http::blocking::Client;
 let client = Client::new("127.0.0.1:8080");
 let decision = client.spend("Login", "alice", 1)?;
 if !decision.allowed() {
-    println!("try again in {:?}", decision.retry_after());
+    println!("denied, retry after {:?}", decision.retry_after());
 }
 # Ok::<(), tollway_client::ClientError>(())
 ```

@@ -7,8 +7,8 @@ use crate::time::Nanos;
 
 /// A decision about one charge, or about one whole bill: what a caller gets back.
 ///
-/// The engine counts in nanoseconds, so the two times are fields in [`Nanos`]; [`retry_after`](Self::retry_after) and
-/// [`reset_after`](Self::reset_after) return them as [`Duration`].
+/// Stores and codecs count in nanoseconds, so the two times are fields in [`Nanos`]. Applications use
+/// [`retry_after`](Self::retry_after) and [`reset_after`](Self::reset_after), which return a [`Duration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a decision that is not looked at limits nothing"]
 #[non_exhaustive]
@@ -44,12 +44,11 @@ impl Decision {
         self.verdict.allowed()
     }
 
-    /// Returns the time until the same request would be allowed (again) if nobody else came.
-    ///
-    /// It is 584 years where no passing of time would allow it: see [`Nanos::FOREVER`].
+    /// Returns the time until the same request would be allowed (again) if nobody else came; `None` if no passing of
+    /// time would allow it.
     #[inline]
-    pub const fn retry_after(&self) -> Duration {
-        self.retry_nanos.as_duration()
+    pub const fn retry_after(&self) -> Option<Duration> {
+        if self.retry_nanos.is_forever() { None } else { Some(self.retry_nanos.as_duration()) }
     }
 
     /// Returns the time until the bucket is like one that was never used.

@@ -90,7 +90,7 @@ impl DomainRule {
         if burst > LOG_MAX {
             return Err(DomainError::BurstTooLarge { burst });
         }
-        Ok(Self { limit: TokenBucket::new(burst, rate.count(), rate.period())? })
+        Ok(Self { limit: TokenBucket::new(burst, rate.count(), rate.period().into())? })
     }
 
     /// Returns the burst and the rate as a token bucket.

@@ -5,11 +5,11 @@
 //! use tollway_core::Timestamp;
 //! use tollway_core::algorithm::{Bucket, TokenBucketState, TokenBucket};
 //!
-//! let limit = TokenBucket::new(3, 1, "100ms".parse()?)?;
+//! let limit = TokenBucket::new(3, 1, Duration::from_millis(100))?;
 //! let mut bucket = TokenBucketState::default();
 //! let now = Timestamp::EPOCH;
 //! assert_eq!(bucket.charge(&limit, 3, now).remaining, 0);
-//! assert_eq!(bucket.charge(&limit, 1, now).retry_after(), Duration::from_millis(100));
+//! assert_eq!(bucket.charge(&limit, 1, now).retry_after(), Some(Duration::from_millis(100)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -64,13 +65,13 @@ impl LocalShare {
                 let interval = (u128::from(limit.emission_interval().get()) * u128::from(self.denominator))
                     .div_ceil(u128::from(self.numerator));
                 let interval = u64::try_from(interval).unwrap_or(u64::MAX).min(Nanos::MAX.get() / burst);
-                Algorithm::TokenBucket(TokenBucket::new(burst, 1, Nanos::new(interval)).ok()?)
+                Algorithm::TokenBucket(TokenBucket::new(burst, 1, Duration::from_nanos(interval)).ok()?)
             }
             Algorithm::SlidingLog(limit) => {
-                Algorithm::SlidingLog(SlidingLog::new(self.units(limit.count()), limit.period()).ok()?)
+                Algorithm::SlidingLog(SlidingLog::new(self.units(limit.count()), limit.period().into()).ok()?)
             }
             Algorithm::Quota(limit) => {
-                Algorithm::Quota(Quota::new(self.units(limit.count()), limit.period()).ok()?)
+                Algorithm::Quota(Quota::new(self.units(limit.count()), limit.period().into()).ok()?)
             }
             Algorithm::SmoothedRate(limit) => Algorithm::SmoothedRate(self.rate(limit)?),
         })
@@ -79,7 +80,7 @@ impl LocalShare {
     /// Returns this share of a rate.
     pub fn rate(self, limit: &SmoothedRate) -> Option<SmoothedRate> {
         let part = limit.limit() * f64::from(self.numerator) / f64::from(self.denominator);
-        SmoothedRate::new(part, limit.period(), limit.strict()).ok()
+        SmoothedRate::new(part, limit.period().into(), limit.strict()).ok()
     }
 
     /// Returns this share of a count.
@@ -160,13 +161,13 @@ mod tests {
     #[test]
     fn every_algorithm_keeps_its_part() {
         let quarter = LocalShare::new(1, 4).unwrap();
-        let second = Nanos::from_secs(1);
+        let second = Duration::from_secs(1);
         let bucket =
             |burst, count, period| Algorithm::TokenBucket(TokenBucket::new(burst, count, period).unwrap());
         for (whole, part) in [
-            (bucket(300, 100, second), bucket(75, 1, Nanos::from_millis(40))),
-            (bucket(1, 1, second), bucket(1, 1, Nanos::from_secs(4))),
-            (bucket(1, 1, Nanos::MAX), bucket(1, 1, Nanos::MAX)),
+            (bucket(300, 100, second), bucket(75, 1, Duration::from_millis(40))),
+            (bucket(1, 1, second), bucket(1, 1, Duration::from_secs(4))),
+            (bucket(1, 1, Nanos::MAX.into()), bucket(1, 1, Nanos::MAX.into())),
             (
                 Algorithm::SlidingLog(SlidingLog::new(10, second).unwrap()),
                 Algorithm::SlidingLog(SlidingLog::new(2, second).unwrap()),

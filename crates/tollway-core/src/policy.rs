@@ -1,10 +1,11 @@
 //! A policy: everything that is configured, parsed and validated.
 //!
 //! ```
+//! use std::time::Duration;
 //! use tollway_core::algorithm::{Algorithm, TokenBucket};
 //! use tollway_core::{Limit, Policy};
 //!
-//! let numbers = TokenBucket::new(300, 300, "180m".parse()?)?;
+//! let numbers = TokenBucket::new(300, 300, Duration::from_secs(180 * 60))?;
 //! let orders = Limit::new("NewOrdersPerAccount")?.with_default(Algorithm::TokenBucket(numbers));
 //! let policy = Policy::new(vec![orders])?;
 //! assert_eq!(policy.charge("NewOrdersPerAccount", b"12345678", 1)?.id(), b"12345678");

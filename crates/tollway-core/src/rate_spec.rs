@@ -4,6 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -45,7 +46,11 @@ pub enum RateSpecError {
 
 impl RateSpec {
     /// Makes a rate of `count` requests in a period.
-    pub fn new(count: u64, period: Nanos) -> Result<Self, RateSpecError> {
+    pub fn new(count: u64, period: Duration) -> Result<Self, RateSpecError> {
+        Self::of(count, period.into())
+    }
+
+    fn of(count: u64, period: Nanos) -> Result<Self, RateSpecError> {
         if count == 0 || period == Nanos::ZERO || period > Nanos::MAX {
             return Err(RateSpecError::Range);
         }
@@ -53,7 +58,7 @@ impl RateSpec {
     }
 
     /// Makes a rate of one request per interval.
-    pub fn every(interval: Nanos) -> Result<Self, RateSpecError> {
+    pub fn every(interval: Duration) -> Result<Self, RateSpecError> {
         Self::new(1, interval)
     }
 
@@ -89,7 +94,7 @@ impl FromStr for RateSpec {
         let divider = divider(text).ok_or(RateSpecError::RateSpec)?;
         let (count, span) = (&text[..divider.start], &text[divider.end..]);
         let count = whole(count.trim()).ok_or(RateSpecError::RateSpec)?;
-        Self::new(count, span_of(span.trim())?)
+        Self::of(count, span_of(span.trim())?)
     }
 }
 

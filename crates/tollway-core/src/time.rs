@@ -59,7 +59,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A span of time, counted in nanoseconds. It prints as decimal seconds, `0.05s`, and parses `1h30m`, `500ms` or
+/// A span of time, counted in nanoseconds: the number that algorithms and stores calculate with. Calls for applications
+/// take and return a [`Duration`] instead. It prints as decimal seconds, `0.05s`, and parses `1h30m`, `500ms` or
 /// `1.5s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);

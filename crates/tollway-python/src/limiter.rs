@@ -116,7 +116,8 @@ impl NativeLimiter {
     }
 
     fn open(config: Result<Config, ConfigErrors>, clock: Option<&Bound<'_, ManualClock>>) -> PyResult<Self> {
-        let config = config.map_err(|error| exceptions::ConfigError::new_err(ErrorChain(&error).to_string()))?;
+        let config =
+            config.map_err(|error| exceptions::ConfigError::new_err(ErrorChain(&error).to_string()))?;
         let clock = clock.map_or_else(Clock::monotonic, |clock| clock.get().0.clone());
         let engine = ProcessEngine::open(config.policy, config.store, config.max_buckets, clock);
         let engine = engine.map_err(|error| {

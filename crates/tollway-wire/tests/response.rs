@@ -1,6 +1,8 @@
 //! Tests the responses that are sent when the store did not answer: never a 429.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
+use std::time::Duration;
+
 use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Algorithm, Charge, Decision, Limit, Nanos, OnStoreFailure, Policy, Verdict};
 use tollway_wire::http::{HttpStatus, ResponseWriter, ServerResponse};
@@ -10,7 +12,7 @@ const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const HEADERS: &str = "RateLimit-Policy: \"Login\";q=5;w=60\r\nRateLimit: \"Login\";r=";
 
 fn policy() -> Policy {
-    let numbers = TokenBucket::new(5, 5, Nanos::from_secs(60)).unwrap();
+    let numbers = TokenBucket::new(5, 5, Duration::from_secs(60)).unwrap();
     let limit = Limit::new("Login").unwrap().with_default(Algorithm::TokenBucket(numbers));
     Policy::new(vec![limit.with_on_store_failure(OnStoreFailure::Deny)]).unwrap()
 }

@@ -48,7 +48,8 @@ pub use clock::Clock;
 #[cfg(feature = "yaml")]
 pub use config::Config;
 pub use limiter::{
-    AsyncHandle, AsyncLimiter, BlockingHandle, BlockingLimiter, Handle, Limiter, LimiterBuilder, UntilReadyError,
+    AsyncHandle, AsyncLimiter, BlockingHandle, BlockingLimiter, Handle, Limiter, LimiterBuilder,
+    UntilReadyError,
 };
 pub use rate_limit::RateLimit;
 pub use tollway_core as core;

@@ -41,7 +41,7 @@ use crate::store::memory::MemoryStats;
 /// assert!(limiter.spend("login", "alice", 10)?.allowed());
 /// let denied = limiter.spend("login", "alice", 1)?;
 /// assert!(!denied.allowed());
-/// assert!(denied.retry_after().as_secs() <= 12);
+/// assert!(denied.retry_after().is_some_and(|wait| wait.as_secs() <= 12));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

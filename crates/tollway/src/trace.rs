@@ -1,6 +1,7 @@
 //! Reads and replays traces: texts that list requests with their times and the replies they must get.
 //!
 //! ```
+//! use std::time::Duration;
 //! use tollway::core::algorithm::{Algorithm, TokenBucket};
 //! use tollway::core::{Limit, Policy, Timestamp};
 //! use tollway::store::memory::Memory;
@@ -10,7 +11,7 @@
 //! let trace = "0s     limit  spend A:x cost=3  => allow remaining=0 retry_after=0.3s reset_after=0.3s
 //!              0.25s  limit  spend A:x         => allow remaining=1 retry_after=0s reset_after=0.15s
 //! ";
-//! let numbers = Algorithm::TokenBucket(TokenBucket::new(3, 1, "100ms".parse()?)?);
+//! let numbers = Algorithm::TokenBucket(TokenBucket::new(3, 1, Duration::from_millis(100))?);
 //! let policy = Policy::new(vec![Limit::new("A")?.with_default(numbers)])?;
 //! let mut engine = Engine::with(policy, Memory::new(100), Clock::manual(Timestamp::EPOCH));
 //!

@@ -1,5 +1,7 @@
 //! Keys and Throttr's pairs in the memory store: the same bound, the same sweep, and nobody else's buckets.
 
+use std::time::Duration;
+
 use tollway::config::Config;
 use tollway::core::algorithm::{
     Change, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaTtl, RateReading, SmoothedRate,
@@ -17,7 +19,7 @@ fn limiter(max_buckets: usize) -> Limiter {
 }
 
 fn rate() -> SmoothedRate {
-    SmoothedRate::new(3.0, Nanos::from_secs(1), false).expect("numbers above zero")
+    SmoothedRate::new(3.0, Duration::from_secs(1), false).expect("numbers above zero")
 }
 
 fn update_rate(limiter: &Limiter, key: &str, on_full: OnFull) -> RateReading {

@@ -3,6 +3,7 @@
 mod tree;
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -116,14 +117,14 @@ fn unanswered(
 fn in_words(explained: &RuleExplanation) -> String {
     let RuleExplanation { rule, tree, at, .. } = explained;
     let whole = match tree.frees_after {
-        Some(Nanos::ZERO) => "the request would be allowed".to_owned(),
-        Some(Nanos::FOREVER) => "the request would be denied, and waiting does not help".to_owned(),
-        Some(span) => format!("the request would be denied, and allowed in {span}"),
+        Some(Duration::ZERO) => "the request would be allowed".to_owned(),
+        Some(Duration::MAX) => "the request would be denied, and waiting does not help".to_owned(),
+        Some(span) => format!("the request would be denied, and allowed in {}", Nanos::from(span)),
         None => "unknown".to_owned(),
     };
     format!("rule   {rule}\nnow    {whole}\nas of  {}\n\n{}", Rfc3339(*at), tree::draw(tree))
 }
 
 fn limits(tree: &RulePart) -> bool {
-    tree.frees_after.is_none_or(|span| span > Nanos::ZERO)
+    tree.frees_after.is_none_or(|span| span > Duration::ZERO)
 }

@@ -1,6 +1,7 @@
 //! `tollway inspect`: what is remembered of one id.
 
 use std::fmt::{self, Display};
+use std::time::Duration;
 
 use clap::Args;
 use tollway::config::describe_algorithm;
@@ -69,10 +70,10 @@ fn in_words(inspected: &BucketReport) -> impl Display {
     })
 }
 
-fn when(span: Option<Nanos>) -> String {
+fn when(span: Option<Duration>) -> String {
     match span {
-        Some(Nanos::ZERO) => "now".to_owned(),
-        Some(span) => format!("in {span}"),
+        Some(Duration::ZERO) => "now".to_owned(),
+        Some(span) => format!("in {}", Nanos::from(span)),
         None => "never".to_owned(),
     }
 }

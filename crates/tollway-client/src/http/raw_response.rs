@@ -40,7 +40,7 @@ impl RawResponse {
             verdict => verdict,
         };
         let none_left = if verdict == Verdict::Unlimited { u64::MAX } else { 0 };
-        let [retry, reset] = [retry_after, reset_after].map(|span| span.unwrap_or(Nanos::FOREVER));
+        let [retry, reset] = [retry_after, reset_after].map(|span| span.map_or(Nanos::FOREVER, Nanos::from));
         let decision = Decision::new(verdict, remaining.unwrap_or(none_left), retry, reset);
         // Of several charges under one limit, the first: a response names the limit and not the id.
         let charge = charges.iter().position(|charge| charge.limit == limit).unwrap_or(0);
@@ -52,7 +52,7 @@ impl RawResponse {
         match self.decode(ServerResponse::from_json)? {
             ServerResponse::Refund { remaining: None, .. } => Ok(Refund::UNLIMITED),
             ServerResponse::Refund { refunded, remaining: Some(remaining), reset_after } => {
-                Ok(Refund::new(refunded, remaining, reset_after.unwrap_or(Nanos::FOREVER)))
+                Ok(Refund::new(refunded, remaining, reset_after.map_or(Nanos::FOREVER, Nanos::from)))
             }
             _ => Err(self.unexpected("a refund")),
         }
@@ -72,7 +72,7 @@ impl RawResponse {
             self.decode(RuleResponse::from_json)?;
         let otherwise = if allowed { Nanos::ZERO } else { Nanos::FOREVER };
         let verdict = verdict(allowed, reason.as_deref());
-        let decision = RuleDecision::new(verdict, retry_after.unwrap_or(otherwise));
+        let decision = RuleDecision::new(verdict, retry_after.map_or(otherwise, Nanos::from));
         Ok(if degraded { decision.with_degraded() } else { decision })
     }
 
@@ -149,8 +149,14 @@ mod tests {
             (r#""allowed":false,"remaining":0"#, Verdict::Deny),
             (r#""allowed":true,"remaining":0,"reason":"full""#, Verdict::AllowFull),
             (r#""allowed":false,"remaining":0,"reason":"full""#, Verdict::DenyFull),
-            (r#""allowed":true,"remaining":null,"reason":"store","degraded":true"#, Verdict::AllowUnreachable),
-            (r#""allowed":false,"remaining":null,"reason":"store","degraded":true"#, Verdict::DenyUnreachable),
+            (
+                r#""allowed":true,"remaining":null,"reason":"store","degraded":true"#,
+                Verdict::AllowUnreachable,
+            ),
+            (
+                r#""allowed":false,"remaining":null,"reason":"store","degraded":true"#,
+                Verdict::DenyUnreachable,
+            ),
             (r#""allowed":false,"remaining":0,"reason":"moon phase""#, Verdict::Deny),
         ] {
             let response = response(200, &format!(r#"{{{fields},"limit":"Login"}}"#));

@@ -5,6 +5,8 @@
 
 mod command;
 
+use std::time::Duration;
+
 use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
@@ -20,7 +22,8 @@ pub struct Quota {
 
 impl Quota {
     /// Rejects zeros.
-    pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
+    pub fn new(count: u64, period: Duration) -> Result<Self, NumbersError> {
+        let period = Nanos::from(period);
         sensible(&[("count", count)], period)?;
         Ok(Self { count, period })
     }

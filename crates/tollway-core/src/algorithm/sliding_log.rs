@@ -5,6 +5,7 @@
 //! ([`SlidingLogState::next_allowed`]).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::algorithm::{Bucket, NumbersError, TokenBucket, sensible};
 use crate::decision::{Decision, Refund, Verdict};
@@ -25,7 +26,8 @@ pub struct SlidingLog {
 
 impl SlidingLog {
     /// Rejects zeros, and logs longer than [`LOG_MAX`].
-    pub fn new(count: u64, period: Nanos) -> Result<Self, NumbersError> {
+    pub fn new(count: u64, period: Duration) -> Result<Self, NumbersError> {
+        let period = Nanos::from(period);
         sensible(&[("count", count)], period)?;
         if count > LOG_MAX {
             return Err(NumbersError::LogTooLong);

@@ -6,6 +6,8 @@
 //!
 //! Doubles by definition, and `1 - exp(-x)` rather than `expm1`: callers see these digits, and always have.
 
+use std::time::Duration;
+
 use crate::algorithm::{Bucket, NumbersError};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
@@ -26,7 +28,8 @@ pub struct SmoothedRate {
 
 impl SmoothedRate {
     /// Checks the numbers. `strict` counts denied requests too, so that a caller who keeps asking stays denied.
-    pub fn new(limit: f64, period: Nanos, strict: bool) -> Result<Self, NumbersError> {
+    pub fn new(limit: f64, period: Duration, strict: bool) -> Result<Self, NumbersError> {
+        let period = Nanos::from(period);
         if period == Nanos::ZERO {
             return Err(NumbersError::Zero { field: "period" });
         }

@@ -172,32 +172,32 @@ impl SmoothedRateSpec {
 
 impl IntoAlgorithm for TokenBucketSpec {
     fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
-        TokenBucket::new(self.burst, self.count, self.period.into()).map(Algorithm::TokenBucket)
+        TokenBucket::new(self.burst, self.count, self.period).map(Algorithm::TokenBucket)
     }
 }
 
 impl IntoAlgorithm for SlidingLogSpec {
     fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
-        SlidingLog::new(self.count, self.period.into()).map(Algorithm::SlidingLog)
+        SlidingLog::new(self.count, self.period).map(Algorithm::SlidingLog)
     }
 }
 
 impl IntoAlgorithm for QuotaSpec {
     fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
-        Quota::new(self.count, self.period.into()).map(Algorithm::Quota)
+        Quota::new(self.count, self.period).map(Algorithm::Quota)
     }
 }
 
 impl IntoAlgorithm for SmoothedRateSpec {
     fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
-        SmoothedRate::new(self.limit, self.period.into(), self.strict).map(Algorithm::SmoothedRate)
+        SmoothedRate::new(self.limit, self.period, self.strict).map(Algorithm::SmoothedRate)
     }
 }
 
 /// A rate is a token bucket whose burst is its count.
 impl IntoAlgorithm for RateSpec {
     fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
-        TokenBucket::new(self.count(), self.count(), self.period()).map(Algorithm::TokenBucket)
+        TokenBucket::new(self.count(), self.count(), self.period().into()).map(Algorithm::TokenBucket)
     }
 }
 
@@ -229,9 +229,8 @@ valid_numbers!(TokenBucket, SlidingLog, SmoothedRate, Quota);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Nanos;
 
-    const SECOND: Nanos = Nanos::from_secs(1);
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn specs_make_the_same_limits_as_validated_numbers() {
@@ -239,12 +238,15 @@ mod tests {
         assert_eq!(TokenBucket::per_second(5).into_algorithm(), bucket(5, 5, SECOND));
         assert_eq!(
             TokenBucket::per_minute(5).burst(10).into_algorithm(),
-            bucket(10, 5, Nanos::from_secs(60))
+            bucket(10, 5, Duration::from_secs(60))
         );
-        assert_eq!(TokenBucket::per_hour(5).into_algorithm(), bucket(5, 5, Nanos::from_secs(3_600)));
-        assert_eq!(TokenBucket::per_day(5).into_algorithm(), bucket(5, 5, Nanos::from_secs(86_400)));
+        assert_eq!(TokenBucket::per_hour(5).into_algorithm(), bucket(5, 5, Duration::from_secs(3_600)));
+        assert_eq!(TokenBucket::per_day(5).into_algorithm(), bucket(5, 5, Duration::from_secs(86_400)));
         assert_eq!(TokenBucket::every(Duration::from_secs(1)).into_algorithm(), bucket(1, 1, SECOND));
-        assert_eq!("5/m".parse::<RateSpec>().unwrap().into_algorithm(), bucket(5, 5, Nanos::from_secs(60)));
+        assert_eq!(
+            "5/m".parse::<RateSpec>().unwrap().into_algorithm(),
+            bucket(5, 5, Duration::from_secs(60))
+        );
         assert_eq!(
             SlidingLog::per_second(7).into_algorithm(),
             SlidingLog::new(7, SECOND).map(Algorithm::from)

@@ -8,6 +8,8 @@
 //!
 //! Tokens are never counted: what is owed is a span of time, and it is paid by time passing.
 
+use std::time::Duration;
+
 use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
@@ -24,7 +26,8 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// Rejects what could never work or would not fit: zeros, more than one per nanosecond, centuries to fill.
-    pub fn new(burst: u64, count: u64, period: Nanos) -> Result<Self, NumbersError> {
+    pub fn new(burst: u64, count: u64, period: Duration) -> Result<Self, NumbersError> {
+        let period = Nanos::from(period);
         sensible(&[("burst", burst), ("count", count)], period)?;
         let interval = period.get() / count;
         if interval == 0 {

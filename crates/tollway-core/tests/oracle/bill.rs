@@ -1,5 +1,7 @@
 //! Tests that compare the answers to random bills with a naive reading of the specification.
 
+use std::time::Duration;
+
 use tollway_core::algorithm::{Algorithm, TokenBucket};
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{
@@ -76,7 +78,7 @@ fn run_case(policy: &Policy, ids: &[Vec<u8>], case: &Case) -> Result<(), String>
 }
 
 fn policy() -> Policy {
-    let ten = Algorithm::TokenBucket(TokenBucket::new(10, 10, Nanos::from_secs(1)).unwrap());
+    let ten = Algorithm::TokenBucket(TokenBucket::new(10, 10, Duration::from_secs(1)).unwrap());
     let addresses = Limit::new("Address").unwrap().with_ids(IdFormat::IpAddress).with_default(ten);
     Policy::new(vec![Limit::new("L").unwrap().with_default(ten), addresses]).unwrap()
 }

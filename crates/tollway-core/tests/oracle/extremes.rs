@@ -1,10 +1,12 @@
 //! Numbers at the edges of their types: an error, or a limit that works at every moment there is.
 
+use std::time::Duration;
+
+use tollway_core::Timestamp;
 use tollway_core::algorithm::{
     Bucket, Change, LOG_MAX, Quota, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, SlidingLog,
     SlidingLogState, SmoothedRate, SmoothedRateState, TokenBucket, TokenBucketState, TtlUnit,
 };
-use tollway_core::{Nanos, Timestamp};
 use tollway_testbed::{Random, seed};
 
 use crate::history::{self, Model, Step};
@@ -21,7 +23,7 @@ fn token_buckets_work_or_are_refused() {
         let interval = period.checked_div(count).unwrap_or(0);
         let fill_time = u128::from(interval) * u128::from(burst);
         let fits = u128::from(period) <= LONGEST && (1..=LONGEST).contains(&fill_time);
-        let limit = TokenBucket::new(burst, count, Nanos::new(period));
+        let limit = TokenBucket::new(burst, count, Duration::from_nanos(period));
         assert_eq!(limit.is_ok(), fits, "{burst} {count} {period}");
         if let Ok(limit) = limit {
             works::<naive::NaiveTokenBucket>(&limit);
@@ -34,7 +36,7 @@ fn token_buckets_work_or_are_refused() {
 fn sliding_logs_work_or_are_refused() {
     for (count, period) in pairs(&[0, 1, 2, LOG_MAX, LOG_MAX + 1, u64::MAX]) {
         let fits = (1..=LOG_MAX).contains(&count) && (1..=LONGEST).contains(&period.into());
-        let limit = SlidingLog::new(count, Nanos::new(period));
+        let limit = SlidingLog::new(count, Duration::from_nanos(period));
         assert_eq!(limit.is_ok(), fits, "{count} {period}");
         if let Ok(limit) = limit {
             works::<naive::NaiveSlidingLog>(&limit);
@@ -46,7 +48,7 @@ fn sliding_logs_work_or_are_refused() {
 #[test]
 fn quotas_work_or_are_refused() {
     for (count, period) in pairs(&EDGES) {
-        let limit = Quota::new(count, Nanos::new(period));
+        let limit = Quota::new(count, Duration::from_nanos(period));
         assert_eq!(limit.is_ok(), count > 0 && (1..=LONGEST).contains(&period.into()), "{count} {period}");
         if let Ok(limit) = limit {
             works::<naive::NaiveQuota>(&limit);
@@ -64,7 +66,7 @@ fn smoothed_rates_work_or_are_refused() {
         for (period, strict) in EDGES.into_iter().flat_map(|period| [(period, false), (period, true)]) {
             let fits = number > 0.0 && number <= (1u64 << 53) as f64;
             let fits = fits && period > 0 && u128::from(period) * 1_000 <= LONGEST;
-            let limit = SmoothedRate::new(number, Nanos::new(period), strict);
+            let limit = SmoothedRate::new(number, Duration::from_nanos(period), strict);
             assert_eq!(limit.is_ok(), fits, "{number} {period}");
             if let Ok(limit) = limit {
                 works::<naive::NaiveSmoothedRate>(&limit);

@@ -1,10 +1,12 @@
 //! Policies: what a name and an id come to, and which limits cannot stand beside each other.
 
+use std::time::Duration;
+
 use tollway_core::algorithm::{Algorithm, Quota, SmoothedRate, TokenBucket};
-use tollway_core::{ChargeError, IdError, IdFormat, Limit, LimitError, Nanos, Policy, PolicyError};
+use tollway_core::{ChargeError, IdError, IdFormat, Limit, LimitError, Policy, PolicyError};
 
 fn bucket_of(burst: u64) -> Algorithm {
-    Algorithm::TokenBucket(TokenBucket::new(burst, 1, Nanos::from_secs(1)).unwrap())
+    Algorithm::TokenBucket(TokenBucket::new(burst, 1, Duration::from_secs(1)).unwrap())
 }
 
 fn named(name: &str) -> Limit {
@@ -38,8 +40,8 @@ fn without_default_and_override_an_id_is_unlimited() {
 
 #[test]
 fn a_charge_that_makes_no_sense_says_why() {
-    let rate = Algorithm::SmoothedRate(SmoothedRate::new(2.5, Nanos::from_secs(1), true).unwrap());
-    let quota = Algorithm::Quota(Quota::new(5, Nanos::from_secs(1)).unwrap());
+    let rate = Algorithm::SmoothedRate(SmoothedRate::new(2.5, Duration::from_secs(1), true).unwrap());
+    let quota = Algorithm::Quota(Quota::new(5, Duration::from_secs(1)).unwrap());
     let policy = Policy::new(vec![
         named("Report").with_ids(IdFormat::RegId).with_default(quota),
         named("Rate").with_default(rate),

@@ -1,6 +1,7 @@
 //! The quota: as a named limit's window, and as the counter that Throttr sets, changes and reads.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tollway_core::algorithm::{Change, Quota, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
@@ -17,7 +18,7 @@ impl Model for naive::NaiveQuota {
         let count_max = random.pick(&[3, 20, 1_000, u64::MAX]);
         let period_max = random.pick(&[20, 3_600_000_000_000, 3_600_000_000_000, Nanos::MAX.get()]);
         let (count, period) = (random.between(1, count_max), random.between(1, period_max));
-        Quota::new(count, Nanos::new(period)).expect("neither is zero or too large")
+        Quota::new(count, Duration::from_nanos(period)).expect("neither is zero or too large")
     }
 
     fn spans(limit: &Quota) -> (u64, u64) {
@@ -48,7 +49,7 @@ fn every_answer_is_that_of_a_counter_and_an_expiry() {
 
 #[test]
 fn a_changed_count_holds_in_the_middle_of_a_window() {
-    let limit = |count| Step::Limit(Quota::new(count, Nanos::from_secs(60)).unwrap());
+    let limit = |count| Step::Limit(Quota::new(count, Duration::from_secs(60)).unwrap());
     for changed in [2, 3, 4, 10] {
         let used = Step::Spend { cost: 3, now: 0 };
         let steps = [limit(3), used, limit(changed), Step::Spend { cost: 1, now: 1 }];

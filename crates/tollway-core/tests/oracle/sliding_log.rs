@@ -1,5 +1,7 @@
 //! The sliding log: as a named limit, as a rule sees it, and as a Smockron master does.
 
+use std::time::Duration;
+
 use tollway_core::algorithm::{Bucket, LOG_MAX, SlidingLog, SlidingLogState, TokenBucket};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
@@ -16,7 +18,7 @@ impl Model for naive::NaiveSlidingLog {
         let count_max = if random.one_in(20_000) { LOG_MAX } else { random.pick(&[3, 8, 30]) };
         let period_max = random.pick(&[20, 3_600_000_000_000, 3_600_000_000_000, Nanos::MAX.get()]);
         let (count, period) = (random.between(1, count_max), random.between(1, period_max));
-        SlidingLog::new(count, Nanos::new(period)).expect("neither is zero or too large")
+        SlidingLog::new(count, Duration::from_nanos(period)).expect("neither is zero or too large")
     }
 
     fn spans(limit: &SlidingLog) -> (u64, u64) {
@@ -123,7 +125,8 @@ fn run_events(events: &[Event]) -> Result<u64, String> {
                 history::same(&naive_reached(&all, count, span, now), &found, "reached").map_err(place)?;
             }
             Event::NextAllowed { burst, count, period, now } => {
-                let limit = TokenBucket::new(burst, count, Nanos::new(period)).expect("valid numbers");
+                let limit =
+                    TokenBucket::new(burst, count, Duration::from_nanos(period)).expect("valid numbers");
                 let found = log.next_allowed(&limit, Timestamp::from_nanos(now)).map(Timestamp::as_nanos);
                 let expected = naive_next_allowed(&all, &limit, now);
                 history::same(&expected, &found, "next allowed").map_err(place)?;
@@ -158,7 +161,7 @@ fn naive_next_allowed(all: &[u64], limit: &TokenBucket, now: u64) -> Option<u64>
 #[test]
 fn an_entry_exactly_as_old_as_the_burst_still_counts() {
     // Three a second: a third of one is no whole number of nanoseconds, but three of them are a second.
-    let three_a_second = TokenBucket::new(3, 3, Nanos::from_secs(1)).unwrap();
+    let three_a_second = TokenBucket::new(3, 3, Duration::from_secs(1)).unwrap();
     let mut log = SlidingLogState::default();
     for _ in 0..3 {
         log.record(Timestamp::EPOCH, 3, Nanos::from_secs(2));
@@ -170,7 +173,7 @@ fn an_entry_exactly_as_old_as_the_burst_still_counts() {
 
 #[test]
 fn a_log_fallen_silent_stays_so_under_a_longer_period() {
-    let limit = |period| Step::Limit(SlidingLog::new(1, Nanos::new(period)).unwrap());
+    let limit = |period| Step::Limit(SlidingLog::new(1, Duration::from_nanos(period)).unwrap());
     let steps = [limit(5), Step::Spend { cost: 1, now: 0 }, limit(50), Step::Spend { cost: 1, now: 5 }];
     assert_eq!(history::run::<naive::NaiveSlidingLog>(&steps).err(), None);
 }

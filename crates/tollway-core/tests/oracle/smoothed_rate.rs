@@ -1,5 +1,7 @@
 //! The smoothed rate: in literal doubles, equal to the last bit.
 
+use std::time::Duration;
+
 use tollway_core::algorithm::{Bucket, FORGET_AFTER_PERIODS, SmoothedRate, SmoothedRateState};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
@@ -19,7 +21,7 @@ impl Model for naive::NaiveSmoothedRate {
             _ => random.magnitude(1 << 53).max(1) as f64,
         };
         let period_max = random.pick(&[20, 3_600_000_000_000, 3_600_000_000_000, Nanos::MAX.get() / 1_000]);
-        let period = Nanos::new(random.between(1, period_max));
+        let period = Duration::from_nanos(random.between(1, period_max));
         SmoothedRate::new(limit, period, random.one_in(2)).expect("valid numbers")
     }
 
@@ -96,7 +98,7 @@ fn run_rates(steps: &[Step<SmoothedRate>]) -> Result<u64, String> {
 
 #[test]
 fn a_leaky_key_is_not_locked_out_by_a_clock_stepped_back() {
-    let limit = SmoothedRate::new(1.5, Nanos::new(100), false).unwrap();
+    let limit = SmoothedRate::new(1.5, Duration::from_nanos(100), false).unwrap();
     let mut bucket = SmoothedRateState::default();
     let an_hour_on = 3_600_000_000_000;
     for now in [an_hour_on, an_hour_on, an_hour_on] {
@@ -109,7 +111,7 @@ fn a_leaky_key_is_not_locked_out_by_a_clock_stepped_back() {
 
 #[test]
 fn asking_is_not_the_first_use() {
-    let limit = SmoothedRate::new(1.5, Nanos::new(100), false).unwrap();
+    let limit = SmoothedRate::new(1.5, Duration::from_nanos(100), false).unwrap();
     let mut bucket = SmoothedRateState::default();
     let _ = bucket.charge(&limit, 0, Timestamp::EPOCH);
     assert_eq!(bucket, SmoothedRateState::default());

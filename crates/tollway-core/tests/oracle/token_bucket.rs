@@ -1,5 +1,7 @@
 //! Tests that compare the token bucket with the formulas of the specification, and with the promise alone.
 
+use std::time::Duration;
+
 use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
@@ -21,7 +23,7 @@ impl Model for naive::NaiveTokenBucket {
                 8 => (random.magnitude(u64::MAX), 1, random.magnitude(Nanos::MAX.get())),
                 _ => (random.magnitude(u64::MAX), random.magnitude(u64::MAX), Nanos::MAX.get()),
             };
-            if let Ok(limit) = TokenBucket::new(burst, count, Nanos::new(period)) {
+            if let Ok(limit) = TokenBucket::new(burst, count, Duration::from_nanos(period)) {
                 return limit;
             }
         }
@@ -88,7 +90,7 @@ fn run_promise(steps: &[Step<TokenBucket>]) -> Result<u64, String> {
 
 #[test]
 fn what_takes_nothing_leaves_no_mark_for_a_clock_stepped_back_to_find() {
-    let limit = TokenBucket::new(3, 1, Nanos::new(2)).unwrap();
+    let limit = TokenBucket::new(3, 1, Duration::from_nanos(2)).unwrap();
     for nothing in [Step::Refund { cost: 1, now: 70 }, Step::Spend { cost: 0, now: 70 }] {
         let steps = [Step::Limit(limit), nothing, Step::Spend { cost: 2, now: 69 }];
         assert_eq!(history::run::<naive::NaiveTokenBucket>(&steps).err(), None);

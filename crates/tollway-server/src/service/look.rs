@@ -19,7 +19,7 @@ impl Service {
         // An answer without the store is not about this bucket.
         let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
         let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_nanos };
-        let span = |span: Nanos| (limited && !span.is_forever()).then_some(span);
+        let span = |span: Nanos| (limited && !span.is_forever()).then(|| span.as_duration());
         let mut report = BucketReport::new(inspection.bucket, inspection.algorithm, inspection.at);
         report.remaining = limited.then_some(now.remaining);
         report.retry_after = span(retry_after);

@@ -44,10 +44,7 @@ async fn of_many_at_a_time_as_many_are_under_the_limit_as_it_says() {
     let answers = asking.join_all().await;
     assert_eq!(answers.iter().filter(|answer| !answer.over).count(), 5);
     assert!(answers.iter().all(|answer| (answer.limit, answer.period) == (5.0, 10)));
-    assert_eq!(
-        client.get_stats("ws global").await.unwrap(),
-        KeyStats::new(100, 95, 0)
-    );
+    assert_eq!(client.get_stats("ws global").await.unwrap(), KeyStats::new(100, 95, 0));
     assert_eq!(client.get_size().await.unwrap(), 1);
     client.ping().await.unwrap();
 }

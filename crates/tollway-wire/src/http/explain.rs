@@ -10,6 +10,8 @@
 //! A part is reached while it limits the request. An `or` is free again when the last of its parts is, and an `and`
 //! when the first is. The request passes when the whole tree is free.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tollway_core::{Expression, Nanos, RuleBill, Timestamp};
@@ -46,9 +48,9 @@ impl RuleExplanation {
 pub struct RulePart {
     /// The kind of this part, with its own parts.
     pub kind: RulePartKind,
-    /// The time until this part no longer limits. [`Nanos::ZERO`] means that it does not limit now, [`Nanos::FOREVER`]
-    /// that waiting does not help, and `None` that the time is not known.
-    pub frees_after: Option<Nanos>,
+    /// The time until this part no longer limits. [`Duration::ZERO`] means that it does not limit now,
+    /// [`Duration::MAX`] that waiting does not help, and `None` that the time is not known.
+    pub frees_after: Option<Duration>,
 }
 
 /// The kind that a part of a rule has.
@@ -68,7 +70,8 @@ pub enum RulePartKind {
 }
 
 impl RulePart {
-    /// Builds the tree of a bill's rule. `reached_for` returns how long the rate with this index stays reached.
+    /// Builds the tree of a bill's rule. `reached_for` returns how long the rate with this index stays reached;
+    /// [`Nanos::FOREVER`] if no waiting helps.
     pub fn from_bill(bill: &RuleBill<'_>, reached_for: impl Fn(usize) -> Option<Nanos>) -> Self {
         Self::from_expression(bill, bill.limit().rule().expression(), &reached_for)
     }
@@ -87,16 +90,17 @@ impl RulePart {
                 let rule = bill.limit().rule();
                 let log = bill.identifiers()[rule.rates()[*index].log()].as_deref().map(str::to_owned);
                 let rate = rule.display_rate(*index).to_string();
-                Self { kind: RulePartKind::Rate { rate, log }, frees_after: reached_for(*index) }
+                let frees_after = reached_for(*index).map(frees_after);
+                Self { kind: RulePartKind::Rate { rate, log }, frees_after }
             }
             Expression::Or(parts) => {
                 let parts = all(parts);
-                let last = spans(&parts).map(|spans| spans.into_iter().max().unwrap_or(Nanos::ZERO));
+                let last = spans(&parts).map(|spans| spans.into_iter().max().unwrap_or(Duration::ZERO));
                 Self { kind: RulePartKind::Or(parts), frees_after: last }
             }
             Expression::And(parts) => {
                 let parts = all(parts);
-                let first = spans(&parts).map(|spans| spans.into_iter().min().unwrap_or(Nanos::FOREVER));
+                let first = spans(&parts).map(|spans| spans.into_iter().min().unwrap_or(Duration::MAX));
                 Self { kind: RulePartKind::And(parts), frees_after: first }
             }
         }
@@ -116,7 +120,7 @@ impl RulePart {
             RulePartKind::Or(parts) => put_parts(out, br#"{"or":["#, parts),
             RulePartKind::And(parts) => put_parts(out, br#"{"and":["#, parts),
         }
-        let reached = self.frees_after.map(|span| span > Nanos::ZERO);
+        let reached = self.frees_after.map(|span| span > Duration::ZERO);
         out.extend_from_slice(br#","reached":"#);
         out.extend_from_slice(match reached {
             Some(true) => b"true",
@@ -124,12 +128,17 @@ impl RulePart {
             None => b"null",
         });
         out.extend_from_slice(br#","frees_after":"#);
-        match self.frees_after.filter(|span| !span.is_forever()) {
-            Some(span) => put_seconds(out, span),
+        match self.frees_after.filter(|span| *span < Duration::MAX) {
+            Some(span) => put_seconds(out, span.into()),
             None => out.extend_from_slice(b"null"),
         }
         out.push(b'}');
     }
+}
+
+/// Converts the time that a rate stays reached.
+fn frees_after(span: Nanos) -> Duration {
+    if span.is_forever() { Duration::MAX } else { span.into() }
 }
 
 fn put_parts(out: &mut Vec<u8>, before: &[u8], parts: &[RulePart]) {
@@ -196,9 +205,9 @@ impl RulePartFields<'_> {
             _ => return None,
         };
         let frees_after = match (self.reached, self.frees_after) {
-            (Some(false), _) => Some(Nanos::ZERO),
-            (Some(true), None) => Some(Nanos::FOREVER),
-            (Some(true), after) => Some(parse_seconds(after).filter(|span| *span > Nanos::ZERO)?),
+            (Some(false), _) => Some(Duration::ZERO),
+            (Some(true), None) => Some(Duration::MAX),
+            (Some(true), after) => Some(parse_seconds(after).filter(|span| *span > Duration::ZERO)?),
             (None, _) => None,
         };
         Some(RulePart { kind, frees_after })
@@ -233,7 +242,7 @@ mod tests {
             ("Or('1/s', '2/s')", &[Some(3), None], None),
         ] {
             let explained = explained(rule, reached_for);
-            assert_eq!(explained.tree.frees_after, whole.map(Nanos::new), "{rule}");
+            assert_eq!(explained.tree.frees_after, whole.map(Nanos::new).map(frees_after), "{rule}");
             let mut json = Vec::new();
             explained.put_json(&mut json);
             let again = RuleExplanation::from_json(200, &json);

@@ -10,11 +10,12 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollway_core::{Algorithm, Nanos, Timestamp};
+use tollway_core::{Algorithm, Timestamp};
 
 use super::command::{MalformedRequest, missing_field};
 use super::query_string::{limit_name, parse_parameters, percent_encode};
@@ -44,9 +45,9 @@ pub struct BucketReport {
     /// The number of whole units that are left. `None` if the id is not limited.
     pub remaining: Option<u64>,
     /// The time until one more unit would be allowed. `None` if waiting does not help.
-    pub retry_after: Option<Nanos>,
+    pub retry_after: Option<Duration>,
     /// The time until the bucket is in its initial state again. `None` if that never happens.
-    pub reset_after: Option<Nanos>,
+    pub reset_after: Option<Duration>,
     /// The state that the store holds. `None` if it holds none.
     pub state: Option<StateSummary>,
     /// The time of this observation, which is taken from the store's clock.
@@ -125,9 +126,9 @@ impl BucketReport {
         out.extend_from_slice(br#","remaining":"#);
         put_or_null(out, self.remaining, put_u64);
         out.extend_from_slice(br#","retry_after":"#);
-        put_or_null(out, self.retry_after, put_seconds);
+        put_or_null(out, self.retry_after, |out, span| put_seconds(out, span.into()));
         out.extend_from_slice(br#","reset_after":"#);
-        put_or_null(out, self.reset_after, put_seconds);
+        put_or_null(out, self.reset_after, |out, span| put_seconds(out, span.into()));
         out.extend_from_slice(br#","state":"#);
         put_or_null(out, self.state, |out, state| state.put_json(out));
         put_at(out, r#","at":"#, self.at);
@@ -334,13 +335,13 @@ mod tests {
 
     #[test]
     fn buckets_are_written_and_read_back() {
-        let second = Nanos::from_secs(1);
+        let second = Duration::from_secs(1);
         let at = Timestamp::from_nanos(1_500_000_000);
         let numbers = [
             Algorithm::TokenBucket(TokenBucket::new(5, 10, second).unwrap()),
             Algorithm::SlidingLog(SlidingLog::new(5, second).unwrap()),
             Algorithm::SmoothedRate(SmoothedRate::new(22.5, second, true).unwrap()),
-            Algorithm::Quota(Quota::new(u64::MAX, Nanos::new(1)).unwrap()),
+            Algorithm::Quota(Quota::new(u64::MAX, Duration::from_nanos(1)).unwrap()),
         ];
         let states = [
             StateSummary::TokenBucket { full_at: at },
@@ -352,8 +353,8 @@ mod tests {
             bucket: "L:\"a".to_owned(),
             algorithm: None,
             remaining: Some(u64::MAX),
-            retry_after: Some(Nanos::new(50_000_001)),
-            reset_after: Some(Nanos::ZERO),
+            retry_after: Some(Duration::from_nanos(50_000_001)),
+            reset_after: Some(Duration::ZERO),
             state: None,
             at,
         };
@@ -375,10 +376,10 @@ mod tests {
     fn a_bucket_reads_well() {
         let inspected = BucketReport {
             bucket: "Login:alice".to_owned(),
-            algorithm: Some(Algorithm::TokenBucket(TokenBucket::new(5, 5, Nanos::from_secs(60)).unwrap())),
+            algorithm: Some(Algorithm::TokenBucket(TokenBucket::new(5, 5, Duration::from_secs(60)).unwrap())),
             remaining: Some(4),
-            retry_after: Some(Nanos::ZERO),
-            reset_after: Some(Nanos::from_secs(12)),
+            retry_after: Some(Duration::ZERO),
+            reset_after: Some(Duration::from_secs(12)),
             state: Some(StateSummary::TokenBucket { full_at: Timestamp::from_nanos(12_000_000_000) }),
             at: Timestamp::EPOCH,
         };

@@ -150,7 +150,8 @@ impl From<ChargeError> for ProblemDetails {
 impl From<BillError> for ProblemDetails {
     fn from(error: BillError) -> Self {
         let title = "Invalid bill";
-        Self::new(HttpStatus::Unprocessable, "bad-bill", title, ErrorChain(&error).to_string()).with_field("charges")
+        Self::new(HttpStatus::Unprocessable, "bad-bill", title, ErrorChain(&error).to_string())
+            .with_field("charges")
     }
 }
 

@@ -64,7 +64,9 @@ impl ResponseWriter<'_> {
     pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: HttpStatus) -> HttpStatus {
         let status = match decision.verdict {
             // Only in place of 429: a proxy that asked for another status may let the request through on a 503.
-            Verdict::DenyUnreachable if denied == HttpStatus::TooManyRequests => HttpStatus::ServiceUnavailable,
+            Verdict::DenyUnreachable if denied == HttpStatus::TooManyRequests => {
+                HttpStatus::ServiceUnavailable
+            }
             verdict if verdict.allowed() => HttpStatus::NoContent,
             _ => denied,
         };
@@ -250,7 +252,9 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     };
     out.extend_from_slice(allowed);
     match decision.verdict {
-        Verdict::Unlimited | Verdict::AllowUnreachable | Verdict::DenyUnreachable => out.extend_from_slice(b"null"),
+        Verdict::Unlimited | Verdict::AllowUnreachable | Verdict::DenyUnreachable => {
+            out.extend_from_slice(b"null")
+        }
         _ => put_u64(out, decision.remaining),
     }
     put_span(out, br#","retry_after":"#, decision.retry_nanos);
@@ -274,7 +278,9 @@ fn put_reason(out: &mut Vec<u8>, verdict: Verdict, degraded: bool) {
     match verdict {
         Verdict::Unlimited => out.extend_from_slice(br#","unlimited":true"#),
         Verdict::AllowFull | Verdict::DenyFull => out.extend_from_slice(br#","reason":"full""#),
-        Verdict::AllowUnreachable | Verdict::DenyUnreachable => out.extend_from_slice(br#","reason":"store""#),
+        Verdict::AllowUnreachable | Verdict::DenyUnreachable => {
+            out.extend_from_slice(br#","reason":"store""#)
+        }
         Verdict::Allow | Verdict::Deny => {}
     }
     if degraded {

@@ -11,12 +11,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tollway_core::rule::RATES_MAX;
-use tollway_core::{KeyedRule, Nanos, RuleBill, RuleLookupError};
+use tollway_core::{KeyedRule, RuleBill, RuleLookupError};
 
 use super::command::{MalformedRequest, missing_field};
 use super::json_object::{FieldPath, JsonObject, ObjectReader, duplicate_field, truncate_name};
@@ -46,7 +47,7 @@ pub struct RuleResponse {
     /// True if the request may pass.
     pub allowed: bool,
     /// The time until a denied request would pass. `None` if it was allowed, or if waiting does not help.
-    pub retry_after: Option<Nanos>,
+    pub retry_after: Option<Duration>,
     /// The reason, if it is not the rule itself: `full` or `store`.
     pub reason: Option<String>,
     /// True if the store did not answer, and the rule's `on_store_failure` decided.
@@ -358,19 +359,19 @@ mod tests {
 
     #[test]
     fn rulings_are_read() {
-        let ruled = |allowed, retry_after: Option<&str>, reason: Option<&str>, degraded| RuleResponse {
+        let ruled = |allowed, retry_after: Option<u64>, reason: Option<&str>, degraded| RuleResponse {
             allowed,
-            retry_after: retry_after.map(|span| span.parse().unwrap()),
+            retry_after: retry_after.map(Duration::from_millis),
             reason: reason.map(str::to_owned),
             degraded,
         };
         for (body, expected) in [
             (r#"{"allowed":true}"#, ruled(true, None, None, false)),
-            (r#"{"allowed":false,"retry_after":0.8}"#, ruled(false, Some("800ms"), None, false)),
+            (r#"{"allowed":false,"retry_after":0.8}"#, ruled(false, Some(800), None, false)),
             (r#"{"allowed":false,"retry_after":null}"#, ruled(false, None, None, false)),
             (
                 r#"{"allowed":false,"retry_after":1,"reason":"store","degraded":true,"more":1}"#,
-                ruled(false, Some("1s"), Some("store"), true),
+                ruled(false, Some(1_000), Some("store"), true),
             ),
         ] {
             assert_eq!(RuleResponse::from_json(200, body.as_bytes()).unwrap(), expected, "{body}");

@@ -1,13 +1,16 @@
 //! Parses the responses of a server, for clients.
 //!
 //! ```
+//! use std::time::Duration;
 //! use tollway_wire::http::ServerResponse;
 //!
 //! let body = br#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":0.05,"limit":"Login"}"#;
 //! let ServerResponse::Decision { reset_after, .. } = ServerResponse::from_json(200, body)? else { panic!() };
-//! assert_eq!(reset_after, "50ms".parse().ok());
+//! assert_eq!(reset_after, Some(Duration::from_millis(50)));
 //! # Ok::<(), tollway_wire::http::ResponseError>(())
 //! ```
+
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,9 +29,9 @@ pub enum ServerResponse {
         /// The number of whole units that are left. `None` if there is no limit, or if the store did not answer.
         remaining: Option<u64>,
         /// The time until the same request would be allowed. `None` if waiting does not help.
-        retry_after: Option<Nanos>,
+        retry_after: Option<Duration>,
         /// The time until the bucket is full again. `None` if that never happens.
-        reset_after: Option<Nanos>,
+        reset_after: Option<Duration>,
         /// The name of the limit that decided.
         limit: String,
         /// The reason, if it is not the bucket: `full` if the store has no room for a new id, `store` if the store did
@@ -44,7 +47,7 @@ pub enum ServerResponse {
         /// The number of whole units that are left. `None` if there is no limit.
         remaining: Option<u64>,
         /// The time until the bucket is full again. `None` if that never happens.
-        reset_after: Option<Nanos>,
+        reset_after: Option<Duration>,
     },
     /// Answers a reset.
     Reset,
@@ -143,6 +146,6 @@ pub(super) fn unexpected_body(status: u16, why: &str) -> ResponseError {
 }
 
 /// Parses decimal seconds from their text. A double would lose the last nanoseconds.
-pub(super) fn parse_seconds(seconds: Option<&RawValue>) -> Option<Nanos> {
-    format!("{}s", seconds?.get()).parse().ok()
+pub(super) fn parse_seconds(seconds: Option<&RawValue>) -> Option<Duration> {
+    format!("{}s", seconds?.get()).parse().ok().map(Nanos::as_duration)
 }

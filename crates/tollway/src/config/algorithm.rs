@@ -123,13 +123,13 @@ impl<'a> AlgorithmFields<'a> {
         };
         let made = match kind {
             AlgorithmKind::TokenBucket => {
-                TokenBucket::new(burst?, count?, period?).map(Algorithm::TokenBucket)
+                TokenBucket::new(burst?, count?, period?.into()).map(Algorithm::TokenBucket)
             }
-            AlgorithmKind::SlidingLog => SlidingLog::new(count?, period?).map(Algorithm::SlidingLog),
+            AlgorithmKind::SlidingLog => SlidingLog::new(count?, period?.into()).map(Algorithm::SlidingLog),
             AlgorithmKind::SmoothedRate => {
-                SmoothedRate::new(count? as f64, period?, strict?).map(Algorithm::SmoothedRate)
+                SmoothedRate::new(count? as f64, period?.into(), strict?).map(Algorithm::SmoothedRate)
             }
-            AlgorithmKind::Quota => Quota::new(count?, period?).map(Algorithm::Quota),
+            AlgorithmKind::Quota => Quota::new(count?, period?.into()).map(Algorithm::Quota),
         };
         made.map_err(|error| self.report_bad_numbers(&error, owner, kind, errors)).ok()
     }

@@ -39,9 +39,12 @@ mod tests {
     #[test]
     fn names_of_other_rate_limiters_are_understood() {
         let fields = ["burst", "count", "period", "on_full"];
-        for (word, expected) in
-            [("window", Some("period")), ("capacity", Some("burst")), ("brust", Some("burst")), ("zebra", None)]
-        {
+        for (word, expected) in [
+            ("window", Some("period")),
+            ("capacity", Some("burst")),
+            ("brust", Some("burst")),
+            ("zebra", None),
+        ] {
             assert_eq!(nearest(word, fields), expected, "{word}");
         }
         assert_eq!(nearest("window", ["burst"]), None);

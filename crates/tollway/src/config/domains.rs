@@ -68,7 +68,7 @@ fn read_rule(item: &YamlNode, errors: &mut ErrorCollector) -> Option<DomainRule>
 fn read_pace(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<RateSpec> {
     match (fields.get("rate"), fields.get("interval")) {
         (Some(rate), None) => parse(rate, errors),
-        (None, Some(interval)) => RateSpec::every(duration(interval, errors)?).ok(),
+        (None, Some(interval)) => RateSpec::every(duration(interval, errors)?.into()).ok(),
         (Some(_), Some(interval)) => {
             errors.add(interval.key.at, "rate and interval mean the same; remove one of them");
             None

@@ -276,7 +276,7 @@ fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollecto
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
     let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
     let on_store_failure = read_on_store_failure(fields, "rule", errors);
-    match SmoothedRate::new(rate?, span?, strict?) {
+    match SmoothedRate::new(rate?, span?.into(), strict?) {
         Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),
         Err(error) => {
             let message = match error {

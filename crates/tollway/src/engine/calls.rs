@@ -208,9 +208,8 @@ impl Engine {
         count: usize,
     ) -> Result<Option<BucketPage>, LimiterError> {
         let policy = self.policy();
-        let limit = limit
-            .map(|name| policy.limit(name).ok_or_else(|| policy.unknown_limit(name)))
-            .transpose()?;
+        let limit =
+            limit.map(|name| policy.limit(name).ok_or_else(|| policy.unknown_limit(name))).transpose()?;
         let Some(redis) = &self.redis else { return Ok(None) };
         Ok(Some(redis.scan(limit, from, count).await?))
     }

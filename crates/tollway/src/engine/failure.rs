@@ -64,7 +64,9 @@ fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> D
     let mut decisions = Vec::with_capacity(1);
     ask(&bill.with_charges(&local), &mut decisions);
     match decisions[0] {
-        Decision { verdict: Verdict::Unlimited, charge, .. } => unreachable(Verdict::AllowUnreachable, Nanos::ZERO, charge),
+        Decision { verdict: Verdict::Unlimited, charge, .. } => {
+            unreachable(Verdict::AllowUnreachable, Nanos::ZERO, charge)
+        }
         decision => decision.with_degraded(),
     }
 }

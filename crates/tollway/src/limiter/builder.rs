@@ -179,6 +179,9 @@ mod tests {
         );
         assert!(error(Limiter::builder().limit("log in", per_minute())).contains("log in"));
         assert!(error(Limiter::builder().limit("a", per_minute()).limit("a", per_minute())).contains('a'));
-        assert!(error(Limiter::builder().rule("upload", "10/fortnight")).starts_with("rule \"upload\" is invalid: a span must be a unit"));
+        assert!(
+            error(Limiter::builder().rule("upload", "10/fortnight"))
+                .starts_with("rule \"upload\" is invalid: a span must be a unit")
+        );
     }
 }

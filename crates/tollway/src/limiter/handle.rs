@@ -246,7 +246,10 @@ mod tests {
         assert_eq!(a.spend("x", 1).unwrap().remaining, 7, "the bucket stays, and the limit is the new one");
         limiter.reload(policy("limits: { Other: { burst: 1, count: 1, period: 1h } }"));
         for _ in 0..2 {
-            assert_eq!(a.spend("x", 1), Err(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None }));
+            assert_eq!(
+                a.spend("x", 1),
+                Err(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None })
+            );
         }
         limiter.reload(policy(moved));
         assert_eq!(a.clone().spend("x", 1).unwrap().remaining, 6);
@@ -255,7 +258,10 @@ mod tests {
     #[test]
     fn an_unknown_limit_has_no_handle() {
         let limiter = Limiter::new(policy("limits: {}"));
-        assert_eq!(limiter.handle("A").err(), Some(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None }));
+        assert_eq!(
+            limiter.handle("A").err(),
+            Some(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None })
+        );
     }
 
     #[test]

@@ -14,11 +14,18 @@ pub enum UntilReadyError {
     #[error(transparent)]
     Charge(#[from] ChargeError),
     /// The cost does not fit before the timeout. Nothing was taken.
-    #[error("the request would be allowed in {:?} at the earliest, after its timeout", .decision.retry_after())]
+    #[error("{}", timed_out(.decision.retry_after()))]
     TimedOut {
         /// The last denial, whose `retry_after` counts from when the wait was given up.
         decision: Decision,
     },
+}
+
+fn timed_out(retry_after: Option<Duration>) -> String {
+    match retry_after {
+        Some(wait) => format!("the request would be allowed in {wait:?} at the earliest, after its timeout"),
+        None => "the request is denied, and waiting does not help".to_owned(),
+    }
 }
 
 /// Asks again after the wait that each denial suggests, until the request is allowed or the next try would come after
@@ -36,10 +43,10 @@ where
         if decision.allowed() {
             return Ok(decision);
         }
-        let wait = decision.retry_after();
-        if started.elapsed().saturating_add(wait) > timeout {
+        let in_time = |wait: &Duration| started.elapsed().saturating_add(*wait) <= timeout;
+        let Some(wait) = decision.retry_after().filter(in_time) else {
             return Err(UntilReadyError::TimedOut { decision });
-        }
+        };
         Delay::new(wait).await;
     }
 }

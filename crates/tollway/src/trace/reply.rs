@@ -222,7 +222,10 @@ mod tests {
             (allow.with_verdict(Verdict::AllowFull), "allow full"),
             (deny.with_verdict(Verdict::DenyFull), "deny full retry_after=0.8s"),
             (allow.with_verdict(Verdict::AllowUnreachable).with_degraded(), "allow unreachable"),
-            (deny.with_verdict(Verdict::DenyUnreachable).with_degraded(), "deny unreachable retry_after=0.8s"),
+            (
+                deny.with_verdict(Verdict::DenyUnreachable).with_degraded(),
+                "deny unreachable retry_after=0.8s",
+            ),
         ] {
             assert_eq!(TraceReply::RuleDecision(decision).to_string(), text);
             assert!(matches(text, &TraceReply::RuleDecision(decision)));

@@ -37,7 +37,8 @@ impl Engine {
         let policy = self.policy();
         let blocking = self.blocking();
         let decision = request.find(&policy).and_then(|rule| Ok(blocking.resolve(&request.bill(&rule)?)));
-        decision.map_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()), TraceReply::RuleDecision)
+        decision
+            .map_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()), TraceReply::RuleDecision)
     }
 }
 
@@ -51,9 +52,9 @@ fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply
         Verb::Refund if charges.iter().all(|charge| charge.algorithm().is_none()) => {
             TraceReply::UnlimitedRefund
         }
-        Verb::Refund => {
-            TraceReply::Refund(limiter.refund_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?)
-        }
+        Verb::Refund => TraceReply::Refund(
+            limiter.refund_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?,
+        ),
         Verb::Reset => {
             limiter.reset_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?;
             TraceReply::Reset

@@ -2,6 +2,7 @@
 //! a denied bill that changed anything anywhere is found at once.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use tollway::core::algorithm::{Quota, SlidingLog, TokenBucket};
 use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Nanos, Policy, Timestamp};
@@ -138,7 +139,7 @@ fn same<T: PartialEq + Debug>(expected: &T, found: &T) -> Result<(), String> {
 #[test]
 fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
     let slow = |algorithm: usize| {
-        let day = Nanos::from_secs(86_400);
+        let day = Duration::from_secs(86_400);
         [
             Algorithm::TokenBucket(TokenBucket::new(1, 1, day).unwrap()),
             Algorithm::SlidingLog(SlidingLog::new(1, day).unwrap()),
@@ -146,7 +147,7 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
         ][algorithm]
     };
     let quick = |algorithm: usize| {
-        let second = Nanos::from_secs(1);
+        let second = Duration::from_secs(1);
         [
             Algorithm::TokenBucket(TokenBucket::new(1, 1, second).unwrap()),
             Algorithm::SlidingLog(SlidingLog::new(1, second).unwrap()),

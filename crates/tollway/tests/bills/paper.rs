@@ -76,11 +76,11 @@ pub(crate) fn any_algorithms(random: &mut Random) -> [Algorithm; LIMITS.len()] {
     let [bucket, log, rate, quota, some] = [(); 5].map(|()| period());
     let [few, count] = [(); 2].map(|()| random.between(1, 8));
     [
-        Algorithm::TokenBucket(TokenBucket::new(few, count, bucket).unwrap()),
-        Algorithm::SlidingLog(SlidingLog::new(count, log).unwrap()),
-        Algorithm::SmoothedRate(SmoothedRate::new(few as f64 + 0.5, rate, random.one_in(2)).unwrap()),
-        Algorithm::Quota(Quota::new(few, quota).unwrap()),
-        Algorithm::TokenBucket(TokenBucket::new(count, few, some).unwrap()),
+        Algorithm::TokenBucket(TokenBucket::new(few, count, bucket.into()).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(count, log.into()).unwrap()),
+        Algorithm::SmoothedRate(SmoothedRate::new(few as f64 + 0.5, rate.into(), random.one_in(2)).unwrap()),
+        Algorithm::Quota(Quota::new(few, quota.into()).unwrap()),
+        Algorithm::TokenBucket(TokenBucket::new(count, few, some.into()).unwrap()),
     ]
 }
 

@@ -1,9 +1,10 @@
 //! Threads that fight for the same buckets while the clock stands: nothing is lost, nothing is given out twice.
 
 use std::thread;
+use std::time::Duration;
 
 use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, TokenBucket};
-use tollway::core::{Bill, ChargeKind, Decision, Limit, Nanos, Policy, Timestamp};
+use tollway::core::{Bill, ChargeKind, Decision, Limit, Policy, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 use tollway_testbed::{Random, seed};
@@ -15,7 +16,7 @@ const IDS: [&str; 3] = ["a", "b", "c"];
 
 /// A limiter whose every bucket holds [`BURST`], under a clock that stands.
 fn limiter() -> Limiter {
-    let hour = Nanos::from_secs(3_600);
+    let hour = Duration::from_secs(3_600);
     let algorithms = [
         Algorithm::TokenBucket(TokenBucket::new(BURST, 1, hour).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(BURST, hour).unwrap()),

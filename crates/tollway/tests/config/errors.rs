@@ -584,8 +584,7 @@ fn a_file_that_is_too_large_or_too_deep_is_refused() {
 #[test]
 fn a_file_that_cannot_be_read_says_why() {
     let directory = tempfile::tempdir().expect("a directory");
-    let errors =
-        |path: &Path| ErrorChain(&Config::from_file(path).expect_err("unreadable")).to_string();
+    let errors = |path: &Path| ErrorChain(&Config::from_file(path).expect_err("unreadable")).to_string();
     let missing = directory.path().join("missing.yaml");
     let expected = format!("{}: cannot be read: No such file or directory (os error 2)", missing.display());
     assert_eq!(errors(&missing), expected);

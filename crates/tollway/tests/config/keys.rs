@@ -1,10 +1,11 @@
 //! Checks that the section `keys` sets the limits of keys, and that its errors point at their place.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tollway::config::{Config, Gates, OnInsert, SmockronGate, describe};
 use tollway::core::algorithm::SmoothedRate;
-use tollway::core::{KeyLimit, Nanos, OnFull, OnStoreFailure};
+use tollway::core::{KeyLimit, OnFull, OnStoreFailure};
 use tollway::patterns::{REWRITES_MAX, RULES_MAX};
 
 fn read(text: &str) -> Config {
@@ -21,7 +22,7 @@ fn check(cases: &[(&str, &[&str])]) {
 }
 
 fn rate(limit: f64, seconds: u64, strict: bool, on_full: OnFull) -> KeyLimit {
-    let limit = SmoothedRate::new(limit, Nanos::from_secs(seconds), strict).unwrap();
+    let limit = SmoothedRate::new(limit, Duration::from_secs(seconds), strict).unwrap();
     KeyLimit::Rate { limit, on_full, on_store_failure: OnStoreFailure::Allow }
 }
 

@@ -1,18 +1,19 @@
 //! Checks that each setting of a configuration takes effect.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tollway::Limiter;
 use tollway::config::{Config, Gates, StoreUrl, describe};
 use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollway::core::{IdFormat, LocalShare, Nanos, OnFull, OnStoreFailure};
+use tollway::core::{IdFormat, LocalShare, OnFull, OnStoreFailure};
 use tollway::store::memory::MAX_BUCKETS;
 
 fn read(text: &str) -> Config {
     Config::parse(text, "test.yaml").unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-fn token_bucket(burst: u64, count: u64, period: Nanos) -> Option<Algorithm> {
+fn token_bucket(burst: u64, count: u64, period: Duration) -> Option<Algorithm> {
     TokenBucket::new(burst, count, period).map(Algorithm::TokenBucket).ok()
 }
 
@@ -32,7 +33,7 @@ fn what_is_left_out_has_its_default() {
         let names: Vec<_> = config.policy.limits().iter().map(|limit| limit.name()).collect();
         assert_eq!(names, ["demo", "RequestsPerIPAddress", "LoginsPerAccount"], "{text:?}");
     }
-    assert_eq!(algorithm(&Config::default(), "demo", "x"), token_bucket(5, 5, Nanos::from_secs(10)));
+    assert_eq!(algorithm(&Config::default(), "demo", "x"), token_bucket(5, 5, Duration::from_secs(10)));
 }
 
 #[test]
@@ -50,19 +51,19 @@ fn a_rate_is_a_count_and_a_period_and_the_burst_is_the_count_unless_given() {
           Burst:alice: { rate: 5/minute, burst: 20 }
         ",
     );
-    let minute = Nanos::from_secs(60);
-    assert_eq!(algorithm(&config, "Plain", "x"), token_bucket(100, 100, Nanos::from_secs(3_600)));
-    assert_eq!(algorithm(&config, "Plain", "alice"), token_bucket(200, 200, Nanos::from_secs(3_600)));
+    let minute = Duration::from_secs(60);
+    assert_eq!(algorithm(&config, "Plain", "x"), token_bucket(100, 100, Duration::from_secs(3_600)));
+    assert_eq!(algorithm(&config, "Plain", "alice"), token_bucket(200, 200, Duration::from_secs(3_600)));
     assert_eq!(algorithm(&config, "Burst", "x"), token_bucket(10, 5, minute));
     assert_eq!(algorithm(&config, "Burst", "alice"), token_bucket(20, 5, minute));
-    let log = SlidingLog::new(3, Nanos::from_secs(600)).map(Algorithm::SlidingLog).ok();
+    let log = SlidingLog::new(3, Duration::from_secs(600)).map(Algorithm::SlidingLog).ok();
     assert_eq!(algorithm(&config, "Log", "x"), log);
-    let rate = SmoothedRate::new(22.0, Nanos::from_secs(20), true).map(Algorithm::SmoothedRate).ok();
+    let rate = SmoothedRate::new(22.0, Duration::from_secs(20), true).map(Algorithm::SmoothedRate).ok();
     assert_eq!(algorithm(&config, "Rate", "x"), rate);
-    let quota = Quota::new(1_000, Nanos::from_secs(30 * 86_400)).map(Algorithm::Quota).ok();
+    let quota = Quota::new(1_000, Duration::from_secs(30 * 86_400)).map(Algorithm::Quota).ok();
     assert_eq!(algorithm(&config, "Quota", "x"), quota);
     let bare = read("Plain: { rate: 100/h }");
-    assert_eq!(algorithm(&bare, "Plain", "x"), token_bucket(100, 100, Nanos::from_secs(3_600)));
+    assert_eq!(algorithm(&bare, "Plain", "x"), token_bucket(100, 100, Duration::from_secs(3_600)));
 }
 
 #[test]
@@ -99,11 +100,11 @@ fn every_field_of_a_limit_is_taken() {
         ",
     );
     let plain = config.policy.limit("Plain").expect("declared");
-    assert_eq!(plain.default_algorithm().copied(), token_bucket(3, 2, Nanos::from_secs(90)));
+    assert_eq!(plain.default_algorithm().copied(), token_bucket(3, 2, Duration::from_secs(90)));
     assert_eq!((plain.number(), plain.ids(), plain.stats()), (None, IdFormat::Any, false));
     assert_eq!((plain.on_full(), plain.on_store_failure()), (OnFull::Deny, OnStoreFailure::Allow));
     let full = config.policy.limit("Full").expect("declared");
-    assert_eq!(full.default_algorithm().copied(), token_bucket(300, 300, Nanos::from_secs(10_800)));
+    assert_eq!(full.default_algorithm().copied(), token_bucket(300, 300, Duration::from_secs(10_800)));
     assert_eq!((full.number(), full.ids(), full.stats()), (Some(u64::MAX), IdFormat::RegIdDomain, true));
     assert_eq!(
         (full.on_full(), full.on_store_failure()),
@@ -113,7 +114,7 @@ fn every_field_of_a_limit_is_taken() {
 
 #[test]
 fn each_algorithm_gets_its_numbers() {
-    let second = Nanos::from_secs(1);
+    let second = Duration::from_secs(1);
     let config = read(
         "
         limits:
@@ -153,9 +154,9 @@ fn both_forms_of_overrides_say_the_same() {
            B:\n    burst: 2\n    count: 2\n    period: 2s\n    ids:\n    - id: x:y\n",
     ] {
         let config = read(&format!("{limits}{overrides}"));
-        let two = token_bucket(2, 2, Nanos::from_secs(2));
+        let two = token_bucket(2, 2, Duration::from_secs(2));
         assert_eq!(algorithm(&config, "A", "7"), two, "{overrides}");
-        assert_eq!(algorithm(&config, "A", "8"), token_bucket(1, 1, Nanos::from_secs(1)));
+        assert_eq!(algorithm(&config, "A", "8"), token_bucket(1, 1, Duration::from_secs(1)));
         assert_eq!(algorithm(&config, "B", "x:y"), two);
         assert_eq!(algorithm(&config, "B", "x"), None);
     }

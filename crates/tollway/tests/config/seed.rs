@@ -40,8 +40,8 @@ fn check(text: &str, expected: &[Expected]) {
     for (name, id, numbers) in expected {
         let charge = config.policy.charge(name, id.as_bytes(), 0).expect("a limit and an id of its format");
         let numbers = numbers.map(|(burst, count, period)| {
-            let period = period.parse().expect("a duration");
-            Algorithm::TokenBucket(TokenBucket::new(burst, count, period).expect("numbers that fit"))
+            let period: tollway::core::Nanos = period.parse().expect("a duration");
+            Algorithm::TokenBucket(TokenBucket::new(burst, count, period.into()).expect("numbers that fit"))
         });
         assert_eq!(charge.algorithm().copied(), numbers, "{name}:{id}");
     }

@@ -21,7 +21,7 @@ fn token_buckets_decide_as_in_the_core() {
     agree("token_bucket", |random, world| {
         let (period, count) = (world.span(random), world.number(random));
         let burst = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
-        Some(Algorithm::TokenBucket(TokenBucket::new(burst, count, period).ok()?))
+        Some(Algorithm::TokenBucket(TokenBucket::new(burst, count, period.into()).ok()?))
     });
 }
 
@@ -29,7 +29,7 @@ fn token_buckets_decide_as_in_the_core() {
 fn sliding_logs_decide_as_in_the_core() {
     agree("sliding_log", |random, world| {
         let count = if random.one_in(9) { random.magnitude(300) } else { random.between(1, 10) };
-        Some(Algorithm::SlidingLog(SlidingLog::new(count, world.span(random)).ok()?))
+        Some(Algorithm::SlidingLog(SlidingLog::new(count, world.span(random).into()).ok()?))
     });
 }
 
@@ -41,7 +41,7 @@ fn smoothed_rates_decide_as_in_the_core() {
             1 => random.any() as f64 / u64::MAX as f64 * 3.0,
             _ => random.between(1, 10) as f64 + 0.5,
         };
-        let limit = SmoothedRate::new(limit, world.span(random), random.one_in(2));
+        let limit = SmoothedRate::new(limit, world.span(random).into(), random.one_in(2));
         Some(Algorithm::SmoothedRate(limit.ok()?))
     });
 }
@@ -50,7 +50,7 @@ fn smoothed_rates_decide_as_in_the_core() {
 fn quotas_decide_as_in_the_core() {
     agree("quota", |random, world| {
         let count = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
-        Some(Algorithm::Quota(Quota::new(count, world.span(random)).ok()?))
+        Some(Algorithm::Quota(Quota::new(count, world.span(random).into()).ok()?))
     });
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tollway::block_on;
 use tollway::core::algorithm::TokenBucket;
-use tollway::core::{Algorithm, Bill, Charge, Limit, Nanos};
+use tollway::core::{Algorithm, Bill, Charge, Limit};
 use tollway::store::redis::Redis;
 use tollway_testbed::Random;
 
@@ -27,7 +27,7 @@ const VARIABLE: &str = "TOLLWAY_HAMMER";
 /// Two limits that share their ids: one is spent by itself, and both by bills of two charges.
 fn limits() -> [Limit; 2] {
     [("Narrow", 7, 100), ("Wide", 20, 300)].map(|(name, burst, count)| {
-        let limit = TokenBucket::new(burst, count, Nanos::from_secs(1)).unwrap();
+        let limit = TokenBucket::new(burst, count, Duration::from_secs(1)).unwrap();
         Limit::new(name).unwrap().with_default(Algorithm::TokenBucket(limit))
     })
 }
@@ -141,7 +141,7 @@ fn conform(store: &Redis, limits: &[Limit; 2], id: &str) -> HashMap<String, u64>
     while started.elapsed() < HAMMERING {
         let decision = block_on(store.settle(&[Bill::new(&charges).unwrap()], None)).remove(0).unwrap();
         assert!(decision.allowed(), "denied: {decision:?}");
-        thread::sleep(decision.retry_after());
+        thread::sleep(decision.retry_after().expect("waiting helps"));
     }
     HashMap::new()
 }

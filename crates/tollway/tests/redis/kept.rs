@@ -1,5 +1,7 @@
 //! Checks that Redis keeps small values, no longer than they have an effect, and nothing for a check.
 
+use std::time::Duration;
+
 use tollway::block_on;
 use tollway::core::algorithm::{
     Quota, QuotaCommand, QuotaOperation, QuotaTtl, SlidingLog, SmoothedRate, TokenBucket, TtlUnit,
@@ -21,7 +23,7 @@ impl Bench {
     fn new() -> Self {
         let server = RedisServer::start();
         let store = servers::open(&server.url(), "kept");
-        let period = Nanos::from_secs(1);
+        let period = Duration::from_secs(1);
         let limit = |name: &str, algorithm| Limit::new(name).unwrap().with_default(algorithm);
         let limits = [
             limit("Bucket", Algorithm::TokenBucket(TokenBucket::new(1_000, 7, period).unwrap())),

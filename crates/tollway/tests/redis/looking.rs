@@ -1,6 +1,7 @@
 //! Looking at what there is: keys, one bucket, how many.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tollway::block_on;
 use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
@@ -16,7 +17,7 @@ fn limit(name: &str, algorithm: Algorithm) -> Limit {
 }
 
 fn token_bucket(name: &str) -> Limit {
-    limit(name, Algorithm::TokenBucket(TokenBucket::new(5, 1, Nanos::from_secs(60)).unwrap()))
+    limit(name, Algorithm::TokenBucket(TokenBucket::new(5, 1, Duration::from_secs(60)).unwrap()))
 }
 
 fn spend(store: &Redis, limit: &Limit, id: &[u8], now: Option<Timestamp>) {
@@ -70,9 +71,9 @@ fn a_bucket_is_shown_as_it_is() {
     let (now, period) = (Timestamp::from_nanos(1_700_000_000_123_456_789), Nanos::from_secs(10));
     let limits = [
         token_bucket("Bucket"),
-        limit("Log", Algorithm::SlidingLog(SlidingLog::new(3, period).unwrap())),
-        limit("Rate", Algorithm::SmoothedRate(SmoothedRate::new(3.0, period, false).unwrap())),
-        limit("Quota", Algorithm::Quota(Quota::new(3, period).unwrap())),
+        limit("Log", Algorithm::SlidingLog(SlidingLog::new(3, period.into()).unwrap())),
+        limit("Rate", Algorithm::SmoothedRate(SmoothedRate::new(3.0, period.into(), false).unwrap())),
+        limit("Quota", Algorithm::Quota(Quota::new(3, period.into()).unwrap())),
     ];
     let later = now + Nanos::from_secs(1);
     let long_after = now + Nanos::from_secs(20_000);

@@ -1,5 +1,7 @@
 //! Compares the rates of keys in Lua with the core's.
 
+use std::time::Duration;
+
 use tollway::block_on;
 use tollway::core::algorithm::{SmoothedRate, SmoothedRateState};
 use tollway::core::{Nanos, OnFull, OnStoreFailure};
@@ -49,6 +51,6 @@ fn rates_are_measured_as_in_the_core() {
 
 fn any_limit(random: &mut Random, world: World) -> SmoothedRate {
     let longest = Nanos::MAX.get() / 1_000;
-    let period = Nanos::new(world.span(random).get().clamp(1, longest));
+    let period = Duration::from_nanos(world.span(random).get().clamp(1, longest));
     SmoothedRate::new(random.between(1, 8) as f64 + 0.25, period, random.one_in(2)).unwrap()
 }

@@ -81,8 +81,9 @@ fn rule_request() -> impl Strategy<Value = RuleRequest> {
 }
 
 fn ruling() -> impl Strategy<Value = RuleDecision> {
-    use Verdict::{Allow, AllowUnreachable, AllowFull, Deny, DenyUnreachable, DenyFull};
-    let verdict = proptest::sample::select(&[Allow, Deny, AllowFull, DenyFull, AllowUnreachable, DenyUnreachable][..]);
+    use Verdict::{Allow, AllowFull, AllowUnreachable, Deny, DenyFull, DenyUnreachable};
+    let verdict =
+        proptest::sample::select(&[Allow, Deny, AllowFull, DenyFull, AllowUnreachable, DenyUnreachable][..]);
     (verdict, any::<u64>(), any::<bool>()).prop_map(|(verdict, nanos, degraded)| {
         let mut decision = RuleDecision::new(verdict, Nanos::new(nanos));
         decision.degraded = degraded;

@@ -51,7 +51,8 @@ impl CoreAlone {
                 |charge| if request.verb == Verb::Refund { charge.refundable() } else { Ok(charge) },
             )
         });
-        let charges = charges.collect::<Result<Vec<_>, _>>().map_err(|error| ErrorChain(&error).to_string())?;
+        let charges =
+            charges.collect::<Result<Vec<_>, _>>().map_err(|error| ErrorChain(&error).to_string())?;
         let bill = Bill::new(&charges).map_err(|error| ErrorChain(&error).to_string())?;
         Ok(match request.verb {
             Verb::Spend | Verb::Check => {
@@ -94,9 +95,9 @@ impl TraceTarget for CoreAlone {
     fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         match request {
             TraceRequest::Limit(request) => self.limit(at, request).unwrap_or_else(TraceReply::Error),
-            TraceRequest::Rule(request) => {
-                self.rule(at, request).unwrap_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()))
-            }
+            TraceRequest::Rule(request) => self
+                .rule(at, request)
+                .unwrap_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string())),
             _ => TraceReply::Error(format!("the core does not speak `{}`", request.gate())),
         }
     }

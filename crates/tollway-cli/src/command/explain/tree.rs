@@ -8,6 +8,8 @@
 //!    └─ apikey:60/h  no value          not reached
 //! ```
 
+use std::time::Duration;
+
 use tollway::core::Nanos;
 use tollway_client::http::{RulePart, RulePartKind};
 
@@ -41,12 +43,12 @@ fn grow(part: &RulePart, first: &str, rest: &str, rows: &mut Vec<[String; 3]>) {
     }
 }
 
-fn reached(frees_after: Option<Nanos>) -> String {
+fn reached(frees_after: Option<Duration>) -> String {
     match frees_after {
         None => "unknown".to_owned(),
-        Some(Nanos::ZERO) => "not reached".to_owned(),
-        Some(Nanos::FOREVER) => "reached, never free".to_owned(),
-        Some(span) => format!("reached, free in {span}"),
+        Some(Duration::ZERO) => "not reached".to_owned(),
+        Some(Duration::MAX) => "reached, never free".to_owned(),
+        Some(span) => format!("reached, free in {}", Nanos::from(span)),
     }
 }
 

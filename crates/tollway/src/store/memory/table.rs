@@ -347,15 +347,15 @@ impl<B: Bucket> Table<B> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
-    use tollway_core::Nanos;
     use tollway_core::algorithm::{TokenBucket, TokenBucketState};
     use tollway_testbed::Random;
 
     use super::*;
 
     fn limit() -> TokenBucket {
-        TokenBucket::new(10, 1, Nanos::new(100)).unwrap()
+        TokenBucket::new(10, 1, Duration::from_nanos(100)).unwrap()
     }
 
     /// Returns a hash that falls into few homes; some hashes have the same high half.

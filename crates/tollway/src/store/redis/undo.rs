@@ -160,23 +160,25 @@ mod tests {
 
     #[test]
     fn a_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
-        let numbers = TokenBucket::new(8, 1, Nanos::new(1_000)).unwrap();
+        let numbers = TokenBucket::new(8, 1, Duration::from_nanos(1_000)).unwrap();
         nobody_gets_more(&limit(Algorithm::TokenBucket(numbers)));
     }
 
     #[test]
     fn a_log_never_gives_more_for_having_been_charged_and_paid_back() {
-        nobody_gets_more(&limit(Algorithm::SlidingLog(SlidingLog::new(8, Nanos::new(6_000)).unwrap())));
+        nobody_gets_more(&limit(Algorithm::SlidingLog(
+            SlidingLog::new(8, Duration::from_nanos(6_000)).unwrap(),
+        )));
     }
 
     #[test]
     fn a_rate_never_gives_more_for_having_been_charged_and_paid_back() {
-        let numbers = SmoothedRate::new(8.5, Nanos::new(4_000), false).unwrap();
+        let numbers = SmoothedRate::new(8.5, Duration::from_nanos(4_000), false).unwrap();
         nobody_gets_more(&limit(Algorithm::SmoothedRate(numbers)));
     }
 
     #[test]
     fn a_quota_gives_no_window_more_for_having_been_charged_and_paid_back() {
-        nobody_gets_more(&limit(Algorithm::Quota(Quota::new(8, Nanos::new(1_000_000)).unwrap())));
+        nobody_gets_more(&limit(Algorithm::Quota(Quota::new(8, Duration::from_nanos(1_000_000)).unwrap())));
     }
 }

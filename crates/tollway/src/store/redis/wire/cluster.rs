@@ -80,7 +80,9 @@ impl Cluster {
         match (self.slots.owner(slot), &self.known) {
             (Some(node), _) => Place::Node(node),
             (None, Known::NotYet) => Place::Unknown,
-            (None, Known::Lost { .. }) => Place::Nobody(StoreError::CircuitOpen { address: self.to_string() }),
+            (None, Known::Lost { .. }) => {
+                Place::Nobody(StoreError::CircuitOpen { address: self.to_string() })
+            }
             (None, Known::Yes) => Place::Nobody(StoreError::Refused {
                 address: self.to_string(),
                 reason: format!("no node has slot {slot}"),

@@ -70,7 +70,11 @@ impl Dialer {
     }
 
     /// Opens a connection, asks one thing, and closes it. The one asked need not be a primary.
-    pub(super) async fn ask_once(&self, address: &Address, question: &redis::Cmd) -> Result<Value, DialError> {
+    pub(super) async fn ask_once(
+        &self,
+        address: &Address,
+        question: &redis::Cmd,
+    ) -> Result<Value, DialError> {
         self.ask_as(&self.login()?, address, question).await
     }
 

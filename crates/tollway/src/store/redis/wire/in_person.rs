@@ -21,8 +21,8 @@ use super::Reply;
 use super::dial::{CLIENT_NAME, Dialer};
 use super::health::Board;
 use super::meaning::Meaning;
-use crate::store::redis::call::Call;
 use crate::cause::Cause;
+use crate::store::redis::call::Call;
 use crate::store::redis::{Address, StoreError};
 
 /// A connection that has been idle for so long may have been closed meanwhile: it is asked before it is trusted.

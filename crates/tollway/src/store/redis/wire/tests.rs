@@ -65,7 +65,10 @@ fn it_waits_for_nobody_who_is_away() {
     server.kill();
     let wire = Wire::start(&url(&server)).unwrap();
     let reply = wait(wire.send(vec![plain(&["PING"])])).remove(0);
-    assert!(matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::CircuitOpen { .. })), "{reply:?}");
+    assert!(
+        matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::CircuitOpen { .. })),
+        "{reply:?}"
+    );
     assert!(matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
 }
 

@@ -34,7 +34,11 @@ impl Tls {
     }
 
     /// Speaks TLS over a connection, with somebody who can prove to be `host`.
-    pub(super) async fn wrap(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
+    pub(super) async fn wrap(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, DialError> {
         let name = ServerName::try_from(host.to_owned())?;
         let secured = self.0.connect(name, stream).await;
         secured.map_err(|error| ErrorAt { at: "TLS".to_owned(), source: error.into() }.into())

@@ -61,7 +61,10 @@ fn a_cluster_that_is_away_at_first_is_found_later() {
     server.kill();
     let wire = Wire::start(&patiently(Topology::Cluster(vec![parse(&server.address())]))).unwrap();
     let reply = wait(wire.send(vec![count("n")])).remove(0);
-    assert!(matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::CircuitOpen { .. })), "{reply:?}");
+    assert!(
+        matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::CircuitOpen { .. })),
+        "{reply:?}"
+    );
     server.restart();
     eventually("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
 }
