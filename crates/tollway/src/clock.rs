@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollway_core::Timestamp;
 
@@ -60,6 +60,11 @@ impl Clock {
             nanos.store(now.as_nanos(), Ordering::Relaxed);
         }
     }
+
+    /// Moves a manual clock forward. The machine's clock ignores this.
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now() + by.into());
+    }
 }
 
 impl Default for Clock {
@@ -90,5 +95,7 @@ mod tests {
         let clock = Clock::manual(Timestamp::EPOCH);
         clock.clone().set(Timestamp::from_nanos(7));
         assert_eq!(clock.now(), Timestamp::from_nanos(7));
+        clock.advance(Duration::from_nanos(2));
+        assert_eq!(clock.now(), Timestamp::from_nanos(9));
     }
 }
