@@ -34,6 +34,7 @@ use tollway_core::{Charge, Policy};
 
 pub use self::blocking::BlockingEngine;
 use self::current_policy::CurrentPolicy;
+pub(crate) use self::current_policy::PolicyGuard;
 pub use self::inspection::{Inspection, RuleInspection};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
@@ -141,8 +142,13 @@ impl Engine {
     }
 
     #[inline]
-    pub(crate) fn current_policy(&self) -> impl std::ops::Deref<Target = Arc<Policy>> {
+    pub(crate) fn current_policy(&self) -> PolicyGuard {
         self.parts.policy.load()
+    }
+
+    #[inline]
+    pub(crate) fn policy_generation(&self) -> u64 {
+        self.parts.policy.generation()
     }
 
     #[inline]

@@ -206,7 +206,7 @@ impl Limiter {
 
     /// Looks up a limit once, for code that always asks under the same one.
     pub fn handle(&self, limit: &str) -> Result<Handle, ChargeError> {
-        Handle::new(self.clone(), &self.engine.current_policy(), limit)
+        Handle::new(self.clone(), &self.engine, limit)
     }
 
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.

@@ -138,7 +138,7 @@ impl AsyncLimiter {
 
     /// Looks up a limit once, for code that always asks under the same one.
     pub fn handle(&self, limit: &str) -> Result<AsyncHandle, ChargeError> {
-        AsyncHandle::new(self.clone(), &self.policy(), limit)
+        AsyncHandle::new(self.clone(), self.engine(), limit)
     }
 
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.

@@ -92,7 +92,7 @@ impl BlockingLimiter {
 
     /// Looks up a limit once, for code that always asks under the same one.
     pub fn handle(&self, limit: &str) -> Result<BlockingHandle, ChargeError> {
-        BlockingHandle::new(self.clone(), &self.policy(), limit)
+        BlockingHandle::new(self.clone(), self.limiter.engine(), limit)
     }
 
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.

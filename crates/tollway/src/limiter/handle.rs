@@ -11,21 +11,25 @@
 //!
 //! A handle is owned, cheap to clone and takes `&self`, so it can be the state of a web server's handlers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollway_core::{Bill, Charge, ChargeError, Decision, Limit, Policy, Refund};
 
 use super::until_ready::{UntilReadyError, until_ready};
 use super::{AsyncLimiter, BlockingLimiter, Limiter, LimiterError};
-use crate::engine::Inspection;
+use crate::engine::{Engine, Inspection, PolicyGuard};
 
 /// Sends requests to one limit of a limiter, by default a [`Limiter`]. A reload of the policy reaches it at its next
 /// request; if the limit no longer exists then, requests fail.
+///
+/// A handle is the fastest way to ask, until the policy is reloaded: from then on it looks the limit up in the current
+/// policy at every request, as a spend by name does. A new handle is fast again.
 #[derive(Clone, Debug)]
 pub struct Handle<L = Limiter> {
     limiter: L,
-    limit: LimitName,
+    limit: Arc<LimitLookup>,
 }
 
 /// Sends requests to one limit of an [`AsyncLimiter`].
@@ -34,17 +38,18 @@ pub type AsyncHandle = Handle<AsyncLimiter>;
 /// Sends requests to one limit of a [`BlockingLimiter`].
 pub type BlockingHandle = Handle<BlockingLimiter>;
 
-/// A limit's name, and its position in the policy when it was last looked up.
+/// A limit's name, and where it was in the policy that was current when the handle was made.
 #[derive(Debug)]
-struct LimitName {
+struct LimitLookup {
     name: Box<str>,
-    /// A hint: it is checked against the name, so a reload that moves the limit costs one search.
-    position: AtomicUsize,
+    policy: Arc<Policy>,
+    generation: u64,
+    position: usize,
 }
 
 impl<L> Handle<L> {
-    pub(super) fn new(limiter: L, policy: &Policy, limit: &str) -> Result<Self, ChargeError> {
-        Ok(Self { limiter, limit: LimitName::new(limit, policy)? })
+    pub(super) fn new(limiter: L, engine: &Engine, limit: &str) -> Result<Self, ChargeError> {
+        Ok(Self { limiter, limit: Arc::new(LimitLookup::new(limit, engine)?) })
     }
 
     /// Returns the name of the limit.
@@ -58,31 +63,31 @@ impl Handle {
     #[inline]
     pub fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let engine = &self.limiter.engine;
-        let policy = engine.current_policy();
-        Ok(engine.charge_in_memory(&self.limit.charge(&policy, id.as_ref(), cost)?))
+        let limit = self.limit.current(engine)?;
+        Ok(engine.charge_in_memory(&Charge::new(&limit, id.as_ref(), cost)?))
     }
 
     /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
     pub fn check(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let engine = &self.limiter.engine;
-        let policy = engine.current_policy();
-        let charge = self.limit.charge(&policy, id.as_ref(), cost)?;
+        let limit = self.limit.current(engine)?;
+        let charge = Charge::new(&limit, id.as_ref(), cost)?;
         Ok(engine.check_in_memory(&[Bill::one(&charge)])[0])
     }
 
     /// Gives back `cost` to the bucket of `id`, up to a full bucket.
     pub fn refund(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ChargeError> {
         let engine = &self.limiter.engine;
-        let policy = engine.current_policy();
-        let charge = self.limit.charge(&policy, id.as_ref(), cost)?.refundable()?;
+        let limit = self.limit.current(engine)?;
+        let charge = Charge::new(&limit, id.as_ref(), cost)?.refundable()?;
         Ok(engine.refund_in_memory(std::slice::from_ref(&charge)))
     }
 
     /// Forgets the bucket of `id`.
     pub fn reset(&self, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
         let engine = &self.limiter.engine;
-        let policy = engine.current_policy();
-        engine.reset_in_memory(&[self.limit.charge(&policy, id.as_ref(), 0)?]);
+        let limit = self.limit.current(engine)?;
+        engine.reset_in_memory(&[Charge::new(&limit, id.as_ref(), 0)?]);
         Ok(())
     }
 
@@ -107,28 +112,28 @@ impl AsyncHandle {
     /// Takes `cost` from the bucket of `id`, if it fits.
     pub async fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let policy = self.limiter.policy();
-        let charge = self.limit.charge(&policy, id.as_ref(), cost)?;
+        let charge = policy.charge(self.name(), id.as_ref(), cost)?;
         Ok(self.limiter.engine().charge(&charge).await)
     }
 
     /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
     pub async fn check(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let policy = self.limiter.policy();
-        let charge = self.limit.charge(&policy, id.as_ref(), cost)?;
+        let charge = policy.charge(self.name(), id.as_ref(), cost)?;
         Ok(self.limiter.engine().check_bills(&[Bill::one(&charge)]).await[0])
     }
 
     /// Gives back `cost` to the bucket of `id`, up to a full bucket.
     pub async fn refund(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, LimiterError> {
         let policy = self.limiter.policy();
-        let charge = self.limit.charge(&policy, id.as_ref(), cost)?.refundable()?;
+        let charge = policy.charge(self.name(), id.as_ref(), cost)?.refundable()?;
         Ok(self.limiter.engine().refund_charges(std::slice::from_ref(&charge)).await?)
     }
 
     /// Forgets the bucket of `id`.
     pub async fn reset(&self, id: impl AsRef<[u8]>) -> Result<(), LimiterError> {
         let policy = self.limiter.policy();
-        let charge = self.limit.charge(&policy, id.as_ref(), 0)?;
+        let charge = policy.charge(self.name(), id.as_ref(), 0)?;
         Ok(self.limiter.engine().reset_charges(&[charge]).await?)
     }
 
@@ -154,7 +159,7 @@ impl BlockingHandle {
     /// Takes `cost` from the bucket of `id`, if it fits.
     pub fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
         let policy = self.limiter.policy();
-        Ok(self.limiter.engine().charge(&self.limit.charge(&policy, id.as_ref(), cost)?))
+        Ok(self.limiter.engine().charge(&policy.charge(self.name(), id.as_ref(), cost)?))
     }
 
     /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
@@ -188,41 +193,56 @@ impl BlockingHandle {
     }
 }
 
-impl LimitName {
-    fn new(name: &str, policy: &Policy) -> Result<Self, ChargeError> {
-        let limit = Self { name: name.into(), position: AtomicUsize::new(0) };
-        limit.find(policy)?;
-        Ok(limit)
+impl LimitLookup {
+    fn new(name: &str, engine: &Engine) -> Result<Self, ChargeError> {
+        // Before the policy: a reload in between makes requests look the limit up, instead of missing the reload.
+        let generation = engine.policy_generation();
+        let policy = engine.policy();
+        let position = position(name, &policy)?;
+        Ok(Self { name: name.into(), policy, generation, position })
     }
 
+    /// Returns the limit as the current policy has it.
+    ///
+    /// One plain load says whether the policy in hand is still current. Borrowing the current one instead takes two
+    /// locked instructions, which cost some 25 ns of a decision that takes 32.
     #[inline]
-    fn charge<'a>(&self, policy: &'a Policy, id: &'a [u8], cost: u64) -> Result<Charge<'a>, ChargeError> {
-        Charge::new(self.find(policy)?, id, cost)
-    }
-
-    #[inline]
-    fn find<'p>(&self, policy: &'p Policy) -> Result<&'p Limit, ChargeError> {
-        match policy.limits().get(self.position.load(Ordering::Relaxed)) {
-            Some(limit) if limit.name() == &*self.name => Ok(limit),
-            _ => self.search(policy),
+    fn current(&self, engine: &Engine) -> Result<CurrentLimit<'_>, ChargeError> {
+        if self.generation == engine.policy_generation() {
+            return Ok(CurrentLimit::Unchanged(&self.policy.limits()[self.position]));
         }
+        self.reloaded(engine)
     }
 
     #[cold]
-    fn search<'p>(&self, policy: &'p Policy) -> Result<&'p Limit, ChargeError> {
-        let limits = policy.limits();
-        let found = limits.iter().position(|limit| limit.name() == &*self.name);
-        let position = found.ok_or_else(|| policy.unknown_limit(&self.name))?;
-        self.position.store(position, Ordering::Relaxed);
-        Ok(&limits[position])
+    fn reloaded(&self, engine: &Engine) -> Result<CurrentLimit<'_>, ChargeError> {
+        let policy = engine.current_policy();
+        let position = position(&self.name, &policy)?;
+        Ok(CurrentLimit::Reloaded { policy, position })
     }
 }
 
-impl Clone for LimitName {
-    fn clone(&self) -> Self {
-        let position = AtomicUsize::new(self.position.load(Ordering::Relaxed));
-        Self { name: self.name.clone(), position }
+/// A limit in the current policy, borrowed for one request.
+enum CurrentLimit<'h> {
+    Unchanged(&'h Limit),
+    Reloaded { policy: PolicyGuard, position: usize },
+}
+
+impl Deref for CurrentLimit<'_> {
+    type Target = Limit;
+
+    #[inline]
+    fn deref(&self) -> &Limit {
+        match self {
+            Self::Unchanged(limit) => limit,
+            Self::Reloaded { policy, position } => &policy.limits()[*position],
+        }
     }
+}
+
+fn position(name: &str, policy: &Policy) -> Result<usize, ChargeError> {
+    let found = policy.limits().iter().position(|limit| limit.name() == name);
+    found.ok_or_else(|| policy.unknown_limit(name))
 }
 
 #[cfg(test)]
