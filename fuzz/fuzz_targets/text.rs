@@ -35,9 +35,7 @@ fn answered(message: &TextRequest<'_>) {
     let [key, ip, global] = &keys;
     let reply = match message.command {
         TextCommand::OverLimit { .. } => TextReply::OverLimit(tried[0]),
-        TextCommand::GetStats { .. } => {
-            TextReply::Stats { stats: KeyStats::new(2, 1, 0), key }
-        }
+        TextCommand::GetStats { .. } => TextReply::Stats { stats: KeyStats::new(2, 1, 0), key },
         TextCommand::CheckLimit(_) => TextReply::CheckLimit { keys: [key, ip, global], tried: &tried },
         TextCommand::GetSize => TextReply::Size { keys: 7 },
         TextCommand::Ping => TextReply::Pong,
