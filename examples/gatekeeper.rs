@@ -10,14 +10,14 @@
 use std::env;
 use std::time::Duration;
 
-use tollway_client::gatekeeper::{Admission, ConnectError, Gatekeeper};
+use tollway_client::gatekeeper::{Admission, Gatekeeper, GatekeeperError};
 
-fn main() -> Result<(), ConnectError> {
+fn main() -> Result<(), GatekeeperError> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let argument = |index: usize, default| arguments.get(index).map_or(default, String::as_str);
     let gatekeeper = Gatekeeper::builder(argument(0, "127.0.0.1:10004"), argument(1, "default"))
         .max_delay(Duration::from_secs(2))
-        .connect()?;
+        .build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     for admission in runtime.block_on(ask(&gatekeeper, argument(2, "alice"), 20)) {
         println!("{}", said(admission));
@@ -55,8 +55,9 @@ mod tests {
     #[tokio::test]
     async fn without_a_master_everything_passes() {
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let gatekeeper = Gatekeeper::builder(&nobody.to_string(), "default").control(&nobody.to_string());
-        let admissions = ask(&gatekeeper.connect().unwrap(), "alice", 20).await;
+        let gatekeeper =
+            Gatekeeper::builder(&nobody.to_string(), "default").control_address(&nobody.to_string());
+        let admissions = ask(&gatekeeper.build().unwrap(), "alice", 20).await;
         assert_eq!(admissions, [Admission::Passed; 20]);
     }
 

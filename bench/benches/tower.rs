@@ -52,7 +52,7 @@ fn contestants() -> Vec<Contestant<'static>> {
     let delayed = AdmissionLayer::new(Delayed::new(limit(), Duration::from_secs(1)));
     let rule = AdmissionLayer::new(LocalRule::new(limiter(), "upload").expect("it is configured"));
     // Nothing listens at the discard port: the gatekeeper has no delays, and drops its reports.
-    let gatekeeper = Gatekeeper::connect("127.0.0.1:9", "api").expect("a thread");
+    let gatekeeper = Gatekeeper::new("127.0.0.1:9", "api").expect("a thread");
     let gatekeeper = AdmissionLayer::new(gatekeeper);
     let one = || std::iter::repeat(v4(1));
     let many: Vec<_> = stream(Popularity::Uniform, IDS, REQUESTS, 1).into_iter().map(v4).collect();

@@ -22,7 +22,7 @@ pub(crate) const MAX_DELAY: Duration = Duration::from_secs(1);
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(name: &str, accounting: &str, control: &str) -> Result<(), Box<dyn Error>> {
     let gatekeeper =
-        Gatekeeper::builder(accounting, "web").control(control).max_delay(MAX_DELAY).connect()?;
+        Gatekeeper::builder(accounting, "web").control_address(control).max_delay(MAX_DELAY).build()?;
     // It need not: without a master everybody passes. But then there would be nothing to see.
     while !gatekeeper.stats().connected {
         sleep(Duration::from_millis(10)).await;

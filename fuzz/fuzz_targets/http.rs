@@ -17,7 +17,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
         if let Ok(command) = HttpCommand::from_json(verb, bytes) {
             let mut again = Vec::new();
-            command.put_json(&mut again);
+            command.put_json(&mut again).expect("an id that was read from JSON is UTF-8");
             assert_eq!(HttpCommand::from_json(verb, &again).as_ref(), Ok(&command));
         }
     }

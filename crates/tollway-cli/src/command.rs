@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 use tollway::config::{Config, ConfigErrors};
+use tollway_client::InvalidAddress;
 use tollway_client::http::blocking::Client;
 
 /// A fast and exact rate limiter: a server, a client and tools
@@ -95,7 +96,7 @@ pub(crate) enum Outcome {
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates the client of the HTTP gate at `address`.
-fn client(address: &str) -> Client {
+fn client(address: &str) -> Result<Client, InvalidAddress> {
     Client::with_timeout(address, HTTP_TIMEOUT)
 }
 

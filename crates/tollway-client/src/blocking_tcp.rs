@@ -1,8 +1,11 @@
 //! A TCP connection of a blocking client, on which every operation has a deadline.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
+
+use crate::ClientError;
+use crate::error::no_address;
 
 /// The number of bytes that one read takes at most.
 const READ_SIZE: usize = 16 << 10;
@@ -14,19 +17,24 @@ pub(crate) struct BlockingConnection {
 }
 
 impl BlockingConnection {
-    /// Tries every address of the name, each for what is left of the time.
-    pub(crate) fn open(address: &str, deadline: Instant) -> io::Result<Self> {
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, time_left(deadline)?) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Self { stream });
-                }
-                Err(error) => failed = error,
+    /// Connects to `address`, a host and a port. Every IP address of the host is tried, each for what is left of the
+    /// time. `timeout` is the time of the whole call, for errors.
+    pub(crate) fn open(address: &str, timeout: Duration, deadline: Instant) -> Result<Self, ClientError> {
+        let found = address.to_socket_addrs().map_err(|error| ClientError::lookup(address, error))?;
+        let mut error = ClientError::lookup(address, no_address());
+        for address_found in found {
+            match Self::connect(address_found, deadline) {
+                Ok(connection) => return Ok(connection),
+                Err(failed) => error = ClientError::connecting(address, timeout, failed),
             }
         }
-        Err(failed)
+        Err(error)
+    }
+
+    fn connect(address: SocketAddr, deadline: Instant) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, time_left(deadline)?)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
     }
 
     /// Returns false if the server has closed the connection or sent something since the last response. Servers close

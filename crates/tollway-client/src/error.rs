@@ -4,30 +4,64 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollway_wire::http::ResponseError;
+use tollway_wire::http::{IdNotUtf8, ResponseError};
 use tollway_wire::text::DATAGRAM_MAX;
 use tollway_wire::throttr::{IdTooLong, UnknownStatus};
 
+use crate::InvalidAddress;
+
 /// The reasons why a call has no answer.
 ///
-/// Being over a limit is an answer, not an error. Except after [`InvalidRequest`](Self::InvalidRequest),
-/// [`Unreachable`](Self::Unreachable) and [`Problem`](Self::Problem), the request may have been carried out or not.
+/// Being over a limit is an answer, not an error. After [`TimedOut`](Self::TimedOut),
+/// [`Disconnected`](Self::Disconnected) and [`InvalidResponse`](Self::InvalidResponse) the request may have been
+/// carried out or not; after all others it was not.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// The address cannot be that of a server.
+    #[error(transparent)]
+    InvalidAddress(#[from] InvalidAddress),
     /// The protocol cannot express the request. Nothing was sent.
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),
-    /// Nothing listens at the address, or it cannot be resolved. Nothing was sent.
+    /// The host in the address has no IP address, or the lookup failed. Nothing was sent.
+    #[error(
+        "the host in {address} cannot be looked up; check its spelling, and the name servers of this machine"
+    )]
+    Lookup {
+        /// The address of the server.
+        address: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The host is there, and nothing listens at the port. Nothing was sent.
     #[error("no server at {address}; start one with \"tollway serve\"")]
+    Refused {
+        /// The address of the server.
+        address: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The connection was not open in time. Nothing was sent.
+    #[error(
+        "no connection to {address} within {timeout:?}; check that the host is up and no firewall drops packets"
+    )]
+    ConnectTimedOut {
+        /// The address of the server.
+        address: String,
+        /// The timeout of the client.
+        timeout: Duration,
+    },
+    /// The connection failed in another way, for example because there is no route to the host. Nothing was sent.
+    #[error("{address} is unreachable; check the network between this machine and the server")]
     Unreachable {
-        /// The address that was tried.
+        /// The address of the server.
         address: String,
         /// The error of the system.
         source: io::Error,
     },
     /// No response arrived in time.
-    #[error("no response from {address} within {timeout:?}")]
+    #[error("no response from {address} within {timeout:?}; the request may have been carried out")]
     TimedOut {
         /// The address of the server.
         address: String,
@@ -35,7 +69,7 @@ pub enum ClientError {
         timeout: Duration,
     },
     /// The connection ended before the response arrived.
-    #[error("{address} closed the connection before it responded")]
+    #[error("{address} closed the connection before it responded; the request may have been carried out")]
     Disconnected {
         /// The address of the server.
         address: String,
@@ -63,9 +97,12 @@ pub enum ClientError {
 }
 
 /// The reasons why a request cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidRequest {
+    /// An id over HTTP is not UTF-8.
+    #[error(transparent)]
+    Http(#[from] IdNotUtf8),
     /// The key of a text request has a newline, or the datagram would be too long.
     #[error("a key must have no newline, and its datagram at most {DATAGRAM_MAX} bytes")]
     Text,
@@ -130,18 +167,25 @@ pub enum InvalidThrottrReply {
     Unrequested,
 }
 
-#[cfg(any(feature = "http", feature = "throttr"))]
+#[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 impl ClientError {
-    /// Maps a failed attempt to connect.
-    pub(crate) fn connecting(address: &str, timeout: Duration, error: io::Error) -> Self {
-        match is_timeout(&error) {
-            true => Self::TimedOut { address: address.to_owned(), timeout },
-            false => Self::Unreachable { address: address.to_owned(), source: error },
+    /// Maps a failed lookup of the host in `address`.
+    pub(crate) fn lookup(address: &str, source: io::Error) -> Self {
+        Self::Lookup { address: address.to_owned(), source }
+    }
+
+    /// Maps a failed attempt to connect, or to send a datagram.
+    pub(crate) fn connecting(address: &str, timeout: Duration, source: io::Error) -> Self {
+        let address = address.to_owned();
+        match source.kind() {
+            _ if is_timeout(&source) => Self::ConnectTimedOut { address, timeout },
+            io::ErrorKind::ConnectionRefused => Self::Refused { address, source },
+            _ => Self::Unreachable { address, source },
         }
     }
 
     /// Maps a failed read or write on an open connection.
-    #[cfg(any(feature = "http", feature = "blocking"))]
+    #[cfg(any(feature = "http", all(feature = "throttr", feature = "blocking")))]
     pub(crate) fn exchanging(address: &str, timeout: Duration, error: io::Error) -> Self {
         let address = address.to_owned();
         match error.kind() {
@@ -153,7 +197,13 @@ impl ClientError {
 }
 
 /// Returns true for the errors of a socket whose timeout has passed. Which of the two it is depends on the system.
-#[cfg(any(feature = "http", feature = "throttr", all(feature = "text", feature = "blocking")))]
+#[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
+/// Makes the error of a lookup that found a host without an IP address.
+#[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
+pub(crate) fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the host has no IP address")
 }

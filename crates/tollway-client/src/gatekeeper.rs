@@ -1,10 +1,10 @@
 //! Admits, delays or rejects requests by the delays that a master publishes, without a request to the master.
 //!
 //! ```no_run
-//! # async fn serve() -> Result<(), tollway_client::gatekeeper::ConnectError> {
+//! # async fn serve() -> Result<(), tollway_client::gatekeeper::GatekeeperError> {
 //! use tollway_client::gatekeeper::{Admission, Gatekeeper};
 //!
-//! let gatekeeper = Gatekeeper::connect("master:10004", "api")?;
+//! let gatekeeper = Gatekeeper::new("master:10004", "api")?;
 //! match gatekeeper.admit("192.0.2.7").await {
 //!     Admission::Passed => println!("served at once"),
 //!     Admission::Delayed { by } => println!("served after {by:?}"),
@@ -18,15 +18,15 @@
 //! [`Gatekeeper::builder`] changes the settings:
 //!
 //! ```no_run
-//! # async fn serve() -> Result<(), tollway_client::gatekeeper::ConnectError> {
+//! # async fn serve() -> Result<(), tollway_client::gatekeeper::GatekeeperError> {
 //! use std::time::Duration;
-//! use tollway_client::gatekeeper::{Gatekeeper, RejectedAccounting};
+//! use tollway_client::gatekeeper::{Gatekeeper, RejectedReports};
 //!
 //! let gatekeeper = Gatekeeper::builder("master:10004", "api")
 //!     .max_delay(Duration::from_secs(2))
 //!     .max_delayed(500)
-//!     .rejected(RejectedAccounting::OneIn(100))
-//!     .connect()?;
+//!     .report_rejected(RejectedReports::OneIn(100))
+//!     .build()?;
 //! let admission = gatekeeper.admit_with("192.0.2.7", b"curl/8.5").await;
 //! # Ok(())
 //! # }
@@ -61,11 +61,14 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-pub use self::builder::{ConnectError, GatekeeperBuilder, RejectedAccounting};
+pub use self::builder::{GatekeeperBuilder, GatekeeperError, RejectedReports};
 use self::master_driver::MasterDriver;
 use self::shared::Shared;
 pub use self::stats::GatekeeperStats;
 pub use self::wait::Wait;
+
+/// The port for accounting of an address without one. Masters listen there by default.
+pub const DEFAULT_PORT: u16 = 10_004;
 
 /// A gatekeeper that limits the requests of one domain. Clones are the same gatekeeper; when the last is dropped, its
 /// connections are closed.
@@ -100,6 +103,7 @@ pub enum Admission {
 /// The decision that is made on a request at once.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum AdmissionDecision {
     /// The request passes now.
     Pass,
@@ -115,21 +119,25 @@ pub enum AdmissionDecision {
 }
 
 impl Gatekeeper {
-    /// Starts a gatekeeper of `domain` whose master is at `address`: a host and its port for accounting, as in
-    /// `master:10004`. The port for control is the next one. It connects in the background, and again whenever a
-    /// connection ends.
-    pub fn connect(address: &str, domain: &str) -> Result<Self, ConnectError> {
-        Self::builder(address, domain).connect()
+    /// Creates a gatekeeper of `domain` whose master is at `address`: `HOST`, or `HOST:PORT` if its port for accounting
+    /// is not [`DEFAULT_PORT`]. The port for control is the next one. It connects in the background, and again whenever
+    /// a connection ends.
+    pub fn new(address: &str, domain: &str) -> Result<Self, GatekeeperError> {
+        Self::builder(address, domain).build()
     }
 
-    /// Returns a builder, which can change the settings before it starts the gatekeeper.
+    /// Returns a builder, which can change the settings of the gatekeeper.
     pub fn builder(address: &str, domain: &str) -> GatekeeperBuilder {
         GatekeeperBuilder::new(address, domain)
     }
 
-    fn start(builder: GatekeeperBuilder, accounting: String, control: String) -> Result<Self, ConnectError> {
+    fn start(
+        builder: GatekeeperBuilder,
+        accounting: String,
+        control: String,
+    ) -> Result<Self, GatekeeperError> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let shared = Arc::new(Shared::new(builder));
+        let shared = Arc::new(Shared::new(builder, accounting.clone()));
         let (running, done) = oneshot::channel();
         let driver = MasterDriver::new(Arc::clone(&shared), accounting, control);
         let serve = move || {
@@ -148,7 +156,7 @@ impl Gatekeeper {
 
     /// Admits a request like [`admit`](Self::admit), and sends up to 4 KiB of log info to the master.
     pub async fn admit_with(&self, identifier: impl AsRef<[u8]>, log_info: &[u8]) -> Admission {
-        match self.decide(identifier.as_ref(), log_info) {
+        match self.decide(identifier, log_info) {
             AdmissionDecision::Pass => Admission::Passed,
             AdmissionDecision::Wait(wait) => wait.finish().await,
             AdmissionDecision::Reject { until, retry_after } => Admission::Rejected { until, retry_after },
@@ -156,13 +164,18 @@ impl Gatekeeper {
     }
 
     /// Decides on a request of this identifier without waiting, for callers with timers of their own.
-    pub fn decide(&self, identifier: &[u8], log_info: &[u8]) -> AdmissionDecision {
-        Shared::decide(&self.shared, identifier, log_info)
+    pub fn decide(&self, identifier: impl AsRef<[u8]>, log_info: &[u8]) -> AdmissionDecision {
+        Shared::decide(&self.shared, identifier.as_ref(), log_info)
     }
 
     /// Returns the numbers since the start, and the state now.
     pub fn stats(&self) -> GatekeeperStats {
         self.shared.stats()
+    }
+
+    /// Returns the address of the master: its host and its port for accounting.
+    pub fn address(&self) -> &str {
+        &self.shared.address
     }
 
     /// Returns the domain.
@@ -174,6 +187,10 @@ impl Gatekeeper {
 impl fmt::Debug for Gatekeeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Gatekeeper");
-        fields.field("domain", &self.domain()).field("stats", &self.stats()).finish()
+        fields
+            .field("address", &self.address())
+            .field("domain", &self.domain())
+            .field("stats", &self.stats())
+            .finish()
     }
 }

@@ -4,7 +4,7 @@
 //! # async fn ask() -> Result<(), tollway_client::ClientError> {
 //! use tollway_client::http::{ChargeRequest, Client};
 //!
-//! let client = Client::new("127.0.0.1:8080");
+//! let client = Client::new("127.0.0.1:8080")?;
 //! let decision = client.spend("Login", "alice", 1).await?;
 //! if decision.allowed() {
 //!     println!("{} left", decision.remaining);
@@ -28,9 +28,10 @@
 pub mod blocking;
 mod client;
 mod endpoint;
-
 mod raw_response;
 mod response_reader;
+
+use std::time::Duration;
 
 pub use client::Client;
 pub use raw_response::RawResponse;
@@ -39,6 +40,12 @@ pub use tollway_wire::http::{
     BucketReport, HttpRuleRequest, InspectQuery, KeysPage, KeysQuery, ResponseError, Rfc3339,
     RuleExplanation, RulePart, RulePartKind, RuleResponse, ServerResponse, StateSummary,
 };
+
+/// The port of an address without one. A server listens there by default.
+pub const DEFAULT_PORT: u16 = 8080;
+
+/// The time that a call may take, connecting included, unless `with_timeout` sets another.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of calls of one async client that may be in flight, each on its own connection. More calls wait for their
 /// turn, within their timeout.

@@ -8,14 +8,22 @@
 //! | `gatekeeper` | Smockron over ZeroMQ | `gatekeeper` | nothing: it delays and rejects by what a master last published |
 //!
 //! Each of the first three has a `Client` for programs on tokio and, with feature `blocking`, a `blocking::Client` with
-//! the same methods for programs without a runtime.
+//! the same methods for programs without a runtime. All clients are alike:
+//!
+//! - `Client::new(address)` creates a client, and `Client::with_timeout(address, timeout)` one with another timeout.
+//!   They fail if the address is not valid. Nothing is opened before the first call (a gatekeeper connects at once, in
+//!   the background).
+//! - An address is a host and a port, such as `127.0.0.1:8080`. Without a port it is `DEFAULT_PORT` of the module, at
+//!   which a server listens by default. `address()` returns it with the port.
+//! - A call takes at most `DEFAULT_TIMEOUT` of the module: 1 s, and 0.1 s for the text client.
+//! - An id, a key, a consumer or a resource is any `impl AsRef<[u8]>`.
 #![cfg_attr(
     all(feature = "http", feature = "blocking"),
     doc = r#"
 ```no_run
 use tollway_client::http::blocking::Client;
 
-let client = Client::new("127.0.0.1:8080");
+let client = Client::new("127.0.0.1:8080")?;
 let decision = client.spend("Login", "alice", 1)?;
 if !decision.allowed() {
     println!("denied, retry after {:?}", decision.retry_after());
@@ -24,12 +32,20 @@ if !decision.allowed() {
 ```
 "#
 )]
+//!
 //! Every call ends: it has a timeout, and the number of pending calls is bounded. No request is sent twice, because a
 //! request without a response may have been carried out.
 #![forbid(unsafe_code)]
 
+#[cfg_attr(
+    not(any(feature = "gatekeeper", feature = "http", feature = "text", feature = "throttr")),
+    allow(dead_code, reason = "without a client nobody parses an address")
+)]
+mod address;
 #[cfg(all(feature = "blocking", any(feature = "http", feature = "throttr")))]
 mod blocking_tcp;
+#[cfg(any(feature = "http", feature = "throttr"))]
+mod connect;
 mod error;
 #[cfg(feature = "gatekeeper")]
 pub mod gatekeeper;
@@ -42,16 +58,13 @@ pub mod text;
 #[cfg(feature = "throttr")]
 pub mod throttr;
 
+#[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 use std::time::Duration;
 
+pub use address::InvalidAddress;
 pub use error::{ClientError, InvalidRequest, InvalidResponse, InvalidThrottrReply};
 pub use tollway_core as core;
 pub use tollway_wire as wire;
-
-/// The time that a call may take, connecting included, unless `with_timeout` sets another.
-///
-/// The text client alone has a default of its own, `text::TEXT_TIMEOUT` of 0.1 s: its protocol specifies it.
-pub const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest timeout; longer ones are cut to this. Now plus the timeout must be an instant that exists.
 #[cfg(any(feature = "http", feature = "text", feature = "throttr"))]

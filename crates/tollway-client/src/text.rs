@@ -1,10 +1,10 @@
 //! Asks a server over UDP text: one datagram each way.
 //!
 //! ```no_run
-//! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn ask() -> Result<(), tollway_client::ClientError> {
 //! use tollway_client::text::Client;
 //!
-//! let client = Client::connect("127.0.0.1:2000").await?;
+//! let client = Client::new("127.0.0.1:2000")?;
 //! if client.over_limit("ws ip=192.0.2.1").await?.over() {
 //!     // Reject the request.
 //! }
@@ -12,9 +12,10 @@
 //! # }
 //! ```
 //!
-//! A limiter must not take down what it protects. After [`TEXT_TIMEOUT`] without a reply the caller goes on as though
-//! the reply were N: [`KeyAnswer::Unanswered`] is not over the limit. Every request has an id of its own, so a reply
-//! that comes too late, or from elsewhere, is never taken for the reply to another request.
+//! A limiter must not take down what it protects. After [`DEFAULT_TIMEOUT`] without a reply the caller goes on as
+//! though the reply were N: [`KeyAnswer::Unanswered`] is not over the limit. `ping` finds out whether a server replies.
+//! Every request has an id of its own, so a reply that comes too late, or from elsewhere, is never taken for the reply
+//! to another request.
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -27,15 +28,19 @@ use std::time::Duration;
 pub use client::{Client, IN_FLIGHT_MAX};
 pub use tollway_wire::text::{CheckLimit, KeyStats, OverLimit};
 
+/// The port of an address without one. A server listens there by default.
+pub const DEFAULT_PORT: u16 = 2000;
+
 /// The time that a reply may take unless `with_timeout` sets another.
 ///
-/// The protocol specifies it, and it is shorter than [`TIMEOUT`](crate::TIMEOUT): a datagram that is lost is not sent
+/// The protocol specifies it, and it is shorter than that of the other clients: a datagram that is lost is not sent
 /// again, so to wait longer seldom helps.
-pub const TEXT_TIMEOUT: Duration = Duration::from_millis(100);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The answer that a server gives to one use of a key, or of the keys of a `check_limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
+#[non_exhaustive]
 pub enum KeyAnswer {
     /// The server replied.
     Answered(OverLimit),

@@ -5,9 +5,11 @@
 //! use std::time::Duration;
 //! use tollway_client::throttr::{Change, Client, QuotaAttribute};
 //!
-//! let client = Client::new("127.0.0.1:9000");
-//! client.insert("alice", "/downloads", 100, Duration::from_secs(3600)).await?;
-//! client.update("alice", "/downloads", QuotaAttribute::Quota, Change::Decrease, 1).await?;
+//! let client = Client::new("127.0.0.1:9000")?;
+//! let inserted = client.insert("alice", "/downloads", 100, Duration::from_secs(3600)).await?;
+//! assert!(inserted.is_done(), "alice has no quota yet");
+//! let taken = client.update("alice", "/downloads", QuotaAttribute::Quota, Change::Decrease, 1).await?;
+//! assert!(taken.is_done(), "the quota has not expired");
 //! if let Some(quota) = client.query("alice", "/downloads").await? {
 //!     println!("{} left for {:?}", quota.left, quota.ttl());
 //! }
@@ -25,10 +27,18 @@ mod client;
 mod connection;
 mod request;
 
+use std::time::Duration;
+
 pub use client::Client;
-pub use request::{QuotaAttribute, QuotaInfo, QuotaRequest};
+pub use request::{QuotaAttribute, QuotaInfo, QuotaRequest, QuotaStatus};
 pub use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
 pub use tollway_wire::throttr::{ThrottrCommand, ThrottrReply};
+
+/// The port of an address without one. A server listens there by default.
+pub const DEFAULT_PORT: u16 = 9000;
+
+/// The time that a call may take, connecting included, unless `with_timeout` sets another.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of requests that may wait for their replies on one connection.
 ///

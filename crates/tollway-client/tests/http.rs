@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tollway_client::ClientError;
-use tollway_client::http::{CONNECTIONS_MAX, Client, blocking};
+use tollway_client::http::{CONNECTIONS_MAX, Client, DEFAULT_TIMEOUT, blocking};
 use tollway_testbed::TEST_TIMEOUT;
 
 const ALLOWED: &str = r#"{"allowed":true,"remaining":4,"retry_after":0,"reset_after":12,"limit":"Login"}"#;
@@ -24,7 +24,7 @@ async fn ask_blocking(client: &blocking::Client) -> Result<bool, ClientError> {
 }
 
 fn blocking_twin(client: &Client) -> blocking::Client {
-    blocking::Client::with_timeout(client.address(), TEST_TIMEOUT)
+    blocking::Client::with_timeout(client.address(), TEST_TIMEOUT).unwrap()
 }
 
 /// Returns the words of an error and of its sources.
@@ -35,7 +35,7 @@ fn words(error: &dyn std::error::Error) -> String {
 
 async fn listen() -> (TcpListener, Client) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = Client::with_timeout(&listener.local_addr().unwrap().to_string(), TEST_TIMEOUT);
+    let client = Client::with_timeout(&listener.local_addr().unwrap().to_string(), TEST_TIMEOUT).unwrap();
     (listener, client)
 }
 
@@ -116,12 +116,12 @@ async fn a_question_without_an_answer_is_not_repeated() {
 #[tokio::test]
 async fn silence_is_over_at_the_deadline() {
     let (listener, client) = listen().await;
-    let client = Client::with_timeout(client.address(), Duration::from_millis(10));
+    let client = Client::with_timeout(client.address(), Duration::from_millis(10)).unwrap();
     let error = ask(&client).await.unwrap_err();
     assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
     drop(listener);
     let error = ask(&client).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. } | ClientError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, ClientError::Refused { .. } | ClientError::ConnectTimedOut { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -205,24 +205,59 @@ async fn a_blocking_connection_carries_one_request_after_another() {
 #[tokio::test]
 async fn a_blocking_client_says_what_went_wrong() {
     let (listener, client) = listen().await;
-    let impatient = blocking::Client::with_timeout(client.address(), Duration::from_millis(10));
+    let impatient = blocking::Client::with_timeout(client.address(), Duration::from_millis(10)).unwrap();
     let error = ask_blocking(&impatient).await.unwrap_err();
     assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
     drop(listener);
     let error = words(&ask_blocking(&blocking_twin(&client)).await.unwrap_err());
     let expected = format!("no server at {}; start one with \"tollway serve\": ", client.address());
     assert!(error.starts_with(&expected), "{error}");
-    let error = words(&ask_blocking(&blocking::Client::new("https://limiter")).await.unwrap_err());
-    assert!(error.ends_with("only http:// is supported, without TLS"), "{error}");
+}
+
+#[tokio::test]
+async fn each_failure_to_connect_says_what_happened_and_what_to_do() {
+    let unknown = "no-such-host.invalid:8080";
+    // A backlog that is full drops the next connection, as a firewall would.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let full_address = full.local_addr().unwrap().as_socket().unwrap();
+    let wait = || std::net::TcpStream::connect_timeout(&full_address, TEST_TIMEOUT).unwrap();
+    let _waiting = wait();
+    let full_address = full_address.to_string();
+    for (address, expected, advice) in [
+        (unknown, format!("the host in {unknown} cannot be looked up; "), "check its spelling"),
+        (&full_address, format!("no connection to {full_address} within 50ms; "), "firewall"),
+    ] {
+        let timeout = if address == unknown { TEST_TIMEOUT } else { Duration::from_millis(50) };
+        let client = Client::with_timeout(address, timeout).unwrap();
+        let blocking = blocking::Client::with_timeout(address, timeout).unwrap();
+        for error in [ask(&client).await.unwrap_err(), ask_blocking(&blocking).await.unwrap_err()] {
+            let error = words(&error);
+            assert!(error.starts_with(&expected) && error.contains(advice), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_address_without_a_port_has_the_default_one() {
+    assert_eq!(Client::new("limiter").unwrap().address(), "limiter:8080");
+    assert_eq!(blocking::Client::new("limiter").unwrap().address(), "limiter:8080");
+    assert_eq!(Client::new("http://limiter").unwrap().address(), "limiter:80");
+    let error = Client::new("https://limiter").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "\"https://limiter\" needs TLS, which this client does not have; write http:// and let a proxy add TLS"
+    );
 }
 
 #[tokio::test]
 async fn both_clients_wait_for_a_second_unless_told_otherwise() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let client = Client::new(&address);
-    let blocking = blocking::Client::new(&address);
+    let client = Client::new(&address).unwrap();
+    let blocking = blocking::Client::new(&address).unwrap();
     for error in [ask(&client).await.unwrap_err(), ask_blocking(&blocking).await.unwrap_err()] {
-        assert!(matches!(error, ClientError::TimedOut { timeout: tollway_client::TIMEOUT, .. }), "{error}");
+        assert!(matches!(error, ClientError::TimedOut { timeout: DEFAULT_TIMEOUT, .. }), "{error}");
     }
 }

@@ -82,7 +82,7 @@ fn check_limit() -> CheckLimit<'static> {
 #[test]
 fn a_blocking_client_reads_every_reply() {
     let peer = Peer::answering(plain);
-    let client = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
+    let client = blocking::Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
     assert_eq!(client.over_limit("ws idle").unwrap(), KeyAnswer::Answered(UNDER));
     assert_eq!(client.over_limit("ws busy").unwrap(), KeyAnswer::Answered(OVER));
     assert_eq!(client.check_limit(check_limit()).unwrap(), KeyAnswer::Answered(OVER));
@@ -95,7 +95,7 @@ fn a_blocking_client_reads_every_reply() {
 #[tokio::test]
 async fn an_async_client_reads_every_reply() {
     let peer = Peer::answering(plain);
-    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
+    let client = Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
     assert_eq!(client.over_limit("ws idle").await.unwrap(), KeyAnswer::Answered(UNDER));
     assert_eq!(client.over_limit("ws busy").await.unwrap(), KeyAnswer::Answered(OVER));
     assert_eq!(client.check_limit(check_limit()).await.unwrap(), KeyAnswer::Answered(OVER));
@@ -109,8 +109,8 @@ async fn an_async_client_reads_every_reply() {
 async fn silence_is_as_though_the_answer_were_n() {
     let peer = Peer::start(|_, _| Vec::new());
     let began = Instant::now();
-    let blocking = blocking::Client::with_timeout(peer.addr, IMPATIENCE).unwrap();
-    let client = Client::with_timeout(peer.addr, IMPATIENCE).await.unwrap();
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), IMPATIENCE).unwrap();
+    let client = Client::with_timeout(&peer.addr.to_string(), IMPATIENCE).unwrap();
     for decision in [blocking.over_limit("k").unwrap(), client.over_limit("k").await.unwrap()] {
         assert_eq!(decision, KeyAnswer::Unanswered);
         assert!(!decision.over() && decision.answered().is_none());
@@ -135,8 +135,8 @@ async fn replies_with_other_ids_are_let_go_by() {
         .map(String::into_bytes)
         .collect()
     });
-    let blocking = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
-    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
     for _ in 0..3 {
         assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Answered(UNDER));
         assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Answered(UNDER));
@@ -159,8 +159,8 @@ async fn a_late_answer_is_not_taken_for_the_next() {
         })
     };
     let (one, other) = (late(), late());
-    let blocking = blocking::Client::with_timeout(one.addr, IMPATIENCE).unwrap();
-    let client = Client::with_timeout(other.addr, IMPATIENCE).await.unwrap();
+    let blocking = blocking::Client::with_timeout(&one.addr.to_string(), IMPATIENCE).unwrap();
+    let client = Client::with_timeout(&other.addr.to_string(), IMPATIENCE).unwrap();
     assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Unanswered);
     assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Unanswered);
     assert!(!blocking.over_limit("k").unwrap().over());
@@ -170,21 +170,41 @@ async fn a_late_answer_is_not_taken_for_the_next() {
 #[tokio::test]
 async fn patience_may_be_endless() {
     let peer = Peer::answering(plain);
-    blocking::Client::with_timeout(peer.addr, Duration::MAX).unwrap().ping().unwrap();
-    Client::with_timeout(peer.addr, Duration::MAX).await.unwrap().ping().await.unwrap();
+    blocking::Client::with_timeout(&peer.addr.to_string(), Duration::MAX).unwrap().ping().unwrap();
+    Client::with_timeout(&peer.addr.to_string(), Duration::MAX).unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_without_a_port_has_the_default_one() {
+    assert_eq!(Client::new("limiter").unwrap().address(), "limiter:2000");
+    assert_eq!(blocking::Client::new("limiter").unwrap().address(), "limiter:2000");
+    for error in
+        [Client::new("udp://limiter").unwrap_err(), blocking::Client::new("udp://limiter").unwrap_err()]
+    {
+        let expected =
+            r#"invalid address "udp://limiter"; write it as HOST or HOST:PORT, such as 127.0.0.1:2000"#;
+        assert_eq!(error.to_string(), expected);
+    }
+    let unknown = "no-such-host.invalid";
+    let blocking = blocking::Client::with_timeout(unknown, TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(unknown, TEST_TIMEOUT).unwrap();
+    for error in [blocking.ping().unwrap_err(), client.ping().await.unwrap_err()] {
+        assert!(matches!(error, ClientError::Lookup { .. }), "{error}");
+    }
+    assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Unanswered);
 }
 
 #[tokio::test]
 async fn nobody_there_is_known_at_once() {
-    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let began = Instant::now();
-    let blocking = blocking::Client::with_timeout(gone, TEST_TIMEOUT).unwrap();
-    let client = Client::with_timeout(gone, TEST_TIMEOUT).await.unwrap();
+    let blocking = blocking::Client::with_timeout(&gone, TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(&gone, TEST_TIMEOUT).unwrap();
     for _ in 0..3 {
         assert_eq!(blocking.over_limit("k").unwrap(), KeyAnswer::Unanswered);
         assert_eq!(client.over_limit("k").await.unwrap(), KeyAnswer::Unanswered);
-        assert!(matches!(blocking.ping(), Err(ClientError::Unreachable { .. })));
-        assert!(matches!(client.ping().await, Err(ClientError::Unreachable { .. })));
+        assert!(matches!(blocking.ping(), Err(ClientError::Refused { .. })));
+        assert!(matches!(client.ping().await, Err(ClientError::Refused { .. })));
     }
     assert!(began.elapsed() < TEST_TIMEOUT);
 }
@@ -198,7 +218,7 @@ async fn many_questions_are_in_flight_at_a_time() {
         asked.push(format!("{id} ok N {}.0 1000.0 10", body.rsplit(' ').next().unwrap()).into_bytes());
         if asked.len() == QUESTIONS { asked.drain(..).rev().collect() } else { Vec::new() }
     });
-    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
+    let client = Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
     let mut asking = JoinSet::new();
     for number in 0..QUESTIONS {
         let client = client.clone();
@@ -212,7 +232,7 @@ async fn many_questions_are_in_flight_at_a_time() {
 #[test]
 fn a_blocking_client_may_be_used_by_many_threads() {
     let peer = Peer::answering(plain);
-    let client = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
+    let client = blocking::Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
     thread::scope(|scope| {
         for _ in 0..8 {
             let client = client.clone();
@@ -229,7 +249,7 @@ fn a_blocking_client_may_be_used_by_many_threads() {
 #[tokio::test]
 async fn more_questions_than_may_wait_are_unanswered_and_not_kept() {
     let peer = Peer::start(|_, _| Vec::new());
-    let client = Client::with_timeout(peer.addr, IMPATIENCE).await.unwrap();
+    let client = Client::with_timeout(&peer.addr.to_string(), IMPATIENCE).unwrap();
     let mut asking = JoinSet::new();
     for _ in 0..2 * IN_FLIGHT_MAX {
         let client = client.clone();
@@ -241,8 +261,8 @@ async fn more_questions_than_may_wait_are_unanswered_and_not_kept() {
 #[tokio::test]
 async fn what_cannot_be_asked_is_an_error_and_not_n() {
     let peer = Peer::answering(plain);
-    let blocking = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
-    let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
+    let client = Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
     for key in ["two\nlines".to_owned(), "ends\n".to_owned(), "x".repeat(1000)] {
         assert!(matches!(blocking.over_limit(&key), Err(ClientError::InvalidRequest(InvalidRequest::Text))));
         assert!(matches!(
@@ -266,13 +286,13 @@ proptest! {
     ]) {
         let said = answer.clone();
         let peer = Peer::start(move |id, _| vec![[id.as_bytes(), b" ", &answer].concat()]);
-        let blocking = blocking::Client::with_timeout(peer.addr, TEST_TIMEOUT).unwrap();
+        let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
         let _ = blocking.over_limit("k").unwrap();
         let sized = blocking.get_size();
         prop_assert!(matches!(sized, Ok(_) | Err(ClientError::InvalidResponse { .. })), "{sized:?}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let heard = runtime.block_on(async {
-            let client = Client::with_timeout(peer.addr, TEST_TIMEOUT).await.unwrap();
+            let client = Client::with_timeout(&peer.addr.to_string(), TEST_TIMEOUT).unwrap();
             let _ = client.over_limit("k").await.unwrap();
             let _ = client.get_stats("k").await;
             client.ask(b"anything").await.unwrap()

@@ -42,11 +42,11 @@ impl Peer {
     }
 
     fn blocking(&self) -> blocking::Client {
-        blocking::Client::with_timeout(&self.addr.to_string(), TEST_TIMEOUT)
+        blocking::Client::with_timeout(&self.addr.to_string(), TEST_TIMEOUT).unwrap()
     }
 
     fn client(&self) -> Client {
-        Client::with_timeout(&self.addr.to_string(), TEST_TIMEOUT)
+        Client::with_timeout(&self.addr.to_string(), TEST_TIMEOUT).unwrap()
     }
 
     /// Waits for the last connection to end.
@@ -105,22 +105,26 @@ fn heard_something(stream: &mut TcpStream) {
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
-fn quota(left: u64) -> QuotaInfo {
-    QuotaInfo { left, lifetime: QuotaTtl { value: 1500, unit: TtlUnit(1) } }
+fn quota(left: u64) -> (u64, QuotaTtl) {
+    (left, QuotaTtl { value: 1500, unit: TtlUnit(1) })
+}
+
+fn seen(found: Option<QuotaInfo>) -> Option<(u64, QuotaTtl)> {
+    found.map(|quota| (quota.left, quota.lifetime))
 }
 
 #[test]
 fn a_blocking_client_asks_everything() {
     let peer = Peer::start(vec![serving()]);
     let client = peer.blocking();
-    assert!(client.insert("c", "r", 5, TEN_SECONDS).unwrap());
-    assert!(!client.insert("c", "r", 6, TEN_SECONDS).unwrap());
-    assert_eq!(client.query("42", b"r").unwrap(), Some(quota(42)));
-    assert_eq!(quota(42).ttl(), Duration::from_millis(1500));
+    assert!(client.insert("c", "r", 5, TEN_SECONDS).unwrap().is_done());
+    assert!(!client.insert("c", "r", 6, TEN_SECONDS).unwrap().is_done());
+    assert_eq!(seen(client.query("42", b"r").unwrap()), Some(quota(42)));
+    assert_eq!(client.query("42", b"r").unwrap().unwrap().ttl(), Duration::from_millis(1500));
     assert_eq!(client.query("0", [0, 255]).unwrap(), None);
-    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Decrease, 3).unwrap());
-    assert!(!client.update("c", "r", QuotaAttribute::Quota, Change::Patch, 3).unwrap());
-    assert!(client.purge("1", "").unwrap());
+    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Decrease, 3).unwrap().is_done());
+    assert!(!client.update("c", "r", QuotaAttribute::Quota, Change::Patch, 3).unwrap().is_done());
+    assert!(client.purge("1", "").unwrap().is_done());
     drop(client);
     peer.finish();
 }
@@ -129,13 +133,13 @@ fn a_blocking_client_asks_everything() {
 async fn an_async_client_asks_everything() {
     let peer = Peer::start(vec![serving()]);
     let client = peer.client();
-    assert!(client.insert("c", "r", 5, TEN_SECONDS).await.unwrap());
-    assert!(!client.insert("c", "r", 6, TEN_SECONDS).await.unwrap());
-    assert_eq!(client.query("42", b"r").await.unwrap(), Some(quota(42)));
+    assert!(client.insert("c", "r", 5, TEN_SECONDS).await.unwrap().is_done());
+    assert!(!client.insert("c", "r", 6, TEN_SECONDS).await.unwrap().is_done());
+    assert_eq!(seen(client.query("42", b"r").await.unwrap()), Some(quota(42)));
     assert_eq!(client.query("0", [0, 255]).await.unwrap(), None);
-    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Decrease, 3).await.unwrap());
-    assert!(!client.update("c", "r", QuotaAttribute::Quota, Change::Patch, 3).await.unwrap());
-    assert!(client.purge("1", "").await.unwrap());
+    assert!(client.update("c", "r", QuotaAttribute::Ttl, Change::Decrease, 3).await.unwrap().is_done());
+    assert!(!client.update("c", "r", QuotaAttribute::Quota, Change::Patch, 3).await.unwrap().is_done());
+    assert!(client.purge("1", "").await.unwrap().is_done());
 }
 
 #[test]
@@ -225,13 +229,13 @@ async fn a_server_that_hangs_up_is_said_to_and_the_next_call_finds_the_next() {
     for _ in 0..2 {
         assert!(matches!(client.query("7", "r"), Err(ClientError::Disconnected { .. })));
     }
-    assert_eq!(client.query("7", "r").unwrap(), Some(quota(7)));
+    assert_eq!(seen(client.query("7", "r").unwrap()), Some(quota(7)));
     let peer = Peer::start(vec![hang_up(), half_a_reply(), serving()]);
     let client = peer.client();
     for _ in 0..2 {
         assert!(matches!(client.query("7", "r").await, Err(ClientError::Disconnected { .. })));
     }
-    assert_eq!(client.query("7", "r").await.unwrap(), Some(quota(7)));
+    assert_eq!(seen(client.query("7", "r").await.unwrap()), Some(quota(7)));
 }
 
 #[tokio::test]
@@ -245,7 +249,7 @@ async fn what_was_answered_before_the_end_is_delivered() {
     let peer = Peer::start(vec![one_of_two]);
     let client = peer.client();
     let (one, other) = tokio::join!(client.purge("c", "r"), client.purge("c", "r"));
-    assert!(one.unwrap());
+    assert!(one.unwrap().is_done());
     assert!(matches!(other, Err(ClientError::Disconnected { .. })));
 }
 
@@ -267,9 +271,9 @@ async fn silence_ends_at_the_deadline_and_a_dead_connection_is_left() {
         });
     });
     let peer = Peer::start(vec![silent, also_silent, serving()]);
-    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), IMPATIENCE);
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), IMPATIENCE).unwrap();
     assert!(matches!(blocking.query("7", "r"), Err(ClientError::TimedOut { timeout: IMPATIENCE, .. })));
-    let client = Client::with_timeout(&peer.addr.to_string(), IMPATIENCE);
+    let client = Client::with_timeout(&peer.addr.to_string(), IMPATIENCE).unwrap();
     assert!(matches!(client.query("7", "r").await, Err(ClientError::TimedOut { timeout: IMPATIENCE, .. })));
     // Slow machines may need more than the one attempt, but not more than the one connection.
     let again = loop {
@@ -278,7 +282,7 @@ async fn silence_ends_at_the_deadline_and_a_dead_connection_is_left() {
             answer => break answer.unwrap(),
         }
     };
-    assert_eq!(again, Some(quota(7)));
+    assert_eq!(seen(again), Some(quota(7)));
     drop((release, release_other));
 }
 
@@ -312,7 +316,7 @@ async fn whoever_speaks_something_else_is_told_apart() {
         let client = peer.client();
         match client.purge("c", "r").await {
             // What comes after the reply is the next caller's to find out.
-            Ok(done) => assert!(done && expected == "unrequested"),
+            Ok(done) => assert!(done.is_done() && expected == "unrequested"),
             Err(error) => assert_eq!(named(error), expected),
         }
     }
@@ -321,22 +325,29 @@ async fn whoever_speaks_something_else_is_told_apart() {
 #[tokio::test]
 async fn patience_may_be_endless() {
     let peer = Peer::start(vec![serving(), serving()]);
-    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), Duration::MAX);
-    assert!(blocking.purge("1", "r").unwrap());
+    let blocking = blocking::Client::with_timeout(&peer.addr.to_string(), Duration::MAX).unwrap();
+    assert!(blocking.purge("1", "r").unwrap().is_done());
     drop(blocking);
-    let client = Client::with_timeout(&peer.addr.to_string(), Duration::MAX);
-    assert!(client.purge("1", "r").await.unwrap());
+    let client = Client::with_timeout(&peer.addr.to_string(), Duration::MAX).unwrap();
+    assert!(client.purge("1", "r").await.unwrap().is_done());
+}
+
+#[test]
+fn an_address_without_a_port_has_the_default_one() {
+    assert_eq!(Client::new("limiter").unwrap().address(), "limiter:9000");
+    assert_eq!(blocking::Client::new("limiter").unwrap().address(), "limiter:9000");
+    assert!(Client::new("tcp://limiter").is_err() && blocking::Client::new("").is_err());
 }
 
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let began = Instant::now();
-    let blocking = blocking::Client::with_timeout(&gone, TEST_TIMEOUT);
-    assert!(matches!(blocking.query("c", "r"), Err(ClientError::Unreachable { .. })));
-    let client = Client::with_timeout(&gone, TEST_TIMEOUT);
+    let blocking = blocking::Client::with_timeout(&gone, TEST_TIMEOUT).unwrap();
+    assert!(matches!(blocking.query("c", "r"), Err(ClientError::Refused { .. })));
+    let client = Client::with_timeout(&gone, TEST_TIMEOUT).unwrap();
     let error = client.query("c", "r").await.unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. }));
+    assert!(matches!(error, ClientError::Refused { .. }));
     assert!(error.to_string().contains("no server at"));
     assert!(began.elapsed() < TEST_TIMEOUT);
 }
@@ -352,7 +363,7 @@ async fn no_more_are_in_flight_than_the_bound() {
         sender.send(bytes).unwrap();
     });
     let peer = Peer::start(vec![counting]);
-    let client = Client::with_timeout(&peer.addr.to_string(), 4 * IMPATIENCE);
+    let client = Client::with_timeout(&peer.addr.to_string(), 4 * IMPATIENCE).unwrap();
     let mut calling = JoinSet::new();
     for _ in 0..IN_FLIGHT_MAX + 100 {
         let client = client.clone();
@@ -367,7 +378,7 @@ async fn no_more_are_in_flight_than_the_bound() {
 }
 
 #[tokio::test]
-async fn an_id_that_does_not_fit_is_refused_before_anything_is_sent() {
+async fn an_id_that_does_not_fit_is_rejected_before_anything_is_sent() {
     let peer = Peer::start(vec![serving()]);
     let long = [b'x'; 256];
     let blocking = peer.blocking();
@@ -381,5 +392,5 @@ async fn an_id_that_does_not_fit_is_refused_before_anything_is_sent() {
         client.query(long, "r").await,
         Err(ClientError::InvalidRequest(InvalidRequest::Throttr(_)))
     ));
-    assert_eq!(client.query("7", &long[1..]).await.unwrap(), Some(quota(7)));
+    assert_eq!(seen(client.query("7", &long[1..]).await.unwrap()), Some(quota(7)));
 }

@@ -150,7 +150,7 @@ impl<A, I> AdmissionLayer<A, I> {
     /// use tollway_tower::AdmissionLayer;
     /// use tollway_tower::client::gatekeeper::Gatekeeper;
     ///
-    /// let gatekeeper = Gatekeeper::connect("master:10004", "api")?;
+    /// let gatekeeper = Gatekeeper::new("master:10004", "api")?;
     /// let layer = AdmissionLayer::new(gatekeeper).log_info(|head| head.uri.path().as_bytes().into());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

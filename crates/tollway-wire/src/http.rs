@@ -26,7 +26,7 @@ mod rule;
 mod server_response;
 mod status;
 
-pub use command::{ChargeRequest, ChargeRequests, HttpCommand, MalformedRequest};
+pub use command::{ChargeRequest, ChargeRequests, HttpCommand, IdNotUtf8, MalformedRequest};
 pub use explain::{RuleExplanation, RulePart, RulePartKind};
 pub use framing::{Framer, FramerEvent, FramingError, HEADERS_MAX, HttpRequest, Method, MissingPart};
 pub use gate_query::{DenyStatus, GateQuery};

@@ -128,7 +128,7 @@ impl Question {
     fn ask(&self, verb: Verb, cost: u64) -> anyhow::Result<Outcome> {
         let charges: Vec<_> =
             self.buckets.iter().map(|bucket| ChargeRequest::new(&bucket.limit, &bucket.id, cost)).collect();
-        let response = super::client(&self.addr).charge_raw(verb, &charges)?;
+        let response = super::client(&self.addr)?.charge_raw(verb, &charges)?;
         let answer = decode(verb, &response, &charges);
         if self.json {
             print_line(&response.body)?;

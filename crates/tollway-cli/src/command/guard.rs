@@ -29,7 +29,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tollway::core::Nanos;
-use tollway_client::gatekeeper::{Gatekeeper, RejectedAccounting};
+use tollway_client::gatekeeper::{Gatekeeper, RejectedReports};
 use tollway_server::allow_connections;
 use tollway_tower::Network;
 
@@ -92,7 +92,7 @@ pub(crate) struct Guard {
     max_known: usize,
     /// Report rejected requests to the master: send, off, or a sample such as 1/100
     #[arg(long, value_name = "HOW", default_value = "send", value_parser = rejected)]
-    rejected: RejectedAccounting,
+    rejected: RejectedReports,
     /// The timeout for the response head of the upstream
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     timeout: Nanos,
@@ -117,12 +117,12 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.map_err(|_| "must be an address and a port, such as 127.0.0.1:8000 or :8000".to_owned())
 }
 
-fn rejected(text: &str) -> Result<RejectedAccounting, String> {
+fn rejected(text: &str) -> Result<RejectedReports, String> {
     match text {
-        "send" => Ok(RejectedAccounting::Send),
-        "off" => Ok(RejectedAccounting::Off),
+        "send" => Ok(RejectedReports::All),
+        "off" => Ok(RejectedReports::None),
         _ => match text.strip_prefix("1/").and_then(|many| many.parse().ok()) {
-            Some(many @ 1..) => Ok(RejectedAccounting::OneIn(many)),
+            Some(many @ 1..) => Ok(RejectedReports::OneIn(many)),
             _ => Err("must be send, off, or a sample such as 1/100".to_owned()),
         },
     }
@@ -199,12 +199,12 @@ impl Guard {
         let mut builder = Gatekeeper::builder(&self.master, &self.domain)
             .max_delay(self.max_delay.into())
             .max_delayed(self.max_delayed)
-            .max_known(self.max_known)
-            .rejected(self.rejected);
+            .max_known_delays(self.max_known)
+            .report_rejected(self.rejected);
         if let Some(control) = &self.control {
-            builder = builder.control(control);
+            builder = builder.control_address(control);
         }
-        Ok(builder.connect()?)
+        Ok(builder.build()?)
     }
 
     fn announce(&self, listener: &TcpListener, metrics: Option<&TcpListener>) -> io::Result<()> {

@@ -39,7 +39,7 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let response = super::client(&self.addr).inspect_raw(&self.limit, &self.id)?;
+        let response = super::client(&self.addr)?.inspect_raw(&self.limit, &self.id)?;
         if self.json {
             print_line(&response.body)?;
         }

@@ -41,8 +41,7 @@ impl Text {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let question = self.question.join(" ");
         let (id, body) = split_id(question.as_bytes());
-        let client = Client::with_timeout(&*self.addr, self.timeout.into())
-            .with_context(|| format!("cannot open a socket to \"{}\"", self.addr))?;
+        let client = Client::with_timeout(&self.addr, self.timeout.into())?;
         let answer = match client.ask(body) {
             Err(error @ ClientError::TimedOut { .. }) if decode(body).is_none() => {
                 return Err(error)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use tollway::core::Nanos;
+use tollway_client::InvalidAddress;
 use tollway_client::throttr::blocking::Client;
 use tollway_client::throttr::{QuotaAttribute, QuotaInfo};
 
@@ -151,15 +152,15 @@ impl Throttr {
 impl Insert {
     fn run(self) -> anyhow::Result<Outcome> {
         let Pair { consumer, resource, .. } = &self.pair;
-        let made = self.pair.client().insert(consumer, resource, self.quota, Duration::from(self.ttl))?;
-        say(made, "ok", "the quota exists")
+        let made = self.pair.client()?.insert(consumer, resource, self.quota, Duration::from(self.ttl))?;
+        say(made.is_done(), "ok", "the quota exists")
     }
 }
 
 impl Query {
     fn run(self) -> anyhow::Result<Outcome> {
         let Pair { consumer, resource, .. } = &self.pair;
-        let found = self.pair.client().query(consumer, resource)?;
+        let found = self.pair.client()?.query(consumer, resource)?;
         let (json, words) = match found {
             Some(quota) => (as_json(&quota), in_words(&quota)),
             None => ("null".to_owned(), NONE.to_owned()),
@@ -172,7 +173,7 @@ impl Query {
 impl Update {
     fn run(self) -> anyhow::Result<Outcome> {
         let Pair { consumer, resource, .. } = &self.pair;
-        let client = self.pair.client();
+        let client = self.pair.client()?;
         let (attribute, change, value) = match (self.by.quota, self.by.ttl) {
             (Some(Changed { change, by: Amount(value) }), _) => (QuotaAttribute::Quota, change, value),
             (_, Some(Changed { change, by: Time::Units(value) })) => (QuotaAttribute::Ttl, change, value),
@@ -182,19 +183,19 @@ impl Update {
             }
             (None, None) => bail!("nothing to change; give --quota or --ttl"),
         };
-        say(client.update(consumer, resource, attribute, change, value)?, "ok", NONE)
+        say(client.update(consumer, resource, attribute, change, value)?.is_done(), "ok", NONE)
     }
 }
 
 impl Purge {
     fn run(self) -> anyhow::Result<Outcome> {
         let Pair { consumer, resource, .. } = &self.pair;
-        say(self.pair.client().purge(consumer, resource)?, "ok", NONE)
+        say(self.pair.client()?.purge(consumer, resource)?.is_done(), "ok", NONE)
     }
 }
 
 impl Pair {
-    fn client(&self) -> Client {
+    fn client(&self) -> Result<Client, InvalidAddress> {
         Client::with_timeout(&self.addr, self.timeout.into())
     }
 }

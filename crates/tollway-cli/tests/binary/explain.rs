@@ -50,7 +50,7 @@ Or                                      not reached
     assert_eq!(explain(&asked), (0, free.clone()));
     assert_eq!(explain(&asked), (0, free), "nothing was changed");
 
-    let client = Client::with_timeout(&serving.addr, TEST_TIMEOUT);
+    let client = Client::with_timeout(&serving.addr, TEST_TIMEOUT).unwrap();
     assert!(client.rule("upload", &[("user", "vova"), ("apikey", "")]).unwrap().allowed());
     assert_eq!(
         explain(&["upload", "user=vova", "apikey="]),

@@ -287,7 +287,7 @@ fn what_cannot_work_is_said_at_once() {
         (&["--identify", "shoe-size"], "must be address, or header:NAME"),
         (&["--trust-proxy", "10.0.0.1/8"], "did you mean \"10.0.0.0/8\"?"),
         (&["--rejected", "1/0"], "must be send, off, or a sample"),
-        (&["--master", "a:b"], "write it as host:10004"),
+        (&["--master", "a:b"], "write it as HOST or HOST:PORT, such as 127.0.0.1:10004"),
         (&["--max-connections", "0"], "must be a whole number of at least 1"),
         (&["--max-delayed", "many"], "must be a whole number"),
         (&["--patience", "0s"], "must be from 1ms to 24h"),

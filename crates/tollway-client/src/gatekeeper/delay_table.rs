@@ -32,7 +32,7 @@ pub(super) struct DelayBounds {
     /// The number of requests that may wait; others are rejected.
     pub(super) max_delayed: usize,
     /// The number of delays that are remembered.
-    pub(super) max_known: usize,
+    pub(super) max_known_delays: usize,
 }
 
 /// The delays that hold for all identifiers.
@@ -199,7 +199,7 @@ impl<W> DelayTable<W> {
         self.by_end.insert((next, key));
         (delay.published, delay.session) = (delay.published.max(until), self.session);
         let settled = delay.offer(next, self.bounds.max_delay);
-        while self.delays.len() > self.bounds.max_known {
+        while self.delays.len() > self.bounds.max_known_delays {
             self.remove_first();
         }
         settled

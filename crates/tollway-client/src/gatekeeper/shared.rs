@@ -14,15 +14,16 @@ use super::clock::{ClockReading, GatekeeperClock};
 use super::delay_table::{DelayDecision, DelayTable, QueueOutcome};
 use super::stats::{GatekeeperCounters, GatekeeperStats};
 use super::wait::{DelayedRequest, WaitState, Waiter};
-use super::{AdmissionDecision, GatekeeperBuilder, RejectedAccounting, Wait};
+use super::{AdmissionDecision, GatekeeperBuilder, RejectedReports, Wait};
 
 /// The number of past delays that one sweep removes, so that no request waits long for the lock.
 const SWEPT_AT_ONCE: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) address: String,
     pub(super) domain: String,
-    rejected: RejectedAccounting,
+    report_rejected: RejectedReports,
     pub(super) clock: GatekeeperClock,
     delays: Mutex<DelayTable<Waiter>>,
     /// True while there is no delay at all. It saves the lock.
@@ -32,10 +33,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(builder: GatekeeperBuilder) -> Self {
+    pub(super) fn new(builder: GatekeeperBuilder, address: String) -> Self {
         Self {
+            address,
             domain: builder.domain,
-            rejected: builder.rejected,
+            report_rejected: builder.report_rejected,
             clock: GatekeeperClock::start(),
             delays: Mutex::new(DelayTable::new(builder.bounds)),
             quiet: AtomicBool::new(true),
@@ -141,10 +143,10 @@ impl Shared {
 
     fn rejected(&self, received: u64, identifier: &[u8], log_info: &[u8]) {
         let before = self.counters.rejected.fetch_add(1, Ordering::Relaxed);
-        let is_reported = match self.rejected {
-            RejectedAccounting::Send => true,
-            RejectedAccounting::Off => false,
-            RejectedAccounting::OneIn(many) => before.is_multiple_of(u64::from(many.max(1))),
+        let is_reported = match self.report_rejected {
+            RejectedReports::All => true,
+            RejectedReports::None => false,
+            RejectedReports::OneIn(many) => before.is_multiple_of(u64::from(many.max(1))),
         };
         if is_reported {
             self.account(AccountingStatus::Rejected { received }, identifier, log_info);

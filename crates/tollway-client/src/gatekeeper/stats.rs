@@ -18,7 +18,7 @@ pub struct GatekeeperStats {
     /// The number of requests that wait now.
     pub waiting: usize,
     /// The number of delays that are remembered now.
-    pub known: usize,
+    pub known_delays: usize,
     /// True if both connections to the master are open. Without them no new delay arrives, and requests pass.
     pub connected: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct GatekeeperCounters {
 }
 
 impl GatekeeperCounters {
-    pub(super) fn read(&self, waiting: usize, known: usize) -> GatekeeperStats {
+    pub(super) fn read(&self, waiting: usize, known_delays: usize) -> GatekeeperStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         GatekeeperStats {
@@ -46,7 +46,7 @@ impl GatekeeperCounters {
             rejected: count(&self.rejected),
             dropped_accounting: count(&self.dropped),
             waiting,
-            known,
+            known_delays,
             connected: is(&self.accounting_connected) && is(&self.control_connected),
         }
     }

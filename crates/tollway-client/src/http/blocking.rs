@@ -3,7 +3,7 @@
 //! ```no_run
 //! use tollway_client::http::blocking::Client;
 //!
-//! let client = Client::new("127.0.0.1:8080");
+//! let client = Client::new("127.0.0.1:8080")?;
 //! let may_log_in = client.spend("Login", "alice", 1)?.allowed();
 //! # Ok::<(), tollway_client::ClientError>(())
 //! ```
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, Verb};
 use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
 
-use super::RawResponse;
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
 use super::response_reader::{HttpResponse, read_response};
+use super::{DEFAULT_TIMEOUT, RawResponse};
 use crate::blocking_tcp::BlockingConnection;
 use crate::idle::IdleConnections;
-use crate::{ClientError, TIMEOUT, TIMEOUT_MAX};
+use crate::{ClientError, InvalidAddress, TIMEOUT_MAX};
 
 /// A client of one server whose calls block the thread. Clones share the connections, and any number of threads may use
 /// it, each on a connection of its own.
@@ -36,17 +36,17 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened
-    /// yet.
-    pub fn new(address: &str) -> Self {
-        Self::with_timeout(address, TIMEOUT)
+    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL. The port of a host without
+    /// one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without one is 80. No connection is opened yet.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
     /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day. The time to
     /// resolve a name is not included: the system does not let it be limited.
-    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
-        let shared = Shared { endpoint: Endpoint::new(address), idle: IdleConnections::new() };
-        Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) }
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
+        let shared = Shared { endpoint: Endpoint::parse(address)?, idle: IdleConnections::new() };
+        Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
     }
 
     /// Returns the address of the server: its host and port.
@@ -54,24 +54,25 @@ impl Client {
         &self.shared.endpoint.address
     }
 
-    /// Takes `cost` from the bucket of `id` under `limit`, if that much is left.
-    pub fn spend(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
-        self.spend_all(&[ChargeRequest::new(limit, id, cost)])
+    /// Takes `cost` from the bucket of `id` under `limit`, if that much is left. An id must be UTF-8: JSON has no other
+    /// bytes.
+    pub fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ClientError> {
+        self.spend_all(&[ChargeRequest::new(limit, &id, cost)])
     }
 
     /// Returns the decision that a spend would get, and takes nothing. A cost of 0 asks what is left.
-    pub fn check(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
-        self.check_all(&[ChargeRequest::new(limit, id, cost)])
+    pub fn check(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ClientError> {
+        self.check_all(&[ChargeRequest::new(limit, &id, cost)])
     }
 
     /// Gives `cost` back to the bucket of `id` under `limit`.
-    pub fn refund(&self, limit: &str, id: &str, cost: u64) -> Result<Refund, ClientError> {
-        self.refund_all(&[ChargeRequest::new(limit, id, cost)])
+    pub fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ClientError> {
+        self.refund_all(&[ChargeRequest::new(limit, &id, cost)])
     }
 
     /// Makes the bucket of `id` under `limit` full again.
-    pub fn reset(&self, limit: &str, id: &str) -> Result<(), ClientError> {
-        self.reset_all(&[ChargeRequest::new(limit, id, 0)])
+    pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ClientError> {
+        self.reset_all(&[ChargeRequest::new(limit, &id, 0)])
     }
 
     /// Takes all of the charges, or none of them. The decision is the strictest of theirs.
@@ -110,7 +111,7 @@ impl Client {
     }
 
     /// Returns the state of the bucket of `id` under `limit`.
-    pub fn inspect(&self, limit: &str, id: &str) -> Result<BucketReport, ClientError> {
+    pub fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<BucketReport, ClientError> {
         self.inspect_raw(limit, id)?.bucket_report()
     }
 
@@ -121,7 +122,7 @@ impl Client {
 
     /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.
     pub fn charge_raw(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.charge(verb, charges))
+        self.exchange(self.shared.endpoint.charge(verb, charges)?)
     }
 
     /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.
@@ -130,8 +131,8 @@ impl Client {
     }
 
     /// Asks for the [state of a bucket](Self::inspect), and returns the response before it is decoded.
-    pub fn inspect_raw(&self, limit: &str, id: &str) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.inspect(limit, id))
+    pub fn inspect_raw(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.inspect(limit, id.as_ref()))
     }
 
     /// Asks for a [page of buckets](Self::keys), and returns the response before it is decoded.
@@ -144,7 +145,7 @@ impl Client {
         let failed = |error| ClientError::exchanging(self.address(), self.timeout, error);
         let mut connection = match self.shared.idle.take(BlockingConnection::is_alive) {
             Some(connection) => connection,
-            None => self.connect(deadline)?,
+            None => BlockingConnection::open(self.address(), self.timeout, deadline)?,
         };
         connection.write(&request.bytes, deadline).map_err(failed)?;
         let mut inbox = Vec::with_capacity(512);
@@ -160,12 +161,5 @@ impl Client {
                 return Ok(RawResponse { status, body, address: self.address().to_owned() });
             }
         }
-    }
-
-    fn connect(&self, deadline: Instant) -> Result<BlockingConnection, ClientError> {
-        let checked = self.shared.endpoint.check();
-        checked
-            .and_then(|()| BlockingConnection::open(self.address(), deadline))
-            .map_err(|error| ClientError::connecting(self.address(), self.timeout, error))
     }
 }

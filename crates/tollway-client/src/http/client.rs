@@ -7,15 +7,16 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, Verb};
 use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
 
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
 use super::response_reader::{HttpResponse, read_response};
-use super::{CONNECTIONS_MAX, RawResponse};
+use super::{CONNECTIONS_MAX, DEFAULT_TIMEOUT, RawResponse};
+use crate::connect::connect;
 use crate::idle::IdleConnections;
-use crate::{ClientError, TIMEOUT, TIMEOUT_MAX};
+use crate::{ClientError, InvalidAddress, TIMEOUT_MAX};
 
 /// A client that asks one server, for programs on tokio. Clones share the connections, and any number of tasks may use
 /// it.
@@ -34,20 +35,20 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: a host and a port, or an `http://` URL. No connection is opened
-    /// yet.
-    pub fn new(address: &str) -> Self {
-        Self::with_timeout(address, TIMEOUT)
+    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL. The port of a host without
+    /// one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without one is 80. No connection is opened yet.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
     /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day.
-    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
         let shared = Shared {
-            endpoint: Endpoint::new(address),
+            endpoint: Endpoint::parse(address)?,
             permits: Semaphore::new(CONNECTIONS_MAX),
             idle: IdleConnections::new(),
         };
-        Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) }
+        Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
     }
 
     /// Returns the address of the server: its host and port.
@@ -55,24 +56,25 @@ impl Client {
         &self.shared.endpoint.address
     }
 
-    /// Takes `cost` from the bucket of `id` under `limit`, if that much is left.
-    pub async fn spend(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
-        self.spend_all(&[ChargeRequest::new(limit, id, cost)]).await
+    /// Takes `cost` from the bucket of `id` under `limit`, if that much is left. An id must be UTF-8: JSON has no other
+    /// bytes.
+    pub async fn spend(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ClientError> {
+        self.spend_all(&[ChargeRequest::new(limit, &id, cost)]).await
     }
 
     /// Returns the decision that a spend would get, and takes nothing. A cost of 0 asks what is left.
-    pub async fn check(&self, limit: &str, id: &str, cost: u64) -> Result<Decision, ClientError> {
-        self.check_all(&[ChargeRequest::new(limit, id, cost)]).await
+    pub async fn check(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ClientError> {
+        self.check_all(&[ChargeRequest::new(limit, &id, cost)]).await
     }
 
     /// Gives `cost` back to the bucket of `id` under `limit`.
-    pub async fn refund(&self, limit: &str, id: &str, cost: u64) -> Result<Refund, ClientError> {
-        self.refund_all(&[ChargeRequest::new(limit, id, cost)]).await
+    pub async fn refund(&self, limit: &str, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, ClientError> {
+        self.refund_all(&[ChargeRequest::new(limit, &id, cost)]).await
     }
 
     /// Makes the bucket of `id` under `limit` full again.
-    pub async fn reset(&self, limit: &str, id: &str) -> Result<(), ClientError> {
-        self.reset_all(&[ChargeRequest::new(limit, id, 0)]).await
+    pub async fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ClientError> {
+        self.reset_all(&[ChargeRequest::new(limit, &id, 0)]).await
     }
 
     /// Takes all of the charges, or none of them. The decision is the strictest of theirs.
@@ -111,7 +113,7 @@ impl Client {
     }
 
     /// Returns the state of the bucket of `id` under `limit`.
-    pub async fn inspect(&self, limit: &str, id: &str) -> Result<BucketReport, ClientError> {
+    pub async fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<BucketReport, ClientError> {
         self.inspect_raw(limit, id).await?.bucket_report()
     }
 
@@ -126,7 +128,7 @@ impl Client {
         verb: Verb,
         charges: &[ChargeRequest<'_>],
     ) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.charge(verb, charges)).await
+        self.exchange(self.shared.endpoint.charge(verb, charges)?).await
     }
 
     /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.
@@ -135,8 +137,8 @@ impl Client {
     }
 
     /// Asks for the [state of a bucket](Self::inspect), and returns the response before it is decoded.
-    pub async fn inspect_raw(&self, limit: &str, id: &str) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.inspect(limit, id)).await
+    pub async fn inspect_raw(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.inspect(limit, id.as_ref())).await
     }
 
     /// Asks for a [page of buckets](Self::keys), and returns the response before it is decoded.
@@ -145,48 +147,45 @@ impl Client {
     }
 
     async fn exchange(&self, request: PreparedRequest) -> Result<RawResponse, ClientError> {
+        let deadline = Instant::now() + self.timeout;
         let timed_out =
             |_| ClientError::TimedOut { address: self.address().to_owned(), timeout: self.timeout };
-        let exchanged = timeout(self.timeout, self.exchange_in_time(&request)).await;
-        let HttpResponse { status, body, .. } = exchanged.map_err(timed_out)??;
+        let permit = timeout_at(deadline, self.shared.permits.acquire()).await.map_err(timed_out)?;
+        // It is never closed, so this cannot fail.
+        let _permit = permit.map_err(|error| self.failed(io::Error::other(error)))?;
+        let mut stream = match self.shared.idle.take(is_alive) {
+            Some(stream) => stream,
+            None => connect(self.address(), self.timeout, deadline).await?,
+        };
+        let exchanged = timeout_at(deadline, self.exchange_on(&mut stream, &request)).await;
+        let HttpResponse { status, body, reusable } = exchanged.map_err(timed_out)??;
+        if reusable {
+            self.shared.idle.put(stream);
+        }
         Ok(RawResponse { status, body, address: self.address().to_owned() })
     }
 
-    async fn exchange_in_time(&self, request: &PreparedRequest) -> Result<HttpResponse, ClientError> {
-        let connecting = |error| ClientError::connecting(self.address(), self.timeout, error);
-        let failed = |error| ClientError::exchanging(self.address(), self.timeout, error);
-        // It is never closed, so this cannot fail.
-        let _permit =
-            self.shared.permits.acquire().await.map_err(|error| connecting(io::Error::other(error)))?;
-        let mut stream = match self.shared.idle.take(is_alive) {
-            Some(stream) => stream,
-            None => self.shared.connect().await.map_err(connecting)?,
-        };
+    async fn exchange_on(
+        &self,
+        stream: &mut TcpStream,
+        request: &PreparedRequest,
+    ) -> Result<HttpResponse, ClientError> {
+        let failed = |error| self.failed(error);
+        let invalid = |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
         stream.write_all(&request.bytes).await.map_err(failed)?;
         let mut inbox = Vec::with_capacity(512);
         loop {
             if stream.read_buf(&mut inbox).await.map_err(failed)? == 0 {
                 return Err(failed(io::ErrorKind::UnexpectedEof.into()));
             }
-            let read = read_response(&inbox, request.response_max);
-            let invalid =
-                |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
-            if let Some(response) = read.map_err(invalid)? {
-                if response.reusable {
-                    self.shared.idle.put(stream);
-                }
+            if let Some(response) = read_response(&inbox, request.response_max).map_err(invalid)? {
                 return Ok(response);
             }
         }
     }
-}
 
-impl Shared {
-    async fn connect(&self) -> io::Result<TcpStream> {
-        self.endpoint.check()?;
-        let stream = TcpStream::connect(&self.endpoint.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+    fn failed(&self, error: io::Error) -> ClientError {
+        ClientError::exchanging(self.address(), self.timeout, error)
     }
 }
 

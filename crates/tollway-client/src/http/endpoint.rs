@@ -2,10 +2,16 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::io;
 
 use tollway_core::{ChargeRequest, Verb};
 use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQuery, KeysQuery};
+
+use super::DEFAULT_PORT;
+use crate::address::HostPort;
+use crate::{InvalidAddress, InvalidRequest};
+
+/// The port of an `http://` URL without one.
+const URL_PORT: u16 = 80;
 
 /// The longest response to a charge or a rule. A server sends a few hundred bytes.
 const ANSWER_MAX: usize = 64 << 10;
@@ -30,34 +36,37 @@ pub(super) struct PreparedRequest {
 }
 
 impl Endpoint {
-    /// Reads a host and a port, or a URL. A URL without a port means port 80.
-    pub(super) fn new(address: &str) -> Self {
-        let (authority, prefix) = match address.strip_prefix("http://") {
-            Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
-            // A scheme that is not supported stays in the address, where `check` finds it.
-            None => (address.trim_end_matches('/'), ""),
+    /// Parses a host and a port, or an `http://` URL.
+    ///
+    /// A bare host means the port of a Tollway server. A URL means what it means everywhere: without a port, port 80.
+    pub(super) fn parse(address: &str) -> Result<Self, InvalidAddress> {
+        let (rest, default_port) = match address.split_once("://") {
+            Some(("http", rest)) => (rest, URL_PORT),
+            Some(("https", _)) => return Err(InvalidAddress::Tls { address: address.to_owned() }),
+            _ => (address, DEFAULT_PORT),
         };
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        let port = if has_port { "" } else { ":80" };
-        Self { address: format!("{authority}{port}"), prefix: prefix.trim_end_matches('/').to_owned() }
-    }
-
-    /// Returns an error if no connection can be opened to such an address.
-    pub(super) fn check(&self) -> io::Result<()> {
-        match self.address.contains("://") {
-            true => Err(io::Error::new(io::ErrorKind::Unsupported, "only http:// is supported, without TLS")),
-            false => Ok(()),
+        let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let invalid = || InvalidAddress::HostPort { address: address.to_owned(), port: DEFAULT_PORT };
+        // A query would swallow the paths that follow, and a space would end the request line.
+        if prefix.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace() || c.is_control()) {
+            return Err(invalid());
         }
+        let found = HostPort::parse(authority, default_port).ok_or_else(invalid)?;
+        Ok(Self { address: found.to_string(), prefix: prefix.trim_end_matches('/').to_owned() })
     }
 
-    pub(super) fn charge(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> PreparedRequest {
+    pub(super) fn charge(
+        &self,
+        verb: Verb,
+        charges: &[ChargeRequest<'_>],
+    ) -> Result<PreparedRequest, InvalidRequest> {
         let charges = match charges {
             [charge] => ChargeRequests::One(charge.clone()),
             charges => ChargeRequests::Many(charges.to_vec()),
         };
         let mut body = Vec::new();
-        HttpCommand::new(verb, charges).put_json(&mut body);
-        self.post(&format!("/v1/{}", verb.name()), &body, ANSWER_MAX)
+        HttpCommand::new(verb, charges).put_json(&mut body)?;
+        Ok(self.post(&format!("/v1/{}", verb.name()), &body, ANSWER_MAX))
     }
 
     pub(super) fn rule(&self, request: &HttpRuleRequest<'_>) -> PreparedRequest {
@@ -72,8 +81,8 @@ impl Endpoint {
         self.post("/v1/explain", &body, PAGE_MAX)
     }
 
-    pub(super) fn inspect(&self, limit: &str, id: &str) -> PreparedRequest {
-        let query = InspectQuery { limit: limit.into(), id: Cow::Borrowed(id.as_bytes()) };
+    pub(super) fn inspect(&self, limit: &str, id: &[u8]) -> PreparedRequest {
+        let query = InspectQuery { limit: limit.into(), id: Cow::Borrowed(id) };
         self.get(&format!("/v1/inspect?{}", query.to_query()), ANSWER_MAX)
     }
 
@@ -110,25 +119,46 @@ mod tests {
     #[test]
     fn an_address_is_a_host_and_a_port_or_a_url() {
         for (given, address, prefix) in [
-            ("127.0.0.1:8080", "127.0.0.1:8080", ""),
+            ("127.0.0.1:7", "127.0.0.1:7", ""),
+            ("127.0.0.1", "127.0.0.1:8080", ""),
+            ("limiter/", "limiter:8080", ""),
+            ("limiter/limits", "limiter:8080", "/limits"),
             ("http://limiter:8080", "limiter:8080", ""),
             ("http://limiter:8080/", "limiter:8080", ""),
             ("http://limiter", "limiter:80", ""),
             ("http://limiter/limits/", "limiter:80", "/limits"),
-            ("[::1]:8080", "[::1]:8080", ""),
+            ("[::1]:7", "[::1]:7", ""),
+            ("[::1]", "[::1]:8080", ""),
             ("http://[::1]", "[::1]:80", ""),
         ] {
             let expected = Endpoint { address: address.to_owned(), prefix: prefix.to_owned() };
-            assert_eq!(Endpoint::new(given), expected, "{given}");
-            assert!(expected.check().is_ok());
+            assert_eq!(Endpoint::parse(given), Ok(expected), "{given}");
         }
-        assert!(Endpoint::new("https://limiter").check().is_err());
+    }
+
+    #[test]
+    fn an_invalid_address_is_an_error_that_says_what_is_valid() {
+        for given in [
+            "",
+            "http://",
+            "limiter:http",
+            "::1",
+            "ftp://limiter",
+            "http://limiter/?q",
+            "a b",
+            "http://a/b c",
+        ] {
+            let error = Endpoint::parse(given).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("invalid address {given:?}; write it as HOST")), "{error}");
+        }
+        let error = Endpoint::parse("https://limiter").unwrap_err();
+        assert!(error.to_string().starts_with("\"https://limiter\" needs TLS"), "{error}");
     }
 
     #[test]
     fn the_path_of_a_url_precedes_every_path() {
-        let endpoint = Endpoint::new("http://limiter:8080/limits");
-        let request = endpoint.inspect("Login", "alice");
+        let endpoint = Endpoint::parse("http://limiter:8080/limits").unwrap();
+        let request = endpoint.inspect("Login", b"alice");
         let expected = "GET /limits/v1/inspect?limit=Login&id=alice HTTP/1.1\r\nHost: limiter:8080\r\n\r\n";
         assert_eq!(String::from_utf8(request.bytes).unwrap(), expected);
     }

@@ -3,9 +3,9 @@
 //! ```no_run
 //! use tollway_client::text::blocking::Client;
 //!
-//! let client = Client::connect("127.0.0.1:2000")?;
+//! let client = Client::new("127.0.0.1:2000")?;
 //! let may_pass = !client.over_limit("ws ip=192.0.2.1")?.over();
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), tollway_client::ClientError>(())
 //! ```
 
 use std::io;
@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
 use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, split_reply, stats};
-use super::{KeyAnswer, KeyStats, TEXT_TIMEOUT, local_address_for};
-use crate::error::is_timeout;
+use super::{DEFAULT_PORT, DEFAULT_TIMEOUT, KeyAnswer, KeyStats, local_address_for};
+use crate::address::host_and_port;
+use crate::error::{is_timeout, no_address};
 use crate::idle::IdleConnections;
-use crate::{ClientError, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
+use crate::{ClientError, InvalidAddress, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
 
 /// A client of one server whose calls block the thread. Clones share the sockets, and any number of threads may use it,
 /// each on a socket of its own.
@@ -31,7 +32,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Shared {
-    server: SocketAddr,
+    address: String,
     idle: IdleConnections<BlockingSocket>,
 }
 
@@ -43,19 +44,23 @@ struct BlockingSocket {
 }
 
 impl Client {
-    /// Creates a client of the server at this address. It fails if the name has no address; whether a server listens
-    /// there is known only after a call.
-    pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::with_timeout(address, TEXT_TIMEOUT)
+    /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
+    /// [`DEFAULT_PORT`](super::DEFAULT_PORT). No socket is opened yet.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
-    /// Creates a client that waits for a reply for at most `timeout`, and never more than a day.
-    pub fn with_timeout(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
-        let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        let server = address.to_socket_addrs()?.next().ok_or_else(no_address)?;
-        let idle = IdleConnections::new();
-        idle.put(BlockingSocket::open(server)?);
-        Ok(Self { shared: Arc::new(Shared { server, idle }), timeout: timeout.min(TIMEOUT_MAX) })
+    /// Creates a client that waits for a reply for at most `timeout`, and never more than a day. The time to resolve a
+    /// name is not included: the system does not let it be limited.
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
+        let address = host_and_port(address, DEFAULT_PORT)?;
+        let shared = Shared { address, idle: IdleConnections::new() };
+        Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
+    }
+
+    /// Returns the address of the server: its host and port.
+    pub fn address(&self) -> &str {
+        &self.shared.address
     }
 
     /// Counts one use of a key. Without a reply, the key counts as under its limit.
@@ -96,7 +101,7 @@ impl Client {
     fn decode<T>(&self, reply: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<T, ClientError> {
         read(reply).ok_or_else(|| {
             let source = InvalidResponse::Text { reply: String::from_utf8_lossy(reply).into_owned() };
-            ClientError::InvalidResponse { address: self.shared.server.to_string(), source }
+            ClientError::InvalidResponse { address: self.address().to_owned(), source }
         })
     }
 
@@ -104,23 +109,29 @@ impl Client {
         &self,
         datagram: impl FnOnce(u64) -> Result<Vec<u8>, InvalidRequest>,
     ) -> Result<Vec<u8>, ClientError> {
-        let address = || self.shared.server.to_string();
-        let unreachable = |source| ClientError::Unreachable { address: address(), source };
         let mut socket = match self.shared.idle.take(|_| true) {
             Some(socket) => socket,
-            None => BlockingSocket::open(self.shared.server).map_err(unreachable)?,
+            None => BlockingSocket::open(self.address(), self.timeout)?,
         };
         let id = socket.take_id();
         let exchanged = datagram(id).map(|datagram| socket.exchange(id, &datagram, self.timeout));
         // After a failure too: a late reply has the id of its own request.
         self.shared.idle.put(socket);
-        let timed_out = || ClientError::TimedOut { address: address(), timeout: self.timeout };
-        exchanged?.map_err(unreachable)?.ok_or_else(timed_out)
+        let failed = |error| ClientError::connecting(self.address(), self.timeout, error);
+        let timed_out =
+            || ClientError::TimedOut { address: self.address().to_owned(), timeout: self.timeout };
+        exchanged?.map_err(failed)?.ok_or_else(timed_out)
     }
 }
 
 impl BlockingSocket {
-    fn open(server: SocketAddr) -> io::Result<Self> {
+    fn open(address: &str, timeout: Duration) -> Result<Self, ClientError> {
+        let mut found = address.to_socket_addrs().map_err(|error| ClientError::lookup(address, error))?;
+        let server = found.next().ok_or_else(|| ClientError::lookup(address, no_address()))?;
+        Self::connect(server).map_err(|error| ClientError::connecting(address, timeout, error))
+    }
+
+    fn connect(server: SocketAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind(local_address_for(server))?;
         // A connected socket receives datagrams of the server alone, and the system's word that nothing listens there.
         socket.connect(server)?;

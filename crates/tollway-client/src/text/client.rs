@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::net::{ToSocketAddrs, UdpSocket, lookup_host};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::{UdpSocket, lookup_host};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
 use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, split_reply, stats};
-use super::{KeyAnswer, KeyStats, TEXT_TIMEOUT, local_address_for};
-use crate::{ClientError, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
+use super::{DEFAULT_PORT, DEFAULT_TIMEOUT, KeyAnswer, KeyStats, local_address_for};
+use crate::address::host_and_port;
+use crate::error::no_address;
+use crate::{ClientError, InvalidAddress, InvalidRequest, InvalidResponse, TIMEOUT_MAX};
 
 /// The number of requests of one async client that may wait for their replies. More requests wait for their turn,
 /// within their timeout.
@@ -29,57 +31,57 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 pub struct Client {
     shared: Arc<Shared>,
     timeout: Duration,
-    /// Ends with the last clone.
-    _receiver: Arc<ReceiverTask>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    socket: UdpSocket,
-    server: SocketAddr,
+    address: String,
     next_id: AtomicU64,
     /// The permits to be in flight.
     permits: Semaphore,
+    socket: OnceLock<ClientSocket>,
+    /// Locked while the socket is opened.
+    opening: Arc<AsyncMutex<()>>,
+}
+
+/// An open socket, and the task that receives replies from it. The task ends when this is dropped.
+#[derive(Debug)]
+struct ClientSocket {
+    state: Arc<SocketState>,
+    receiver: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct SocketState {
+    socket: UdpSocket,
     pending: Mutex<PendingRequests>,
 }
 
 /// The requests that are in flight, by id.
 type PendingRequests = HashMap<u64, oneshot::Sender<Vec<u8>>>;
 
-/// The task that receives replies, ended when dropped.
-#[derive(Debug)]
-struct ReceiverTask(JoinHandle<()>);
-
-impl Drop for ReceiverTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Client {
-    /// Creates a client of the server at this address. It fails if the name has no address; whether a server listens
-    /// there is known only after a call.
-    pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::with_timeout(address, TEXT_TIMEOUT).await
+    /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
+    /// [`DEFAULT_PORT`](super::DEFAULT_PORT). No socket is opened yet.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
     /// Creates a client that waits for a reply for at most `timeout`, and never more than a day.
-    pub async fn with_timeout(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
-        let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        let server = lookup_host(address).await?.next().ok_or_else(no_address)?;
-        let socket = UdpSocket::bind(local_address_for(server)).await?;
-        // A connected socket receives datagrams of the server alone, and the system's word that nothing listens there.
-        socket.connect(server).await?;
-        let shared = Arc::new(Shared {
-            socket,
-            server,
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
+        let shared = Shared {
+            address: host_and_port(address, DEFAULT_PORT)?,
             next_id: AtomicU64::new(first_id()),
             permits: Semaphore::new(IN_FLIGHT_MAX),
-            pending: Mutex::default(),
-        });
-        let receiver = tokio::spawn(receive(Arc::clone(&shared)));
-        let timeout = timeout.min(TIMEOUT_MAX);
-        Ok(Self { shared, timeout, _receiver: Arc::new(ReceiverTask(receiver)) })
+            socket: OnceLock::new(),
+            opening: Arc::default(),
+        };
+        Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
+    }
+
+    /// Returns the address of the server: its host and port.
+    pub fn address(&self) -> &str {
+        &self.shared.address
     }
 
     /// Counts one use of a key. Without a reply, the key counts as under its limit.
@@ -120,7 +122,7 @@ impl Client {
     fn decode<T>(&self, reply: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<T, ClientError> {
         read(reply).ok_or_else(|| {
             let source = InvalidResponse::Text { reply: String::from_utf8_lossy(reply).into_owned() };
-            ClientError::InvalidResponse { address: self.shared.server.to_string(), source }
+            ClientError::InvalidResponse { address: self.address().to_owned(), source }
         })
     }
 
@@ -130,23 +132,76 @@ impl Client {
     ) -> Result<Vec<u8>, ClientError> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let datagram = datagram(id)?;
-        let address = || self.shared.server.to_string();
-        match timeout(self.timeout, self.shared.exchange(id, &datagram)).await {
-            Ok(exchanged) => {
-                exchanged.map_err(|source| ClientError::Unreachable { address: address(), source })
+        match timeout(self.timeout, self.exchange_in_time(id, &datagram)).await {
+            Ok(exchanged) => exchanged,
+            Err(_) => {
+                Err(ClientError::TimedOut { address: self.address().to_owned(), timeout: self.timeout })
             }
-            Err(_) => Err(ClientError::TimedOut { address: address(), timeout: self.timeout }),
         }
+    }
+
+    async fn exchange_in_time(&self, id: u64, datagram: &[u8]) -> Result<Vec<u8>, ClientError> {
+        let failed = |error| ClientError::connecting(self.address(), self.timeout, error);
+        // It is never closed, so this cannot fail.
+        let _permit = self.shared.permits.acquire().await.map_err(|error| failed(io::Error::other(error)))?;
+        let socket = match self.shared.socket.get() {
+            Some(socket) => socket,
+            None => Shared::open(&self.shared, self.timeout).await?,
+        };
+        socket.state.exchange(id, datagram).await.map_err(failed)
     }
 }
 
 impl Shared {
+    /// Opens the socket, or waits until another call has opened it.
+    async fn open(shared: &Arc<Self>, timeout: Duration) -> Result<&ClientSocket, ClientError> {
+        let failed = |error| ClientError::connecting(&shared.address, timeout, error);
+        let opening = Arc::clone(&shared.opening).lock_owned().await;
+        if shared.socket.get().is_none() {
+            let this = Arc::clone(shared);
+            // A task of its own, because a lookup may take longer than the timeout of a call. Dropped with the call, it
+            // would start again with each.
+            let opened = tokio::spawn(async move {
+                let opened = ClientSocket::open(&this.address, timeout).await;
+                let opened = opened.map(|socket| drop(this.socket.set(socket)));
+                drop(opening);
+                opened
+            });
+            opened.await.map_err(|error| failed(io::Error::other(error)))??;
+        }
+        shared.socket.get().ok_or_else(|| failed(io::ErrorKind::NotConnected.into()))
+    }
+}
+
+impl ClientSocket {
+    async fn open(address: &str, timeout: Duration) -> Result<Self, ClientError> {
+        let mut found = lookup_host(address).await.map_err(|error| ClientError::lookup(address, error))?;
+        let server = found.next().ok_or_else(|| ClientError::lookup(address, no_address()))?;
+        Self::connect(server).await.map_err(|error| ClientError::connecting(address, timeout, error))
+    }
+
+    async fn connect(server: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(local_address_for(server)).await?;
+        // A connected socket receives datagrams of the server alone, and the system's word that nothing listens there.
+        socket.connect(server).await?;
+        let state = Arc::new(SocketState { socket, pending: Mutex::default() });
+        let receiver = tokio::spawn(receive(Arc::clone(&state)));
+        Ok(Self { state, receiver })
+    }
+}
+
+impl Drop for ClientSocket {
+    fn drop(&mut self) {
+        self.receiver.abort();
+    }
+}
+
+impl SocketState {
     async fn exchange(&self, id: u64, datagram: &[u8]) -> io::Result<Vec<u8>> {
-        let _permit = self.permits.acquire().await.map_err(io::Error::other)?;
         let (sender, receiver) = oneshot::channel();
         self.pending().insert(id, sender);
         // From here on a caller that gives up, for whatever reason, removes its request.
-        let _registration = Registration { shared: self, id };
+        let _registration = Registration { state: self, id };
         self.send(datagram).await?;
         receiver.await.map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
@@ -169,31 +224,31 @@ impl Shared {
 
 /// The entry of a request in the pending requests, removed when dropped.
 struct Registration<'a> {
-    shared: &'a Shared,
+    state: &'a SocketState,
     id: u64,
 }
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        self.shared.pending().remove(&self.id);
+        self.state.pending().remove(&self.id);
     }
 }
 
 /// Hands every reply to its request, and ignores replies without one.
-async fn receive(shared: Arc<Shared>) {
+async fn receive(state: Arc<SocketState>) {
     let mut buffer = [0; DATAGRAM_MAX];
     loop {
-        match shared.socket.recv(&mut buffer).await {
+        match state.socket.recv(&mut buffer).await {
             Ok(len) => {
                 let Some((id, body)) = split_reply(&buffer[..len]) else { continue };
-                let request = shared.pending().remove(&id);
+                let request = state.pending().remove(&id);
                 if let Some(request) = request {
                     // A caller that gave up in this moment has its answer already: N.
                     let _ = request.send(body.to_vec());
                 }
             }
             // Nothing listens there, so no reply will come to any request so far.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => shared.pending().clear(),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => state.pending().clear(),
             Err(_) => sleep(FAILURE_PAUSE).await,
         }
     }

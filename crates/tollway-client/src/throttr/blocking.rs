@@ -5,8 +5,9 @@
 //! use tollway_client::throttr::QuotaRequest;
 //! use tollway_client::throttr::blocking::Client;
 //!
-//! let client = Client::new("127.0.0.1:9000");
-//! client.insert("alice", "/downloads", 100, Duration::from_secs(3600))?;
+//! let client = Client::new("127.0.0.1:9000")?;
+//! let inserted = client.insert("alice", "/downloads", 100, Duration::from_secs(3600))?;
+//! assert!(inserted.is_done(), "alice has no quota yet");
 //! let requests = [QuotaRequest::query("alice", "/downloads"), QuotaRequest::purge("bob", "/downloads")];
 //! assert_eq!(client.pipeline(&requests)?.len(), 2);
 //! # Ok::<(), tollway_client::ClientError>(())
@@ -19,11 +20,14 @@ use std::time::{Duration, Instant};
 use tollway_core::algorithm::Change;
 use tollway_wire::throttr::ThrottrReply;
 
-use super::request::{ExpectedReply, quota_info, succeeded};
-use super::{IN_FLIGHT_MAX, QuotaAttribute, QuotaInfo, QuotaRequest};
+use super::request::{ExpectedReply, quota_info, quota_status};
+use super::{
+    DEFAULT_PORT, DEFAULT_TIMEOUT, IN_FLIGHT_MAX, QuotaAttribute, QuotaInfo, QuotaRequest, QuotaStatus,
+};
+use crate::address::host_and_port;
 use crate::blocking_tcp::BlockingConnection;
 use crate::idle::IdleConnections;
-use crate::{ClientError, InvalidThrottrReply, TIMEOUT, TIMEOUT_MAX};
+use crate::{ClientError, InvalidAddress, InvalidThrottrReply, TIMEOUT_MAX};
 
 /// A client of one server whose calls block the thread. Clones share the connections, and any number of threads may use
 /// it, each on a connection of its own.
@@ -41,38 +45,38 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`, a host and a port. No connection is opened yet.
-    pub fn new(address: &str) -> Self {
-        Self::with_timeout(address, TIMEOUT)
+    /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
+    /// [`DEFAULT_PORT`](super::DEFAULT_PORT). No connection is opened yet.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
     /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day. The time to
     /// resolve a name is not included: the system does not let it be limited.
-    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
         let shared = Shared {
-            address: address.to_owned(),
+            address: host_and_port(address, DEFAULT_PORT)?,
             timeout: timeout.min(TIMEOUT_MAX),
             next_id: AtomicU32::new(0),
             idle: IdleConnections::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns the address of the server, a host and a port.
+    /// Returns the address of the server: its host and port.
     pub fn address(&self) -> &str {
         &self.shared.address
     }
 
-    /// Makes a quota. Returns false, and changes nothing, if there is a live one (unless the server has
-    /// `on_insert: reset`).
+    /// Makes a quota. It is not done if a live one exists, unless the server has `on_insert: reset`.
     pub fn insert(
         &self,
         consumer: impl AsRef<[u8]>,
         resource: impl AsRef<[u8]>,
         quota: u64,
         ttl: Duration,
-    ) -> Result<bool, ClientError> {
-        self.call(QuotaRequest::insert(&consumer, &resource, quota, ttl)).map(succeeded)
+    ) -> Result<QuotaStatus, ClientError> {
+        self.call(QuotaRequest::insert(&consumer, &resource, quota, ttl)).map(quota_status)
     }
 
     /// Returns what is left of a quota, if it is live.
@@ -84,7 +88,7 @@ impl Client {
         self.call(QuotaRequest::query(&consumer, &resource)).map(quota_info)
     }
 
-    /// Changes a quota. Returns false if there is no live one. A time is in the unit that the quota was made with.
+    /// Changes a quota. It is not done if there is no live one. The unit of `value` is described at [`QuotaAttribute`].
     pub fn update(
         &self,
         consumer: impl AsRef<[u8]>,
@@ -92,13 +96,17 @@ impl Client {
         attribute: QuotaAttribute,
         change: Change,
         value: u64,
-    ) -> Result<bool, ClientError> {
-        self.call(QuotaRequest::update(&consumer, &resource, attribute, change, value)).map(succeeded)
+    ) -> Result<QuotaStatus, ClientError> {
+        self.call(QuotaRequest::update(&consumer, &resource, attribute, change, value)).map(quota_status)
     }
 
-    /// Deletes a quota. Returns false if there was no live one.
-    pub fn purge(&self, consumer: impl AsRef<[u8]>, resource: impl AsRef<[u8]>) -> Result<bool, ClientError> {
-        self.call(QuotaRequest::purge(&consumer, &resource)).map(succeeded)
+    /// Deletes a quota. It is not done if there is no live one.
+    pub fn purge(
+        &self,
+        consumer: impl AsRef<[u8]>,
+        resource: impl AsRef<[u8]>,
+    ) -> Result<QuotaStatus, ClientError> {
+        self.call(QuotaRequest::purge(&consumer, &resource)).map(quota_status)
     }
 
     /// Sends one request and returns its reply.
@@ -119,8 +127,7 @@ impl Client {
         let Shared { address, timeout, idle, .. } = &*self.shared;
         let mut connection = match idle.take(BlockingConnection::is_alive) {
             Some(connection) => connection,
-            None => BlockingConnection::open(address, deadline)
-                .map_err(|error| ClientError::connecting(address, *timeout, error))?,
+            None => BlockingConnection::open(address, *timeout, deadline)?,
         };
         for batch in requests.chunks(IN_FLIGHT_MAX) {
             self.exchange(&mut connection, batch, deadline, &mut replies)?;

@@ -1,18 +1,22 @@
 //! The client for programs on tokio: one connection, shared by all callers.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tollway_core::algorithm::Change;
 use tollway_wire::throttr::ThrottrReply;
 
 use super::connection::{CloseReason, PendingCall, ThrottrConnection};
-use super::request::{quota_info, succeeded};
-use super::{IN_FLIGHT_MAX, QuotaAttribute, QuotaInfo, QuotaRequest};
-use crate::{ClientError, TIMEOUT, TIMEOUT_MAX};
+use super::request::{quota_info, quota_status};
+use super::{
+    DEFAULT_PORT, DEFAULT_TIMEOUT, IN_FLIGHT_MAX, QuotaAttribute, QuotaInfo, QuotaRequest, QuotaStatus,
+};
+use crate::address::host_and_port;
+use crate::connect::connect;
+use crate::{ClientError, InvalidAddress, TIMEOUT_MAX};
 
 /// A client of one server for programs on tokio, over a connection that is opened when it is needed. Clones share the
 /// connection, and any number of tasks may use it: requests that they make together are sent together.
@@ -31,37 +35,37 @@ struct Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`, a host and a port. No connection is opened yet.
-    pub fn new(address: &str) -> Self {
-        Self::with_timeout(address, TIMEOUT)
+    /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
+    /// [`DEFAULT_PORT`](super::DEFAULT_PORT). No connection is opened yet.
+    pub fn new(address: &str) -> Result<Self, InvalidAddress> {
+        Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
     /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day.
-    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
+    pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
         let shared = Shared {
-            address: address.to_owned(),
+            address: host_and_port(address, DEFAULT_PORT)?,
             timeout: timeout.min(TIMEOUT_MAX),
             permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             connection: Mutex::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns the address of the server, a host and a port.
+    /// Returns the address of the server: its host and port.
     pub fn address(&self) -> &str {
         &self.shared.address
     }
 
-    /// Makes a quota. Returns false, and changes nothing, if there is a live one (unless the server has
-    /// `on_insert: reset`).
+    /// Makes a quota. It is not done if a live one exists, unless the server has `on_insert: reset`.
     pub async fn insert(
         &self,
         consumer: impl AsRef<[u8]>,
         resource: impl AsRef<[u8]>,
         quota: u64,
         ttl: Duration,
-    ) -> Result<bool, ClientError> {
-        self.call(QuotaRequest::insert(&consumer, &resource, quota, ttl)).await.map(succeeded)
+    ) -> Result<QuotaStatus, ClientError> {
+        self.call(QuotaRequest::insert(&consumer, &resource, quota, ttl)).await.map(quota_status)
     }
 
     /// Returns what is left of a quota, if it is live.
@@ -73,7 +77,7 @@ impl Client {
         self.call(QuotaRequest::query(&consumer, &resource)).await.map(quota_info)
     }
 
-    /// Changes a quota. Returns false if there is no live one. A time is in the unit that the quota was made with.
+    /// Changes a quota. It is not done if there is no live one. The unit of `value` is described at [`QuotaAttribute`].
     pub async fn update(
         &self,
         consumer: impl AsRef<[u8]>,
@@ -81,17 +85,19 @@ impl Client {
         attribute: QuotaAttribute,
         change: Change,
         value: u64,
-    ) -> Result<bool, ClientError> {
-        self.call(QuotaRequest::update(&consumer, &resource, attribute, change, value)).await.map(succeeded)
+    ) -> Result<QuotaStatus, ClientError> {
+        self.call(QuotaRequest::update(&consumer, &resource, attribute, change, value))
+            .await
+            .map(quota_status)
     }
 
-    /// Deletes a quota. Returns false if there was no live one.
+    /// Deletes a quota. It is not done if there is no live one.
     pub async fn purge(
         &self,
         consumer: impl AsRef<[u8]>,
         resource: impl AsRef<[u8]>,
-    ) -> Result<bool, ClientError> {
-        self.call(QuotaRequest::purge(&consumer, &resource)).await.map(succeeded)
+    ) -> Result<QuotaStatus, ClientError> {
+        self.call(QuotaRequest::purge(&consumer, &resource)).await.map(quota_status)
     }
 
     /// Sends one request and returns its reply.
@@ -105,26 +111,24 @@ impl Client {
     pub async fn pipeline(&self, requests: &[QuotaRequest<'_>]) -> Result<Vec<ThrottrReply>, ClientError> {
         requests.iter().try_for_each(QuotaRequest::check)?;
         let deadline = Instant::now() + self.shared.timeout;
-        let timed_out =
-            || ClientError::TimedOut { address: self.shared.address.clone(), timeout: self.shared.timeout };
         let mut pending = Pending { connection: None, calls: Vec::with_capacity(requests.len()) };
-        let sent = timeout_at(deadline, self.shared.send(requests, &mut pending)).await;
+        let sent = self.shared.send(requests, &mut pending, deadline).await;
         let mut replies = Vec::with_capacity(requests.len());
         let Pending { connection, calls } = pending;
         for PendingCall { reply, sent_at } in calls {
             match timeout_at(deadline, reply).await {
                 Ok(Ok(Ok(reply))) => replies.push(reply),
                 Ok(Ok(Err(reason))) => return Err(self.shared.error(reason)),
-                Ok(Err(_)) => return Err(self.shared.error(CloseReason::Closed { kind: None })),
+                Ok(Err(_)) => return Err(self.shared.error(CloseReason::CLOSED)),
                 Err(_) => {
                     if let Some(connection) = connection {
                         connection.close_if_silent_since(sent_at);
                     }
-                    return Err(timed_out());
+                    return Err(self.shared.timed_out());
                 }
             }
         }
-        sent.map_err(|_| timed_out())??;
+        sent?;
         Ok(replies)
     }
 }
@@ -138,14 +142,20 @@ struct Pending {
 impl Shared {
     /// Sends the requests in order, and stops if the connection ends before the last: those after a lost request must
     /// not be carried out as though it had been.
-    async fn send(&self, requests: &[QuotaRequest<'_>], pending: &mut Pending) -> Result<(), ClientError> {
-        let closed = || self.error(CloseReason::Closed { kind: None });
+    async fn send(
+        &self,
+        requests: &[QuotaRequest<'_>],
+        pending: &mut Pending,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        let closed = || self.error(CloseReason::CLOSED);
         for request in requests {
-            let mut permit = Some(Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?);
+            let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await;
+            let mut permit = Some(permit.map_err(|_| self.timed_out())?.map_err(|_| closed())?);
             loop {
                 let connection = match &pending.connection {
                     Some(connection) => connection,
-                    None => pending.connection.insert(self.connection().await?),
+                    None => pending.connection.insert(self.connection(deadline).await?),
                 };
                 if let Some(call) = connection.send(request, &mut permit)? {
                     pending.calls.push(call);
@@ -161,22 +171,28 @@ impl Shared {
         Ok(())
     }
 
-    async fn connection(&self) -> Result<Arc<ThrottrConnection>, ClientError> {
-        let mut connection = self.connection.lock().await;
+    async fn connection(&self, deadline: Instant) -> Result<Arc<ThrottrConnection>, ClientError> {
+        // While another caller connects, this one waits for the same connection.
+        let timed_out =
+            |_| ClientError::connecting(&self.address, self.timeout, io::ErrorKind::TimedOut.into());
+        let mut connection = timeout_at(deadline, self.connection.lock()).await.map_err(timed_out)?;
         if let Some(open) = connection.as_ref().filter(|open| open.is_open()) {
             return Ok(Arc::clone(open));
         }
-        let connecting = |error| ClientError::connecting(&self.address, self.timeout, error);
-        let stream = TcpStream::connect(&self.address).await.map_err(connecting)?;
-        stream.set_nodelay(true).map_err(connecting)?;
+        let stream = connect(&self.address, self.timeout, deadline).await?;
         Ok(Arc::clone(connection.insert(Arc::new(ThrottrConnection::new(stream)))))
+    }
+
+    fn timed_out(&self) -> ClientError {
+        ClientError::TimedOut { address: self.address.clone(), timeout: self.timeout }
     }
 
     fn error(&self, reason: CloseReason) -> ClientError {
         let address = self.address.clone();
         match reason {
-            CloseReason::Closed { kind } => {
-                ClientError::Disconnected { address, source: kind.map(Into::into) }
+            CloseReason::Closed { error } => {
+                let source = error.map(|error| io::Error::new(error.kind(), error));
+                ClientError::Disconnected { address, source }
             }
             CloseReason::InvalidReply(invalid) => {
                 ClientError::InvalidResponse { address, source: invalid.into() }

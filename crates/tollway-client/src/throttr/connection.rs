@@ -60,12 +60,21 @@ pub(super) struct PendingCall {
 }
 
 /// The reasons why a connection ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum CloseReason {
-    /// The server closed the connection, or the system reported an error of this kind.
-    Closed { kind: Option<io::ErrorKind> },
+    /// The server closed the connection, or the system reported an error, which all pending calls share.
+    Closed { error: Option<Arc<io::Error>> },
     /// The bytes that arrived are not the reply that was expected.
     InvalidReply(InvalidThrottrReply),
+}
+
+impl CloseReason {
+    /// The end of a connection that the server closed in order.
+    pub(super) const CLOSED: Self = Self::Closed { error: None };
+
+    fn failed(error: impl Into<io::Error>) -> Self {
+        Self::Closed { error: Some(Arc::new(error.into())) }
+    }
 }
 
 impl ThrottrConnection {
@@ -109,7 +118,7 @@ impl ThrottrConnection {
     pub(super) fn close_if_silent_since(&self, sent_at: Instant) {
         if self.shared.state().last_read_at < sent_at {
             self.driver.abort();
-            self.shared.close(CloseReason::Closed { kind: Some(io::ErrorKind::TimedOut) });
+            self.shared.close(&CloseReason::failed(io::ErrorKind::TimedOut));
         }
     }
 }
@@ -138,14 +147,14 @@ impl Shared {
         Ok(taken)
     }
 
-    fn close(&self, reason: CloseReason) {
+    fn close(&self, reason: &CloseReason) {
         let unanswered = {
             let mut state = self.state();
             state.closed = true;
             mem::take(&mut state.unanswered)
         };
         for request in unanswered {
-            let _ = request.reply.send(Err(reason));
+            let _ = request.reply.send(Err(reason.clone()));
         }
     }
 
@@ -161,7 +170,7 @@ async fn drive(shared: Arc<Shared>, stream: TcpStream) {
         reason = write_requests(&shared, writer) => reason,
         reason = read_replies(&shared, reader) => reason,
     };
-    shared.close(reason);
+    shared.close(&reason);
 }
 
 async fn write_requests(shared: &Shared, mut writer: OwnedWriteHalf) -> CloseReason {
@@ -172,7 +181,7 @@ async fn write_requests(shared: &Shared, mut writer: OwnedWriteHalf) -> CloseRea
         yield_now().await;
         mem::swap(&mut batch, &mut shared.state().outbox);
         if let Err(error) = writer.write_all(&batch).await {
-            return CloseReason::Closed { kind: Some(error.kind()) };
+            return CloseReason::failed(error);
         }
         batch.clear();
     }
@@ -184,9 +193,9 @@ async fn read_replies(shared: &Shared, mut reader: OwnedReadHalf) -> CloseReason
     loop {
         // There is always room: a reply of which a part is missing is shorter than the inbox.
         match reader.read(&mut inbox[filled..]).await {
-            Ok(0) => return CloseReason::Closed { kind: None },
+            Ok(0) => return CloseReason::CLOSED,
             Ok(len) => filled += len,
-            Err(error) => return CloseReason::Closed { kind: Some(error.kind()) },
+            Err(error) => return CloseReason::failed(error),
         }
         match shared.deliver(&inbox[..filled]) {
             Ok(taken) => {

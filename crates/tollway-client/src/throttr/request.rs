@@ -37,7 +37,7 @@ impl<'a> QuotaRequest<'a> {
         Self::new(ThrottrCommand::Query, consumer, resource)
     }
 
-    /// Creates a request that changes a quota. A time is in the unit that the quota was made with.
+    /// Creates a request that changes a quota. The unit of `value` is described at [`QuotaAttribute`].
     pub fn update(
         consumer: &'a (impl AsRef<[u8]> + ?Sized),
         resource: &'a (impl AsRef<[u8]> + ?Sized),
@@ -87,9 +87,14 @@ impl<'a> QuotaRequest<'a> {
 /// The part of a quota that an update changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaAttribute {
-    /// The number of units that are left.
+    /// The number of units that are left. The value of the update is a number of units.
     Quota,
-    /// The time that the quota lives.
+    /// The time that the quota lives. The value of the update is in the unit that the quota was made with, as the
+    /// protocol has it.
+    ///
+    /// An `insert` of these clients uses the largest unit of seconds, milliseconds and nanoseconds in which its time is
+    /// a whole number: for a quota that was made with 10 s a value of 3 is 3 seconds, and for one that was made with
+    /// 1500 ms it is 3 milliseconds. A `query` returns the unit, in [`QuotaInfo::lifetime`].
     Ttl,
 }
 
@@ -102,9 +107,28 @@ impl QuotaAttribute {
     }
 }
 
+/// The answer to an insert, an update or a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub enum QuotaStatus {
+    /// The server did it.
+    Done,
+    /// The server changed nothing: for an insert a live quota exists, for an update or a purge none does.
+    NotDone,
+}
+
+impl QuotaStatus {
+    /// Returns true if the server did what the request asks for.
+    pub const fn is_done(self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
 /// A live quota, as a query returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub struct QuotaInfo {
     /// The number of units that are left.
     pub left: u64,
@@ -164,11 +188,11 @@ impl ExpectedReply {
     }
 }
 
-/// Returns true if the reply reports success.
-pub(super) const fn succeeded(reply: ThrottrReply) -> bool {
+/// Returns the status of the reply to an insert, an update or a purge.
+pub(super) const fn quota_status(reply: ThrottrReply) -> QuotaStatus {
     match reply {
-        ThrottrReply::Status(success) => success,
-        _ => true,
+        ThrottrReply::Status(false) => QuotaStatus::NotDone,
+        _ => QuotaStatus::Done,
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollway_client::gatekeeper::{
-    Admission, AdmissionDecision, Gatekeeper, GatekeeperBuilder, RejectedAccounting, Wait,
+    Admission, AdmissionDecision, Gatekeeper, GatekeeperBuilder, RejectedReports, Wait,
 };
 use tollway_client::wire::zmtp::SocketType;
 use tollway_testbed::{ScriptedMaster, TEST_TIMEOUT, eventually};
@@ -37,13 +37,13 @@ fn wait(gate: AdmissionDecision) -> Wait {
 /// Returns the builder of a gatekeeper of this master.
 fn gatekeeper_of(master: &ScriptedMaster) -> GatekeeperBuilder {
     let [accounting, control] = master.addresses();
-    Gatekeeper::builder(&accounting, "api").control(&control)
+    Gatekeeper::builder(&accounting, "api").control_address(&control)
 }
 
 /// A gatekeeper and its master, connected.
 fn connected(builder: impl FnOnce(GatekeeperBuilder) -> GatekeeperBuilder) -> (Gatekeeper, ScriptedMaster) {
     let mut master = ScriptedMaster::bind("api");
-    let gatekeeper = builder(gatekeeper_of(&master).max_delay(A_WHILE)).connect().unwrap();
+    let gatekeeper = builder(gatekeeper_of(&master).max_delay(A_WHILE)).build().unwrap();
     master.accept();
     eventually("the master", || gatekeeper.stats().connected);
     (gatekeeper, master)
@@ -51,9 +51,9 @@ fn connected(builder: impl FnOnce(GatekeeperBuilder) -> GatekeeperBuilder) -> (G
 
 /// Says it, and waits until it is known.
 fn delay(gatekeeper: &Gatekeeper, master: &mut ScriptedMaster, identifier: &str, until: u64) {
-    let known = gatekeeper.stats().known;
+    let known = gatekeeper.stats().known_delays;
     master.delay_until(identifier, until);
-    eventually("what the master said", || gatekeeper.stats().known > known);
+    eventually("what the master said", || gatekeeper.stats().known_delays > known);
 }
 
 #[tokio::test]
@@ -103,9 +103,9 @@ async fn too_long_a_delay_is_a_rejection_that_says_until_when() {
 #[tokio::test]
 async fn rejections_are_told_as_often_as_wanted() {
     for (accounting, told) in
-        [(RejectedAccounting::Send, 9), (RejectedAccounting::Off, 0), (RejectedAccounting::OneIn(4), 3)]
+        [(RejectedReports::All, 9), (RejectedReports::None, 0), (RejectedReports::OneIn(4), 3)]
     {
-        let (gatekeeper, mut master) = connected(|builder| builder.rejected(accounting));
+        let (gatekeeper, mut master) = connected(|builder| builder.report_rejected(accounting));
         delay(&gatekeeper, &mut master, "a", now() + 3_600_000);
         for _ in 0..9 {
             assert!(matches!(decide(&gatekeeper, "a"), AdmissionDecision::Reject { .. }));
@@ -182,14 +182,14 @@ async fn without_an_answer_nobody_waits_longer_than_the_place_before() {
     for _ in 0..2 {
         assert_eq!(master.message()[4], until.to_string());
     }
-    eventually("the end of what the master said", || gatekeeper.stats().known == 0);
+    eventually("the end of what the master said", || gatekeeper.stats().known_delays == 0);
 }
 
 #[tokio::test]
 async fn without_a_master_everybody_passes() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gatekeeper = Gatekeeper::builder(&nobody.to_string(), "api").control(&nobody.to_string());
-    let gatekeeper = gatekeeper.connect().unwrap();
+    let gatekeeper = Gatekeeper::builder(&nobody.to_string(), "api").control_address(&nobody.to_string());
+    let gatekeeper = gatekeeper.build().unwrap();
     for _ in 0..100 {
         assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     }
@@ -217,7 +217,7 @@ async fn a_master_that_goes_away_is_found_again() {
 #[tokio::test]
 async fn whoever_is_no_master_is_left_and_a_master_that_comes_later_is_found() {
     let mut master = ScriptedMaster::bind("api");
-    let gatekeeper = gatekeeper_of(&master).connect().unwrap();
+    let gatekeeper = gatekeeper_of(&master).build().unwrap();
     let huge = [&[2][..], &(1_u64 << 46).to_be_bytes()].concat();
     let endless = [1, 0].repeat(100_000);
     master.accept_and_send(b"HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -251,7 +251,7 @@ async fn what_is_no_delay_of_ours_is_ignored() {
     ] {
         master.publish(frames);
     }
-    eventually("what the master said", || gatekeeper.stats().known == 1);
+    eventually("what the master said", || gatekeeper.stats().known_delays == 1);
     assert_eq!(gatekeeper.admit("a").await, Admission::Passed);
     assert!(matches!(gatekeeper.decide(b"\xff\xfe", b""), AdmissionDecision::Wait(_)));
 }
@@ -259,7 +259,7 @@ async fn what_is_no_delay_of_ours_is_ignored() {
 #[tokio::test]
 async fn a_master_gets_what_it_subscribed_to() {
     let mut master = ScriptedMaster::bind("api");
-    let gatekeeper = gatekeeper_of(&master).connect().unwrap();
+    let gatekeeper = gatekeeper_of(&master).build().unwrap();
     master.accept_unsubscribed();
     master.subscribe(b"apis\0");
     master.subscribe(b"ap");

@@ -22,13 +22,14 @@ impl Admit for Gatekeeper {
 
 fn admit_future(decision: AdmissionDecision) -> AdmitFuture {
     match decision {
-        AdmissionDecision::Pass => AdmitFuture::Ready(AdmitOutcome::Passed.into()),
         AdmissionDecision::Wait(wait) => {
             AdmitFuture::Pending(Box::pin(async { outcome(wait.finish().await).into() }))
         }
         AdmissionDecision::Reject { retry_after, .. } => {
             AdmitFuture::Ready(AdmitOutcome::Rejected { retry_after: Some(retry_after) }.into())
         }
+        // A gatekeeper fails open, so a decision that it may add later passes too.
+        _ => AdmitFuture::Ready(AdmitOutcome::Passed.into()),
     }
 }
 
@@ -38,7 +39,7 @@ fn outcome(admission: gatekeeper::Admission) -> AdmitOutcome {
         gatekeeper::Admission::Rejected { retry_after, .. } => {
             AdmitOutcome::Rejected { retry_after: Some(retry_after) }
         }
-        // A gatekeeper fails open, so an outcome that it may add later passes too.
+        // As above.
         _ => AdmitOutcome::Passed,
     }
 }

@@ -1,5 +1,6 @@
 //! Decides by one limit of a server.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,12 +64,15 @@ impl RemoteLimit {
             Err(error @ (ClientError::Problem { .. } | ClientError::InvalidResponse { .. })) => {
                 // The server works, but not for this request: its policy lacks the limit, or the id is malformed.
                 self.circuit_breaker.record_success();
-                tracing::debug!(limit = &*self.limit, %error, "the server cannot decide");
+                let error: &(dyn Error + 'static) = &error;
+                tracing::debug!(limit = &*self.limit, error, "the server cannot decide");
                 self.failure()
             }
             Err(error) => {
                 self.circuit_breaker.record_failure();
-                tracing::debug!(limit = &*self.limit, %error, "no response from the server");
+                // As a `dyn Error`, so that its sources are logged too.
+                let error: &(dyn Error + 'static) = &error;
+                tracing::debug!(limit = &*self.limit, error, "no response from the server");
                 self.failure()
             }
         }
@@ -98,10 +102,12 @@ impl fmt::Debug for RemoteLimit {
 
 impl Admit for RemoteLimit {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
+        // The protocol has no other ids. Not a failure: a client must not choose an id that is a way around the limit.
+        let Ok(id) = str::from_utf8(id) else { return AdmitFuture::Ready(AdmitOutcome::Unidentified.into()) };
         if !self.circuit_breaker.allows_call() {
             return AdmitFuture::Ready(self.failure());
         }
-        let (this, id) = (self.clone(), String::from_utf8_lossy(id).into_owned());
+        let (this, id) = (self.clone(), id.to_owned());
         AdmitFuture::Pending(Box::pin(async move {
             this.reply(this.client.spend(&this.limit, &id, this.cost).await)
         }))

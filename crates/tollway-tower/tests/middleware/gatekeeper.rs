@@ -17,13 +17,13 @@ const BOB: &str = "192.0.2.2";
 /// Returns the builder of a gatekeeper that connects to this master.
 fn gatekeeper_of(master: &ScriptedMaster) -> GatekeeperBuilder {
     let [accounting, control] = master.addresses();
-    Gatekeeper::builder(&accounting, "api").control(&control)
+    Gatekeeper::builder(&accounting, "api").control_address(&control)
 }
 
 /// Returns a gatekeeper that is connected to its master.
 fn connected() -> (Gatekeeper, ScriptedMaster) {
     let mut master = ScriptedMaster::bind("api");
-    let gatekeeper = gatekeeper_of(&master).max_delay(Duration::from_secs(60)).connect().unwrap();
+    let gatekeeper = gatekeeper_of(&master).max_delay(Duration::from_secs(60)).build().unwrap();
     master.accept();
     eventually("the master", || gatekeeper.stats().connected);
     (gatekeeper, master)
@@ -32,9 +32,9 @@ fn connected() -> (Gatekeeper, ScriptedMaster) {
 /// Makes the master delay a client, and waits until the gatekeeper has the delay.
 fn delay(gatekeeper: &Gatekeeper, master: &mut ScriptedMaster, id: &str, by: Duration) {
     let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + by;
-    let known = gatekeeper.stats().known;
+    let known = gatekeeper.stats().known_delays;
     master.delay_until(id, u64::try_from(until.as_millis()).unwrap());
-    eventually("what the master said", || gatekeeper.stats().known > known);
+    eventually("what the master said", || gatekeeper.stats().known_delays > known);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ async fn who_hangs_up_waits_no_longer() {
 #[tokio::test]
 async fn without_a_master_everybody_passes() {
     let silent = ScriptedMaster::bind("api");
-    let layer = AdmissionLayer::new(gatekeeper_of(&silent).connect().unwrap());
+    let layer = AdmissionLayer::new(gatekeeper_of(&silent).build().unwrap());
     assert_eq!(
         statuses(&mut layer.layer(Hello), [ALICE; 5].map(|peer| request("/", peer, &[]))).await,
         [200; 5]

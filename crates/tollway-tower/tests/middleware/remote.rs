@@ -25,7 +25,7 @@ fn serve(limiter: AsyncLimiter) -> (Server, Client) {
     let settings = Settings { gates, workers: 1, ..Settings::new(Arc::new(limiter.engine().clone())) };
     let server = Server::start(settings).unwrap();
     let address = server.http_addr().unwrap().to_string();
-    (server, Client::with_timeout(&address, TEST_TIMEOUT))
+    (server, Client::with_timeout(&address, TEST_TIMEOUT).unwrap())
 }
 
 #[tokio::test]
@@ -60,12 +60,22 @@ async fn what_the_server_cannot_answer_is_the_layers_to_decide() {
     server.stop();
 }
 
+/// JSON cannot carry such an id, and a client must not have a way around the limit.
+#[tokio::test]
+async fn an_id_that_is_not_utf8_is_no_identifier() {
+    let (server, client) = serve(limiter(POLICY).0);
+    let remote = RemoteLimit::new(client, "PerClient");
+    assert_eq!(remote.admit(b"caf\xe9").reply().await.outcome, AdmitOutcome::Unidentified);
+    assert_eq!(remote.admit(b"cafe").reply().await.outcome, AdmitOutcome::Passed);
+    server.stop();
+}
+
 /// All requests but the first few pass without waiting for a server that does not respond.
 #[tokio::test]
 async fn a_silent_server_delays_a_few_requests_and_no_more() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let client = Client::with_timeout(&address, Duration::from_millis(5));
+    let client = Client::with_timeout(&address, Duration::from_millis(5)).unwrap();
     for (on_failure, expected) in [(OnFailure::Pass, 200), (OnFailure::Reject, 503)] {
         let remote = RemoteLimit::new(client.clone(), "PerClient").on_failure(on_failure);
         let layer = AdmissionLayer::new(remote);

@@ -9,6 +9,8 @@
 
 mod json;
 
+use std::str::Utf8Error;
+
 use thiserror::Error;
 pub use tollway_core::ChargeRequest;
 use tollway_core::{ChargeKind, Verb};
@@ -44,6 +46,21 @@ pub struct MalformedRequest {
     pub detail: String,
 }
 
+/// The error that JSON cannot carry an id, because it is not UTF-8.
+///
+/// To replace the invalid bytes would be worse than an error: two ids would then share one bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[error(
+    "id \"{id}\" is not UTF-8, and JSON carries no other bytes; send it as text, for example in hexadecimal"
+)]
+pub struct IdNotUtf8 {
+    /// The id, with escapes such as `\xff`.
+    pub id: String,
+    /// The place of the first invalid byte.
+    pub source: Utf8Error,
+}
+
 impl<'a> HttpCommand<'a> {
     /// Creates a command for these charges.
     pub const fn new(verb: Verb, charges: ChargeRequests<'a>) -> Self {
@@ -55,9 +72,8 @@ impl<'a> HttpCommand<'a> {
         Ok(Self { verb, charges: json::read(verb, body)? })
     }
 
-    /// Appends the body in the form that [`from_json`](Self::from_json) reads. JSON cannot carry ids that are not
-    /// UTF-8: their invalid bytes are replaced.
-    pub fn put_json(&self, out: &mut Vec<u8>) {
+    /// Appends the body in the form that [`from_json`](Self::from_json) reads. After an error `out` has a part of it.
+    pub fn put_json(&self, out: &mut Vec<u8>) -> Result<(), IdNotUtf8> {
         match &self.charges {
             ChargeRequests::One(charge) => put_charge(charge, self.verb, out),
             ChargeRequests::Many(charges) => {
@@ -66,9 +82,10 @@ impl<'a> HttpCommand<'a> {
                     if index > 0 {
                         out.push(b',');
                     }
-                    put_charge(charge, self.verb, out);
+                    put_charge(charge, self.verb, out)?;
                 }
                 out.extend_from_slice(b"]}");
+                Ok(())
             }
         }
     }
@@ -82,11 +99,13 @@ impl<'a> HttpCommand<'a> {
     }
 }
 
-fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) {
+fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) -> Result<(), IdNotUtf8> {
+    let id = str::from_utf8(&charge.id)
+        .map_err(|source| IdNotUtf8 { id: charge.id.escape_ascii().to_string(), source })?;
     out.extend_from_slice(br#"{"limit":"#);
     put_string(out, &charge.limit);
     out.extend_from_slice(br#","id":"#);
-    put_string(out, &String::from_utf8_lossy(&charge.id));
+    put_string(out, id);
     if verb.has_cost() {
         out.extend_from_slice(br#","cost":"#);
         put_u64(out, charge.cost);
@@ -96,6 +115,7 @@ fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) {
         put_string(out, kind_name(charge.kind));
     }
     out.push(b'}');
+    Ok(())
 }
 
 const fn kind_name(kind: ChargeKind) -> &'static str {
@@ -152,8 +172,17 @@ mod tests {
             assert_eq!(show(verb, body), shown, "{body}");
             let command = HttpCommand::from_json(verb, body.as_bytes()).unwrap();
             let mut again = Vec::new();
-            command.put_json(&mut again);
+            command.put_json(&mut again).unwrap();
             assert_eq!(HttpCommand::from_json(verb, &again).as_ref(), Ok(&command), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_id_that_is_not_utf8_is_an_error() {
+        let charges = [ChargeRequest::new("L", "a", 1), ChargeRequest::new("L", b"caf\xe9", 1)];
+        for charges in [ChargeRequests::One(charges[1].clone()), ChargeRequests::Many(charges.to_vec())] {
+            let error = HttpCommand::new(Verb::Spend, charges).put_json(&mut Vec::new()).unwrap_err();
+            assert!(error.to_string().starts_with(r#"id "caf\xe9" is not UTF-8"#), "{error}");
         }
     }
 

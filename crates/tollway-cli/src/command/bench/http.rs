@@ -57,7 +57,8 @@ impl Spend {
                 Verb::Spend,
                 ChargeRequests::One(ChargeRequest::new(limit, &key_format.with(digits), 1)),
             )
-            .put_json(&mut body);
+            .put_json(&mut body)
+            .expect("a key is a string");
             let head = format!(
                 "POST /v1/spend HTTP/1.1\r\nHost: tollway\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
                 body.len()

@@ -55,7 +55,7 @@ impl Metrics {
             "known_delays",
             "gauge",
             "Delays received from the master that are still in force.",
-            &[("", stats.known as u64)],
+            &[("", stats.known_delays as u64)],
         );
         let dropped = [("", stats.dropped_accounting)];
         metric(

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const BOUNDS: DelayBounds =
-    DelayBounds { max_delay: Nanos::from_millis(5_000), max_delayed: 3, max_known: 1_000 };
+    DelayBounds { max_delay: Nanos::from_millis(5_000), max_delayed: 3, max_known_delays: 1_000 };
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::EPOCH + Nanos::from_millis(millis)
@@ -186,7 +186,7 @@ fn who_gives_up_is_passed_over() {
 
 #[test]
 fn at_the_bound_the_delay_that_ends_first_is_forgotten() {
-    let mut table = TestTable::new(DelayBounds { max_known: 2, ..BOUNDS });
+    let mut table = TestTable::new(DelayBounds { max_known_delays: 2, ..BOUNDS });
     for (name, until) in [("a", 2_000), ("b", 1_000), ("c", 3_000)] {
         table.record(name, until, 0);
     }
@@ -350,7 +350,7 @@ proptest! {
     fn what_is_remembered_is_bounded_and_nobody_is_delayed_of_whom_nothing_was_said(
         told in proptest::collection::vec((0..50_u64, 1..10_000_u64), 0..200),
     ) {
-        let mut table = TestTable::new(DelayBounds { max_known: 10, max_delayed: 1_000, ..BOUNDS });
+        let mut table = TestTable::new(DelayBounds { max_known_delays: 10, max_delayed: 1_000, ..BOUNDS });
         for (name, until) in &told {
             table.record(&name.to_string(), *until, 0);
             prop_assert!(table.0.known() <= 10);

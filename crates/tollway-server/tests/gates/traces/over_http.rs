@@ -35,7 +35,8 @@ impl TraceTarget for OverHttp {
 
 impl OverHttp {
     pub(crate) fn new(gate: Harness) -> Self {
-        let client = Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), TEST_TIMEOUT);
+        let client =
+            Client::with_timeout(&gate.server.http_addr().unwrap().to_string(), TEST_TIMEOUT).unwrap();
         Self { gate, client }
     }
 
