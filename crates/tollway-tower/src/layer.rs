@@ -188,12 +188,12 @@ impl<A, I> Clone for AdmissionLayer<A, I> {
     }
 }
 
-impl<A: fmt::Debug, I: fmt::Debug> fmt::Debug for AdmissionLayer<A, I> {
+/// Without the identification, which may be a closure.
+impl<A: fmt::Debug, I> fmt::Debug for AdmissionLayer<A, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LayerState { admit, identify, exempt_paths, shadow, on_unidentified, status, .. } = &self.state;
+        let LayerState { admit, exempt_paths, shadow, on_unidentified, status, .. } = &self.state;
         f.debug_struct("AdmissionLayer")
             .field("admit", admit)
-            .field("identify", identify)
             .field("exempt_paths", exempt_paths)
             .field("shadow", shadow)
             .field("on_unidentified", on_unidentified)
