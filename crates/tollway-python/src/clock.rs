@@ -49,7 +49,7 @@ impl ManualClock {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what would be lost is refused")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what would be lost is rejected")]
 fn timestamp(seconds: f64) -> PyResult<Timestamp> {
     // A timestamp has room for 584 years. The last ones are left out, so that adding a period does not overflow.
     if (0.0..=9e9).contains(&seconds) {

@@ -39,7 +39,7 @@ pub(crate) struct NativeLimiter {
 }
 
 /// The answer to a call, before it becomes a Python object.
-enum Answer {
+enum LimiterAnswer {
     Decision(Decision),
     Refund(Refund),
     Reset,
@@ -94,7 +94,8 @@ impl NativeLimiter {
 
     /// Carries out `verb` for these charges. Blocks over Redis, without the interpreter's lock.
     fn call(&self, py: Python<'_>, verb: &str, charges: Vec<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        self.run(py, parse_verb(verb)?, &charge_requests(&charges)?)
+        let verb = parse_verb(verb)?;
+        self.run(py, verb, &charge_requests(verb, &charges)?)
     }
 
     /// Notes that this process was forked. Called in the child.
@@ -106,7 +107,8 @@ impl NativeLimiter {
 impl NativeLimiter {
     /// Returns the reply to a call that the event loop waits for.
     pub(crate) fn reply(&self, verb: &str, charges: &[Bound<'_, PyAny>]) -> PyResult<PendingPyReply> {
-        let (verb, requests) = (parse_verb(verb)?, charge_requests(charges)?);
+        let verb = parse_verb(verb)?;
+        let requests = charge_requests(verb, charges)?;
         let engine = Engine::clone(&**self.engine.current()?);
         Ok(Box::pin(async move {
             let answer = carry_out(engine, verb, &requests).await;
@@ -142,24 +144,24 @@ async fn carry_out(
     engine: Engine,
     verb: Verb,
     requests: &[ChargeRequest<'_>],
-) -> Result<Answer, LimiterError> {
+) -> Result<LimiterAnswer, LimiterError> {
     let limiter = AsyncLimiter::from(engine);
     let decided = |decision: core::Decision| {
-        Answer::Decision(Decision::from_core(&decision, &requests[decision.charge].limit))
+        LimiterAnswer::Decision(Decision::from_core(&decision, &requests[decision.charge].limit))
     };
     match verb {
         Verb::Spend => limiter.spend_all(requests).await.map(decided),
         Verb::Check => limiter.check_all(requests).await.map(decided),
-        Verb::Refund => limiter.refund_all(requests).await.map(|refund| Answer::Refund(refund.into())),
-        Verb::Reset => limiter.reset_all(requests).await.map(|()| Answer::Reset),
+        Verb::Refund => limiter.refund_all(requests).await.map(|refund| LimiterAnswer::Refund(refund.into())),
+        Verb::Reset => limiter.reset_all(requests).await.map(|()| LimiterAnswer::Reset),
     }
 }
 
-fn answer_object(py: Python<'_>, answer: Result<Answer, LimiterError>) -> PyResult<Py<PyAny>> {
+fn answer_object(py: Python<'_>, answer: Result<LimiterAnswer, LimiterError>) -> PyResult<Py<PyAny>> {
     match answer.map_err(|error| exception(&error))? {
-        Answer::Decision(decision) => Ok(Py::new(py, decision)?.into_any()),
-        Answer::Refund(refund) => Ok(Py::new(py, refund)?.into_any()),
-        Answer::Reset => Ok(py.None()),
+        LimiterAnswer::Decision(decision) => Ok(Py::new(py, decision)?.into_any()),
+        LimiterAnswer::Refund(refund) => Ok(Py::new(py, refund)?.into_any()),
+        LimiterAnswer::Reset => Ok(py.None()),
     }
 }
 
@@ -190,9 +192,13 @@ fn parse_verb(verb: &str) -> PyResult<Verb> {
     }
 }
 
-/// Reads charges: each is `(limit, id)` with a cost of 1, or `(limit, id, cost)`.
-fn charge_requests(charges: &[Bound<'_, PyAny>]) -> PyResult<Vec<ChargeRequest<'static>>> {
-    charges.iter().map(|charge| read_charge(charge)).collect()
+/// Reads charges: each is `(limit, id)` with a cost of 1, or `(limit, id, cost)`. A reset has no costs.
+fn charge_requests(verb: Verb, charges: &[Bound<'_, PyAny>]) -> PyResult<Vec<ChargeRequest<'static>>> {
+    let mut requests: Vec<_> = charges.iter().map(|charge| read_charge(charge)).collect::<PyResult<_>>()?;
+    if !verb.has_cost() {
+        requests.iter_mut().for_each(|request| request.cost = 0);
+    }
+    Ok(requests)
 }
 
 fn read_charge(charge: &Bound<'_, PyAny>) -> PyResult<ChargeRequest<'static>> {

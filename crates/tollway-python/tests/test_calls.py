@@ -20,7 +20,7 @@ from tollway import (
 LIMITS = """
 limits:
   login: { burst: 5, count: 5, period: 100h }
-  address: { burst: 2, count: 2, period: 100h, id: ipAddress }
+  address: { burst: 2, count: 2, period: 100h, id: ip }
   rate: { algorithm: smoothed_rate, count: 5, period: 10s }
   partners: {}
 overrides:
@@ -116,6 +116,18 @@ def test_several_charges_are_taken_as_a_whole_or_not_at_all(calls):
     assert calls.check("login", "alice", 0).remaining == 4
 
 
+def test_several_charges_are_given_back_or_forgotten_together(calls):
+    bill = [("login", "alice", 2), ("address", "192.0.2.1")]
+    calls.spend_all(bill)
+    refund = calls.refund_all(bill)
+    assert isinstance(refund, Refund) and refund and refund.remaining == 2
+    assert not calls.refund_all(bill)
+    calls.spend_all(bill)
+    # A reset has no cost, so none is too high for it.
+    assert calls.reset_all([("login", "alice", 1000), ("address", "192.0.2.1")]) is None
+    assert [calls.check(limit, id, 0).remaining for limit, id, *_ in bill] == [5, 2]
+
+
 def test_an_id_is_text_bytes_or_a_number(calls):
     assert [calls.spend("login", id).remaining for id in ["7", b"7", 7]] == [4, 3, 2]
     assert calls.spend("login", "bob\u00e9").limit == "login"
@@ -144,6 +156,10 @@ def test_an_id_without_a_limit_has_nothing_to_count(calls):
     (TypeError, "spend_all", (["login"],)),
     (TypeError, "check_all", ([("login",)],)),
     (InvalidBill, "spend_all", ([],)),
+    (InvalidBill, "refund_all", ([],)),
+    (InvalidBill, "reset_all", ([],)),
+    (NotRefundable, "refund_all", ([("login", "alice"), ("rate", "alice")],)),
+    (TypeError, "reset_all", (["login"],)),
     (InvalidBill, "check_all", ([("login", number) for number in range(33)],)),
 ])
 def test_a_call_that_is_not_valid_raises(calls, error, verb, args):

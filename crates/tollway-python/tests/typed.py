@@ -67,6 +67,8 @@ async def by_name() -> None:
         assert_type(await calls.spend_async("login", b"alice", 2), Decision)
         assert_type(await calls.check_all_async([("login", 7), ("address", "192.0.2.1", 2)]), Decision)
         assert_type(calls.refund("login", "alice"), Refund)
+        assert_type(await calls.refund_all_async([("login", "alice", 2)]), Refund)
+        calls.reset_all([("login", "alice"), ("address", "192.0.2.1")])
         assert_type(calls.check("login", "alice").remaining, Optional[int])
         assert_type(calls.check("login", "alice").limit, str)
         calls.spend(7, "alice")  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import os
 import select
 import socket
 import time
-from http.client import HTTPException, HTTPResponse, parse_headers
+from http.client import HTTPException, HTTPResponse, IncompleteRead, parse_headers
 from io import BytesIO
 from threading import Lock
 from types import TracebackType
@@ -29,10 +29,13 @@ from ._limiter import Charge, Id
 from ._tollway import Decision, Refund
 
 _PORT = 8080
+"""The port of a host without one. A server listens there by default."""
+_URL_PORT = 80
+"""The port of an ``http://`` URL without one."""
 _COST_MAX = 2**64 - 1
 _CHARGES_MAX = 32
-# The server closes a connection that was idle for 75 seconds. One that is nearly as old is not used: the server might close
-# it while the request is on its way, and nobody could tell if the charge was made.
+# The server closes a connection that was idle for 75 seconds. One that is nearly as old is not used: the server might
+# close it while the request is on its way, and nobody could tell if the charge was made.
 _IDLE_SECONDS = 60.0
 _IDLE_MAX = 32
 """The most idle connections that are kept open."""
@@ -57,11 +60,13 @@ class Client:
         if not client.spend("login", "alice"):
             ...
 
-    A client may be shared by any number of threads and event loops. Connections are kept open between calls. No request is
-    ever sent twice, so no charge is paid twice.
+    A client may be shared by any number of threads and event loops. Connections are kept open between calls. No request
+    is ever sent twice, so no charge is paid twice.
 
-    :param address: ``HOST:PORT`` or ``http://HOST:PORT``. The port is 8080 if it is missing.
+    :param address: ``HOST``, ``HOST:PORT`` or ``http://HOST:PORT``. Without a port, a host means 8080, the default port
+        of a server, and a URL means 80.
     :param timeout: the seconds that a call waits for its connection and its answer.
+    :raises ValueError: the address or the timeout is not valid.
     """
 
     def __init__(self, address: str = "127.0.0.1:8080", timeout: float = 1.0) -> None:
@@ -75,13 +80,19 @@ class Client:
         self._idle_async: "WeakKeyDictionary[asyncio.AbstractEventLoop, List[_IdleStreams]]" = WeakKeyDictionary()
         self._pid = os.getpid()
 
+    @property
+    def address(self) -> str:
+        """The address of the server: its host and port."""
+        return self._address
+
     def spend(self, limit: str, id: Id, cost: int = 1) -> Decision:
         """Takes ``cost`` from the bucket of ``id`` under ``limit``, if it fits.
 
         :raises UnknownLimit: no limit of the server has this name.
         :raises InvalidId: the limit does not accept this id, or the id is not UTF-8.
         :raises InvalidCost: the cost is negative, or more than a full bucket holds.
-        :raises ServerUnreachable: there is no server, or it gave no answer in time.
+        :raises ServerUnreachable: there is no server, or the connection to it ended.
+        :raises ServerTimeout: the server gave no answer in time. It is a ``ServerUnreachable`` too.
         :raises ServerError: the server answered with another problem.
         """
         return cast(Decision, self._call("spend", [(limit, id, cost)]))
@@ -143,6 +154,34 @@ class Client:
     async def check_all_async(self, charges: Sequence[Charge]) -> Decision:
         """Does what ``check_all`` does, awaited."""
         return cast(Decision, await self._call_async("check", charges))
+
+    def refund_all(self, charges: Sequence[Charge]) -> Refund:
+        """Gives back all the charges, up to full buckets.
+
+        ``refunded`` is true if one bucket got something back, ``remaining`` is the least that is left, and
+        ``reset_after`` is the longest time.
+
+        :raises NotRefundable: the algorithm of a limit has no refunds. Nothing was given back.
+        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        :raises StoreError: the store of the server gave no answer.
+        """
+        return cast(Refund, self._call("refund", charges))
+
+    async def refund_all_async(self, charges: Sequence[Charge]) -> Refund:
+        """Does what ``refund_all`` does, awaited."""
+        return cast(Refund, await self._call_async("refund", charges))
+
+    def reset_all(self, charges: Sequence[Charge]) -> None:
+        """Forgets the buckets of all the charges. Their costs have no effect.
+
+        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        :raises StoreError: the store of the server gave no answer.
+        """
+        self._call("reset", charges)
+
+    async def reset_all_async(self, charges: Sequence[Charge]) -> None:
+        """Does what ``reset_all`` does, awaited."""
+        await self._call_async("reset", charges)
 
     def close(self) -> None:
         """Closes the idle connections. A later call opens a new one."""
@@ -212,7 +251,7 @@ class Client:
             raise ServerTimeout(self._address, self._timeout, sent=True) from error
         except (OSError, HTTPException) as error:
             connection.close()
-            raise ServerUnreachable(self._address, _lost(error)) from error
+            raise _lost(self._address, error) from error
         except BaseException:
             connection.close()
             raise
@@ -234,15 +273,15 @@ class Client:
                 kept.close()
                 raise ServerTimeout(self._address, self._timeout, sent=True) from error
             except OSError:
-                # Not all of the request was sent, and the server does nothing with a part. So another connection may be
-                # tried without paying twice. After a whole request was sent, nothing is ever tried again.
+                # Not all of the request was sent, and the server does nothing with a part. So another connection may
+                # be tried without paying twice. After a whole request was sent, nothing is ever tried again.
                 kept.close()
         try:
             connection = socket.create_connection((self._host, self._port), _left(deadline))
         except (socket.timeout, TimeoutError) as error:
             raise ServerTimeout(self._address, self._timeout) from error
-        except OSError as error:
-            raise ServerUnreachable(self._address, _refused(error)) from error
+        except (OSError, UnicodeError) as error:
+            raise _not_connected(self._address, error) from error
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(_left(deadline))
@@ -253,14 +292,15 @@ class Client:
             raise ServerTimeout(self._address, self._timeout, sent=True) from error
         except OSError as error:
             connection.close()
-            raise ServerUnreachable(self._address, _lost(error)) from error
+            raise _lost(self._address, error) from error
 
     def _take(self) -> Optional[socket.socket]:
         """Returns an idle connection that the server has not closed."""
         while True:
             with self._lock:
                 if self._pid != os.getpid():
-                    # A forked child must not read the answers of its parent. Its copies are closed, the parent's stay.
+                    # A forked child must not read the answers of its parent. Its copies are closed, the parent's
+                    # stay.
                     self._pid = os.getpid()
                     self._idle_async = WeakKeyDictionary()
                     for kept in self._idle:
@@ -287,14 +327,13 @@ class Client:
             status, body = await asyncio.wait_for(self._exchange(request, sent), self._timeout)
         except (asyncio.TimeoutError, TimeoutError) as error:
             raise ServerTimeout(self._address, self._timeout, sent=sent.any) from error
-        except (OSError, EOFError, HTTPException, asyncio.LimitOverrunError) as error:
-            why = _lost(error) if sent.any else _refused(error)
-            raise ServerUnreachable(self._address, why) from error
+        except (OSError, UnicodeError, EOFError, HTTPException, asyncio.LimitOverrunError) as error:
+            raise (_lost if sent.any else _not_connected)(self._address, error) from error
         return _answer(status, body)
 
     async def _exchange(self, request: bytes, sent: "_Sent") -> Tuple[int, bytes]:
         kept = self._take_streams()
-        reader, writer = kept or await asyncio.open_connection(self._host, self._port)
+        reader, writer = kept or await _open_streams(self._host, self._port)
         try:
             sent.any = True
             writer.write(request)
@@ -358,21 +397,25 @@ class _Sent:
 
 
 def _parse_address(address: str) -> Tuple[str, int]:
-    wrong = ValueError(f"address must be HOST:PORT or http://HOST:PORT, not {address!r}")
     if not isinstance(address, str):
         raise TypeError(f"address must be a str, not {type(address).__name__}")
-    text = address[len("http://") :] if address.startswith("http://") else address
+    if address.startswith("https://"):
+        raise ValueError(
+            f"{address!r} needs TLS, which this client does not have; write http:// and let a proxy add TLS"
+        )
+    is_url = address.startswith("http://")
+    text = address[len("http://") :] if is_url else address
     text = text[:-1] if text.endswith("/") else text
-    if text.startswith("["):
-        host, bracket, port = text[1:].partition("]")
-        if not bracket or (port and not port.startswith(":")):
-            raise wrong
-        port = port[1:]
-    else:
-        host, _, port = text.partition(":")
-    if not host or "/" in text or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise wrong
-    return host, int(port) if port else _PORT
+    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        host, port = text, str(_URL_PORT if is_url else _PORT)
+    is_ipv6 = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if is_ipv6 else host
+    is_host = bare and not any(c.isspace() or c in "/?#@*[]" for c in bare) and (":" in bare) == is_ipv6
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if not is_host or not is_port:
+        raise ValueError(f"invalid address {address!r}; write it as HOST or HOST:PORT, such as 127.0.0.1:{_PORT}")
+    return bare, int(port)
 
 
 def _request(address: str, verb: str, charges: Sequence[Charge]) -> bytes:
@@ -485,6 +528,21 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         body += (await reader.readexactly(size + 2))[:-2]
 
 
+async def _open_streams(host: str, port: int) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to the first address of the host that accepts.
+
+    ``asyncio`` would raise one error for all addresses, which no longer tells that they refused.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failed: OSError = socket.gaierror("the host has no IP address")
+    for *_, address in found:
+        try:
+            return await asyncio.open_connection(str(address[0]), port)
+        except OSError as error:
+            failed = error
+    raise failed
+
+
 async def _close_streams(writer: asyncio.StreamWriter) -> None:
     writer.close()
     try:
@@ -507,10 +565,28 @@ def _is_readable(fileno: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _refused(error: BaseException) -> Optional[str]:
-    return None if isinstance(error, ConnectionRefusedError) else str(error)
+def _not_connected(address: str, error: BaseException) -> ServerUnreachable:
+    """Returns the exception for a connection that could not be opened. Nothing was sent."""
+    # A name that cannot be one, such as "a..b", fails when it is encoded.
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return ServerUnreachable(
+            address,
+            f"the host in {address} cannot be looked up; check its spelling, and the name servers of this machine",
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return ServerUnreachable(address, f'no server at {address}; start one with "tollway serve"')
+    return ServerUnreachable(
+        address, f"{address} is unreachable; check the network between this machine and the server"
+    )
 
 
-def _lost(error: BaseException) -> str:
-    reason = "" if isinstance(error, (ConnectionError, EOFError)) else f" ({error})"
-    return f"the connection was closed before the answer came{reason}; the charge may have been made"
+def _lost(address: str, error: BaseException) -> ServerUnreachable:
+    """Returns the exception for a request that was sent and not answered."""
+    was_cut = isinstance(error, (ConnectionError, IncompleteRead))
+    if isinstance(error, (HTTPException, asyncio.LimitOverrunError)) and not was_cut:
+        return ServerUnreachable(
+            address, f"invalid answer from {address}; check that the HTTP gate of a Tollway server listens there"
+        )
+    return ServerUnreachable(
+        address, f"{address} closed the connection before it answered; the charge may have been made"
+    )

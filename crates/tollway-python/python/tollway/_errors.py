@@ -98,19 +98,20 @@ class StoreError(Exception):
 
 
 class ServerUnreachable(ConnectionError):
-    """There is no server at this address, or the connection to it ended before an answer came."""
+    """There is no server at this address, or the connection to it ended before an answer came.
+
+    The message says which, and what to do. ``__cause__`` is the error of the system.
+    """
 
     address: str
-    """The address that the client has."""
+    """The address of the server."""
 
-    def __init__(self, address: str, reason: Optional[str] = None) -> None:
-        hint = '; start one with "tollway serve"'
-        super().__init__(f"no server at {address}{hint if reason is None else ': ' + reason}")
+    def __init__(self, address: str, message: str) -> None:
+        super().__init__(message)
         self.address = address
-        self._reason = reason
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (self.address, self._reason)
+        return type(self), (self.address, str(self))
 
 
 class ServerTimeout(ServerUnreachable, TimeoutError):
@@ -120,8 +121,12 @@ class ServerTimeout(ServerUnreachable, TimeoutError):
     """The seconds that the call has waited."""
 
     def __init__(self, address: str, timeout: float, sent: bool = False) -> None:
-        done = "; the charge may have been made" if sent else ""
-        super().__init__(address, f"no {'answer' if sent else 'connection'} within {timeout:g} s{done}")
+        if sent:
+            message = f"no answer from {address} within {timeout:g} s; the charge may have been made"
+        else:
+            advice = "check that the host is up and no firewall drops packets"
+            message = f"no connection to {address} within {timeout:g} s; {advice}"
+        super().__init__(address, message)
         self.timeout = timeout
         self._sent = sent
 

@@ -21,9 +21,9 @@ class Limiter:
         if not limiter.spend("login", "alice"):
             ...
 
-    With ``store: redis://HOST:PORT`` in the configuration, all processes share the buckets. A call then blocks its thread
-    until Redis has answered, and other threads run meanwhile. Its awaited twin, such as ``spend_async``, never blocks the
-    event loop. A denial is a decision; exceptions are for calls that are not valid.
+    With ``store: redis://HOST:PORT`` in the configuration, all processes share the buckets. A call then blocks its
+    thread until Redis has answered, and other threads run meanwhile. Its awaited twin, such as ``spend_async``, never
+    blocks the event loop. A denial is a decision; exceptions are for calls that are not valid.
     """
 
     __slots__ = ("__weakref__", "_native")
@@ -120,6 +120,34 @@ class Limiter:
     async def check_all_async(self, charges: Sequence[Charge]) -> Decision:
         """Does what ``check_all`` does, awaited."""
         return cast(Decision, await self._call_async("check", list(charges)))
+
+    def refund_all(self, charges: Sequence[Charge]) -> Refund:
+        """Gives back all the charges, up to full buckets.
+
+        ``refunded`` is true if one bucket got something back, ``remaining`` is the least that is left, and
+        ``reset_after`` is the longest time.
+
+        :raises NotRefundable: the algorithm of a limit has no refunds. Nothing was given back.
+        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        :raises StoreError: Redis gave no answer.
+        """
+        return cast(Refund, self._native.call("refund", list(charges)))
+
+    async def refund_all_async(self, charges: Sequence[Charge]) -> Refund:
+        """Does what ``refund_all`` does, awaited."""
+        return cast(Refund, await self._call_async("refund", list(charges)))
+
+    def reset_all(self, charges: Sequence[Charge]) -> None:
+        """Forgets the buckets of all the charges. Their costs have no effect.
+
+        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        :raises StoreError: Redis gave no answer.
+        """
+        self._native.call("reset", list(charges))
+
+    async def reset_all_async(self, charges: Sequence[Charge]) -> None:
+        """Does what ``reset_all`` does, awaited."""
+        await self._call_async("reset", list(charges))
 
     def __repr__(self) -> str:
         return f"<Limiter over {self._native.store}>"
