@@ -1,7 +1,7 @@
 //! The part of the Python package that is written in Rust: `tollway._tollway`.
 //!
 //! ```text
-//! python/tollway/_limit.py      RateLimit: decorators, blocks, docstrings
+//! python/tollway/_rate_limit.py RateLimit: decorators, blocks, docstrings
 //! python/tollway/_limiter.py    Limiter: the limits of a configuration, by name
 //! python/tollway/_client.py     Client: the same calls, to a server over HTTP; no Rust
 //! src/enforcer.rs               one limited function: the values of its selectors, and the decision

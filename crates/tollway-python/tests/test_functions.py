@@ -187,7 +187,7 @@ def test_a_tornado_coroutine_begins_by_itself(rl):
     assert ran == [1]
 
 
-def test_what_cannot_be_limited_is_refused_where_it_stands(local):
+def test_what_cannot_be_limited_is_rejected_where_it_stands(local):
     limit = local.limit("1/s")
     with pytest.raises(TypeError, match="a function or a method"):
         limit(type("Class", (), {}))

@@ -8,7 +8,6 @@ from tollway import (
     And,
     Client,
     Decision,
-    Limit,
     Limiter,
     ManualClock,
     Or,
@@ -16,6 +15,7 @@ from tollway import (
     RateLimitExceeded,
     Refund,
     RuleDecision,
+    RuleGuard,
     UnknownLimit,
 )
 
@@ -43,7 +43,7 @@ async def main() -> None:
     assert_type(await fetch("it"), bytes)
     assert_type(Api().method(1.5), str)
     limit = rl.limit("user:1/s")
-    assert_type(limit, Limit)
+    assert_type(limit, RuleGuard)
     with limit:
         assert_type(limit.ask(user="vova"), RuleDecision)
     async with limit:

@@ -40,8 +40,8 @@ from ._errors import (
     StoreError,
     UnknownLimit,
 )
-from ._limit import Limit, RateLimit
 from ._limiter import Limiter
+from ._rate_limit import RateLimit, RuleGuard
 from ._rules import And, Or
 from ._tollway import Decision, ManualClock, Refund, RuleDecision
 
@@ -54,7 +54,6 @@ __all__ = [
     "InvalidBill",
     "InvalidCost",
     "InvalidId",
-    "Limit",
     "Limiter",
     "ManualClock",
     "NotRefundable",
@@ -64,6 +63,7 @@ __all__ = [
     "Refund",
     "RuleDecision",
     "RuleError",
+    "RuleGuard",
     "RuleKeyError",
     "SelectorError",
     "ServerError",

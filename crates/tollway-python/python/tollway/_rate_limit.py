@@ -1,4 +1,4 @@
-"""Limits functions and blocks by rules."""
+"""Guards functions and blocks by rules."""
 
 import asyncio
 import functools
@@ -15,20 +15,20 @@ from ._tollway import Enforcer, Keyed, ManualClock, RuleDecision, RuleNamespace
 F = TypeVar("F", bound=Callable[..., Any])
 
 _Layer = Tuple[Dict[str, Any], Any]
-"""The keyword arguments and the ``selector`` object of one ``limit``."""
+"""The keyword arguments and the ``selector`` object of one guard."""
 
 
 class RateLimit:
-    """Limits of one namespace, which are counted in one store.
+    """Rules of one namespace, which are counted in one store.
 
         rl = RateLimit()                                          # in this process
         rl = RateLimit("redis://localhost", namespace="shop")     # shared by all processes with this namespace
 
     :param store: ``None`` for the memory of this process; or a URL, ``redis://HOST:PORT``, ``redis+cluster://A,B,C``,
         ``redis+sentinel://A,B/NAME``, or ``rediss`` for TLS. Redis may be started later.
-    :param namespace: separates your limits from those of others in the same store.
-    :param on_store_failure: the decision while the store gives no answer: ``"allow"``, ``"deny"``, or ``"local"``, which
-        counts in the memory of this process meanwhile.
+    :param namespace: separates your counts from those of others in the same store.
+    :param on_store_failure: the decision while the store gives no answer: ``"allow"``, ``"deny"``, or ``"local"``,
+        which counts in the memory of this process meanwhile.
     :param clock: a ``ManualClock``, for tests.
     :param disable_locks: accepted and without effect: there are no locks, and no races.
     """
@@ -57,33 +57,34 @@ class RateLimit:
         key: Optional[str] = None,
         selector: Any = None,
         **selectors: Any,
-    ) -> "Limit":
-        """Returns a limit: a decorator for a function, or a context manager for a block.
+    ) -> "RuleGuard":
+        """Returns a guard: a decorator for a function, or a context manager for a block.
 
             @rl.limit(And("username:10/5m", "apikey:100/m"), username=get_username, apikey=get_api_key)
             def do_stuff(): ...
 
-        :param rule: ``"10/s"``, ``"user:10/5m"``, ``And(...)``, ``Or(...)``, or all of that as one text. Without it, the
-            rule that the ``key`` was given before.
-        :param key: the name that calls are counted under. By default the name of the function, and an empty one for a block.
-        :param selector: an object whose attributes, methods or items are the values of the rule's selectors. Without it, the
-            first argument of the function: ``self``.
-        :param selectors: the values of selectors, or callables that return them. ``None`` and an empty text are no value: that
-            part of the rule then does not limit.
+        :param rule: ``"10/s"``, ``"user:10/5m"``, ``And(...)``, ``Or(...)``, or all of that as one text. Without it,
+            the rule that the ``key`` was given before.
+        :param key: the name that calls are counted under. By default the name of the function, and an empty one for a
+            block.
+        :param selector: an object whose attributes, methods or items are the values of the rule's selectors. Without
+            it, the first argument of the function: ``self``.
+        :param selectors: the values of selectors, or callables that return them. ``None`` and an empty text are no
+            value: that part of the rule then does not limit.
         """
         if rule is None and key is None:
             raise TypeError("a limit needs a rule such as '10/s', or the key of one that was given before")
         if key is not None and not isinstance(key, str):
             raise TypeError(f"key must be text, not {type(key).__name__}")
         text = None if rule is None else rule_text(rule)
-        return Limit(self, text, key, (selectors, selector))
+        return RuleGuard(self, text, key, (selectors, selector))
 
     def __repr__(self) -> str:
         return f"RateLimit({self._rules.store!r}, namespace={self._namespace!r})"
 
 
-class Limit:
-    """A limit that decorates functions, is entered as a block, or is asked with ``ask``.
+class RuleGuard:
+    """Guards functions that it decorates, and blocks that it is entered for, by one rule. ``ask`` asks the rule alone.
 
     It holds no state of a call, so any number of threads and tasks may enter it at once.
     """
@@ -99,7 +100,7 @@ class Limit:
         self._keyed: Optional[Keyed] = None
 
     def __call__(self, function: F) -> F:
-        """Limits a function, a method or a coroutine. An ``async`` function stays one, and any other is not made one."""
+        """Guards a function, a method or a coroutine. An ``async`` function stays one, and no other becomes one."""
         if isinstance(function, (classmethod, staticmethod)):
             return cast(F, type(function)(self(function.__func__)))
         if inspect.ismethod(function):
@@ -176,7 +177,7 @@ class Limit:
     def _enforcer_of(self, function: Callable[..., Any]) -> Enforcer:
         rules = self._owner._rules
         if self._key is not None:
-            # Two functions under one `Limit` are given its rules once.
+            # Two functions under one guard are given its rules once.
             if self._keyed is None:
                 self._keyed = rules.define(self._key, self._rule)
                 if self._rule is not None:
@@ -185,18 +186,18 @@ class Limit:
         name = getattr(function, "__name__", None)
         if name is None:
             raise TypeError(f"{function!r} has no name to be counted under: give it one with key=")
-        assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
+        assert self._rule is not None, "`RateLimit.limit` takes no call without a rule and a key"
         return self._new_enforcer(rules.unnamed(name, self._rule), name, function)
 
     def _block(self) -> Enforcer:
-        """Creates the enforcer that all blocks of this limit use."""
+        """Creates the enforcer that all blocks of this guard use."""
         rules = self._owner._rules
         if self._keyed is not None:
             keyed = self._keyed
         elif self._key is not None:
             keyed = rules.enter(self._key, self._rule)
         else:
-            assert self._rule is not None, "`RateLimit.limit` refuses neither rule nor key"
+            assert self._rule is not None, "`RateLimit.limit` takes no call without a rule and a key"
             keyed = rules.unnamed("", self._rule)
         self._enforcer = self._new_enforcer(keyed, self._key or "", None)
         return self._enforcer
@@ -208,7 +209,7 @@ class Limit:
         return Enforcer(self._owner._rules, keyed, key, layers, True, _first_parameter(function))
 
     def _layers(self) -> List[_Layer]:
-        """Returns the sources of selectors: this limit, and then the limit that gave its key the rules."""
+        """Returns the sources of selectors: this guard, and then the guard that gave its key the rules."""
         given = None if self._key is None or self._rule is not None else self._owner._given.get(self._key)
         return [self._layer] if given is None else [self._layer, given]
 
