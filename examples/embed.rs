@@ -1,6 +1,6 @@
 //! A login form that nobody can hammer: `cargo run -p tollway --example embed`
 //!
-//! One request is charged to two limits at once, the account's and the address's. If either refuses, neither pays: one
+//! One request is charged to two limits at once, the account's and the address's. If either denies, neither pays: one
 //! colleague who mistypes all morning does not use up the address that the whole office shares.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Finds lines of prose that are too wide, in Markdown and in doc comments.
+//! Finds lines of prose that are too wide, in Markdown, in doc comments and in Python.
 //!
 //! Tables, code blocks and lines that cannot be broken because of a link or a long word may be wider.
 
@@ -10,15 +10,16 @@ use super::{Finding, files_in, summary};
 /// The widest that a line of prose may be, in characters.
 pub const WIDTH_MAX: usize = 120;
 
-/// Lists the Markdown pages of the project: those at the root and those in `docs/`.
+/// Lists the Markdown pages of the project, at the root and in `docs/`, and the files of the Python package.
 pub fn pages(root: &Path) -> io::Result<Vec<PathBuf>> {
     let names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let mut pages: Vec<_> = names.iter().map(|name| root.join(name)).collect();
     pages.extend(files_in(&root.join("docs"), "md")?);
+    pages.extend(files_in(&root.join("crates/tollway-python/python"), "py")?);
     Ok(pages)
 }
 
-/// Lists the lines of prose in these files that are too wide: Markdown, or doc comments of Rust.
+/// Lists the lines of prose in these files that are too wide: Markdown, doc comments of Rust, and all lines of Python.
 pub fn too_wide(files: &[PathBuf]) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for file in files {
