@@ -14,6 +14,7 @@ mod execute;
 mod inspect;
 mod key;
 mod knock;
+mod net;
 mod part;
 mod refund;
 mod reply;
@@ -23,14 +24,13 @@ mod seen;
 mod settle;
 mod undo;
 mod url;
-mod wire;
 
 use std::io;
 use std::sync::Arc;
 
 use self::call::Call;
 use self::key::Namespace;
-use self::wire::{Replies, Wire};
+use self::net::{Net, Replies};
 use super::{Health, StoreError};
 
 pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, SettingError, Topology};
@@ -39,7 +39,7 @@ pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, Setti
 /// connections.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    wire: Arc<Wire>,
+    net: Arc<Net>,
     namespace: Namespace,
     caller: Caller,
 }
@@ -54,8 +54,8 @@ enum Caller {
 impl Redis {
     /// Opens the store at this URL. Does not wait for Redis, which may be started later.
     pub fn open(url: &RedisUrl) -> io::Result<Self> {
-        let (wire, namespace) = (Arc::new(Wire::start(url)?), Namespace::new(&url.namespace));
-        Ok(Self { wire, namespace, caller: Caller::Task })
+        let (net, namespace) = (Arc::new(Net::start(url)?), Namespace::new(&url.namespace));
+        Ok(Self { net, namespace, caller: Caller::Task })
     }
 
     /// Returns a handle for threads that sleep until they have their answer. A call on it may block the thread that
@@ -66,13 +66,13 @@ impl Redis {
 
     /// Returns the state of the nodes.
     pub fn health(&self) -> Health {
-        self.wire.health()
+        self.net.health()
     }
 
     fn send(&self, calls: Vec<Call>) -> Replies {
         match self.caller {
-            Caller::Task => self.wire.send(calls),
-            Caller::Thread => self.wire.send_blocking(calls),
+            Caller::Task => self.net.send(calls),
+            Caller::Thread => self.net.send_blocking(calls),
         }
     }
 }

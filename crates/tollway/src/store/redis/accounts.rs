@@ -11,9 +11,9 @@ use tollway_core::domain::Logic;
 use tollway_core::{Domain, Timestamp};
 
 use super::call::Call;
+use super::net::Reply;
 use super::reply::{Answer, number};
 use super::script::{self, Draft};
-use super::wire::Reply;
 use super::{Redis, StoreError};
 use crate::reports::{Delay, Delays, Report};
 

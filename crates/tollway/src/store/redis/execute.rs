@@ -7,10 +7,10 @@ use tollway_core::algorithm::{
     Change, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit,
 };
 
+use super::net::Reply;
 use super::reply::Answer;
 use super::script::{self, Draft};
 use super::seen::{self, quota};
-use super::wire::Reply;
 use super::{Redis, StoreError};
 
 impl Redis {

@@ -54,7 +54,7 @@ impl Redis {
         let mut command = redis::cmd("SCAN");
         command.arg(at).arg("MATCH").arg(pattern).arg("COUNT").arg(count.max(1));
         let nth = usize::try_from(node).unwrap_or(usize::MAX);
-        let Some(reply) = self.wire.send_to_nth(nth, command).await else { return Ok((Vec::new(), None)) };
+        let Some(reply) = self.net.send_to_nth(nth, command).await else { return Ok((Vec::new(), None)) };
         let mut answer = Answer::new(reply?)?;
         let next = match answer.number()? {
             0 => node + 1,
@@ -70,7 +70,7 @@ impl Redis {
 
     /// How many keys there are on all nodes together, ours or not.
     pub async fn size(&self) -> Result<u64, StoreError> {
-        let replies = self.wire.send_to_all(redis::cmd("DBSIZE")).await;
+        let replies = self.net.send_to_all(redis::cmd("DBSIZE")).await;
         replies.into_iter().map(|reply| number(&reply?)).sum()
     }
 }

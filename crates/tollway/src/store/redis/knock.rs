@@ -3,10 +3,10 @@
 use tollway_core::Timestamp;
 use tollway_core::algorithm::{RateReading, SmoothedRateState};
 
+use super::net::Reply;
 use super::reply::Answer;
 use super::script::{self, Draft};
 use super::seen::{self, smoothed_rate};
-use super::wire::Reply;
 use super::{Redis, StoreError};
 use crate::rates::{RateSubject, RateUpdate};
 

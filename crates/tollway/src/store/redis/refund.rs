@@ -5,10 +5,10 @@ use tollway_core::{Algorithm, Charge, Refund, Timestamp};
 
 use super::call::Call;
 use super::key::slot;
+use super::net::Reply;
 use super::reply::Answer;
 use super::script::{self, Draft};
 use super::seen::Seen;
-use super::wire::Reply;
 use super::{Redis, StoreError};
 
 impl Redis {

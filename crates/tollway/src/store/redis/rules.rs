@@ -28,7 +28,7 @@ impl Redis {
         bill: &RuleBill<'_>,
         now: Option<Timestamp>,
     ) -> Result<RuleDecision, StoreError> {
-        match &*Part::of(bill, &self.namespace, self.wire.is_cluster()) {
+        match &*Part::of(bill, &self.namespace, self.net.is_cluster()) {
             // Where nothing is remembered there is nothing to ask.
             [] => gather(bill, &[], &[]).map(|nothing| ruling(bill, &nothing)),
             [whole] => {
@@ -49,7 +49,7 @@ impl Redis {
         bill: &RuleBill<'_>,
         now: Option<Timestamp>,
     ) -> Result<RuleInspection, StoreError> {
-        let mut parts = Part::of(bill, &self.namespace, self.wire.is_cluster());
+        let mut parts = Part::of(bill, &self.namespace, self.net.is_cluster());
         if parts.is_empty() {
             // Somebody has to say what time it is.
             parts.push(Part::new(bill.limit().rule(), false));

@@ -42,7 +42,7 @@ impl Redis {
         mode: Mode,
         now: Option<Timestamp>,
     ) -> Vec<Result<Decision, StoreError>> {
-        let by_slot = self.wire.is_cluster();
+        let by_slot = self.net.is_cluster();
         let parts: Vec<_> = bills.iter().map(|bill| Part::of(bill, &self.namespace, by_slot, mode)).collect();
         let calls = parts.iter().flatten().map(|part| part.call(now)).collect();
         let mut replies = self.send(calls).await.into_iter();

@@ -1,4 +1,4 @@
-//! The wire against real servers.
+//! Tests the connections to nodes against real servers.
 
 mod cluster;
 mod faults;
@@ -27,32 +27,31 @@ const KEYS: [(&str, u16); 3] = [("b", 3300), ("c", 7365), ("a", 15495)];
 #[test]
 fn replies_come_in_the_order_of_the_calls() {
     let server = RedisServer::start();
-    let wire = patient(&server);
-    let replies =
-        wait(wire.send(vec![plain(&["SET", "a", "1"]), plain(&["GET", "a"]), plain(&["GET", "b"])]));
+    let net = patient(&server);
+    let replies = wait(net.send(vec![plain(&["SET", "a", "1"]), plain(&["GET", "a"]), plain(&["GET", "b"])]));
     assert_eq!(replies, [Ok(Value::Okay), Ok(Value::BulkString(b"1".to_vec())), Ok(Value::Nil)]);
-    assert_eq!(wait(wire.send(vec![])), []);
+    assert_eq!(wait(net.send(vec![])), []);
 }
 
 #[test]
 fn one_that_fails_does_not_spoil_the_others() {
     let server = RedisServer::start();
-    let wire = patient(&server);
+    let net = patient(&server);
     server.cli(&["SET", "text", "a"]);
-    let replies = wait(wire.send(vec![plain(&["INCR", "text"]), plain(&["INCR", "number"])]));
+    let replies = wait(net.send(vec![plain(&["INCR", "text"]), plain(&["INCR", "number"])]));
     assert!(
         matches!(&replies[0], Err(StoreError::Refused { reason, .. }) if reason.contains("not an integer"))
     );
     assert_eq!(replies[1], Ok(Value::Int(1)));
-    assert_eq!(wire.health().refusals, 1);
+    assert_eq!(net.health().refusals, 1);
 }
 
 #[test]
 fn a_script_that_the_node_has_not_seen_is_loaded() {
     let server = RedisServer::start();
-    let wire = patient(&server);
+    let net = patient(&server);
     for expected in [3, 6] {
-        let replies = wait(wire.send((0..3).map(|_| count("n")).collect()));
+        let replies = wait(net.send((0..3).map(|_| count("n")).collect()));
         assert_eq!(replies.last(), Some(&Ok(Value::Int(expected))));
         server.cli(&["SCRIPT", "FLUSH"]);
     }
@@ -63,13 +62,13 @@ fn a_script_that_the_node_has_not_seen_is_loaded() {
 fn it_waits_for_nobody_who_is_away() {
     let mut server = RedisServer::start();
     server.kill();
-    let wire = Wire::start(&url(&server)).unwrap();
-    let reply = wait(wire.send(vec![plain(&["PING"])])).remove(0);
+    let net = Net::start(&url(&server)).unwrap();
+    let reply = wait(net.send(vec![plain(&["PING"])])).remove(0);
     assert!(
         matches!(reply, Err(StoreError::Unreachable { .. } | StoreError::CircuitOpen { .. })),
         "{reply:?}"
     );
-    assert!(matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
+    assert!(matches!(net.health().nodes[0].state, NodeState::Unreachable { .. }));
 }
 
 #[test]
@@ -79,8 +78,8 @@ fn users_databases_and_names_are_as_asked_for() {
     server.cli(&["ACL", "SETUSER", "default", "off"]);
     let password = Some(Secret::new("secret".to_owned()));
     let url = RedisUrl { database: 3, username: Some("gate".to_owned()), password, ..url(&server) };
-    let wire = Wire::start(&url).unwrap();
-    let replies = wait(wire.send(vec![plain(&["CLIENT", "INFO"])]));
+    let net = Net::start(&url).unwrap();
+    let replies = wait(net.send(vec![plain(&["CLIENT", "INFO"])]));
     let [Ok(Value::BulkString(info))] = replies.as_slice() else { panic!("{replies:?}") };
     let info = String::from_utf8_lossy(info);
     assert!(["db=3", "name=tollway", "user=gate"].iter().all(|part| info.contains(part)), "{info}");
@@ -90,9 +89,8 @@ fn users_databases_and_names_are_as_asked_for() {
 fn a_refused_password_is_said_and_not_shown() {
     let server = RedisServer::start_with(&["--requirepass", "right"]);
     let url = RedisUrl { password: Some(Secret::new("wrong".to_owned())), ..url(&server) };
-    let wire = Wire::start(&url).unwrap();
-    let Err(StoreError::Unreachable { source, .. }) = wait(wire.send(vec![plain(&["PING"])])).remove(0)
-    else {
+    let net = Net::start(&url).unwrap();
+    let Err(StoreError::Unreachable { source, .. }) = wait(net.send(vec![plain(&["PING"])])).remove(0) else {
         panic!("it was let in");
     };
     assert!(source.is::<redis::RedisError>(), "{source:?}");
@@ -105,15 +103,15 @@ fn a_refused_password_is_said_and_not_shown() {
 fn a_cluster_is_asked_where_the_slot_is() {
     let cluster = RedisCluster::start();
     let seeds = cluster.addresses().iter().map(|address| parse(address)).collect();
-    let wire = Wire::start(&patiently(Topology::Cluster(seeds))).unwrap();
-    assert!(wire.is_cluster());
+    let net = Net::start(&patiently(Topology::Cluster(seeds))).unwrap();
+    assert!(net.is_cluster());
     let calls = KEYS.map(|(key, slot)| Call { slot, ..count(key) });
-    assert_eq!(wait(wire.send(calls.to_vec())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
-    assert_eq!(wire.health().redirects, 0);
+    assert_eq!(wait(net.send(calls.to_vec())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
+    assert_eq!(net.health().redirects, 0);
     let size = || redis::cmd("DBSIZE");
-    assert_eq!(wait(wire.send_to_all(size())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
-    assert_eq!(wait(wire.send_to_nth(2, size())), Some(Ok(Value::Int(1))));
-    assert_eq!(wait(wire.send_to_nth(3, size())), None);
+    assert_eq!(wait(net.send_to_all(size())), [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
+    assert_eq!(wait(net.send_to_nth(2, size())), Some(Ok(Value::Int(1))));
+    assert_eq!(wait(net.send_to_nth(3, size())), None);
     // Whoever takes one of its nodes for all there is, is told.
     let replies = wait(patient(&cluster.nodes()[0]).send(vec![count("a")]));
     assert!(
@@ -128,11 +126,11 @@ fn tls_trusts_the_authority_that_it_was_told() {
     let address = Address { host: "localhost".to_owned(), port: server.port() };
     let mut url = RedisUrl { tls: true, ..patiently(Topology::Single(address)) };
     url.tls_ca = Some(server.certificate_authority().to_owned());
-    let wire = Wire::start(&url).unwrap();
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    let net = Net::start(&url).unwrap();
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     url.tls_ca = None;
     // A machine without any certificates refuses to start; others do not trust this one.
-    if let Ok(stranger) = Wire::start(&url) {
+    if let Ok(stranger) = Net::start(&url) {
         assert!(wait(stranger.send(vec![count("n")]))[0].is_err());
     }
 }
@@ -151,8 +149,8 @@ fn parse(address: &str) -> Address {
     Address { host: host.to_owned(), port: port.parse().unwrap() }
 }
 
-fn patient(server: &RedisServer) -> Wire {
-    Wire::start(&url(server)).unwrap()
+fn patient(server: &RedisServer) -> Net {
+    Net::start(&url(server)).unwrap()
 }
 
 fn plain(words: &[&str]) -> Call {

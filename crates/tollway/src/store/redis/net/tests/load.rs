@@ -22,17 +22,16 @@ pub(super) struct Load {
 
 impl Load {
     /// Has so many callers ask for keys of this slot, `{tag}` in their names.
-    pub(super) fn start(wire: &Arc<Wire>, callers: usize, tag: &'static str, slot: u16) -> Self {
-        let (wire, stop, well) =
-            (Arc::clone(wire), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+    pub(super) fn start(net: &Arc<Net>, callers: usize, tag: &'static str, slot: u16) -> Self {
+        let (net, stop, well) = (Arc::clone(net), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&well));
         let ask = move |caller: usize| {
-            let (wire, stop, well) = (Arc::clone(&wire), Arc::clone(&stopped), Arc::clone(&counted));
+            let (net, stop, well) = (Arc::clone(&net), Arc::clone(&stopped), Arc::clone(&counted));
             async move {
                 let mut asked = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     let key = format!("{{{tag}}}{caller}/{}", asked.len());
-                    let reply = wire.send(vec![Call { slot, ..count(&key) }]).await.remove(0);
+                    let reply = net.send(vec![Call { slot, ..count(&key) }]).await.remove(0);
                     well.fetch_add(reply.is_ok().into(), Ordering::Relaxed);
                     asked.push(reply);
                     tokio::time::sleep(THINK).await;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn in_person(wire: &Wire, call: Call) -> Reply {
-    crate::block_on(async { wire.send_blocking(vec![call]).await.remove(0) })
+fn in_person(net: &Net, call: Call) -> Reply {
+    crate::block_on(async { net.send_blocking(vec![call]).await.remove(0) })
 }
 
 /// How many connections of ours the server has.
@@ -14,48 +14,48 @@ fn connections(server: &RedisServer) -> usize {
 #[test]
 fn who_sleeps_anyway_has_a_connection_of_its_own() {
     let server = RedisServer::start();
-    let wire = patient(&server);
-    assert_eq!(in_person(&wire, plain(&["INCR", "n"])), Ok(Value::Int(1)), "it waits for the usual one");
+    let net = patient(&server);
+    assert_eq!(in_person(&net, plain(&["INCR", "n"])), Ok(Value::Int(1)), "it waits for the usual one");
     for expected in 2..=50 {
-        assert_eq!(in_person(&wire, plain(&["INCR", "n"])), Ok(Value::Int(expected)));
+        assert_eq!(in_person(&net, plain(&["INCR", "n"])), Ok(Value::Int(expected)));
     }
     assert_eq!(connections(&server), 2);
-    assert_eq!(wire.health().calls, 50);
+    assert_eq!(net.health().calls, 50);
 }
 
 #[test]
 fn what_was_not_executed_goes_the_usual_way_and_what_is_refused_does_not() {
     let server = RedisServer::start();
-    let wire = patient(&server);
-    in_person(&wire, plain(&["PING"])).unwrap();
+    let net = patient(&server);
+    in_person(&net, plain(&["PING"])).unwrap();
     for expected in 1..=3 {
-        assert_eq!(in_person(&wire, count("n")), Ok(Value::Int(expected)));
+        assert_eq!(in_person(&net, count("n")), Ok(Value::Int(expected)));
         server.cli(&["SCRIPT", "FLUSH"]);
     }
     server.cli(&["SET", "text", "a"]);
-    let refused = in_person(&wire, plain(&["INCR", "text"]));
+    let refused = in_person(&net, plain(&["INCR", "text"]));
     assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
-    assert_eq!(wire.health().refusals, 1);
+    assert_eq!(net.health().refusals, 1);
 }
 
 /// A server that comes back is asked again, and whatever was answered was executed once.
 #[test]
 fn a_server_that_was_away_is_found_again() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let wire = patient(&server);
+    let net = patient(&server);
     let mut before = 0;
     for _ in 0..3 {
         let given_up = Instant::now() + Duration::from_secs(20);
         let mut lost = 0;
         let count = loop {
-            match in_person(&wire, plain(&["INCR", "n"])) {
+            match in_person(&net, plain(&["INCR", "n"])) {
                 Ok(Value::Int(count)) => break count,
                 other => assert!(Instant::now() < given_up, "{other:?}"),
             }
             lost += 1;
         };
         assert!((before + 1..=before + 1 + lost).contains(&count), "{before}, {lost} lost, {count}");
-        assert_eq!(in_person(&wire, plain(&["INCR", "n"])), Ok(Value::Int(count + 1)));
+        assert_eq!(in_person(&net, plain(&["INCR", "n"])), Ok(Value::Int(count + 1)));
         before = count + 1;
         server.kill();
         server.restart();
@@ -66,11 +66,11 @@ fn a_server_that_was_away_is_found_again() {
 fn nobody_waits_longer_than_the_deadline_for_a_server_that_is_frozen() {
     let server = RedisServer::start();
     let deadline = Duration::from_millis(15);
-    let wire = Wire::start(&RedisUrl { deadline, ..url(&server) }).unwrap();
-    let answered = (0..1_000).any(|_| in_person(&wire, plain(&["PING"])).is_ok());
-    assert!(answered && in_person(&wire, plain(&["PING"])).is_ok());
+    let net = Net::start(&RedisUrl { deadline, ..url(&server) }).unwrap();
+    let answered = (0..1_000).any(|_| in_person(&net, plain(&["PING"])).is_ok());
+    assert!(answered && in_person(&net, plain(&["PING"])).is_ok());
     server.freeze();
-    let error = in_person(&wire, plain(&["PING"])).unwrap_err();
+    let error = in_person(&net, plain(&["PING"])).unwrap_err();
     assert!(matches!(error, StoreError::TimedOut { waited, .. } if waited == deadline), "{error}");
     server.thaw();
 }

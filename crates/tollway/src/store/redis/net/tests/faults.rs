@@ -7,11 +7,11 @@ use super::*;
 #[test]
 fn a_frozen_server_is_left_alone_and_found_again() {
     let server = RedisServer::start();
-    let wire = impatient(&server);
-    let load = Load::start(&wire, 16, "a", 0);
+    let net = impatient(&server);
+    let load = Load::start(&net, 16, "a", 0);
     load.wait_for(100);
     server.freeze();
-    eventually("a breaker", || wire.health().breaker_openings > 0);
+    eventually("a breaker", || net.health().breaker_openings > 0);
     std::thread::sleep(Duration::from_millis(300)); // This is how long it is frozen; nothing is waited for.
     server.thaw();
     load.wait_for(100);
@@ -24,13 +24,13 @@ fn a_frozen_server_is_left_alone_and_found_again() {
 #[test]
 fn what_timed_out_is_not_sent_again() {
     let server = RedisServer::start();
-    let wire = Wire::start(&RedisUrl { deadline: Duration::from_millis(500), ..url(&server) }).unwrap();
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    let net = Net::start(&RedisUrl { deadline: Duration::from_millis(500), ..url(&server) }).unwrap();
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     server.freeze();
-    let replies = wait(wire.send(vec![count("n")]));
+    let replies = wait(net.send(vec![count("n")]));
     assert!(matches!(replies[0], Err(StoreError::TimedOut { .. })), "{replies:?}");
     server.thaw();
-    eventually("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
+    eventually("an answer", || wait(net.send(vec![plain(&["PING"])]))[0].is_ok());
     // Redis may have read it before the connection was closed, or not; but not twice.
     assert!(["1", "2"].contains(&server.cli(&["GET", "n"]).as_str()));
 }
@@ -40,15 +40,15 @@ fn a_call_whose_reply_is_lost_is_not_sent_again() {
     let server = RedisServer::start();
     let thief = Thief::start(server.port());
     let address = Address { host: "127.0.0.1".to_owned(), port: thief.port() };
-    let wire = Wire::start(&patiently(Topology::Single(address))).unwrap();
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    let net = Net::start(&patiently(Topology::Single(address))).unwrap();
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     for executed in 2..10 {
         thief.steal_next_reply();
-        let lost = wire.send(vec![count("n")]);
+        let lost = net.send(vec![count("n")]);
         eventually("a theft", || thief.has_stolen());
         let reply = wait(lost).remove(0);
         assert!(matches!(reply, Err(StoreError::Unreachable { .. })), "{reply:?}");
-        eventually("a reconnection", || wire.health().is_well());
+        eventually("a reconnection", || net.health().is_well());
         assert_eq!(server.cli(&["GET", "n"]), executed.to_string());
     }
 }
@@ -56,8 +56,8 @@ fn a_call_whose_reply_is_lost_is_not_sent_again() {
 #[test]
 fn forgotten_scripts_are_loaded_in_mid_load() {
     let server = RedisServer::start();
-    let wire = Arc::new(patient(&server));
-    let load = Load::start(&wire, 16, "a", 0);
+    let net = Arc::new(patient(&server));
+    let load = Load::start(&net, 16, "a", 0);
     for _ in 0..20 {
         load.wait_for(20);
         server.cli(&["SCRIPT", "FLUSH"]);
@@ -73,13 +73,13 @@ fn forgotten_scripts_are_loaded_in_mid_load() {
 fn a_restart_costs_what_the_server_forgets() {
     for (arguments, kept) in [(&["--appendonly", "yes", "--appendfsync", "always"][..], true), (&[], false)] {
         let mut server = RedisServer::start_with(arguments);
-        let wire = Arc::new(patient(&server));
-        let load = Load::start(&wire, 16, "a", 0);
+        let net = Arc::new(patient(&server));
+        let load = Load::start(&net, 16, "a", 0);
         load.wait_for(100);
-        assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+        assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
         server.restart();
         load.wait_for(100);
-        assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(if kept { 2 } else { 1 }))]);
+        assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(if kept { 2 } else { 1 }))]);
         assert_never_twice(&load.stop());
     }
 }
@@ -87,13 +87,13 @@ fn a_restart_costs_what_the_server_forgets() {
 #[test]
 fn a_server_that_becomes_a_replica_is_left_until_it_is_a_primary_again() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
-    let wire = Arc::new(patient(&server));
-    let load = Load::start(&wire, 16, "a", 0);
+    let net = Arc::new(patient(&server));
+    let load = Load::start(&net, 16, "a", 0);
     load.wait_for(100);
     server.cli(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     eventually(
         "a replica",
-        || matches!(&wire.health().nodes[0].state, NodeState::Unreachable { reason, .. } if reason.contains("replica")),
+        || matches!(&net.health().nodes[0].state, NodeState::Unreachable { reason, .. } if reason.contains("replica")),
     );
     let written = server.times_called("incrby");
     server.cli(&["REPLICAOF", "NO", "ONE"]);
@@ -108,66 +108,66 @@ fn a_server_that_becomes_a_replica_is_left_until_it_is_a_primary_again() {
 fn a_server_that_loads_its_data_is_waited_for() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--key-load-delay", "100"]);
     server.cli(&["DEBUG", "POPULATE", "10"]);
-    let wire = patient(&server);
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    let net = patient(&server);
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     server.restart();
-    eventually("an answer", || wait(wire.send(vec![count("n")]))[0].is_ok());
+    eventually("an answer", || wait(net.send(vec![count("n")]))[0].is_ok());
 }
 
 #[test]
 fn a_thousand_callers_come_back_over_one_connection() {
     let mut server = RedisServer::start();
-    let wire = Arc::new(patient(&server));
-    let load = Load::start(&wire, 1000, "a", 0);
+    let net = Arc::new(patient(&server));
+    let load = Load::start(&net, 1000, "a", 0);
     load.wait_for(2000);
     server.kill();
-    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
+    eventually("an outage", || matches!(net.health().nodes[0].state, NodeState::Unreachable { .. }));
     server.restart();
     load.wait_for(2000);
     // The testbed looks whether the server answers, and each look is a connection, as is this question.
     let ours = server.cli(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=tollway")).count();
     assert_eq!(ours, 1);
     assert!(server.info("total_connections_received") < 20);
-    assert!(wire.health().reconnects < 5, "{:?}", wire.health());
+    assert!(net.health().reconnects < 5, "{:?}", net.health());
     load.stop();
 }
 
 #[test]
 fn more_than_may_wait_is_refused_at_once() {
     let server = RedisServer::start();
-    let wire = impatient(&server);
-    eventually("an answer", || wait(wire.send(vec![plain(&["PING"])]))[0].is_ok());
+    let net = impatient(&server);
+    eventually("an answer", || wait(net.send(vec![plain(&["PING"])]))[0].is_ok());
     server.freeze();
-    let waiting = wire.send((0..WAITING_MAX).map(|_| plain(&["PING"])).collect());
-    let replies = wait(wire.send(vec![plain(&["PING"])]));
+    let waiting = net.send((0..WAITING_MAX).map(|_| plain(&["PING"])).collect());
+    let replies = wait(net.send(vec![plain(&["PING"])]));
     assert!(matches!(replies[0], Err(StoreError::Busy { waiting: WAITING_MAX })), "{replies:?}");
     assert!(wait(waiting).iter().all(Result::is_err));
-    assert_eq!(wire.board.waiting.load(Ordering::Relaxed), 0);
+    assert_eq!(net.board.waiting.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn whoever_goes_away_before_a_call_is_sent_takes_it_along() {
     let mut server = RedisServer::start();
     server.kill();
-    let wire = patient(&server);
-    eventually("an outage", || matches!(wire.health().nodes[0].state, NodeState::Unreachable { .. }));
+    let net = patient(&server);
+    eventually("an outage", || matches!(net.health().nodes[0].state, NodeState::Unreachable { .. }));
     server.restart();
-    eventually("a server", || wire.health().is_well());
-    drop(wire.send(vec![count("n")])); // Perhaps sent, perhaps not, and nobody is hurt.
-    assert_eq!(wait(wire.send(vec![plain(&["PING"])])), [Ok(Value::SimpleString("PONG".to_owned()))]);
+    eventually("a server", || net.health().is_well());
+    drop(net.send(vec![count("n")])); // Perhaps sent, perhaps not, and nobody is hurt.
+    assert_eq!(wait(net.send(vec![plain(&["PING"])])), [Ok(Value::SimpleString("PONG".to_owned()))]);
 }
 
 #[test]
 fn an_idle_connection_that_ends_is_replaced_before_anybody_needs_it() {
     let server = RedisServer::start();
-    let wire = patient(&server);
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(1))]);
+    let net = patient(&server);
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     server.cli(&["CLIENT", "KILL", "TYPE", "NORMAL"]);
-    eventually("a reconnection", || wire.health().reconnects == 1 && wire.health().is_well());
-    assert_eq!(wait(wire.send(vec![count("n")])), [Ok(Value::Int(2))]);
+    eventually("a reconnection", || net.health().reconnects == 1 && net.health().is_well());
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(2))]);
 }
 
 /// With the deadline that everybody has who configures none.
-fn impatient(server: &RedisServer) -> Arc<Wire> {
-    Arc::new(Wire::start(&RedisUrl { deadline: RedisUrl::DEADLINE, ..url(server) }).unwrap())
+fn impatient(server: &RedisServer) -> Arc<Net> {
+    Arc::new(Net::start(&RedisUrl { deadline: RedisUrl::DEADLINE, ..url(server) }).unwrap())
 }

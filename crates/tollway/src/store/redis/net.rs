@@ -1,8 +1,8 @@
 //! Commands to whichever nodes there are, and their replies by the deadline.
 //!
 //! ```ignore
-//! let wire = Wire::start(&url)?;                    // Redis may be away
-//! let replies = wire.send(vec![call, another]).await; // in the order of the calls, after 15 ms at the latest
+//! let net = Net::start(&url)?;                    // Redis may be away
+//! let replies = net.send(vec![call, another]).await; // in the order of the calls, after 15 ms at the latest
 //! ```
 //!
 //! All callers share one connection to each node, on a thread of its own that does nothing else: what many ask at the same time
@@ -57,14 +57,14 @@ pub(crate) type Reply = Result<redis::Value, StoreError>;
 
 /// The nodes of one store. All callers share it.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct Net {
     asks: mpsc::UnboundedSender<Ask>,
     board: Arc<Board>,
     in_person: Option<Box<InPerson>>,
     cluster: bool,
 }
 
-impl Wire {
+impl Net {
     /// Starts to look for the nodes, and waits for none of them: they may all be away.
     pub(crate) fn start(url: &RedisUrl) -> io::Result<Self> {
         let board = Arc::<Board>::default();
