@@ -117,7 +117,7 @@ fn sensible(numbers: &[(&'static str, u64)], period: Nanos) -> Result<(), Number
     if let Some((field, _)) = numbers.iter().chain([&("period", period.get())]).find(zero) {
         return Err(NumbersError::Zero { field });
     }
-    if period > Nanos::MAX { Err(NumbersError::PeriodTooLong) } else { Ok(()) }
+    if period > Nanos::MAX { Err(NumbersError::PeriodTooLong { max: "292 years" }) } else { Ok(()) }
 }
 
 /// An error for numbers that make no limit.
@@ -151,6 +151,9 @@ pub enum NumbersError {
     #[error("limit must be a number above zero and at most 2^53")]
     Rate,
     /// A span beyond [`Nanos::MAX`](crate::Nanos::MAX).
-    #[error("period must be at most 292 years")]
-    PeriodTooLong,
+    #[error("period must be at most {max}")]
+    PeriodTooLong {
+        /// The longest period that the algorithm takes, such as `292 years`.
+        max: &'static str,
+    },
 }

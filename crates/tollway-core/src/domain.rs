@@ -103,18 +103,23 @@ impl DomainRule {
     pub fn move_on(&self, bucket: &mut TokenBucketState, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let full_at = bucket.expires_at().max(at.max(now)) + self.limit.emission_interval();
         *bucket = TokenBucketState::full_at(full_at);
-        self.welcome_before(full_at, now)
+        self.next_allowed_by_full_at(full_at, now)
     }
 
     /// Returns when the next request is allowed for a bucket that will be full at `full_at`: a burst earlier.
-    pub fn welcome_before(&self, full_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let welcome = full_at.as_nanos().saturating_sub(self.limit.fill_time().get());
-        Some(Timestamp::from_nanos(welcome)).filter(|welcome| *welcome > now)
+    pub fn next_allowed_by_full_at(&self, full_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let allowed_at = full_at.as_nanos().saturating_sub(self.limit.fill_time().get());
+        Some(Timestamp::from_nanos(allowed_at)).filter(|allowed_at| *allowed_at > now)
     }
 
     /// Returns when the next request is allowed after a burst from `oldest` to `newest`.
-    pub fn welcome_after(&self, oldest: Timestamp, newest: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        self.limit.welcome_after(oldest, newest, now)
+    pub fn next_allowed_by_log(
+        &self,
+        oldest: Timestamp,
+        newest: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        self.limit.next_allowed_by_log(oldest, newest, now)
     }
 }
 
@@ -212,8 +217,8 @@ mod tests {
     fn the_last_rule_to_let_go_holds() {
         let domain = domain(vec![rule("1/s", "2"), rule("1/m", "3")], Logic::Window);
         let mut log = SlidingLogState::default();
-        let welcome = [0, 0, 0, 500].map(|now| domain.account(&mut log, at(now), at(now)));
-        assert_eq!(welcome, [None, Some(at(1_000)), Some(at(60_000)), Some(at(60_500))]);
+        let next_allowed = [0, 0, 0, 500].map(|now| domain.account(&mut log, at(now), at(now)));
+        assert_eq!(next_allowed, [None, Some(at(1_000)), Some(at(60_000)), Some(at(60_500))]);
     }
 
     #[test]
@@ -251,10 +256,13 @@ mod tests {
         for _ in 0..10_000 {
             now += random.below(250);
             let ahead = if random.one_in(4) { random.below(300) } else { 0 };
-            let welcome = rule.move_on(&mut bucket, at(now + ahead), at(now));
+            let next_allowed = rule.move_on(&mut bucket, at(now + ahead), at(now));
             let expected = naive(prev, i128::from(now + ahead), 3, 100);
             prev = Some(expected);
-            assert_eq!(welcome, (expected > i128::from(now)).then(|| at(u64::try_from(expected).unwrap())));
+            assert_eq!(
+                next_allowed,
+                (expected > i128::from(now)).then(|| at(u64::try_from(expected).unwrap()))
+            );
         }
     }
 }

@@ -103,10 +103,10 @@ impl IdFormat {
             Self::Any => "an id",
             Self::IpAddress => "an IP address, such as 10.0.0.2 or 2001:db8::1",
             Self::Ipv6Range => "an IPv6 /48 network, such as 2001:db8:1::/48",
-            Self::RegId => "a registration id, such as 12345678",
+            Self::RegId => "a number, such as 12345678",
             Self::Domain => "a domain, such as example.com",
-            Self::RegIdDomain => "a registration id and a domain, such as 12345678:example.com",
-            Self::RegIdFqdnSet => "a registration id and domains, such as 12345678:example.com,example.org",
+            Self::RegIdDomain => "a number and a domain, such as 12345678:example.com",
+            Self::RegIdFqdnSet => "a number and domains, such as 12345678:example.com,example.org",
         }
     }
 

@@ -1,4 +1,4 @@
-//! A named policy: an algorithm and its numbers, by default and for particular ids.
+//! A named limit: an algorithm and its numbers, by default and for particular ids.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use crate::rate_spec::whole;
 use crate::time::Nanos;
 
 /// The finest part there is: one of so many.
@@ -104,7 +105,7 @@ impl FromStr for LocalShare {
     type Err = LocalShareError;
 
     fn from_str(text: &str) -> Result<Self, LocalShareError> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| LocalShareError);
+        let number = |text: &str| whole(text).ok_or(LocalShareError);
         if let Some((numerator, denominator)) = text.split_once('/') {
             return Self::new(number(numerator)?, number(denominator)?);
         }
@@ -146,6 +147,8 @@ mod tests {
             ("1/0", None),
             ("1.5", None),
             ("-1", None),
+            ("0.+5", None),
+            ("+1/+4", None),
             ("a quarter", None),
             ("", None),
             (".", None),

@@ -129,7 +129,7 @@ impl SlidingLogState {
     /// Returns when the next request is allowed after a burst, at one per interval; `None` means now.
     pub fn next_allowed(&self, limit: &TokenBucket, now: Timestamp) -> Option<Timestamp> {
         let oldest = self.nth_newest(usize::try_from(limit.burst()).ok()?)?;
-        limit.welcome_after(oldest, self.nth_newest(1)?, now)
+        limit.next_allowed_by_log(oldest, self.nth_newest(1)?, now)
     }
 
     /// Returns the number of entries that are kept.

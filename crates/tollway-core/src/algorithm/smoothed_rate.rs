@@ -34,7 +34,7 @@ impl SmoothedRate {
             return Err(NumbersError::Zero { field: "period" });
         }
         if period.saturating_mul(FORGET_AFTER_PERIODS) > Nanos::MAX {
-            return Err(NumbersError::PeriodTooLong);
+            return Err(NumbersError::PeriodTooLong { max: "106d for smoothed_rate" });
         }
         if !(limit > 0.0 && limit <= RATE_MAX) {
             return Err(NumbersError::Rate);

@@ -265,7 +265,10 @@ mod tests {
         assert_eq!(TokenBucket::per_second(1).burst(0).into_algorithm(), zero("burst"));
         assert_eq!(TokenBucket::every(Duration::ZERO).into_algorithm(), zero("period"));
         assert_eq!(SlidingLog::per_day(0).into_algorithm(), zero("count"));
-        assert_eq!(Quota::per(1, Duration::MAX).into_algorithm(), Err(NumbersError::PeriodTooLong));
+        assert_eq!(
+            Quota::per(1, Duration::MAX).into_algorithm(),
+            Err(NumbersError::PeriodTooLong { max: "292 years" })
+        );
         assert_eq!(SmoothedRate::per_second(f64::NAN).into_algorithm(), Err(NumbersError::Rate));
     }
 }

@@ -74,7 +74,7 @@ impl TokenBucket {
 
     /// Returns when the next request is allowed after a burst from `oldest` to `newest`, at one per interval; `None`
     /// means now. A burst counts while its oldest entry is at most the time of a burst old, that age included.
-    pub(crate) fn welcome_after(
+    pub(crate) fn next_allowed_by_log(
         &self,
         oldest: Timestamp,
         newest: Timestamp,

@@ -1,9 +1,7 @@
 //! Reads the algorithm of a limit and its numbers: `burst`, `count`, `period` and `strict`.
 
-use tollway_core::algorithm::{
-    FORGET_AFTER_PERIODS, NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket,
-};
-use tollway_core::{Algorithm, Nanos, RateSpec};
+use tollway_core::algorithm::{NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway_core::{Algorithm, RateSpec};
 
 use super::domains::parse;
 use super::errors::ErrorCollector;
@@ -131,7 +129,7 @@ impl<'a> AlgorithmFields<'a> {
             }
             AlgorithmKind::Quota => Quota::new(count?, period?.into()).map(Algorithm::Quota),
         };
-        made.map_err(|error| self.report_bad_numbers(&error, owner, kind, errors)).ok()
+        made.map_err(|error| self.report_bad_numbers(&error, owner, errors)).ok()
     }
 
     /// Reads a rate, which replaces a count and a period.
@@ -160,31 +158,13 @@ impl<'a> AlgorithmFields<'a> {
     }
 
     /// Reports numbers that contradict each other, at the field that should change.
-    fn report_bad_numbers(
-        &self,
-        error: &NumbersError,
-        owner: &YamlKey,
-        kind: AlgorithmKind,
-        errors: &mut ErrorCollector,
-    ) {
-        let (field, message) = match error {
-            NumbersError::Zero { field: "burst" } | NumbersError::TooSlow { .. } => {
-                (self.burst, error.to_string())
-            }
-            NumbersError::Zero { field: "period" } => (self.period, error.to_string()),
-            NumbersError::PeriodTooLong if kind == AlgorithmKind::SmoothedRate => {
-                (self.period, smoothed_period_too_long())
-            }
-            NumbersError::PeriodTooLong => (self.period, error.to_string()),
-            _ => (self.count, error.to_string()),
+    fn report_bad_numbers(&self, error: &NumbersError, owner: &YamlKey, errors: &mut ErrorCollector) {
+        let field = match error {
+            NumbersError::Zero { field: "burst" } | NumbersError::TooSlow { .. } => self.burst,
+            NumbersError::Zero { field: "period" } | NumbersError::PeriodTooLong { .. } => self.period,
+            _ => self.count,
         };
         let field = field.or(self.rate);
-        errors.add(field.map_or(owner.at, |entry| entry.value.at), message);
+        errors.add(field.map_or(owner.at, |entry| entry.value.at), error.to_string());
     }
-}
-
-/// Returns the error message for a period that is too long for a smoothed rate.
-pub(super) fn smoothed_period_too_long() -> String {
-    let longest = Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000;
-    format!("period must be at most {longest}d for {}", AlgorithmKind::SmoothedRate.name())
 }

@@ -15,10 +15,10 @@
 
 use std::sync::Arc;
 
-use tollway_core::algorithm::{NumbersError, SmoothedRate};
+use tollway_core::algorithm::SmoothedRate;
 use tollway_core::{KeyLimit, KeyRule, Keys, OnFull};
 
-use super::algorithm::{RATE_MAX, smoothed_period_too_long};
+use super::algorithm::RATE_MAX;
 use super::errors::{ErrorCollector, Position};
 use super::fields::{YamlFields, choice, decimal_number, duration, flag, refuse, scalar_text};
 use super::limits::LimitsDraft;
@@ -279,11 +279,7 @@ fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollecto
     match SmoothedRate::new(rate?, span?.into(), strict?) {
         Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),
         Err(error) => {
-            let message = match error {
-                NumbersError::PeriodTooLong => smoothed_period_too_long(),
-                error => error.to_string(),
-            };
-            errors.add(period.map_or(item.at, |entry| entry.value.at), message);
+            errors.add(period.map_or(item.at, |entry| entry.value.at), error.to_string());
             None
         }
     }

@@ -384,8 +384,8 @@ fn an_override_is_for_a_limit_and_an_id_of_its_format() {
     check_map("Bta:1", &["3:3: limit \"Bta\" does not exist (did you mean \"Beta\"?)"]);
     check_map("A", &["3:3: override \"A\" has no id; write \"A:id\""]);
     check_map("'A:'", &["3:3: limit \"A\": an id must not be empty"]);
-    check_map("A:x", &["3:3: limit \"A\": id \"x\" is not a registration id, such as 12345678"]);
-    check_map("A:1e3", &["3:3: limit \"A\": id \"1e3\" is not a registration id, such as 12345678"]);
+    check_map("A:x", &["3:3: limit \"A\": id \"x\" is not a number, such as 12345678"]);
+    check_map("A:1e3", &["3:3: limit \"A\": id \"1e3\" is not a number, such as 12345678"]);
     check_map(
         &format!("A:7: {numbers}\n  A:007"),
         &["4:3: limit \"A\" has two overrides for id \"7\", the first at 3:3"],
@@ -442,7 +442,7 @@ fn an_override_for_many_says_for_whom() {
         &ids("['', x]"),
         &[
             "3:46: limit \"A\": an id must not be empty",
-            "3:50: limit \"A\": id \"x\" is not a registration id, such as 12345678",
+            "3:50: limit \"A\": id \"x\" is not a number, such as 12345678",
         ],
     );
     check_item(
@@ -522,7 +522,7 @@ store: disk
         &[
             &format!("1:14: max_buckets {WHOLE}, not \"0\""),
             "3:3: limit \"B\" does not exist; add it to \"limits\"",
-            "4:3: limit \"A\": id \"ten\" is not a registration id, such as 12345678",
+            "4:3: limit \"A\": id \"ten\" is not a number, such as 12345678",
             &format!("4:29: count {WHOLE}, not \"-1\""),
             "6:8: unknown field \"brust\" (did you mean \"burst\"?)",
             "6:36: period \"10\" has no unit (did you mean \"10s\"?)",

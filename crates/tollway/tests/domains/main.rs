@@ -91,9 +91,9 @@ fn agrees(store: Store, steps: u64, seed: u64) {
             .zip(&names)
             .map(|((domain, _, at), name)| Report { domain, identifier: name.as_bytes(), at: moment(*at) })
             .collect();
-        let mut welcome = Vec::new();
-        limiter.blocking().record_reports(&accounts, &mut welcome);
-        for ((domain, identifier, at), found) in batch.iter().zip(welcome) {
+        let mut delays = Vec::new();
+        limiter.blocking().record_reports(&accounts, &mut delays);
+        for ((domain, identifier, at), found) in batch.iter().zip(delays) {
             let expected = naive.account(domain, *identifier, *at, now).map(moment);
             assert_eq!(found, expected, "step {step}: {} {identifier} of {at} at {now}", domain.name());
         }
@@ -132,12 +132,12 @@ fn who_is_still_to_wait_is_known_to_every_master() {
         Engine::with(Policy::default(), Store::Redis(redis, Memory::new(10)), Clock::manual(moment(START)))
     };
     let policy = Config::parse(DOMAINS, "test.yaml").unwrap().policy;
-    let (mut welcome, first) = (Vec::new(), master());
+    let (mut delays, first) = (Vec::new(), master());
     for name in ["web", "gcra"] {
         let domain = policy.domain(name.as_bytes()).unwrap();
         for (identifier, times) in [(&b"a/b:%\xff"[..], 4), (b"idle", 1)] {
             let account = Report { domain, identifier, at: moment(START) };
-            first.blocking().record_reports(&vec![account; times], &mut welcome);
+            first.blocking().record_reports(&vec![account; times], &mut delays);
         }
     }
     drop(first);

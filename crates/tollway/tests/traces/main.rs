@@ -78,7 +78,7 @@ fn what_cannot_be_decided_says_why() {
         0s  limit  spend B:1           => error limit "B" does not exist
         0s  limit  spend \n:1          => error limit "\n" does not exist
         0s  limit  spend A:            => error limit "A" rejects the id: an id must not be empty
-        0s  limit  spend A:x           => error limit "A" rejects the id: id "x" is not a registration id, such as 12345678
+        0s  limit  spend A:x           => error limit "A" rejects the id: id "x" is not a number, such as 12345678
         0s  limit  spend A:1 cost=4    => error limit "A": cost 4 is too high; one request can take at most 3
         0s  limit  refund R:1          => error limit "R": smoothed_rate does not support refunds
         0s  limit  spend A:1 R:1 A:01  => error bucket "A:1" is charged twice in one bill; charge it once with the whole cost

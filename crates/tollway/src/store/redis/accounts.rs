@@ -84,8 +84,8 @@ fn next_allowed_at(domain: &Domain, reply: Reply) -> Result<Option<Timestamp>, S
     for rule in domain.rules() {
         let found = moment(&answer.value())?;
         latest = latest.max(match (domain.logic(), found, newest) {
-            (Logic::Window, Some(oldest), Some(newest)) => rule.welcome_after(oldest, newest, now),
-            (Logic::Gcra, Some(full_at), _) => rule.welcome_before(full_at, now),
+            (Logic::Window, Some(oldest), Some(newest)) => rule.next_allowed_by_log(oldest, newest, now),
+            (Logic::Gcra, Some(full_at), _) => rule.next_allowed_by_full_at(full_at, now),
             _ => None,
         });
     }
