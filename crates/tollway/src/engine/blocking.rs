@@ -24,8 +24,8 @@ impl BlockingEngine {
         Self(Engine { parts: engine.parts.clone(), redis })
     }
 
-    /// Returns the engine that this is a view of.
-    pub const fn engine(&self) -> &Engine {
+    /// Returns the engine whose calls may block the thread that polls them. It must not get out of this crate.
+    pub(crate) const fn engine(&self) -> &Engine {
         &self.0
     }
 

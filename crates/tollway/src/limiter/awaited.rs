@@ -121,7 +121,8 @@ impl AsyncLimiter {
         Ok(self.engine.reset_charges(Bill::new(&charges)?.charges()).await?)
     }
 
-    /// Waits until `cost` fits, and takes it: on any runtime, for at most `timeout`.
+    /// Waits until `cost` fits, and takes it, on any runtime. Gives up as soon as it is known that the wait would be
+    /// longer than `timeout`; the time that Redis takes for each answer comes on top.
     ///
     /// Returns an error as soon as it is known that the cost cannot fit in time; nothing is taken then. Callers that
     /// wait for one bucket do not queue: whichever asks first after the bucket has refilled gets the cost.

@@ -79,7 +79,8 @@ impl BlockingLimiter {
         block_on(self.limiter.reset_all(charges))
     }
 
-    /// Waits until `cost` fits, and takes it, for at most `timeout`.
+    /// Waits until `cost` fits, and takes it. Gives up as soon as it is known that the wait would be longer than
+    /// `timeout`; the time that Redis takes for each answer comes on top.
     pub fn until_ready(
         &self,
         limit: &str,

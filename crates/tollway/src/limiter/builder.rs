@@ -13,7 +13,8 @@ use crate::store::memory::{MAX_BUCKETS, Memory};
 #[cfg(feature = "redis")]
 use crate::store::redis::{Redis, RedisUrlError};
 
-/// Builds a [`Limiter`] from limits that stand in code. Mistakes in any of them are reported by [`build`](Self::build).
+/// Builds a [`Limiter`] from limits that stand in code. The first mistake in any of them is the error of
+/// [`build`](Self::build).
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,7 +112,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// Adds a rule by name, such as `"Or('10/s', 'user:100/h')"`.
+    /// Adds a rule by name, such as `"Or('10/s', 'user:100/h')"`. It is for what decides by a named rule: the middleware,
+    /// and [`Engine::resolve`](crate::engine::Engine::resolve). Code that limits its own functions uses
+    /// [`RateLimit`](crate::RateLimit).
     pub fn rule(mut self, name: &str, rule: &str) -> Self {
         let parsed = rule.parse().map_err(|source| BuildError::Rule { rule: name.to_owned(), source });
         let named = parsed.and_then(|rule| Ok(NamedRule::new(name, RuleLimit::new(rule))?));
@@ -144,8 +147,8 @@ impl LimiterBuilder {
     /// which may be started later.
     #[cfg(feature = "redis")]
     pub fn build_with_redis(self, url: &str) -> Result<AsyncLimiter, BuildError> {
-        let redis = Redis::open(&url.parse()?)?;
         let (policy, memory, clock) = self.parts()?;
+        let redis = Redis::open(&url.parse()?)?;
         Ok(AsyncLimiter::with(policy, crate::store::Store::Redis(redis, memory), clock))
     }
 

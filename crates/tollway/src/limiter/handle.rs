@@ -24,8 +24,8 @@ use crate::engine::{Engine, Inspection, PolicyGuard};
 /// Sends requests to one limit of a limiter, by default a [`Limiter`]. A reload of the policy reaches it at its next
 /// request; if the limit no longer exists then, requests fail.
 ///
-/// A handle is the fastest way to ask, until the policy is reloaded: from then on it looks the limit up in the current
-/// policy at every request, as a spend by name does. A new handle is fast again.
+/// A handle of a [`Limiter`] is the fastest way to ask, until the policy is reloaded: from then on it searches the
+/// current policy for the limit at every request. A new handle is fast again.
 #[derive(Clone, Debug)]
 pub struct Handle<L = Limiter> {
     limiter: L,
@@ -158,8 +158,7 @@ impl AsyncHandle {
 impl BlockingHandle {
     /// Takes `cost` from the bucket of `id`, if it fits.
     pub fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.limiter.policy();
-        Ok(self.limiter.engine().charge(&policy.charge(self.name(), id.as_ref(), cost)?))
+        self.limiter.spend(self.name(), id, cost)
     }
 
     /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.

@@ -60,7 +60,7 @@ impl Redis {
 
     /// Returns a handle for threads that sleep until they have their answer. A call on it may block the thread that
     /// polls it.
-    pub fn for_blocking_callers(&self) -> Self {
+    pub(crate) fn for_blocking_callers(&self) -> Self {
         Self { caller: Caller::Thread, ..self.clone() }
     }
 
