@@ -26,9 +26,9 @@ use http::{HeaderMap, StatusCode};
 use tollway_core::{Decision, Nanos, Verdict};
 
 #[cfg(feature = "local")]
-pub use self::local_limit::{LocalLimit, UnknownLimit};
+pub use self::local_limit::LocalLimit;
 #[cfg(feature = "local")]
-pub use self::local_rule::{LocalRule, UnknownRule};
+pub use self::local_rule::LocalRule;
 #[cfg(feature = "remote")]
 pub use self::remote_limit::{OnFailure, RemoteLimit};
 use crate::LogInfo;

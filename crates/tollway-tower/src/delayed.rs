@@ -25,10 +25,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tollway_core::Decision;
 
 use self::queue::{DelayQueues, QueuedRequest};
+use crate::LogInfo;
 use crate::admit::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 
 /// The default for the number of requests that may wait at a time. Each keeps its request in memory meanwhile.
 pub const DEFAULT_MAX_DELAYED: usize = 1_000;
+/// The longest delay: a day. A moment that lies farther ahead may be more than a clock can express.
+const MAX_DELAY: Duration = Duration::from_secs(86_400);
 /// The shortest wait: timers of tokio have a resolution of one millisecond.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -46,10 +49,14 @@ struct DelayedInner<A> {
 }
 
 impl<A: Admit> Delayed<A> {
-    /// Delays a request that `admit` rejects, if it can pass within `max_delay`.
+    /// Delays a request that `admit` rejects, if it can pass within `max_delay`, which is at most a day.
     pub fn new(admit: A, max_delay: Duration) -> Self {
         Self {
-            inner: Arc::new(DelayedInner { admit, max_delay, queues: DelayQueues::new(DEFAULT_MAX_DELAYED) }),
+            inner: Arc::new(DelayedInner {
+                admit,
+                max_delay: max_delay.min(MAX_DELAY),
+                queues: DelayQueues::new(DEFAULT_MAX_DELAYED),
+            }),
         }
     }
 
@@ -89,22 +96,11 @@ impl<A: Admit> Admit for Delayed<A> {
     const STATUS: StatusCode = A::STATUS;
 
     fn admit(&self, id: &[u8]) -> AdmitFuture {
-        let inner = &self.inner;
-        // A new request must queue behind those that wait, or it would overtake them.
-        match inner.queues.join_existing(id, Instant::now() + inner.max_delay) {
-            Some(Ok(queued)) => return AdmitFuture::Pending(Box::pin(Arc::clone(inner).wait(queued, None))),
-            Some(Err(retry_after)) => return AdmitFuture::Ready(rejected(retry_after)),
-            None => {}
-        }
-        let pending = match inner.admit.admit(id) {
-            AdmitFuture::Ready(reply) => return DelayedInner::delay_if_rejected(inner, id, reply),
-            AdmitFuture::Pending(pending) => pending,
-        };
-        let (inner, id) = (Arc::clone(inner), id.to_vec());
-        AdmitFuture::Pending(Box::pin(async move {
-            let reply = pending.await;
-            DelayedInner::delay_if_rejected(&inner, &id, reply).reply().await
-        }))
+        self.admit_with(id, |admit| admit.admit(id))
+    }
+
+    fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
+        self.admit_with(id, |admit| admit.admit_with_log_info(id, log_info))
     }
 
     fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
@@ -113,6 +109,27 @@ impl<A: Admit> Admit for Delayed<A> {
 
     fn interval(&self, id: &[u8]) -> Option<Duration> {
         self.inner.admit.interval(id)
+    }
+}
+
+impl<A: Admit> Delayed<A> {
+    fn admit_with(&self, id: &[u8], ask: impl FnOnce(&A) -> AdmitFuture) -> AdmitFuture {
+        let inner = &self.inner;
+        // A new request must queue behind those that wait, or it would overtake them.
+        match inner.queues.join_existing(id, Instant::now() + inner.max_delay) {
+            Some(Ok(queued)) => return AdmitFuture::Pending(Box::pin(Arc::clone(inner).wait(queued, None))),
+            Some(Err(retry_after)) => return AdmitFuture::Ready(rejected(retry_after)),
+            None => {}
+        }
+        let pending = match ask(&inner.admit) {
+            AdmitFuture::Ready(reply) => return DelayedInner::delay_if_rejected(inner, id, reply),
+            AdmitFuture::Pending(pending) => pending,
+        };
+        let (inner, id) = (Arc::clone(inner), id.to_vec());
+        AdmitFuture::Pending(Box::pin(async move {
+            let reply = pending.await;
+            DelayedInner::delay_if_rejected(&inner, &id, reply).reply().await
+        }))
     }
 }
 

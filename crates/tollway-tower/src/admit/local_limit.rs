@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use thiserror::Error;
 use tollway::AsyncLimiter;
 use tollway_core::algorithm::Algorithm;
 use tollway_core::{ChargeError, Decision};
@@ -25,22 +24,14 @@ pub struct LocalLimit {
     cost: u64,
 }
 
-/// The error that the policy has no limit of this name.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("limit {name:?} does not exist; add it to the policy, or correct the name")]
-#[non_exhaustive]
-pub struct UnknownLimit {
-    /// The name that was given.
-    pub name: String,
-}
-
 impl LocalLimit {
     /// Charges a cost of 1 to the bucket that the request's client has under `limit`.
-    pub fn new(limiter: impl Into<AsyncLimiter>, limit: &str) -> Result<Self, UnknownLimit> {
+    pub fn new(limiter: impl Into<AsyncLimiter>, limit: &str) -> Result<Self, ChargeError> {
         let limiter = limiter.into();
-        match limiter.policy().limit(limit) {
+        let policy = limiter.policy();
+        match policy.limit(limit) {
             Some(_) => Ok(Self { limiter, limit: limit.into(), cost: 1 }),
-            None => Err(UnknownLimit { name: limit.to_owned() }),
+            None => Err(policy.unknown_limit(limit)),
         }
     }
 

@@ -4,9 +4,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use thiserror::Error;
 use tollway::AsyncLimiter;
-use tollway_core::{KeyedRule, RuleBill, RuleDecision};
+use tollway_core::{KeyedRule, RuleBill, RuleDecision, RuleLookupError, RuleRef};
 
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, outcome};
 
@@ -19,23 +18,12 @@ pub struct LocalRule {
     rule: Arc<str>,
 }
 
-/// The error that the policy has no rule of this name.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("rule {name:?} does not exist; add it to the policy, or correct the name")]
-#[non_exhaustive]
-pub struct UnknownRule {
-    /// The name that was given.
-    pub name: String,
-}
-
 impl LocalRule {
     /// Decides each request by the rule named `rule`.
-    pub fn new(limiter: impl Into<AsyncLimiter>, rule: &str) -> Result<Self, UnknownRule> {
+    pub fn new(limiter: impl Into<AsyncLimiter>, rule: &str) -> Result<Self, RuleLookupError> {
         let limiter = limiter.into();
-        match limiter.policy().rule(rule) {
-            Some(_) => Ok(Self { limiter, rule: rule.into() }),
-            None => Err(UnknownRule { name: rule.to_owned() }),
-        }
+        limiter.policy().find_rule(&RuleRef::Named(rule.to_owned()), None)?;
+        Ok(Self { limiter, rule: rule.into() })
     }
 }
 

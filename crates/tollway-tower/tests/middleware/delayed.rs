@@ -165,6 +165,13 @@ async fn a_wait_that_is_too_long_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_longest_delay_there_is_can_be_given() {
+    let layer = AdmissionLayer::new(Delayed::new(Paused::new(), Duration::MAX));
+    let answers = all(&layer, &[ALICE; 4]).await;
+    assert_eq!(answers[3].1, 200, "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_others_take_what_was_waited_for_the_deadline_holds() {
     /// An [`Admit`] that rejects every request, as if others had taken each free unit.
     struct Never;
