@@ -5,12 +5,12 @@ use std::path::Path;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PySequence, PyString};
+use pyo3::types::{PyBool, PyBytes, PyInt, PySequence, PyString};
 use tollway::config::{Config, ConfigErrors};
 use tollway::core::{self, ChargeKind, ChargeRequest, ErrorChain, Verb};
 use tollway::engine::Engine;
 use tollway::limiter::LimiterError;
-use tollway::{AsyncLimiter, Clock, block_on};
+use tollway::{AsyncLimiter, BlockingLimiter, Clock, block_on};
 
 use crate::clock::ManualClock;
 use crate::decision::{Decision, Refund};
@@ -131,7 +131,8 @@ impl NativeLimiter {
     fn run(&self, py: Python<'_>, verb: Verb, requests: &[ChargeRequest<'_>]) -> PyResult<Py<PyAny>> {
         let engine = self.engine.current()?;
         let answer = if self.engine.is_shared() {
-            py.detach(|| block_on(carry_out(engine.blocking().engine().clone(), verb, requests)))
+            let limiter = AsyncLimiter::from(Engine::clone(&engine)).blocking();
+            py.detach(|| carry_out_blocking(&limiter, verb, requests))
         } else {
             // In memory the future is ready at once, in less time than giving the interpreter's lock back takes.
             block_on(carry_out(Engine::clone(&engine), verb, requests))
@@ -146,14 +147,33 @@ async fn carry_out(
     requests: &[ChargeRequest<'_>],
 ) -> Result<LimiterAnswer, LimiterError> {
     let limiter = AsyncLimiter::from(engine);
-    let decided = |decision: core::Decision| {
-        LimiterAnswer::Decision(Decision::from_core(&decision, &requests[decision.charge].limit))
-    };
+    let decided = |decision| LimiterAnswer::decided(decision, requests);
     match verb {
         Verb::Spend => limiter.spend_all(requests).await.map(decided),
         Verb::Check => limiter.check_all(requests).await.map(decided),
         Verb::Refund => limiter.refund_all(requests).await.map(|refund| LimiterAnswer::Refund(refund.into())),
         Verb::Reset => limiter.reset_all(requests).await.map(|()| LimiterAnswer::Reset),
+    }
+}
+
+/// Carries out a call as [`carry_out`] does, and puts the thread to sleep until Redis has answered.
+fn carry_out_blocking(
+    limiter: &BlockingLimiter,
+    verb: Verb,
+    requests: &[ChargeRequest<'_>],
+) -> Result<LimiterAnswer, LimiterError> {
+    let decided = |decision| LimiterAnswer::decided(decision, requests);
+    match verb {
+        Verb::Spend => limiter.spend_all(requests).map(decided),
+        Verb::Check => limiter.check_all(requests).map(decided),
+        Verb::Refund => limiter.refund_all(requests).map(|refund| LimiterAnswer::Refund(refund.into())),
+        Verb::Reset => limiter.reset_all(requests).map(|()| LimiterAnswer::Reset),
+    }
+}
+
+impl LimiterAnswer {
+    fn decided(decision: core::Decision, requests: &[ChargeRequest<'_>]) -> Self {
+        Self::Decision(Decision::from_core(&decision, &requests[decision.charge].limit))
     }
 }
 
@@ -239,15 +259,15 @@ fn id_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(bytes) = id.cast::<PyBytes>() {
         return Ok(bytes.as_bytes().to_vec());
     }
-    if id.is_instance_of::<PyInt>() {
+    if id.is_instance_of::<PyInt>() && !id.is_instance_of::<PyBool>() {
         return encoded(&id.str()?);
     }
-    // An id of `None` would be one bucket for everybody, so no other type is converted.
+    // An id of `None` or `True` would be one bucket for everybody, so no other type is converted.
     Err(PyTypeError::new_err(format!("id must be a str, bytes or an int, not {}", type_name(id))))
 }
 
 fn cost_units(cost: &Bound<'_, PyAny>) -> PyResult<u64> {
-    if !cost.is_instance_of::<PyInt>() {
+    if !cost.is_instance_of::<PyInt>() || cost.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err(format!("cost must be an int, not {}", type_name(cost))));
     }
     cost.extract().map_err(|_| {

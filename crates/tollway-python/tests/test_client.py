@@ -86,6 +86,12 @@ def test_a_host_with_several_addresses_that_all_refuse_has_no_server():
             call()
 
 
+def test_a_timeout_that_no_timer_takes_is_a_value_error():
+    for timeout in 0, -1, float("nan"), float("inf"):
+        with pytest.raises(ValueError, match="timeout must be more than 0 seconds and at most 86400"):
+            Client(timeout=timeout)
+
+
 def test_a_connection_that_nobody_accepts_is_a_timeout():
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tollway import ConfigError, Decision, Limiter, ManualClock, Refund, StoreError
+from tollway import Client, ConfigError, Decision, Limiter, ManualClock, Refund, StoreError
 
 LOGIN = "limits: { login: { burst: 3, count: 3, period: 3m } }"
 
@@ -23,6 +23,16 @@ def test_a_configuration_that_is_not_valid_raises_with_the_place(tmp_path):
         Limiter.from_file(tmp_path / "missing.yaml")
     with pytest.raises(TypeError, match="from_yaml"):
         Limiter()
+
+
+def test_an_id_that_would_be_one_bucket_for_everybody_is_a_type_error():
+    limiter, client = Limiter.from_yaml(LOGIN), Client()
+    for asked in limiter, client:
+        for id in None, True, 1.5:
+            with pytest.raises(TypeError, match="id must be a str, bytes or an int"):
+                asked.spend("login", id)
+        with pytest.raises(TypeError, match="cost must be an int, not bool"):
+            asked.spend("login", "alice", True)
 
 
 def test_a_file_is_read(tmp_path):

@@ -33,6 +33,8 @@ _PORT = 8080
 _URL_PORT = 80
 """The port of an ``http://`` URL without one."""
 _COST_MAX = 2**64 - 1
+# A day: longer than anybody waits, and short enough for every timer.
+_TIMEOUT_MAX = 86_400
 _CHARGES_MAX = 32
 # The server closes a connection that was idle for 75 seconds. One that is nearly as old is not used: the server might
 # close it while the request is on its way, and nobody could tell if the charge was made.
@@ -72,8 +74,8 @@ class Client:
     def __init__(self, address: str = "127.0.0.1:8080", timeout: float = 1.0) -> None:
         self._host, self._port = _parse_address(address)
         self._address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
-        if not timeout > 0:
-            raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+        if not 0 < timeout <= _TIMEOUT_MAX:
+            raise ValueError(f"timeout must be more than 0 seconds and at most {_TIMEOUT_MAX}, not {timeout}")
         self._timeout = timeout
         self._lock = Lock()
         self._idle: List[_Idle] = []
@@ -441,8 +443,9 @@ def _charge_object(verb: str, charge: Charge) -> Dict[str, Any]:
 
 
 def _id_text(id: Id) -> str:
-    if isinstance(id, int):
+    if isinstance(id, int) and not isinstance(id, bool):
         return str(id)
+    # An id of None or True would be one bucket for everybody.
     if not isinstance(id, (str, bytes)):
         raise TypeError(f"id must be a str, bytes or an int, not {type(id).__name__}")
     try:
@@ -453,7 +456,7 @@ def _id_text(id: Id) -> str:
 
 
 def _cost_units(cost: int) -> int:
-    if not isinstance(cost, int):
+    if not isinstance(cost, int) or isinstance(cost, bool):
         raise TypeError(f"cost must be an int, not {type(cost).__name__}")
     if not 0 <= cost <= _COST_MAX:
         raise InvalidCost(f"cost must be from 0 to {_COST_MAX}, not {cost}")
