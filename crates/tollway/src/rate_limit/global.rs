@@ -11,7 +11,6 @@ static GLOBAL: OnceLock<RateLimit> = OnceLock::new();
 /// The global rate limit is already set, by [`set_global`] or by its first use, which sets it to one in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the global rate limit is already in use; set it before the first limited function is called")]
-#[non_exhaustive]
 pub struct GlobalAlreadySet;
 
 /// Sets the global rate limit, which [`#[tollway::limit]`](macro@crate::limit) uses unless it names another one. It can
