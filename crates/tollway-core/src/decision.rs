@@ -40,6 +40,7 @@ impl Decision {
 
     /// Returns true if the request may pass.
     #[inline]
+    #[must_use]
     pub const fn allowed(&self) -> bool {
         self.verdict.allowed()
     }
@@ -114,6 +115,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns true if the request may pass.
     #[inline]
+    #[must_use]
     pub const fn allowed(self) -> bool {
         match self {
             Self::Allow | Self::Unlimited | Self::AllowFull | Self::AllowUnreachable => true,

@@ -40,6 +40,7 @@ impl RuleDecision {
 
     /// Returns true if the request may pass.
     #[inline]
+    #[must_use]
     pub const fn allowed(&self) -> bool {
         self.verdict.allowed()
     }
