@@ -112,8 +112,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Adds a rule by name, such as `"Or('10/s', 'user:100/h')"`. It is for what decides by a named rule: the middleware,
-    /// and [`Engine::resolve`](crate::engine::Engine::resolve). Code that limits its own functions uses
+    /// Adds a rule by name, such as `"Or('10/s', 'user:100/h')"`. It is for what decides by a named rule: the
+    /// middleware, and [`Engine::resolve`](crate::engine::Engine::resolve). Code that limits its own functions uses
     /// [`RateLimit`](crate::RateLimit).
     pub fn rule(mut self, name: &str, rule: &str) -> Self {
         let parsed = rule.parse().map_err(|source| BuildError::Rule { rule: name.to_owned(), source });
