@@ -45,7 +45,7 @@ struct BlockingSocket {
 
 impl Client {
     /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
-    /// [`DEFAULT_PORT`](super::DEFAULT_PORT). No socket is opened yet.
+    /// [`DEFAULT_PORT`]. No socket is opened yet.
     pub fn new(address: &str) -> Result<Self, InvalidAddress> {
         Self::with_timeout(address, DEFAULT_TIMEOUT)
     }

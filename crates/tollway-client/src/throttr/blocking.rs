@@ -46,7 +46,7 @@ struct Shared {
 
 impl Client {
     /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
-    /// [`DEFAULT_PORT`](super::DEFAULT_PORT). No connection is opened yet.
+    /// [`DEFAULT_PORT`]. No connection is opened yet.
     pub fn new(address: &str) -> Result<Self, InvalidAddress> {
         Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
