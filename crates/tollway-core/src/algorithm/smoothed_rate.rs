@@ -14,6 +14,9 @@ use crate::time::{Nanos, Timestamp};
 
 /// The number of idle periods after which a bucket is forgotten. It then reads 0.0 instead of 0.001.
 pub const FORGET_AFTER_PERIODS: u64 = 1_000;
+/// The longest period, as the error for a longer one names it.
+const PERIOD_MAX: &str = "106d for smoothed_rate";
+const _: () = assert!(Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000 == 106);
 
 /// The highest rate limit: beyond it one request is less than a double can tell.
 const RATE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -34,7 +37,7 @@ impl SmoothedRate {
             return Err(NumbersError::Zero { field: "period" });
         }
         if period.saturating_mul(FORGET_AFTER_PERIODS) > Nanos::MAX {
-            return Err(NumbersError::PeriodTooLong { max: "106d for smoothed_rate" });
+            return Err(NumbersError::PeriodTooLong { max: PERIOD_MAX });
         }
         if !(limit > 0.0 && limit <= RATE_MAX) {
             return Err(NumbersError::Rate);

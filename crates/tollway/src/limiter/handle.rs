@@ -38,7 +38,8 @@ pub type AsyncHandle = Handle<AsyncLimiter>;
 /// Sends requests to one limit of a [`BlockingLimiter`].
 pub type BlockingHandle = Handle<BlockingLimiter>;
 
-/// A limit's name, and where it was in the policy that was current when the handle was made.
+/// A limit's name, and where it was in the policy that was current when the handle was made. Over a shared store the
+/// name alone is used: a lookup is nothing beside the way to Redis.
 #[derive(Debug)]
 struct LimitLookup {
     name: Box<str>,
@@ -111,41 +112,33 @@ impl Handle {
 impl AsyncHandle {
     /// Takes `cost` from the bucket of `id`, if it fits.
     pub async fn spend(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.limiter.policy();
-        let charge = policy.charge(self.name(), id.as_ref(), cost)?;
-        Ok(self.limiter.engine().charge(&charge).await)
+        self.limiter.spend(self.name(), id, cost).await
     }
 
     /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
     pub async fn check(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Decision, ChargeError> {
-        let policy = self.limiter.policy();
-        let charge = policy.charge(self.name(), id.as_ref(), cost)?;
-        Ok(self.limiter.engine().check_bills(&[Bill::one(&charge)]).await[0])
+        self.limiter.check(self.name(), id, cost).await
     }
 
     /// Gives back `cost` to the bucket of `id`, up to a full bucket.
     pub async fn refund(&self, id: impl AsRef<[u8]>, cost: u64) -> Result<Refund, LimiterError> {
-        let policy = self.limiter.policy();
-        let charge = policy.charge(self.name(), id.as_ref(), cost)?.refundable()?;
-        Ok(self.limiter.engine().refund_charges(std::slice::from_ref(&charge)).await?)
+        self.limiter.refund(self.name(), id, cost).await
     }
 
     /// Forgets the bucket of `id`.
     pub async fn reset(&self, id: impl AsRef<[u8]>) -> Result<(), LimiterError> {
-        let policy = self.limiter.policy();
-        let charge = policy.charge(self.name(), id.as_ref(), 0)?;
-        Ok(self.limiter.engine().reset_charges(&[charge]).await?)
+        self.limiter.reset(self.name(), id).await
     }
 
-    /// Waits until `cost` fits, and takes it, for at most `timeout`.
+    /// Waits until `cost` fits, and takes it. Gives up as soon as it is known that the wait would be longer than
+    /// `timeout`; the time that Redis takes for each answer comes on top.
     pub async fn until_ready(
         &self,
         id: impl AsRef<[u8]>,
         cost: u64,
         timeout: Duration,
     ) -> Result<Decision, UntilReadyError> {
-        let id = id.as_ref();
-        until_ready(timeout, || self.spend(id, cost)).await
+        self.limiter.until_ready(self.name(), id, cost, timeout).await
     }
 
     /// Returns the state of the bucket of `id`. Changes nothing.
@@ -176,7 +169,8 @@ impl BlockingHandle {
         self.limiter.reset(self.name(), id)
     }
 
-    /// Waits until `cost` fits, and takes it, for at most `timeout`.
+    /// Waits until `cost` fits, and takes it. Gives up as soon as it is known that the wait would be longer than
+    /// `timeout`; the time that Redis takes for each answer comes on top.
     pub fn until_ready(
         &self,
         id: impl AsRef<[u8]>,

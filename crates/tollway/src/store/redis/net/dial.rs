@@ -35,7 +35,7 @@ pub(super) struct Line {
     pub(super) driver: Driver,
 }
 
-/// Why a connection could not be opened, or why it ended.
+/// The error that kept a connection from being opened, or that ended it.
 pub(super) type DialError = Box<dyn Error + Send + Sync>;
 
 /// An error with the node, or the step, that it belongs to.
