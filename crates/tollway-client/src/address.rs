@@ -2,27 +2,7 @@
 
 use std::fmt;
 
-use thiserror::Error;
-
-/// The reasons why no client can be created for an address.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum InvalidAddress {
-    /// The address is not a host, or a host and a port.
-    #[error("invalid address {address:?}; write it as HOST or HOST:PORT, such as 127.0.0.1:{port}")]
-    HostPort {
-        /// The address that was given.
-        address: String,
-        /// The port of an address without one.
-        port: u16,
-    },
-    /// The address is an `https://` URL.
-    #[error("{address:?} needs TLS, which this client does not have; write http:// and let a proxy add TLS")]
-    Tls {
-        /// The address that was given.
-        address: String,
-    },
-}
+use crate::InvalidAddress;
 
 /// The host and the port that an address consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +38,13 @@ impl fmt::Display for HostPort<'_> {
 /// Returns `HOST:PORT` for an address without a scheme.
 #[cfg(any(feature = "text", feature = "throttr"))]
 pub(crate) fn host_and_port(address: &str, default_port: u16) -> Result<String, InvalidAddress> {
-    let invalid = || InvalidAddress::HostPort { address: address.to_owned(), port: default_port };
-    HostPort::parse(address, default_port).map(|found| found.to_string()).ok_or_else(invalid)
+    let found = HostPort::parse(address, default_port).ok_or_else(|| invalid(address, default_port))?;
+    Ok(found.to_string())
+}
+
+/// Returns the error for an address that is not a host and a port.
+pub(crate) fn invalid(address: &str, default_port: u16) -> InvalidAddress {
+    InvalidAddress::HostPort { address: address.to_owned(), port: default_port }
 }
 
 #[cfg(test)]

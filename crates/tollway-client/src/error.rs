@@ -8,8 +8,6 @@ use tollway_wire::http::{IdNotUtf8, ResponseError};
 use tollway_wire::text::DATAGRAM_MAX;
 use tollway_wire::throttr::{IdTooLong, UnknownStatus};
 
-use crate::InvalidAddress;
-
 /// The reasons why a call has no answer.
 ///
 /// Being over a limit is an answer, not an error. After [`TimedOut`](Self::TimedOut),
@@ -93,6 +91,26 @@ pub enum ClientError {
         title: String,
         /// The description of this occurrence.
         detail: String,
+    },
+}
+
+/// The reasons why no client can be created for an address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InvalidAddress {
+    /// The address is not a host, or a host and a port.
+    #[error("invalid address {address:?}; write it as HOST or HOST:PORT, such as 127.0.0.1:{port}")]
+    HostPort {
+        /// The address that was given.
+        address: String,
+        /// The port of an address without one.
+        port: u16,
+    },
+    /// The address is an `https://` URL.
+    #[error("{address:?} needs TLS, which this client does not have; write http:// and let a proxy add TLS")]
+    Tls {
+        /// The address that was given.
+        address: String,
     },
 }
 

@@ -37,10 +37,7 @@ if !decision.allowed() {
 //! request without a response may have been carried out.
 #![forbid(unsafe_code)]
 
-#[cfg_attr(
-    not(any(feature = "gatekeeper", feature = "http", feature = "text", feature = "throttr")),
-    allow(dead_code, reason = "without a client nobody parses an address")
-)]
+#[cfg(any(feature = "gatekeeper", feature = "http", feature = "text", feature = "throttr"))]
 mod address;
 #[cfg(all(feature = "blocking", any(feature = "http", feature = "throttr")))]
 mod blocking_tcp;
@@ -61,8 +58,7 @@ pub mod throttr;
 #[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 use std::time::Duration;
 
-pub use address::InvalidAddress;
-pub use error::{ClientError, InvalidRequest, InvalidResponse, InvalidThrottrReply};
+pub use error::{ClientError, InvalidAddress, InvalidRequest, InvalidResponse, InvalidThrottrReply};
 pub use tollway_core as core;
 pub use tollway_wire as wire;
 

@@ -9,7 +9,7 @@ use tollway_core::Nanos;
 use super::delay_table::DelayBounds;
 use super::{DEFAULT_PORT, Gatekeeper};
 use crate::InvalidAddress;
-use crate::address::HostPort;
+use crate::address::{HostPort, invalid};
 
 /// The longest domain, in bytes. A topic must fit into a message with everything else.
 const DOMAIN_MAX: usize = 255;
@@ -125,9 +125,8 @@ impl GatekeeperBuilder {
 
 /// Parses an address with or without the `tcp://` that ZeroMQ writes in front.
 fn parse(address: &str, default_port: u16) -> Result<HostPort<'_>, InvalidAddress> {
-    let invalid = || InvalidAddress::HostPort { address: address.to_owned(), port: default_port };
     let bare = address.strip_prefix("tcp://").unwrap_or(address);
-    HostPort::parse(bare, default_port).ok_or_else(invalid)
+    HostPort::parse(bare, default_port).ok_or_else(|| invalid(address, default_port))
 }
 
 fn next_port(accounting: HostPort<'_>) -> Result<HostPort<'_>, GatekeeperError> {

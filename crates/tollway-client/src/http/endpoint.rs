@@ -7,7 +7,7 @@ use tollway_core::{ChargeRequest, Verb};
 use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQuery, KeysQuery};
 
 use super::DEFAULT_PORT;
-use crate::address::HostPort;
+use crate::address::{HostPort, invalid};
 use crate::{InvalidAddress, InvalidRequest};
 
 /// The port of an `http://` URL without one.
@@ -46,12 +46,11 @@ impl Endpoint {
             _ => (address, DEFAULT_PORT),
         };
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let invalid = || InvalidAddress::HostPort { address: address.to_owned(), port: DEFAULT_PORT };
         // A query would swallow the paths that follow, and a space would end the request line.
         if prefix.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace() || c.is_control()) {
-            return Err(invalid());
+            return Err(invalid(address, DEFAULT_PORT));
         }
-        let found = HostPort::parse(authority, default_port).ok_or_else(invalid)?;
+        let found = HostPort::parse(authority, default_port).ok_or_else(|| invalid(address, DEFAULT_PORT))?;
         Ok(Self { address: found.to_string(), prefix: prefix.trim_end_matches('/').to_owned() })
     }
 
