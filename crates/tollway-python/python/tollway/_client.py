@@ -266,35 +266,39 @@ class Client:
     def _send(self, request: bytes, deadline: float) -> socket.socket:
         """Sends a request, and returns the connection that it went over."""
         kept = self._take()
-        if kept is not None:
-            try:
-                kept.settimeout(_left(deadline))
-                kept.sendall(request)
-                return kept
-            except (socket.timeout, TimeoutError) as error:
-                kept.close()
-                raise ServerTimeout(self._address, self._timeout, sent=True) from error
-            except OSError:
-                # Not all of the request was sent, and the server does nothing with a part. So another connection may
-                # be tried without paying twice. After a whole request was sent, nothing is ever tried again.
-                kept.close()
+        # If not all of the request was sent, the server does nothing with the part. So another connection may be tried
+        # without paying twice. After a whole request was sent, nothing is ever tried again.
+        if kept is not None and self._transmit(kept, request, deadline) is None:
+            return kept
+        connection = self._connect(deadline)
+        error = self._transmit(connection, request, deadline)
+        if error is not None:
+            raise _lost(self._address, error) from error
+        return connection
+
+    def _connect(self, deadline: float) -> socket.socket:
+        """Opens a connection to the server."""
         try:
             connection = socket.create_connection((self._host, self._port), _left(deadline))
         except (socket.timeout, TimeoutError) as error:
             raise ServerTimeout(self._address, self._timeout) from error
         except (OSError, UnicodeError) as error:
             raise _not_connected(self._address, error) from error
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def _transmit(self, connection: socket.socket, request: bytes, deadline: float) -> Optional[OSError]:
+        """Sends a request over a connection. Closes it and returns the error if not all of the request was sent."""
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(_left(deadline))
             connection.sendall(request)
-            return connection
+            return None
         except (socket.timeout, TimeoutError) as error:
             connection.close()
             raise ServerTimeout(self._address, self._timeout, sent=True) from error
         except OSError as error:
             connection.close()
-            raise _lost(self._address, error) from error
+            return error
 
     def _take(self) -> Optional[socket.socket]:
         """Returns an idle connection that the server has not closed."""
