@@ -134,7 +134,7 @@ rules:
   local: { rule: 5/m, on_store_failure: local, local_share: 1/5 }
 ";
 
-/// The same, of a server whose store is unreachable.
+/// Requests, and the statuses that a server answers while its store is unreachable.
 const CASES_UNREACHABLE: [(&str, &str, &str, u16); 23] = [
     ("POST", "/v1/spend", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/check", r#"{"limit":"Closed","id":"a"}"#, 503),
@@ -161,7 +161,7 @@ const CASES_UNREACHABLE: [(&str, &str, &str, u16); 23] = [
     ("HEAD", "/v1/keys", "", 503),
 ];
 
-/// The same, of a server whose store is a Redis.
+/// Requests, and the statuses that a server answers whose store is a Redis.
 const CASES_REDIS: [(&str, &str, &str, u16); 8] = [
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),

@@ -38,7 +38,7 @@ pub(crate) struct Throttr {
     /// The request to send
     #[arg(long, value_enum, default_value_t = Ask::Update)]
     command: Ask,
-    /// Do not insert the keys first
+    /// Skip the inserts before the run, because the keys exist already
     #[arg(long)]
     no_insert: bool,
     /// The consumer of a request, with {} for its number

@@ -1,4 +1,4 @@
-//! A rule drawn as a tree.
+//! Draws a rule as a tree, with the state of each part.
 //!
 //! ```text
 //! Or                                   reached, free in 0.8s
