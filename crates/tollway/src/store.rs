@@ -12,8 +12,8 @@ mod redis;
 #[cfg(feature = "yaml")]
 use std::io;
 
-use tollway_core::Timestamp;
 use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway_core::{Decision, Timestamp};
 
 pub use self::error::StoreError;
 pub use self::health::{Health, NodeHealth, NodeState};
@@ -60,6 +60,28 @@ pub struct BucketPage {
     pub buckets: Vec<String>,
     /// The start of the next page, if there is one.
     pub next: Option<u64>,
+}
+
+/// A bucket that was read once, and the decisions that follow from what was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
+pub struct BucketReading {
+    /// The state of the bucket; `None` if the store holds none.
+    pub state: Option<BucketState>,
+    /// The decision that a request of cost 0 would get.
+    pub decision: Decision,
+    /// The decision that a request of cost 1 would get.
+    pub next: Decision,
+    /// The time of the reading, by the clock of the store.
+    pub at: Timestamp,
+}
+
+impl BucketReading {
+    /// Returns the reading of an id that nothing limits.
+    const fn unlimited(at: Timestamp) -> Self {
+        Self { state: None, decision: Decision::UNLIMITED, next: Decision::UNLIMITED, at }
+    }
 }
 
 /// The state that a store keeps of one bucket.

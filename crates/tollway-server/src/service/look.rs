@@ -3,7 +3,7 @@
 use tollway::limiter::LimiterError;
 use tollway::store::BucketState;
 use tollway_core::algorithm::Bucket;
-use tollway_core::{Bill, Nanos, Verdict};
+use tollway_core::{Nanos, Verdict};
 use tollway_wire::http::{BucketReport, InspectQuery, KeysPage, KeysQuery, StateSummary};
 
 use super::{CallError, Service};
@@ -12,12 +12,8 @@ impl Service {
     /// Returns the state of one bucket, and the decisions that follow from it.
     pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, CallError> {
         let inspection = self.limiter.inspect(&asked.limit, &asked.id).await?;
-        let policy = self.limiter.policy();
-        let charge = policy.charge(&asked.limit, asked.id.as_ref(), 1)?;
-        let next = self.limiter.check_bills(&[Bill::one(&charge)]).await[0];
-        let now = &inspection.decision;
-        // An answer without the store is not about this bucket.
-        let limited = now.verdict != Verdict::Unlimited && !now.degraded && !next.degraded;
+        let (now, next) = (&inspection.decision, &inspection.next);
+        let limited = now.verdict != Verdict::Unlimited;
         let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_nanos };
         let span = |span: Nanos| (limited && !span.is_forever()).then(|| span.as_duration());
         let mut report = BucketReport::new(inspection.bucket, inspection.algorithm, inspection.at);

@@ -188,15 +188,12 @@ impl Engine {
         let policy = self.policy();
         let charge = policy.charge(limit, id.as_ref(), 0)?;
         let Some(redis) = &self.redis else { return Ok(self.inspect_in_memory(&charge)) };
-        let (state, at) = redis.inspect(&charge, self.parts.clock.manual_time()).await?;
-        let decision = self.check_bills(&[Bill::one(&charge)]).await[0];
-        Ok(Inspection::new(&charge, state, decision, at))
+        let reading = redis.inspect(&charge, self.parts.clock.manual_time()).await?;
+        Ok(Inspection::new(&charge, reading))
     }
 
     pub(crate) fn inspect_in_memory(&self, charge: &Charge<'_>) -> Inspection {
-        let at = self.parts.clock.now();
-        let state = self.parts.memory.inspect(charge, at);
-        Inspection::new(charge, state, self.check_in_memory(&[Bill::one(charge)])[0], at)
+        Inspection::new(charge, self.parts.memory.inspect(charge, self.parts.clock.now()))
     }
 
     /// Returns a page of the buckets that exist, of one limit or of all, from where an earlier page ended. Returns

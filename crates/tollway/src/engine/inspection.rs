@@ -2,7 +2,7 @@
 
 use tollway_core::{Algorithm, Charge, Decision, Timestamp};
 
-use crate::store::BucketState;
+use crate::store::{BucketReading, BucketState};
 
 /// One bucket, its limit and what a request would be answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,19 +17,17 @@ pub struct Inspection {
     pub state: Option<BucketState>,
     /// The decision that a request of cost 0 would get.
     pub decision: Decision,
+    /// The decision that a request of cost 1 would get.
+    pub next: Decision,
     /// The time of this snapshot, by the clock of the store.
     pub at: Timestamp,
 }
 
 impl Inspection {
-    pub(super) fn new(
-        charge: &Charge<'_>,
-        state: Option<BucketState>,
-        decision: Decision,
-        at: Timestamp,
-    ) -> Self {
+    pub(super) fn new(charge: &Charge<'_>, reading: BucketReading) -> Self {
         let bucket = charge.limit().bucket_key(charge.id()).to_string();
-        Self { bucket, algorithm: charge.algorithm().copied(), state, decision, at }
+        let BucketReading { state, decision, next, at } = reading;
+        Self { bucket, algorithm: charge.algorithm().copied(), state, decision, next, at }
     }
 }
 

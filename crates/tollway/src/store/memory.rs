@@ -32,7 +32,7 @@ use self::shard::{HasTable, Shards, with_table};
 use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
 use crate::rates::{KeyHash, RateUpdate};
-use crate::store::BucketState;
+use crate::store::{BucketReading, BucketState};
 
 /// The largest number of buckets that is kept by default: a third of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
@@ -243,12 +243,20 @@ impl Memory {
         }
     }
 
-    /// Returns the state of the bucket of a charge, or `None` if there is no live bucket.
-    pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> Option<BucketState> {
-        let algorithm = charge.algorithm()?;
+    /// Reads the bucket of a charge under one lock.
+    pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> BucketReading {
+        let Some(algorithm) = charge.algorithm() else { return BucketReading::unlimited(now) };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
-        with_table!(tables, algorithm, |table, _limit| BucketState::live(table.get(hash), now))
+        with_table!(tables, algorithm, |table, limit| {
+            let full = !table.contains(hash) && self.capacity.is_full();
+            BucketReading {
+                state: BucketState::live(table.get(hash), now),
+                decision: table.check(hash, limit, 0, now),
+                next: if full { full_decision(charge) } else { table.check(hash, limit, 1, now) },
+                at: now,
+            }
+        })
     }
 
     /// Drops the expired buckets among the next `slots` slots, at most once around the whole store. Returns the number

@@ -5,7 +5,7 @@
 use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
 use tollway_core::{Bill, Charge, Decision, Domain, Limit, Refund, RuleBill, RuleDecision, Timestamp};
 
-use super::{BucketPage, BucketState, Health, StoreError};
+use super::{BucketPage, BucketReading, Health, StoreError};
 use crate::engine::RuleInspection;
 use crate::rates::RateUpdate;
 use crate::reports::{Delays, Report};
@@ -78,11 +78,7 @@ impl Redis {
         match *self {}
     }
 
-    pub(crate) async fn inspect(
-        &self,
-        _: &Charge<'_>,
-        _: Option<Timestamp>,
-    ) -> Answer<(Option<BucketState>, Timestamp)> {
+    pub(crate) async fn inspect(&self, _: &Charge<'_>, _: Option<Timestamp>) -> Answer<BucketReading> {
         match *self {}
     }
 

@@ -150,7 +150,10 @@ fn compare_what_is_held(store: &Redis, subjects: &mut [Subject], now: Timestamp)
         // So that a log is held to its limit as it is now, wherever it was spent from last.
         block_on(store.settle(&[Bill::one(&charge)], Some(now)))[0].as_ref().unwrap();
         let _ = subject.model.settle(&charge, now);
-        let (held, _) = block_on(store.inspect(&charge, Some(now))).unwrap();
-        assert_eq!(held, subject.model.held(charge.algorithm().unwrap(), now), "{charge:?}");
+        let reading = block_on(store.inspect(&charge, Some(now))).unwrap();
+        assert_eq!(reading.state, subject.model.held(charge.algorithm().unwrap(), now), "{charge:?}");
+        assert_eq!(reading.decision, subject.model.check(&charge, now), "{charge:?}");
+        let one = Charge::new(&subject.limit, subject.id.as_bytes(), 1).unwrap();
+        assert_eq!(reading.next, subject.model.check(&one, now), "{charge:?}");
     }
 }

@@ -4,10 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollway::block_on;
+use tollway::clock::Clock;
+use tollway::config::Config;
+use tollway::core::algorithm::Bucket;
 use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway::core::{Algorithm, Bill, Charge, Limit, Nanos, Timestamp};
-use tollway::store::BucketState;
+use tollway::engine::Engine;
+use tollway::store::memory::Memory;
 use tollway::store::redis::Redis;
+use tollway::store::{BucketState, Store};
 use tollway_testbed::RedisServer;
 
 use crate::servers;
@@ -80,20 +85,39 @@ fn a_bucket_is_shown_as_it_is() {
     for limit in &limits {
         let charge = Charge::new(limit, b"a", 0).unwrap();
         let look = |at| block_on(store.inspect(&charge, Some(at))).unwrap();
-        assert_eq!(look(now), (None, now));
+        assert_eq!((look(now).state, look(now).at), (None, now));
         spend(&store, limit, b"a", Some(now));
         spend(&store, limit, b"a", Some(later));
         let held = match limit.name() {
-            "Bucket" => matches!(look(later).0, Some(BucketState::TokenBucket(_))),
+            "Bucket" => matches!(look(later).state, Some(BucketState::TokenBucket(_))),
             "Log" => {
-                look(later).0 == Some(BucketState::SlidingLog { entries: 2, oldest: now, newest: later })
+                look(later).state == Some(BucketState::SlidingLog { entries: 2, oldest: now, newest: later })
             }
             "Rate" => {
-                matches!(look(later).0, Some(BucketState::SmoothedRate(rate)) if rate.last().0 == later)
+                matches!(look(later).state, Some(BucketState::SmoothedRate(rate)) if rate.last().0 == later)
             }
-            _ => matches!(look(later).0, Some(BucketState::Quota(quota)) if quota.counter() == 2),
+            _ => matches!(look(later).state, Some(BucketState::Quota(quota)) if quota.counter() == 2),
         };
         assert!(held, "{:?}", look(later));
-        assert_eq!(look(long_after), (None, long_after));
+        assert_eq!((look(long_after).state, look(long_after).at), (None, long_after));
     }
+}
+
+#[test]
+fn a_bucket_is_read_by_one_script_at_one_time() {
+    let server = RedisServer::start();
+    let store = Store::Redis(servers::open(&server.url(), "one"), Memory::new(10));
+    let policy = Config::parse("limits: { L: { burst: 2, count: 2, period: 1h } }", "limits").unwrap().policy;
+    let engine = Engine::with(policy, store, Clock::monotonic());
+    let charge = engine.policy();
+    let charge = charge.charge("L", b"a", 2).unwrap();
+    assert!(block_on(engine.charge(&charge)).allowed());
+    let before = server.times_called("evalsha");
+    let _ = block_on(engine.inspect("L", "a")).unwrap(); // The script is loaded.
+    let loaded = server.times_called("evalsha");
+    let seen = block_on(engine.inspect("L", "a")).unwrap();
+    assert_eq!((loaded - before, server.times_called("evalsha") - loaded), (2, 1));
+    let Some(BucketState::TokenBucket(bucket)) = seen.state else { panic!("{seen:?}") };
+    assert_eq!(seen.decision.reset_nanos, bucket.expires_at().since(seen.at), "by the same moment");
+    assert_eq!(seen.decision.reset_nanos.get() - seen.next.retry_nanos.get(), 1_800_000_000_000);
 }

@@ -1,33 +1,38 @@
 //! Buckets, for whoever wants to look.
 
 use redis::Value;
-use tollway_core::algorithm::Bucket;
-use tollway_core::{Algorithm, Charge, Limit, Timestamp};
+use tollway_core::{Charge, Limit, Timestamp};
 
 use super::reply::{Answer, nonsense, number};
 use super::script::{self, Draft};
-use super::seen::{quota, smoothed_rate, token_bucket};
+use super::seen::Seen;
 use super::{Redis, StoreError};
-use crate::store::{BucketPage, BucketState};
+use crate::store::{BucketPage, BucketReading, BucketState};
 
 /// The most primaries that a scan can tell apart: a Cluster of a thousand is said to be as large as they get.
 const NODES: u64 = 1 << 10;
 
 impl Redis {
-    /// What the bucket of a charge holds, or `None` if it says nothing, and when that was so. The time is Redis's own
-    /// unless it is given.
+    /// Reads the bucket of a charge in one script. The time is Redis's own unless it is given.
     pub async fn inspect(
         &self,
         charge: &Charge<'_>,
         now: Option<Timestamp>,
-    ) -> Result<(Option<BucketState>, Timestamp), StoreError> {
+    ) -> Result<BucketReading, StoreError> {
         let key = self.namespace.of_id(charge.limit(), charge.id());
-        let call = Draft::new(&script::INSPECT, &[&key]).now(now).finish();
-        let reply = self.send(vec![call]).await.pop().unwrap_or(Ok(Value::Nil));
+        let draft = Draft::new(script::inspect(charge.algorithm()), &[&key]).now(now);
+        let draft = match charge.algorithm() {
+            None => draft.arg(""),
+            Some(algorithm) => draft.algorithm(algorithm).numbers(algorithm, 0).numbers(algorithm, 1),
+        };
+        let reply = self.send(vec![draft.finish()]).await.pop().unwrap_or(Ok(Value::Nil));
         let mut answer = Answer::new(reply?)?;
-        let now = answer.now()?;
-        let held = charge.algorithm().map(|algorithm| held(algorithm, answer, now)).transpose()?;
-        Ok((held.flatten(), now))
+        let at = answer.now()?;
+        let Some(algorithm) = charge.algorithm() else { return Ok(BucketReading::unlimited(at)) };
+        let for_nothing = Seen::read(algorithm, answer.value())?;
+        let next = Seen::read(algorithm, answer.value())?.decide(1, at);
+        let decision = for_nothing.decide(0, at);
+        Ok(BucketReading { state: state(&for_nothing, answer, at)?, decision, next, at })
     }
 
     /// Some of the buckets, of one limit or of all: a page begins at 0, or where the page before it ended, and is made
@@ -75,33 +80,20 @@ impl Redis {
     }
 }
 
-fn held(
-    algorithm: &Algorithm,
-    mut answer: Answer,
-    now: Timestamp,
-) -> Result<Option<BucketState>, StoreError> {
-    let text = match answer.value() {
-        Value::BulkString(text) => text,
-        _ => Vec::new(),
-    };
-    let live = |silent_at: Timestamp| silent_at > now;
-    Ok(match algorithm {
-        Algorithm::TokenBucket(_) => {
-            token_bucket(&text).filter(|bucket| live(bucket.expires_at())).map(BucketState::TokenBucket)
-        }
-        Algorithm::SmoothedRate(_) => {
-            smoothed_rate(&text).filter(|bucket| live(bucket.expires_at())).map(BucketState::SmoothedRate)
-        }
-        Algorithm::Quota(_) => {
-            quota(&text).filter(|bucket| live(bucket.expires_at())).map(BucketState::Quota)
-        }
-        Algorithm::SlidingLog(limit) => {
-            let entries = match answer.value() {
+/// Returns the state of a bucket that is live; of a log it is the rest of the answer.
+fn state(bucket: &Seen<'_>, mut log: Answer, now: Timestamp) -> Result<Option<BucketState>, StoreError> {
+    Ok(match bucket {
+        Seen::TokenBucket(bucket, _) => BucketState::live(Some(bucket), now),
+        Seen::SmoothedRate(rate, _) => BucketState::live(Some(rate), now),
+        Seen::Quota(quota, _) => BucketState::live(Some(quota), now),
+        Seen::SlidingLog(_, limit) => {
+            let entries = match log.value() {
                 Value::Nil => return Ok(None),
                 entries => number(&entries)?,
             };
-            let [oldest, newest] = [answer.number()?, answer.number()?].map(Timestamp::from_nanos);
-            live(newest + limit.period()).then_some(BucketState::SlidingLog { entries, oldest, newest })
+            let [oldest, newest] = [log.number()?, log.number()?].map(Timestamp::from_nanos);
+            let live = newest + limit.period() > now;
+            live.then_some(BucketState::SlidingLog { entries, oldest, newest })
         }
     })
 }

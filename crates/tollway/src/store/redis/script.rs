@@ -51,9 +51,6 @@ pub(super) static ACCOUNT: LazyLock<Script> =
 /// One request of a domain, entered in an instant a rule.
 pub(super) static MOVE_ON: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "move_on").to_owned()));
-/// A look at one bucket.
-pub(super) static INSPECT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "inspect").to_owned()));
 
 /// Any bill, with the algorithms that it needs.
 pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
@@ -65,6 +62,12 @@ pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'s
 pub(super) fn refund(algorithm: &Algorithm) -> &'static Script {
     static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("refund")));
     &SCRIPTS[1 << place(algorithm)]
+}
+
+/// Returns the script that reads one bucket, or only the time if the id is unlimited.
+pub(super) fn inspect(algorithm: Option<&Algorithm>) -> &'static Script {
+    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("inspect")));
+    &SCRIPTS[algorithm.map_or(0, |algorithm| 1 << place(algorithm))]
 }
 
 /// A letter, a name and the functions of each algorithm.
