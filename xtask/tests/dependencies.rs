@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core <- wire <- client        core <- macros <- tollway <- tower, python
-//! core, wire, tollway <- server <- cli        wire <- testbed
+//! core, wire, tollway <- server <- cli        core, wire <- load <- cli        wire <- testbed
 //! ```
 //!
 //! An arrow points at what is used. Tests may use what they like; what is built may not.
@@ -25,8 +25,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollway-server", &["tollway-core", "tollway-wire", "tollway"]),
     (
         "tollway-cli",
-        &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-client", "tollway-tower"],
+        &[
+            "tollway-core",
+            "tollway-wire",
+            "tollway",
+            "tollway-server",
+            "tollway-client",
+            "tollway-tower",
+            "tollway-load",
+        ],
     ),
+    ("tollway-load", &["tollway-core", "tollway-wire"]),
     ("tollway-bench", &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-tower"]),
     ("tollway-testbed", &["tollway-wire"]),
     ("xtask", &[]),

@@ -14,11 +14,9 @@ mod text;
 mod throttr;
 mod validate;
 
-use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 use tollway::config::{Config, ConfigErrors};
 use tollway_client::InvalidAddress;
@@ -98,11 +96,6 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Creates the client of the HTTP gate at `address`.
 fn client(address: &str) -> Result<Client, InvalidAddress> {
     Client::with_timeout(address, HTTP_TIMEOUT)
-}
-
-/// Makes the error for a refused connection, the same as that of the clients.
-fn no_server(address: impl Display, start: &str) -> anyhow::Error {
-    anyhow!("no server at {address}; start one with \"{start}\"")
 }
 
 /// The configuration in `file`, or the built-in one.

@@ -1,35 +1,28 @@
-//! `tollway bench`: how much a server takes, and how long it lets callers wait.
+//! `tollway bench`: load-tests a server.
 
-mod course;
 mod echo;
-mod http;
+mod flags;
 mod interrupt;
-mod keys;
-mod load;
-mod pace;
 mod progress;
-mod protocol;
-mod redis;
 mod report;
-mod sockets;
-mod stream;
-mod tally;
-mod template;
-mod text;
-mod throttr;
-mod waiting;
-mod zipf;
 
-use clap::{Args, Subcommand};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use tollway::core::Nanos;
+use tollway_load::{
+    HttpSpend, KeyFormat, KeyOrder, Load, RedisIncr, RunLength, TextOverLimit, ThrottrAsk, ThrottrQuotas,
+};
 
+use self::flags::LoadFlags;
+use self::interrupt::Interrupt;
 use super::Outcome;
 
 /// Load-test a server
 ///
-/// One thread sends requests over many connections. By default the loop is closed: each connection sends a batch, waits for
-/// the replies and sends the next, which measures the highest rate of the server. With --rate the loop is open: requests are
-/// sent on schedule, and latency counts from the scheduled time, so that a pause of the server shows in full. Ctrl-C
-/// ends a run early and prints the result so far.
+/// One thread sends requests over many connections. By default the loop is closed: each connection sends a batch,
+/// waits for the replies and sends the next, which measures the highest rate of the server. With --rate the loop is
+/// open: requests are sent on schedule, and latency counts from the scheduled time, so that a pause of the server
+/// shows in full. Ctrl-C ends a run early and prints the result so far.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -37,29 +30,180 @@ Examples:
   tollway bench http --limit demo --rate 20000
   tollway bench redis --pipeline 64 --keys 1000000
 
-Exit status: 0 success, 2 error: no server, a lost connection, or replies of another protocol.")]
+Exit status: 0 success, 1 every reply was an error, 2 error: no server, a lost connection, or replies of another protocol.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
-    what: What,
+    target: Target,
 }
 
 #[derive(Subcommand)]
-enum What {
-    Text(text::Text),
-    Throttr(throttr::Throttr),
-    Http(http::Http),
-    Redis(redis::Redis),
+enum Target {
+    Text(Text),
+    Throttr(Throttr),
+    Http(Http),
+    Redis(Redis),
     Echo(echo::Echo),
+}
+
+/// Load-test the UDP text gate with over_limit
+///
+/// Every socket sends a batch, waits for the replies, and sends the next. Datagrams may be lost: requests without a
+/// reply within the timeout count as unanswered.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway bench text --pipeline 64 --keys 1000000 --duration 10s
+  tollway bench text --key-format 'ws ua={}' --zipf 0.99 --rate 50000")]
+struct Text {
+    #[command(flatten)]
+    flags: LoadFlags,
+    /// The key of a request, with {} for its number
+    #[arg(long, value_name = "FORMAT", default_value = "ws ip={}")]
+    key_format: KeyFormat,
+    /// The timeout for a reply
+    #[arg(long, value_name = "D", default_value = "100ms")]
+    timeout: Nanos,
+    /// Send every datagram by itself, without segmentation offload (GSO)
+    #[arg(long)]
+    no_gso: bool,
+}
+
+/// Load-test the Throttr gate with the quotas of many consumers
+///
+/// Before the run, every key is inserted once with a quota large enough for the run.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway bench throttr --pipeline 64 --keys 1000000 --duration 10s
+  tollway bench throttr --command query --rate 100000 --pipeline 16
+  tollway bench throttr --addr 127.0.0.1:9001 --echo --pipeline 64")]
+struct Throttr {
+    #[command(flatten)]
+    flags: LoadFlags,
+    /// The request to send
+    #[arg(long, value_enum, default_value_t = Ask::Update)]
+    command: Ask,
+    /// Skip the inserts before the run, because the keys exist already
+    #[arg(long)]
+    no_insert: bool,
+    /// The consumer of a request, with {} for its number
+    #[arg(long, value_name = "FORMAT", default_value = "k{}")]
+    key_format: KeyFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ask {
+    /// Take 1 from the quota
+    Update,
+    /// Query the quota
+    Query,
+    /// Insert the quota
+    Insert,
+}
+
+/// Load-test the HTTP gate: spend from one limit with many ids
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway bench http --limit LoginsPerAccount --keys 1000000 --zipf 0.99
+  tollway bench http --rate 20000 --duration 30s --json")]
+struct Http {
+    #[command(flatten)]
+    flags: LoadFlags,
+    /// The limit to spend from
+    #[arg(long, value_name = "NAME", default_value = "demo")]
+    limit: String,
+    /// The id of a request, with {} for its number
+    #[arg(long, value_name = "FORMAT", default_value = "k{}")]
+    key_format: KeyFormat,
+}
+
+/// Load-test a Redis server with INCR, for comparison
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway bench redis --pipeline 64 --keys 1000000 --duration 10s")]
+struct Redis {
+    #[command(flatten)]
+    flags: LoadFlags,
+    /// The key of a request, with {} for its number
+    #[arg(long, value_name = "FORMAT", default_value = "k{}")]
+    key_format: KeyFormat,
 }
 
 impl Bench {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        match self.what {
-            What::Text(text) => text.run(),
-            What::Throttr(throttr) => throttr.run(),
-            What::Http(http) => http.run(),
-            What::Redis(redis) => redis.run(),
-            What::Echo(echo) => echo.run(),
+        match self.target {
+            Target::Text(text) => text.run(),
+            Target::Throttr(throttr) => throttr.run(),
+            Target::Http(http) => http.run(),
+            Target::Redis(redis) => redis.run(),
+            Target::Echo(echo) => echo.run(),
         }
+    }
+}
+
+impl Text {
+    fn run(self) -> anyhow::Result<Outcome> {
+        let load = Load {
+            reply_timeout: self.timeout.into(),
+            segmentation_offload: !self.no_gso,
+            ..self.flags.load("127.0.0.1:2000")?
+        };
+        self.flags.run("text", &load, TextOverLimit::new(&self.flags.keys(self.key_format)))
+    }
+}
+
+impl Throttr {
+    /// The number of inserts that a connection sends at once before a run.
+    const INSERTS: u16 = 256;
+
+    fn run(self) -> anyhow::Result<Outcome> {
+        let (load, keys) = (self.flags.load("127.0.0.1:9000")?, self.flags.keys(self.key_format));
+        let ask = match self.command {
+            Ask::Update => ThrottrAsk::Update,
+            Ask::Query => ThrottrAsk::Query,
+            Ask::Insert => ThrottrAsk::Insert,
+        };
+        let quotas = ThrottrQuotas::new(ask, &keys)?;
+        if !self.flags.echo && !self.no_insert && ask != ThrottrAsk::Insert {
+            let all_keys = Load {
+                pipeline: Self::INSERTS,
+                key_order: KeyOrder::Sequential,
+                length: RunLength::Requests(keys.count),
+                rate: None,
+                warmup: Nanos::ZERO.into(),
+                ..load.clone()
+            };
+            let interrupt = Interrupt::catch()?;
+            let inserts = ThrottrQuotas::new(ThrottrAsk::Insert, &keys)?;
+            let inserted = all_keys.run(&inserts, &mut |_| interrupt.check())?;
+            if let Some(failure) = inserted.failure {
+                return Err(failure).context("cannot insert the keys");
+            }
+            if interrupt.check().is_break() {
+                return Ok(Outcome::Yes);
+            }
+        }
+        self.flags.run("throttr", &load, quotas)
+    }
+}
+
+impl Http {
+    fn run(self) -> anyhow::Result<Outcome> {
+        if self.flags.echo {
+            bail!(
+                "the echo server does not speak HTTP; compare with the constant answer of GET /healthz instead"
+            );
+        }
+        let spend = HttpSpend::new(&self.limit, &self.flags.keys(self.key_format));
+        self.flags.run("http", &self.flags.load("127.0.0.1:8080")?, spend)
+    }
+}
+
+impl Redis {
+    fn run(self) -> anyhow::Result<Outcome> {
+        let incr = RedisIncr::new(&self.flags.keys(self.key_format));
+        self.flags.run("redis", &self.flags.load("127.0.0.1:6379")?, incr)
     }
 }

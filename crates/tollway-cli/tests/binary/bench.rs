@@ -65,9 +65,19 @@ fn an_http_gate_answers_every_request() {
     }
     let result = bench("http", &serving.addr, "--keys 1");
     assert!(result["denied"].as_u64().unwrap() > REQUESTS / 2, "{result}");
-    let result = bench("http", &serving.addr, "--limit absent");
-    assert_eq!(result["errors"], REQUESTS);
+}
+
+#[test]
+fn a_run_in_which_every_reply_is_an_error_is_exit_1() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let absent = ["bench", "http", "--limit", "absent", "--requests", "10", "--addr", &serving.addr];
+    let ran = run(&[&absent[..], &["--json"]].concat());
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &result["errors"]), (1, &10.into()));
     assert!(result["first_error"].as_str().unwrap().starts_with("404 "), "{result}");
+    let ran = run(&absent);
+    assert_eq!((ran.code, &*ran.stderr), (1, ""));
+    assert!(ran.stdout.contains("  first error: 404 "), "{}", ran.stdout);
 }
 
 #[test]

@@ -2,40 +2,40 @@
 //!
 //! In a closed loop the next batch of a connection leaves when the last is answered: the server sets the pace, and the
 //! figures say how much it can take. In an open loop batches leave when the schedule says, whatever the answers do, and
-//! a latency counts from the scheduled instant. A server that pauses then shows every request that the pause held up, and
-//! not only the one that it happened to be working on.
+//! a latency counts from the scheduled instant. A server that pauses then shows every request that the pause held up,
+//! and not only the one that it happened to be working on.
 
-use tollway::core::{Nanos, Timestamp};
+use tollway_core::{Nanos, Timestamp};
 
-/// An open loop: so many requests a second in batches, the connections in turn.
+/// The schedule of an open loop: batches leave at a constant rate, the connections in turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
-    pub(super) start: Timestamp,
-    /// Requests a second, over all connections.
-    pub(super) rate: u64,
-    pub(super) connections: u64,
-    /// How many requests leave at once.
-    pub(super) batch: u64,
+pub(crate) struct Schedule {
+    pub(crate) start: Timestamp,
+    /// The number of requests per second, over all connections.
+    pub(crate) rate: u64,
+    pub(crate) connections: u64,
+    /// The number of requests that leave at once.
+    pub(crate) batch: u64,
 }
 
 const SECOND: u128 = 1_000_000_000;
 
 impl Schedule {
-    /// How many batches of all connections are due by `now`. The first is due at the start.
-    pub(super) fn due(&self, now: Timestamp) -> u64 {
+    /// Returns how many batches of all connections are due by `now`. The first is due at the start.
+    pub(crate) fn due(&self, now: Timestamp) -> u64 {
         let elapsed = u128::from(now.since(self.start).get());
         let whole = elapsed * u128::from(self.rate) / (SECOND * u128::from(self.batch));
         u64::try_from(whole).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// When the n-th batch of all leaves: the first instant at which [`due`](Self::due) counts it.
-    pub(super) fn at(&self, batch: u64) -> Timestamp {
+    /// Returns when the n-th batch of all leaves: the first instant at which [`due`](Self::due) counts it.
+    pub(crate) fn at(&self, batch: u64) -> Timestamp {
         let nanos = (u128::from(batch) * u128::from(self.batch) * SECOND).div_ceil(u128::from(self.rate));
         self.start + Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// When the n-th request of one connection leaves.
-    pub(super) fn request_at(&self, request: u64, connection: u64) -> Timestamp {
+    /// Returns when the n-th request of one connection leaves.
+    pub(crate) fn request_at(&self, request: u64, connection: u64) -> Timestamp {
         self.at(request / self.batch * self.connections + connection)
     }
 }
