@@ -30,8 +30,8 @@ impl Verb {
     /// Returns the cost of a charge that does not give one.
     pub const fn default_cost(self) -> u64 {
         match self {
-            Self::Spend | Self::Refund => 1,
-            Self::Check | Self::Reset => 0,
+            Self::Spend | Self::Check | Self::Refund => 1,
+            Self::Reset => 0,
         }
     }
 

@@ -33,13 +33,13 @@ pub(crate) struct Spend {
 #[command(after_help = "\
 Examples:
   tollway check demo:alice
-  tollway check demo:alice --cost 5
+  tollway check demo:alice --cost 0
 
 Exit status: 0 it would be allowed, 1 it would be denied, 2 error.")]
 pub(crate) struct Check {
     #[command(flatten)]
     question: Question,
-    /// The units that each charge would take
+    /// The units that each charge would take; 0 shows what is left
     #[arg(long, value_name = "N", default_value_t = Verb::Check.default_cost())]
     cost: u64,
 }

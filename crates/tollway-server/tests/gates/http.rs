@@ -91,7 +91,7 @@ fn a_bill_is_paid_whole_or_not_at_all() {
     assert_eq!((reply.status, reply.json()), (429, expected));
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""Login";q=5;w=60, "Report";q=3;w=3"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""Report";r=0;t=1"#));
-    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 5);
+    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a","cost":0}"#).json()["remaining"], 5);
 }
 
 #[test]
@@ -105,7 +105,17 @@ fn spend_only_never_denies_and_check_only_never_takes() {
     for _ in 0..3 {
         assert_eq!(gate.post("/v1/spend", check_only).json()["allowed"], true);
     }
-    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 4);
+    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a","cost":0}"#).json()["remaining"], 4);
+}
+
+#[test]
+fn a_check_without_a_cost_asks_about_one_more_request() {
+    let gate = start();
+    gate.post("/v1/spend", r#"{"limit":"Login","id":"a","cost":5}"#);
+    let reply = gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#);
+    assert_eq!((reply.status, reply.json()["allowed"].as_bool()), (429, Some(false)));
+    let reply = gate.post("/v1/check", r#"{"limit":"Login","id":"a","cost":0}"#);
+    assert_eq!((reply.status, reply.json()["remaining"].as_u64()), (200, Some(0)));
 }
 
 #[test]
@@ -120,7 +130,7 @@ fn refunds_give_back_and_resets_forget() {
     assert_eq!((reply.status, reply.json()), (200, expected));
     let reply = gate.post("/v1/reset", r#"{"charges":[{"limit":"Login","id":"a"}]}"#);
     assert_eq!((reply.status, reply.json()), (200, json!({"reset":true})));
-    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a"}"#).json()["remaining"], 5);
+    assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a","cost":0}"#).json()["remaining"], 5);
 }
 
 #[test]
@@ -283,7 +293,7 @@ fn metrics_count_by_limit_and_never_by_id() {
     for _ in 0..7 {
         gate.post("/v1/spend", r#"{"limit":"Login","id":"mallory"}"#);
     }
-    gate.post("/v1/check", r#"{"limit":"Login","id":"mallory"}"#);
+    gate.post("/v1/check", r#"{"limit":"Login","id":"mallory","cost":0}"#);
     gate.post("/v1/refund", r#"{"limit":"Login","id":"mallory"}"#);
     gate.post("/v1/reset", r#"{"limit":"Login","id":"mallory"}"#);
     gate.post("/v1/spend", r#"{"limit":"NotOurs","id":"mallory"}"#);

@@ -155,7 +155,7 @@ mod tests {
     fn commands_are_understood() {
         for (verb, body, shown) in [
             (Verb::Spend, r#"{"limit":"L","id":"a"}"#, "L:a 1 Spend"),
-            (Verb::Check, r#" {"id":"a" , "limit":"L"} "#, "L:a 0 Spend"),
+            (Verb::Check, r#" {"id":"a" , "limit":"L"} "#, "L:a 1 Spend"),
             (Verb::Refund, r#"{"limit":"L","id":"a","cost":3}"#, "L:a 3 Spend"),
             (Verb::Reset, r#"{"limit":"L","id":"\u0041\n"}"#, "L:A\n 0 Spend"),
             (
