@@ -38,6 +38,20 @@ pub enum ChargeKind {
     CheckOnly,
 }
 
+impl ChargeKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Spend, Self::SpendOnly, Self::CheckOnly];
+
+    /// Returns the word for it that requests and traces use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spend => "spend",
+            Self::SpendOnly => "spend_only",
+            Self::CheckOnly => "check_only",
+        }
+    }
+}
+
 /// An error for a charge that cannot be made. None of these is a denial: the request itself is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -107,9 +121,11 @@ impl<'a> Charge<'a> {
         Charge { limit: self.limit, id: Cow::Borrowed(&self.id), algorithm, cost: self.cost, kind: self.kind }
     }
 
-    /// Returns the charge if it can be refunded, or an error.
+    /// Returns the charge as a refund gives it back, or an error if its algorithm has no refunds. A check-only charge
+    /// took nothing, so it gives back nothing.
     pub fn refundable(self) -> Result<Self, ChargeError> {
         match self.algorithm {
+            _ if self.kind == ChargeKind::CheckOnly => Ok(Self { cost: 0, ..self }),
             Some(algorithm) if !algorithm.refunds() => {
                 let (limit, algorithm) = (self.limit.name().to_owned(), algorithm.name());
                 Err(ChargeError::NoRefund { limit, algorithm })

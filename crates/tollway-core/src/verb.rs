@@ -42,6 +42,6 @@ impl Verb {
 
     /// Returns true if its charges can have a [`ChargeKind`](crate::ChargeKind).
     pub const fn has_kind(self) -> bool {
-        matches!(self, Self::Spend | Self::Check)
+        !matches!(self, Self::Reset)
     }
 }

@@ -38,7 +38,7 @@ mod zmq_frames;
 
 use std::fmt;
 
-use tollway_core::{Timestamp, Verb};
+use tollway_core::{ChargeKind, ChargeRequest, Timestamp, Verb};
 
 pub use parse::{TraceError, TraceProblem, parse_line};
 pub use reader::{LINE_MAX, TraceReadError, TraceReader};
@@ -121,32 +121,24 @@ impl fmt::Display for TraceRequest {
 pub struct LimitRequest {
     /// The verb that is applied to the charges.
     pub verb: Verb,
-    /// The charges of the bill.
-    pub charges: Vec<ChargeText>,
+    /// The charges of the bill, as the trace spells them.
+    pub charges: Vec<ChargeRequest<'static>>,
 }
 
 impl fmt::Display for LimitRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb.name())?;
         for charge in &self.charges {
-            write!(f, " {charge}")?;
+            write!(f, " {}", bucket(charge))?;
             if charge.cost != self.verb.default_cost() {
                 write!(f, " cost={}", charge.cost)?;
+            }
+            if charge.kind != ChargeKind::Spend {
+                write!(f, " kind={}", charge.kind.name())?;
             }
         }
         Ok(())
     }
-}
-
-/// A charge as the trace spells it, before it is looked up in a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChargeText {
-    /// The name of the limit.
-    pub limit: String,
-    /// The id as it was written, not yet in its canonical form.
-    pub id: Vec<u8>,
-    /// The cost that the charge has.
-    pub cost: u64,
 }
 
 /// Returns bytes as a trace writes them: printable, without spaces, and parsed back to the same bytes.
@@ -154,11 +146,11 @@ pub fn escaped(bytes: &[u8]) -> impl fmt::Display {
     fmt::from_fn(move |f| escape::write_token(f, bytes))
 }
 
-/// Writes `Name:id`, escaped so that a trace parses it back.
-impl fmt::Display for ChargeText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escape::write_name(f, &self.limit)?;
+/// Returns the limit and the id of a charge as a trace writes them, `Name:id`, escaped so that they parse back.
+fn bucket<'c>(charge: &'c ChargeRequest<'_>) -> impl fmt::Display + 'c {
+    fmt::from_fn(|f| {
+        escape::write_name(f, &charge.limit)?;
         f.write_str(":")?;
-        escape::write_token(f, &self.id)
-    }
+        escape::write_token(f, &charge.id)
+    })
 }

@@ -110,20 +110,12 @@ fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) -> Resu
         out.extend_from_slice(br#","cost":"#);
         put_u64(out, charge.cost);
     }
-    if charge.kind != ChargeKind::Spend {
+    if verb.has_kind() && charge.kind != ChargeKind::Spend {
         out.extend_from_slice(br#","kind":"#);
-        put_string(out, kind_name(charge.kind));
+        put_string(out, charge.kind.name());
     }
     out.push(b'}');
     Ok(())
-}
-
-const fn kind_name(kind: ChargeKind) -> &'static str {
-    match kind {
-        ChargeKind::Spend => "spend",
-        ChargeKind::SpendOnly => "spend_only",
-        ChargeKind::CheckOnly => "check_only",
-    }
 }
 
 pub(super) fn missing_field(field: &str, what: &str) -> MalformedRequest {
@@ -168,6 +160,12 @@ mod tests {
                 r#"{"charges":[{"limit":"A","id":"x","kind":"check_only"},{"limit":"B","id":"y","cost":2,"kind":"spend_only"}]}"#,
                 "A:x 1 CheckOnly, B:y 2 SpendOnly",
             ),
+            (Verb::Check, r#"{"limit":"L","id":"a","kind":"spend_only"}"#, "L:a 1 SpendOnly"),
+            (
+                Verb::Refund,
+                r#"{"charges":[{"limit":"A","id":"x","kind":"check_only"},{"limit":"B","id":"y","kind":"spend"}]}"#,
+                "A:x 1 CheckOnly, B:y 1 Spend",
+            ),
         ] {
             assert_eq!(show(verb, body), shown, "{body}");
             let command = HttpCommand::from_json(verb, body.as_bytes()).unwrap();
@@ -201,7 +199,7 @@ mod tests {
             (Verb::Spend, r#"{"limit":"L","id":7}"#, "id | \"id\": invalid type: integer `7`, expected a string".to_owned()),
             (Verb::Spend, r#"{"limit":null,"id":"a"}"#, "limit | \"limit\": invalid type: null".to_owned()),
             (Verb::Spend, r#"{"limit":"L","limit":"L"}"#, "limit | \"limit\": given twice".to_owned()),
-            (Verb::Spend, r#"{"limit":"L","id":"a","cots":1}"#, "- | unknown field \"cots\": a spend has \"limit\", \"id\" and \"cost\"".to_owned()),
+            (Verb::Spend, r#"{"limit":"L","id":"a","cots":1}"#, "- | unknown field \"cots\": a spend has \"limit\", \"id\", \"cost\" and \"kind\", or \"charges\"".to_owned()),
             (Verb::Reset, r#"{"limit":"L","id":"a","cost":1}"#, "- | unknown field \"cost\": a reset has".to_owned()),
             (Verb::Spend, r#"{"cost":-1}"#, format!("cost | \"cost\": invalid type: integer `-1`, {whole}")),
             (Verb::Spend, r#"{"cost":1.5}"#, format!("cost | \"cost\": invalid type: floating point `1.5`, {whole}")),
@@ -214,6 +212,7 @@ mod tests {
             (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x"},{"limit":"B"}]}"#, "charges[1] | \"charges[1]\": \"id\" is missing".to_owned()),
             (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x","cost":[]}]}"#, "charges[0].cost | \"charges[0].cost\": invalid type: sequence".to_owned()),
             (Verb::Spend, r#"{"charges":[{"kind":"both"}]}"#, "charges[0].kind | \"charges[0].kind\": invalid value: string \"both\", expected \"spend\", \"spend_only\" or \"check_only\"".to_owned()),
+            (Verb::Reset, r#"{"limit":"L","id":"a","kind":"spend"}"#, "- | unknown field \"kind\": a reset has".to_owned()),
             (Verb::Spend, r#"{"charges":[{"charges":[]}]}"#, "charges[0] | \"charges[0]\": unknown field \"charges\"".to_owned()),
             (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | \"charges\" cannot be combined".to_owned()),
         ] {

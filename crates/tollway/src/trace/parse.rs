@@ -4,12 +4,12 @@ use std::error::Error;
 use std::fmt;
 
 use thiserror::Error;
-use tollway_core::{Nanos, ParseNanosError, Timestamp, Verb};
+use tollway_core::{ChargeKind, ChargeRequest, Nanos, ParseNanosError, Timestamp, Verb};
 
 use super::escape::unescape;
 use super::reply::SILENCE;
 use super::rule_request::{self, SELECTORS_MAX};
-use super::{ChargeText, LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames};
+use super::{LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames};
 
 /// A line that is not valid, with the position of the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub enum TraceProblem {
     /// The line ends after the verb.
     #[error("at least one charge must follow, such as \"Name:id\" or \"Name:id cost=2\"")]
     NoCharge,
-    /// The field is neither a charge nor a cost.
-    #[error("\"{text}\" is neither a charge (Name:id) nor a cost (cost=N)")]
+    /// The field is neither a charge nor a cost or a kind.
+    #[error("\"{text}\" is neither a charge (Name:id) nor a cost (cost=N) or a kind (kind=spend_only)")]
     NotACharge {
         /// The text that was found.
         text: String,
@@ -101,11 +101,17 @@ pub enum TraceProblem {
         /// The text that was found.
         text: String,
     },
-    /// The cost does not follow a charge.
-    #[error("a cost must follow its charge, once, as in \"Name:id cost=2\"")]
+    /// The kind does not exist.
+    #[error("\"{text}\" is not a kind; use spend, spend_only or check_only")]
+    Kind {
+        /// The text that was found.
+        text: String,
+    },
+    /// The cost or the kind does not follow a charge.
+    #[error("a cost or a kind must follow its charge, once, as in \"Name:id cost=2 kind=spend_only\"")]
     LooseCost,
-    /// A reset was given a cost, and a reset costs nothing.
-    #[error("a reset cannot have a cost")]
+    /// A reset was given a cost or a kind, and a reset takes nothing.
+    #[error("a reset cannot have a cost or a kind")]
     CostOfReset,
     /// A backslash does not start a valid escape.
     #[error("a backslash must start one of \\n, \\r, \\t, \\\\ and \\xff")]
@@ -242,33 +248,51 @@ fn parse_limit_request(fields: &mut LineFields<'_>) -> Result<LimitRequest, Loca
     Ok(LimitRequest { verb, charges })
 }
 
-fn parse_charges(fields: &mut LineFields<'_>, verb: Verb) -> Result<Vec<ChargeText>, LocatedProblem> {
-    let mut charges: Vec<ChargeText> = Vec::with_capacity(1);
-    let mut cost_fits = false;
+fn parse_charges(
+    fields: &mut LineFields<'_>,
+    verb: Verb,
+) -> Result<Vec<ChargeRequest<'static>>, LocatedProblem> {
+    let mut charges: Vec<ChargeRequest<'static>> = Vec::with_capacity(1);
+    let (mut cost_fits, mut kind_fits) = (false, false);
     for field in fields {
         // The colon is looked for first: `Name:cost=2` is a charge with the id `cost=2`.
         if let Some((name, id)) = field.text.split_once(':') {
             charges.push(parse_charge(name, id, field.at, verb)?);
-            cost_fits = true;
-        } else if let Some(digits) = field.text.strip_prefix("cost=") {
-            match charges.last_mut() {
-                _ if verb == Verb::Reset => return Err((field.at, TraceProblem::CostOfReset)),
-                Some(charge) if cost_fits => charge.cost = parse_cost(digits, field.at + "cost=".len())?,
-                _ => return Err((field.at, TraceProblem::LooseCost)),
-            }
-            cost_fits = false;
-        } else {
+            (cost_fits, kind_fits) = (true, true);
+            continue;
+        }
+        let Some((name, value)) =
+            field.text.split_once('=').filter(|(name, _)| matches!(*name, "cost" | "kind"))
+        else {
             return Err((field.at, TraceProblem::NotACharge { text: field.text.to_owned() }));
+        };
+        if verb == Verb::Reset {
+            return Err((field.at, TraceProblem::CostOfReset));
+        }
+        let fits = if name == "cost" { &mut cost_fits } else { &mut kind_fits };
+        let Some(charge) = charges.last_mut().filter(|_| std::mem::take(fits)) else {
+            return Err((field.at, TraceProblem::LooseCost));
+        };
+        let at = field.at + "cost=".len();
+        match name {
+            "cost" => charge.cost = parse_cost(value, at)?,
+            _ => charge.kind = parse_kind(value, at)?,
         }
     }
     Ok(charges)
 }
 
-fn parse_charge(name: &str, id: &str, at: usize, verb: Verb) -> Result<ChargeText, LocatedProblem> {
+fn parse_charge(
+    name: &str,
+    id: &str,
+    at: usize,
+    verb: Verb,
+) -> Result<ChargeRequest<'static>, LocatedProblem> {
     let limit = unescaped(&LineField { text: name, at })?;
     let limit = String::from_utf8(limit).map_err(|_| (at, TraceProblem::Name))?;
     let id = unescaped(&LineField { text: id, at: at + name.len() + 1 })?;
-    Ok(ChargeText { limit, id, cost: verb.default_cost() })
+    let (limit, id, cost) = (limit.into(), id.into(), verb.default_cost());
+    Ok(ChargeRequest { limit, id, cost, kind: ChargeKind::Spend })
 }
 
 pub(super) fn unescaped(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
@@ -282,6 +306,11 @@ fn parse_cost(digits: &str, at: usize) -> Result<u64, LocatedProblem> {
         Ok(cost) if !digits.starts_with('+') => Ok(cost),
         _ => Err((at, TraceProblem::Cost { text: digits.to_owned() })),
     }
+}
+
+fn parse_kind(name: &str, at: usize) -> Result<ChargeKind, LocatedProblem> {
+    let found = ChargeKind::ALL.into_iter().find(|kind| kind.name() == name);
+    found.ok_or_else(|| (at, TraceProblem::Kind { text: name.to_owned() }))
 }
 
 fn parse_throttr_request(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
@@ -365,8 +394,8 @@ mod tests {
 
     use super::*;
 
-    fn charge(limit: &str, id: &[u8], cost: u64) -> ChargeText {
-        ChargeText { limit: limit.into(), id: id.into(), cost }
+    fn charge(limit: &str, id: &[u8], cost: u64) -> ChargeRequest<'static> {
+        ChargeRequest::new(limit, id, cost).into_owned()
     }
 
     fn parsed(line: &str) -> TraceEvent {
@@ -382,6 +411,13 @@ mod tests {
         let charges = vec![charge("A", b"1", 2), charge("B", b"2", 3)];
         assert_eq!(event.request, TraceRequest::Limit(LimitRequest { verb: Verb::Spend, charges }));
         assert_eq!(parsed("0s limit check A:1").expected, None);
+        let event = parsed("0s limit refund A:1 kind=check_only B:2 cost=3 kind=spend_only C:3 kind=spend");
+        let charges = vec![
+            charge("A", b"1", 1).with_kind(ChargeKind::CheckOnly),
+            charge("B", b"2", 3).with_kind(ChargeKind::SpendOnly),
+            charge("C", b"3", 1),
+        ];
+        assert_eq!(event.request, TraceRequest::Limit(LimitRequest { verb: Verb::Refund, charges }));
     }
 
     #[test]
@@ -396,7 +432,7 @@ mod tests {
         for (text, expected) in [
             ("spend A:x", vec![charge("A", b"x", 1)]),
             ("refund A:x", vec![charge("A", b"x", 1)]),
-            ("check A:x", vec![charge("A", b"x", 0)]),
+            ("check A:x", vec![charge("A", b"x", 1)]),
             ("reset A:x B:y", vec![charge("A", b"x", 0), charge("B", b"y", 0)]),
             ("spend A:x cost=0 B:y", vec![charge("A", b"x", 0), charge("B", b"y", 1)]),
             ("spend A:x cost=18446744073709551615", vec![charge("A", b"x", u64::MAX)]),
@@ -527,8 +563,14 @@ mod tests {
             ("0s limit Spend A:1", "7:10: verb \"Spend\" does not exist"),
             ("0s limit spend", "7:15: at least one charge must follow"),
             ("0s limit spend A", "7:16: \"A\" is neither a charge (Name:id) nor a cost"),
-            ("0s limit spend cost=1", "7:16: a cost must follow its charge"),
-            ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost must follow its charge, once"),
+            ("0s limit spend cost=1", "7:16: a cost or a kind must follow its charge"),
+            ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost or a kind must follow its charge, once"),
+            ("0s limit spend A:1 kind=spend cost=1 kind=spend", "7:38: a cost or a kind must follow"),
+            (
+                "0s limit refund A:1 kind=both",
+                "7:26: \"both\" is not a kind; use spend, spend_only or check_only",
+            ),
+            ("0s limit reset A:1 kind=spend", "7:20: a reset cannot have a cost or a kind"),
             (
                 "0s limit spend A:1 cost=",
                 "7:25: \"\" is not a cost; use a whole number from 0 to 18446744073709551615",

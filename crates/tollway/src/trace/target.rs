@@ -1,6 +1,6 @@
 //! The trait that answers the requests of a trace, and its implementation for [`Engine`].
 
-use tollway_core::{Bill, Charge, ChargeError, ErrorChain, Policy, Timestamp, Verb};
+use tollway_core::{Bill, Charge, ChargeError, ChargeRequest, ErrorChain, Policy, Refund, Timestamp, Verb};
 
 use super::{LimitRequest, RuleRequest, TraceReply, TraceRequest};
 use crate::engine::{BlockingEngine, Engine};
@@ -49,12 +49,12 @@ fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply
     Ok(match request.verb {
         Verb::Spend => decided(&charges, limiter.settle(&[bill])[0]),
         Verb::Check => decided(&charges, limiter.check_bills(&[bill])[0]),
-        Verb::Refund if charges.iter().all(|charge| charge.algorithm().is_none()) => {
-            TraceReply::UnlimitedRefund
+        Verb::Refund => {
+            match limiter.refund_charges(&charges).map_err(|error| ErrorChain(&error).to_string())? {
+                Refund::UNLIMITED => TraceReply::UnlimitedRefund,
+                refund => TraceReply::Refund(refund),
+            }
         }
-        Verb::Refund => TraceReply::Refund(
-            limiter.refund_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?,
-        ),
         Verb::Reset => {
             limiter.reset_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?;
             TraceReply::Reset
@@ -63,9 +63,10 @@ fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply
 }
 
 fn charges<'a>(policy: &'a Policy, request: &'a LimitRequest) -> Result<Vec<Charge<'a>>, ChargeError> {
-    let charge = |text: &'a super::ChargeText| {
-        let charge = policy.charge(&text.limit, &text.id, text.cost)?;
-        if request.verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
+    let verb = request.verb;
+    let charge = |request: &'a ChargeRequest<'_>| {
+        let charge = policy.charge_request(request)?;
+        if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
     };
     request.charges.iter().map(charge).collect()
 }

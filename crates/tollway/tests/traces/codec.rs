@@ -4,10 +4,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollway::core::Timestamp;
 use tollway::core::Verb;
-use tollway::core::{Nanos, RuleDecision, RuleRef, Verdict};
+use tollway::core::{ChargeKind, ChargeRequest, Nanos, RuleDecision, RuleRef, Verdict};
 use tollway::trace::{
-    ChargeText, LimitRequest, RuleRequest, TraceEvent, TraceReader, TraceReply, TraceRequest, matches,
-    parse_line,
+    LimitRequest, RuleRequest, TraceEvent, TraceReader, TraceReply, TraceRequest, matches, parse_line,
 };
 
 fn verb() -> impl Strategy<Value = Verb> {
@@ -58,10 +57,12 @@ fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
 }
 
 fn limit_request() -> impl Strategy<Value = LimitRequest> {
-    let charge = (any::<String>(), bytes(), any::<u64>());
+    let charge = (any::<String>(), bytes(), any::<u64>(), proptest::sample::select(&ChargeKind::ALL[..]));
     (verb(), vec(charge, 1..5)).prop_map(|(verb, charges)| {
-        let cost = |cost| if verb == Verb::Reset { 0 } else { cost };
-        let charge = |(limit, id, any_cost)| ChargeText { limit, id, cost: cost(any_cost) };
+        let charge = |(limit, id, cost, kind): (String, Vec<u8>, _, _)| {
+            let request = ChargeRequest::new(&limit, &id, 0).into_owned();
+            if verb == Verb::Reset { request } else { ChargeRequest { cost, kind, ..request } }
+        };
         LimitRequest { verb, charges: charges.into_iter().map(charge).collect() }
     })
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use tollway::core::Verb;
 use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 use tollway::core::{
-    Algorithm, Bill, Charge, Decision, ErrorChain, Policy, Refund, RuleDecision, RuleLookupError, Timestamp,
+    Algorithm, Bill, Charge, ChargeKind, Decision, ErrorChain, Policy, Refund, RuleDecision, RuleLookupError,
+    Timestamp,
 };
 use tollway::trace::{LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
 
@@ -46,7 +47,7 @@ impl CoreAlone {
 
     fn limit(&mut self, now: Timestamp, request: &LimitRequest) -> Result<TraceReply, String> {
         let charges = request.charges.iter().map(|charge| {
-            let made = self.policy.charge(&charge.limit, &charge.id, charge.cost);
+            let made = self.policy.charge_request(charge);
             made.and_then(
                 |charge| if request.verb == Verb::Refund { charge.refundable() } else { Ok(charge) },
             )
@@ -118,12 +119,17 @@ impl Buckets {
             let answer =
                 each!(&mut held, algorithm, |bucket, limit| bucket.charge(limit, charge.cost(), now));
             answers.push(answer);
-            after.push((key(charge), held, answer));
+            after.push((charge, held, answer));
         }
         let decision = bill.answer(&answers);
-        for (key, held, answer) in after {
-            if store && (decision.allowed() || !answer.allowed()) {
-                self.0.insert(key, held);
+        for (charge, held, answer) in after {
+            let stored = match charge.kind() {
+                ChargeKind::Spend => decision.allowed() || !answer.allowed(),
+                ChargeKind::SpendOnly => decision.allowed(),
+                ChargeKind::CheckOnly => false,
+            };
+            if store && stored {
+                self.0.insert(key(charge), held);
             }
         }
         decision

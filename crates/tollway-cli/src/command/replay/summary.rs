@@ -100,9 +100,9 @@ impl Summary {
         for (index, charge) in request.charges.iter().enumerate() {
             let Some(limit) = policy.limit(&charge.limit) else { continue };
             let Ok(id) = limit.ids().canonical(&charge.id) else { continue };
-            let tally = match self.limits.get_mut(&charge.limit) {
+            let tally = match self.limits.get_mut(&*charge.limit) {
                 Some(tally) => tally,
-                None => self.limits.entry(charge.limit.clone()).or_default(),
+                None => self.limits.entry(charge.limit.clone().into_owned()).or_default(),
             };
             tally.requests += 1;
             tally.denied += u64::from(denied_by == Some(index));

@@ -1,8 +1,8 @@
 //! Limits and rules, asked for over HTTP.
 
 use tollway::core::Verb;
-use tollway::core::{ChargeKind, Decision, Nanos, Refund, Rule, RuleRef, Timestamp, Verdict};
-use tollway::trace::{ChargeText, LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
+use tollway::core::{Decision, Nanos, Refund, Rule, RuleRef, Timestamp, Verdict};
+use tollway::trace::{LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
 use tollway_client::ClientError;
 use tollway_client::http::blocking::Client;
 use tollway_client::http::{ChargeRequest, HttpRuleRequest};
@@ -41,14 +41,7 @@ impl OverHttp {
     }
 
     fn by_command(&self, request: &LimitRequest) -> TraceReply {
-        let ask = |charge: &ChargeText| ChargeRequest {
-            limit: charge.limit.clone().into(),
-            id: charge.id.clone().into(),
-            cost: charge.cost,
-            kind: ChargeKind::Spend,
-        };
-        let asks: Vec<_> = request.charges.iter().map(ask).collect();
-        match self.ask(request.verb, &asks) {
+        match self.ask(request.verb, &request.charges) {
             Ok(reply) => reply,
             Err(ClientError::Problem { detail, .. }) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
@@ -100,7 +93,7 @@ impl OverHttp {
         }
     }
 
-    fn through_the_gate(&self, verb: Verb, charge: &ChargeText) -> TraceReply {
+    fn through_the_gate(&self, verb: Verb, charge: &ChargeRequest<'_>) -> TraceReply {
         assert_eq!(verb, Verb::Spend, "the gate only spends");
         let id: String = charge.id.iter().map(|byte| format!("%{byte:02x}")).collect();
         let reply = self.gate.get(&format!("/v1/gate?limit={}&id={id}&cost={}", charge.limit, charge.cost));

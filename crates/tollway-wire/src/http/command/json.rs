@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{ChargeKind, Verb};
 
-use super::{ChargeRequest, ChargeRequests, MalformedRequest, kind_name, missing_field};
+use super::{ChargeRequest, ChargeRequests, MalformedRequest, missing_field};
 use crate::http::json_object::{FieldPath, JsonObject, ObjectReader, truncate_name};
 use crate::json::StrSeed;
 
@@ -40,7 +40,7 @@ impl<'a, 't> CommandFields<'a, 't> {
 
     fn into_charges(mut self) -> Result<ChargeRequests<'a>, MalformedRequest> {
         let Some(charges) = self.charges.take() else { return self.into_charge().map(ChargeRequests::One) };
-        let alone = self.limit.is_none() && self.id.is_none() && self.cost.is_none();
+        let alone = self.limit.is_none() && self.id.is_none() && self.cost.is_none() && self.kind.is_none();
         if alone {
             return Ok(ChargeRequests::Many(charges));
         }
@@ -67,15 +67,13 @@ impl<'a, 't> CommandFields<'a, 't> {
     }
 
     fn unknown<E: Error>(&self, name: &str) -> E {
-        let known = match (self.nested, self.verb) {
-            (false, Verb::Reset) => "\"limit\" and \"id\", or \"charges\"",
-            (false, _) => "\"limit\", \"id\" and \"cost\", or \"charges\"",
-            (true, Verb::Reset) => "\"limit\" and \"id\"",
-            (true, Verb::Refund) => "\"limit\", \"id\" and \"cost\"",
-            (true, Verb::Spend | Verb::Check) => "\"limit\", \"id\", \"cost\" and \"kind\"",
+        let known = match self.verb {
+            Verb::Reset => "\"limit\" and \"id\"",
+            Verb::Spend | Verb::Check | Verb::Refund => "\"limit\", \"id\", \"cost\" and \"kind\"",
         };
+        let or_charges = if self.nested { "" } else { ", or \"charges\"" };
         E::custom(format_args!(
-            "unknown field \"{}\": a {} has {known}",
+            "unknown field \"{}\": a {} has {known}{or_charges}",
             truncate_name(name),
             self.verb.name()
         ))
@@ -91,7 +89,7 @@ impl<'de> JsonObject<'de> for CommandFields<'de, '_> {
             "limit" => path.read_once(map, &name, &mut self.limit, StrSeed),
             "id" => path.read_once(map, &name, &mut self.id, StrSeed),
             "cost" if verb.has_cost() => path.read_once(map, &name, &mut self.cost, CostSeed),
-            "kind" if nested && verb.has_kind() => path.read_once(map, &name, &mut self.kind, KindSeed),
+            "kind" if verb.has_kind() => path.read_once(map, &name, &mut self.kind, KindSeed),
             "charges" if !nested => path.read_once(map, &name, &mut self.charges, ChargesSeed { verb, path }),
             unknown => Err(self.unknown(unknown)),
         }
@@ -138,8 +136,7 @@ impl Visitor<'_> for KindSeed {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<ChargeKind, E> {
-        let kinds = [ChargeKind::Spend, ChargeKind::SpendOnly, ChargeKind::CheckOnly];
-        let found = kinds.into_iter().find(|kind| kind_name(*kind) == name);
+        let found = ChargeKind::ALL.into_iter().find(|kind| kind.name() == name);
         found.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(name), &self))
     }
 }
