@@ -10,25 +10,24 @@
 //! few slots of it. A live bucket is never dropped, because that would let a client reset its own limit by flooding the
 //! store with ids. When the store is full, the new id gets its limit's `on_full` answer.
 
+mod bills;
 mod capacity;
-mod locked_bill;
+mod locked_buckets;
 mod reports;
 mod rules;
 mod shard;
-mod shard_guards;
 mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollway_core::algorithm::{
-    QuotaCommand, QuotaOutcome, QuotaState, RateReading, SlidingLogState, SmoothedRateState, TokenBucketState,
+    Bucket, QuotaCommand, QuotaOutcome, QuotaState, RateReading, SlidingLogState, SmoothedRateState,
+    TokenBucketState,
 };
-use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::Capacity;
-use self::locked_bill::LockedBill;
-use self::shard::{HasTable, Shards, with_table};
+use self::shard::{HasTable, Shards, with_bucket_type};
 use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
 use crate::rates::{KeyHash, RateUpdate};
@@ -129,7 +128,7 @@ impl Memory {
                 self.shards.prefetch_bucket::<TokenBucketState>(hash);
                 self.settle_single(charge, hash, now())
             }
-            None => self.settle_locked(&Bill::one(charge), now()),
+            None => self.decide_locked(&Bill::one(charge), now(), true),
         }
     }
 
@@ -143,28 +142,11 @@ impl Memory {
             |bill, hash| {
                 decisions.push(match bill.single() {
                     Some(charge) => self.settle_single(charge, hash, now),
-                    None => self.settle_locked(bill, now),
+                    None => self.decide_locked(bill, now, true),
                 });
             },
             Shards::prefetch_bucket::<TokenBucketState>,
         );
-    }
-
-    /// Appends the decisions that [`settle`](Self::settle) would make, and changes nothing.
-    pub fn check(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
-        decisions.extend(bills.iter().map(|bill| {
-            let mut locked = LockedBill::new(self, bill);
-            let answers: Vec<_> = (0..bill.charges().len())
-                .map(|index| {
-                    if locked.needs_room(index) && self.capacity.is_full() {
-                        full_decision(&bill.charges()[index])
-                    } else {
-                        locked.check(index, now)
-                    }
-                })
-                .collect();
-            bill.answer(&answers)
-        }));
     }
 
     /// Returns the hash of a key.
@@ -224,8 +206,13 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
-        with_table!(tables, algorithm, |table, limit| table.refund(hash, limit, charge.cost(), now))
-            .unwrap_or(Refund::UNLIMITED)
+        with_bucket_type!(algorithm, |B, limit| B::table_mut(&mut tables).refund(
+            hash,
+            limit,
+            charge.cost(),
+            now
+        ))
+        .unwrap_or(Refund::UNLIMITED)
     }
 
     /// Removes the bucket of a charge.
@@ -233,7 +220,8 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
-        let removed = with_table!(tables, algorithm, |table, _limit| {
+        let removed = with_bucket_type!(algorithm, |B, _limit| {
+            let table = B::table_mut(&mut tables);
             let removed = table.remove(hash);
             self.entries.count(table.take_entry_delta());
             removed
@@ -247,13 +235,15 @@ impl Memory {
     pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> BucketReading {
         let Some(algorithm) = charge.algorithm() else { return BucketReading::unlimited(now) };
         let hash = self.key.hash(charge);
-        let mut tables = self.shards.lock(self.shards.number(hash));
-        with_table!(tables, algorithm, |table, limit| {
-            let full = !table.contains(hash) && self.capacity.is_full();
+        let tables = self.shards.lock(self.shards.number(hash));
+        with_bucket_type!(algorithm, |B, limit| {
+            let bucket = B::table(&tables).get(hash);
+            let check = |cost| bucket.unwrap_or(&B::default()).check(limit, cost, now);
+            let full = bucket.is_none() && self.capacity.is_full();
             BucketReading {
-                state: BucketState::live(table.get(hash), now),
-                decision: table.check(hash, limit, 0, now),
-                next: if full { full_decision(charge) } else { table.check(hash, limit, 1, now) },
+                state: BucketState::live(bucket, now),
+                decision: check(0),
+                next: if full { full_decision(charge) } else { check(1) },
                 at: now,
             }
         })
@@ -324,12 +314,7 @@ impl Memory {
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-        match algorithm {
-            Algorithm::TokenBucket(limit) => self.settle_in::<TokenBucketState>(charge, limit, hash, now),
-            Algorithm::SlidingLog(limit) => self.settle_in::<SlidingLogState>(charge, limit, hash, now),
-            Algorithm::SmoothedRate(limit) => self.settle_in::<SmoothedRateState>(charge, limit, hash, now),
-            Algorithm::Quota(limit) => self.settle_in::<QuotaState>(charge, limit, hash, now),
-        }
+        with_bucket_type!(algorithm, |B, limit| self.settle_in::<B>(charge, limit, hash, now))
     }
 
     #[inline]
@@ -347,7 +332,7 @@ impl Memory {
         // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
         // a tenth of all instructions of a decision.
         let mut tables = self.shards.lock(self.shards.number(hash));
-        if let Some(bucket) = B::table(&mut tables).get_mut(hash) {
+        if let Some(bucket) = B::table_mut(&mut tables).get_mut(hash) {
             return settle(bucket);
         }
         drop(tables);
@@ -364,7 +349,7 @@ impl Memory {
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, StoreFull> {
         let mut tables = self.shards.lock(self.shards.number(hash));
-        let table = B::table(&mut tables);
+        let table = B::table_mut(&mut tables);
         if B::GROWS && self.entries.is_full() && table.outgrows(hash, &change) {
             drop(tables);
             self.sweep(FULL_SWEEP_SLOTS, now);
@@ -395,9 +380,9 @@ impl Memory {
             place.is_some()
         };
         let mut tables = self.shards.lock(number);
-        let outcome = B::table(&mut tables).change_or_insert(hash, now, room, &change);
-        self.entries.count(B::table(&mut tables).take_entry_delta());
-        self.shards.publish_location::<B>(number, &mut tables);
+        let outcome = B::table_mut(&mut tables).change_or_insert(hash, now, room, &change);
+        self.entries.count(B::table_mut(&mut tables).take_entry_delta());
+        self.shards.publish_location::<B>(number, &tables);
         drop(tables);
         if let Some(taken) = place {
             self.sweep_after_insert(taken, now);
@@ -424,35 +409,6 @@ impl Memory {
     fn refuse_full(&self, charge: &Charge<'_>) -> Decision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         full_decision(charge)
-    }
-
-    /// Settles a bill of several charges: locks every shard of the bill before it looks at the first bucket.
-    fn settle_locked(&self, bill: &Bill<'_>, now: Timestamp) -> Decision {
-        let mut locked = LockedBill::new(self, bill);
-        let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
-        let mut places = 0;
-        let entries_full = self.entries.is_full();
-        for (index, charge) in bill.charges().iter().enumerate() {
-            answers[index] = if entries_full && locked.outgrows(index, now) {
-                self.refuse_full(charge)
-            } else if !locked.needs_room(index) {
-                locked.check(index, now)
-            } else if self.reserve_bucket(now) {
-                places += 1;
-                locked.check(index, now)
-            } else {
-                self.refuse_full(charge)
-            };
-        }
-        let answers = &answers[..bill.charges().len()];
-        let answer = bill.answer(answers);
-        let used = locked.commit(answers, answer.allowed(), now);
-        drop(locked);
-        self.capacity.give_back(places - used);
-        if used > 0 {
-            self.sweep(SWEEP_SLOTS, now);
-        }
-        answer
     }
 }
 

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 
 use tollway_core::algorithm::SlidingLogState;
 use tollway_core::rule::LogName;
-use tollway_core::rule::RuleLog;
 use tollway_core::{OnFull, RuleBill, RuleDecision, Timestamp, Verdict};
 
-use super::shard_guards::ShardGuards;
-use super::{FULL_RETRY_AFTER, Memory, SWEEP_SLOTS, StoreFull};
+use super::locked_buckets::LockedBuckets;
+use super::{FULL_RETRY_AFTER, Memory, StoreFull};
 use crate::hash::BucketHash;
 
 /// The fingerprint that is used for the logs of rules, which have no limit.
@@ -31,11 +30,11 @@ impl Memory {
     /// Returns for each rate of the rule the time until which it is reached, and changes nothing.
     pub fn examine(&self, bill: &RuleBill<'_>) -> Vec<Timestamp> {
         let hashes = self.hashes(bill);
-        let guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
+        let locked = LockedBuckets::lock(self, hashes.iter().copied().flatten());
         let empty = SlidingLogState::default();
         let rates = bill.limit().rule().rates().iter();
         let until = rates.map(|rate| match hashes[rate.log()] {
-            Some(hash) => rate.reached_until(guards.log(hash).unwrap_or(&empty)),
+            Some(hash) => rate.reached_until(locked.get(hash).unwrap_or(&empty)),
             None => Timestamp::EPOCH,
         });
         until.collect()
@@ -55,47 +54,26 @@ impl Memory {
         self.change(hash, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
     }
 
-    /// Resolves a rule that has several logs: locks the shards of all of them before it looks at the first.
+    /// Resolves a rule that has several logs, with all of them locked.
     fn resolve_locked(&self, bill: &RuleBill<'_>, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
         let hashes = self.hashes(bill);
-        let mut guards = ShardGuards::lock(&self.shards, hashes.iter().copied().flatten());
-        let empty = SlidingLogState::default();
-        let log = |index: usize| hashes[index].map(|hash| guards.log(hash).unwrap_or(&empty));
-        let decision = RuleDecision::until(rule.limits_until(log), now);
-        if !decision.allowed() {
-            return decision;
-        }
-        let logs = || hashes.iter().zip(rule.logs());
-        let outgrows = |(hash, log): (&Option<BucketHash>, &RuleLog)| {
-            hash.is_some_and(|hash| guards.outgrows(hash, |bucket| log.log(bucket, now)))
-        };
-        let no_entries = self.entries.is_full() && logs().any(outgrows);
-        let missing = hashes.iter().flatten().filter(|hash| guards.log(**hash).is_none()).count();
-        let places = (0..missing).take_while(|_| self.reserve_bucket(now)).count();
-        let full = places < missing || no_entries;
-        let decision = if full { self.refuse_rule(bill) } else { decision };
-        let mut made = 0;
-        for (hash, log) in logs().filter(|_| !full) {
-            let Some(hash) = *hash else { continue };
-            let room = || {
-                made += 1;
-                true
-            };
-            // Capacity was reserved for every missing log, so this cannot fail.
-            let _ = guards
-                .tables(hash)
-                .sliding_logs
-                .change_or_insert(hash, now, room, |bucket| log.log(bucket, now));
-            self.entries.count(guards.tables(hash).sliding_logs.take_entry_delta());
-            guards.publish_locations(hash);
-        }
-        drop(guards);
-        self.capacity.give_back(places - made);
-        if made > 0 {
-            self.sweep(SWEEP_SLOTS, now);
-        }
-        decision
+        let logs = || hashes.iter().zip(rule.logs()).filter_map(|(hash, log)| Some(((*hash)?, log)));
+        self.with_locked(hashes.iter().copied().flatten(), now, |locked| {
+            let empty = SlidingLogState::default();
+            let log = |index: usize| hashes[index].map(|hash| locked.get(hash).unwrap_or(&empty));
+            let decision = RuleDecision::until(rule.limits_until(log), now);
+            if !decision.allowed() {
+                return decision;
+            }
+            if !logs().all(|(hash, log)| locked.reserve(hash, now, |bucket| log.log(bucket, now))) {
+                return self.refuse_rule(bill);
+            }
+            for (hash, log) in logs() {
+                locked.change(hash, now, |bucket| log.log(bucket, now));
+            }
+            decision
+        })
     }
 
     fn hashes(&self, bill: &RuleBill<'_>) -> Vec<Option<BucketHash>> {

@@ -37,10 +37,10 @@ struct TableLocation {
 
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub(super) token_buckets: Table<TokenBucketState>,
-    pub(super) sliding_logs: Table<SlidingLogState>,
-    pub(super) smoothed_rates: Table<SmoothedRateState>,
-    pub(super) quotas: Table<QuotaState>,
+    token_buckets: Table<TokenBucketState>,
+    sliding_logs: Table<SlidingLogState>,
+    smoothed_rates: Table<SmoothedRateState>,
+    quotas: Table<QuotaState>,
     sweep: SweepPosition,
 }
 
@@ -58,7 +58,9 @@ pub(super) trait HasTable: Bucket {
     /// The index that its table has in [`Shards::locations`].
     const TABLE_INDEX: usize;
 
-    fn table(tables: &mut Tables) -> &mut Table<Self>;
+    fn table(tables: &Tables) -> &Table<Self>;
+
+    fn table_mut(tables: &mut Tables) -> &mut Table<Self>;
 }
 
 macro_rules! impl_has_table {
@@ -67,7 +69,12 @@ macro_rules! impl_has_table {
             const TABLE_INDEX: usize = $index;
 
             #[inline]
-            fn table(tables: &mut Tables) -> &mut Table<Self> {
+            fn table(tables: &Tables) -> &Table<Self> {
+                &tables.$table
+            }
+
+            #[inline]
+            fn table_mut(tables: &mut Tables) -> &mut Table<Self> {
                 &mut tables.$table
             }
         }
@@ -105,30 +112,30 @@ const CACHE_LINE: usize = 64;
 /// lock.
 const SPINS_PER_YIELD: u32 = 64;
 
-/// Runs an expression on the table of an algorithm and on the algorithm's numbers.
-macro_rules! with_table {
-    ($tables:expr, $algorithm:expr, |$table:ident, $limit:ident| $body:expr) => {
+/// Runs an expression with the type of an algorithm's buckets and with the algorithm's numbers.
+macro_rules! with_bucket_type {
+    ($algorithm:expr, |$bucket:ident, $limit:ident| $body:expr) => {
         match $algorithm {
             Algorithm::TokenBucket($limit) => {
-                let $table = &mut $tables.token_buckets;
+                type $bucket = TokenBucketState;
                 $body
             }
             Algorithm::SlidingLog($limit) => {
-                let $table = &mut $tables.sliding_logs;
+                type $bucket = SlidingLogState;
                 $body
             }
             Algorithm::SmoothedRate($limit) => {
-                let $table = &mut $tables.smoothed_rates;
+                type $bucket = SmoothedRateState;
                 $body
             }
             Algorithm::Quota($limit) => {
-                let $table = &mut $tables.quotas;
+                type $bucket = QuotaState;
                 $body
             }
         }
     };
 }
-pub(super) use with_table;
+pub(super) use with_bucket_type;
 
 impl Shards {
     /// Returns this many shards, with tables that can grow to `reserve` slots in place.
@@ -177,15 +184,16 @@ impl Shards {
         prefetch(&raw const self.shards[self.number(hash)]);
     }
 
-    /// Updates the published locations of a shard's tables, after buckets were inserted or dropped.
-    pub(super) fn publish_locations(&self, number: usize, tables: &mut Tables) {
+    /// Updates the published locations of a shard's tables, after buckets were dropped.
+    fn publish_locations(&self, number: usize, tables: &Tables) {
         self.publish_location::<TokenBucketState>(number, tables);
         self.publish_location::<SlidingLogState>(number, tables);
         self.publish_location::<SmoothedRateState>(number, tables);
         self.publish_location::<QuotaState>(number, tables);
     }
 
-    pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &mut Tables) {
+    /// Updates the published location of one table of a shard.
+    pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &Tables) {
         let (slots, homes) = B::table(tables).location();
         let (slots, place) = (slots.cast::<u8>(), &self.locations[B::TABLE_INDEX][number]);
         // Written only if it changed: the locations of other shards are on the same cache line.
@@ -208,7 +216,7 @@ impl Shards {
             return in_use_or_empty;
         }
         let swept = tables.sweep(slots, now);
-        self.publish_locations(number, &mut tables);
+        self.publish_locations(number, &tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
     }

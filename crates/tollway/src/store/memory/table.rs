@@ -11,7 +11,7 @@
 //! is 32 to 36 bytes a token bucket.
 
 use tollway_core::algorithm::Bucket;
-use tollway_core::{Decision, Refund, Timestamp};
+use tollway_core::{Refund, Timestamp};
 
 use crate::hash::BucketHash;
 
@@ -90,17 +90,6 @@ impl<B: Bucket> Table<B> {
     /// Returns the address of the slots and the number of homes, which a prefetch needs.
     pub(super) fn location(&self) -> (*const Slot<B>, usize) {
         (self.slots.as_ptr(), self.homes)
-    }
-
-    pub(super) fn contains(&self, hash: BucketHash) -> bool {
-        self.find(hash).is_ok()
-    }
-
-    pub(super) fn check(&self, hash: BucketHash, limit: &B::Limit, cost: u64, now: Timestamp) -> Decision {
-        match self.find(hash) {
-            Ok(at) => self.slots[at].bucket.check(limit, cost, now),
-            Err(_) => B::default().check(limit, cost, now),
-        }
     }
 
     pub(super) fn get(&self, hash: BucketHash) -> Option<&B> {
@@ -417,7 +406,7 @@ mod tests {
                         assert_eq!(decision, Ok(expected));
                     }
                 }
-                assert_eq!(table.contains(hash), model.contains_key(&hash));
+                assert_eq!(table.get(hash).is_some(), model.contains_key(&hash));
                 assert_sound(&table);
             }
         }

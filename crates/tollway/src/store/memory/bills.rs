@@ -1,0 +1,96 @@
+//! Decides bills of several charges in the memory store: all charges are taken in one atomic step, or none.
+
+use std::sync::atomic::Ordering;
+
+use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway_core::bill::CHARGES_MAX;
+use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Decision, Timestamp, Verdict};
+
+use super::locked_buckets::LockedBuckets;
+use super::shard::with_bucket_type;
+use super::{Memory, full_decision};
+use crate::hash::BucketHash;
+
+impl Memory {
+    /// Appends the decisions that [`settle`](Self::settle) would make, and changes nothing.
+    pub fn check(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
+        decisions.extend(bills.iter().map(|bill| self.decide_locked(bill, now, false)));
+    }
+
+    /// Decides a bill with all its buckets locked. If `stores` is false, nothing is changed.
+    pub(super) fn decide_locked(&self, bill: &Bill<'_>, now: Timestamp, stores: bool) -> Decision {
+        let charges = bill.charges();
+        let mut hashes = [BucketHash::NONE; CHARGES_MAX];
+        for (hash, charge) in hashes.iter_mut().zip(charges) {
+            *hash = self.key.hash(charge);
+        }
+        let hashes = &hashes[..charges.len()];
+        self.with_locked(hashes.iter().copied(), now, |locked| {
+            let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
+            for ((answer, charge), hash) in answers.iter_mut().zip(charges).zip(hashes) {
+                *answer = self.ask(locked, charge, *hash, now, stores);
+            }
+            let decision = bill.answer(&answers[..charges.len()]);
+            if stores {
+                for ((answer, charge), hash) in answers.iter().zip(charges).zip(hashes) {
+                    commit(locked, charge, *hash, answer.verdict, decision.allowed(), now);
+                }
+            }
+            decision
+        })
+    }
+
+    /// Returns the decision about one charge alone. Reserves the room that it needs if it is going to be stored.
+    fn ask(
+        &self,
+        locked: &mut LockedBuckets<'_>,
+        charge: &Charge<'_>,
+        hash: BucketHash,
+        now: Timestamp,
+        stores: bool,
+    ) -> Decision {
+        let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+        let cost = charge.cost();
+        with_bucket_type!(algorithm, |B, limit| {
+            let take = |bucket: &mut B| bucket.take(limit, cost, now);
+            let has_room = cost == 0
+                || charge.kind() == ChargeKind::CheckOnly
+                || if stores { locked.reserve(hash, now, take) } else { locked.has_room(hash, take) };
+            if has_room {
+                return locked.get(hash).unwrap_or(&B::default()).check(limit, cost, now);
+            }
+        });
+        if stores {
+            self.refused_full.fetch_add(1, Ordering::Relaxed);
+        }
+        full_decision(charge)
+    }
+}
+
+/// Stores what the decision about a bill means for one of its charges, which alone got this verdict.
+fn commit(
+    locked: &mut LockedBuckets<'_>,
+    charge: &Charge<'_>,
+    hash: BucketHash,
+    verdict: Verdict,
+    bill_allowed: bool,
+    now: Timestamp,
+) {
+    use ChargeKind::{CheckOnly, Spend, SpendOnly};
+    let Some(algorithm) = charge.algorithm() else { return };
+    let charged = match (verdict, charge.kind()) {
+        (Verdict::Allow, Spend | SpendOnly) if bill_allowed => Some(charge.cost()),
+        // It takes what fits.
+        (Verdict::Deny, Spend | SpendOnly) if bill_allowed => None,
+        // It is denied again and takes nothing. But a strict smoothed rate must count the attempt, and a timestamp that
+        // is too far ahead (the clock ran back) must be corrected.
+        (Verdict::Deny, Spend) => Some(charge.cost()),
+        // A check must not wait for a timestamp that is too far ahead either. Cost 0 corrects it and counts nothing.
+        (Verdict::Deny, CheckOnly) => Some(0),
+        _ => return,
+    };
+    with_bucket_type!(algorithm, |B, limit| locked.change(hash, now, |bucket: &mut B| match charged {
+        Some(cost) => _ = bucket.charge(limit, cost, now),
+        None => bucket.take(limit, charge.cost(), now),
+    }));
+}

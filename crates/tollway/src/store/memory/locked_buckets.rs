@@ -1,0 +1,123 @@
+//! Locks all buckets of one decision at once, so that it is made and stored as a whole.
+//!
+//! Every decision about several buckets takes the same steps, a bill's as well as a rule's:
+//!
+//! ```text
+//! lock      the shards of all buckets, in their order
+//! ask       get, or a change that is only tried: nothing is stored yet
+//! decide    by the core, from all answers
+//! reserve   capacity for what the decision would insert; without it, the answer is `on_full`
+//! commit    change
+//! ```
+
+use tollway_core::Timestamp;
+
+use super::shard::{HasTable, Tables, TablesGuard};
+use super::{Memory, SWEEP_SLOTS};
+use crate::hash::BucketHash;
+
+/// The buckets of one decision, with the locks of their shards.
+pub(super) struct LockedBuckets<'a> {
+    store: &'a Memory,
+    /// The locks, in the order of the shards. They are always taken in this order: two threads that need the same
+    /// shards cannot deadlock.
+    guards: Vec<(usize, TablesGuard<'a>)>,
+    entries_full: bool,
+    /// The buckets that capacity was reserved for and that are not inserted yet.
+    reserved: usize,
+    inserted: usize,
+}
+
+impl Memory {
+    /// Locks the shards of all these buckets, and runs `decide` while nobody else can change one of them.
+    pub(super) fn with_locked<D>(
+        &self,
+        hashes: impl Iterator<Item = BucketHash>,
+        now: Timestamp,
+        decide: impl FnOnce(&mut LockedBuckets<'_>) -> D,
+    ) -> D {
+        let mut locked = LockedBuckets::lock(self, hashes);
+        let decision = decide(&mut locked);
+        let (unused, inserted) = (locked.reserved, locked.inserted);
+        drop(locked);
+        if unused > 0 {
+            self.capacity.give_back(unused);
+        }
+        if inserted > 0 {
+            self.sweep(SWEEP_SLOTS, now);
+        }
+        decision
+    }
+}
+
+impl<'a> LockedBuckets<'a> {
+    pub(super) fn lock(store: &'a Memory, hashes: impl Iterator<Item = BucketHash>) -> Self {
+        let mut numbers: Vec<usize> = hashes.map(|hash| store.shards.number(hash)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let guards = numbers.into_iter().map(|number| (number, store.shards.lock(number))).collect();
+        Self { store, guards, entries_full: store.entries.is_full(), reserved: 0, inserted: 0 }
+    }
+
+    /// Returns the bucket of `hash`, if there is one.
+    pub(super) fn get<B: HasTable>(&self, hash: BucketHash) -> Option<&B> {
+        B::table(&self.guards[self.place(hash)].1).get(hash)
+    }
+
+    /// Returns whether the store has room for this change: for the bucket if it is new, and for what a log grows by.
+    pub(super) fn has_room<B: HasTable>(&self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
+        !self.outgrows(hash, change) && (self.get::<B>(hash).is_some() || !self.store.capacity.is_full())
+    }
+
+    /// Reserves the room that this change needs, after a sweep if the store is full. Returns whether there is any.
+    pub(super) fn reserve<B: HasTable>(
+        &mut self,
+        hash: BucketHash,
+        now: Timestamp,
+        change: impl FnOnce(&mut B),
+    ) -> bool {
+        if self.outgrows(hash, change) {
+            return false;
+        }
+        if self.get::<B>(hash).is_some() {
+            return true;
+        }
+        let reserved = self.store.reserve_bucket(now);
+        self.reserved += usize::from(reserved);
+        reserved
+    }
+
+    /// Changes a bucket. A new one is inserted if room was reserved for it, and if the change does not leave it empty.
+    pub(super) fn change<B: HasTable>(
+        &mut self,
+        hash: BucketHash,
+        now: Timestamp,
+        change: impl FnOnce(&mut B),
+    ) {
+        let place = self.place(hash);
+        let Self { store, guards, reserved, inserted, .. } = self;
+        let (number, tables): (_, &mut Tables) = (guards[place].0, &mut guards[place].1);
+        let room = || {
+            let has_room = *reserved > 0;
+            if has_room {
+                (*reserved, *inserted) = (*reserved - 1, *inserted + 1);
+            }
+            has_room
+        };
+        // A bucket without room is not kept. Only a check can meet one, which stores nothing that counts.
+        let _ = B::table_mut(tables).change_or_insert(hash, now, room, change);
+        if B::GROWS {
+            store.entries.count(B::table_mut(tables).take_entry_delta());
+        }
+        store.shards.publish_location::<B>(number, tables);
+    }
+
+    fn outgrows<B: HasTable>(&self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
+        B::GROWS && self.entries_full && B::table(&self.guards[self.place(hash)].1).outgrows(hash, change)
+    }
+
+    fn place(&self, hash: BucketHash) -> usize {
+        let number = self.store.shards.number(hash);
+        self.guards.partition_point(|(locked, _)| *locked < number)
+    }
+}
