@@ -2,7 +2,11 @@
 
 import asyncio
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 from conftest import namespaces
@@ -60,3 +64,31 @@ def test_threads(rl):
     for thread in threads:
         thread.join()
     assert (len(allowed), sum(allowed)) == (400, 60)
+
+
+def test_a_thousand_awaited_asks_on_a_busy_machine(urls):
+    """The deadline measures Redis, not this process: nobody is decided without Redis, and the limit holds."""
+    url = urls["redis"].partition("?")[0]  # With the default deadline.
+    limit = RateLimit(url, namespace=next(namespaces)).limit("100/h", key="hot")
+
+    async def main():
+        return await asyncio.gather(*[limit.ask_async() for _ in range(1000)])
+
+    with busy_cores():
+        decisions = asyncio.run(main())
+    assert not any(decision.degraded for decision in decisions)
+    assert sum(decision.allowed for decision in decisions) == 100
+
+
+@contextmanager
+def busy_cores():
+    """Two processes for each core that do nothing but count, until the block ends."""
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()

@@ -7,8 +7,6 @@
 //! | `client::gatekeeper::Gatekeeper` | `gatekeeper` | the delays that a master last published; it makes requests wait by itself |
 //! | [`Delayed`](crate::Delayed) | none | one of these, and retries a rejected request after its `retry_after` |
 
-#[cfg(feature = "remote")]
-mod circuit_breaker;
 #[cfg(feature = "gatekeeper")]
 mod gatekeeper;
 #[cfg(feature = "local")]

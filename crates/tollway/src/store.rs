@@ -40,7 +40,8 @@ impl From<Memory> for Store {
 
 #[cfg(feature = "yaml")]
 impl Store {
-    /// Opens the store of this URL. Does not wait for Redis, which may be started later.
+    /// Opens the store of this URL. An unreachable Redis may be started later. A password, a user or a certificate that
+    /// is refused is an error.
     pub fn open(url: &StoreUrl, max_buckets: usize) -> io::Result<Self> {
         let memory = Memory::new(max_buckets);
         match url {

@@ -197,6 +197,7 @@ fn shared_store(page: &mut Page, health: &Health) {
     for (name, help, count) in [
         ("tollway_store_calls_total", "Commands sent to the store.", health.calls),
         ("tollway_store_timeouts_total", "Commands without an answer within the deadline.", health.timeouts),
+        ("tollway_store_shed_total", "Commands shed because too many were pending.", health.shed),
         ("tollway_store_refusals_total", "Commands that a node refused.", health.refusals),
         ("tollway_store_redirects_total", "Commands redirected to another node.", health.redirects),
         ("tollway_store_reconnects_total", "Connections to the store reopened.", health.reconnects),
@@ -204,6 +205,11 @@ fn shared_store(page: &mut Page, health: &Health) {
             "tollway_store_breaker_openings_total",
             "Times that the circuit breaker of a node opened.",
             health.breaker_openings,
+        ),
+        (
+            "tollway_store_rejected_connections_total",
+            "Connections that failed because of the password, the user or the certificate.",
+            health.rejected_connections,
         ),
     ] {
         page.single(name, "counter", help, count);

@@ -2,16 +2,24 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http::HeaderMap;
+use tokio::time::Instant;
 use tollway_client::ClientError;
 use tollway_client::http::Client;
-use tollway_core::Decision;
+use tollway_core::{Backoff, CircuitBreaker, Decision};
 
-use super::circuit_breaker::CircuitBreaker;
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 use crate::{rate_limit_headers, rejection};
+
+/// The number of failures in a row that opens the circuit.
+const FAILURES_MAX: u32 = 3;
+/// The time between two probes while the circuit is open.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The jitter of probes: none, because each process has its own start.
+const NO_JITTER: u32 = u32::MAX;
 
 /// Charges each request to one limit of a server, over HTTP.
 ///
@@ -23,7 +31,7 @@ pub struct RemoteLimit {
     limit: Arc<str>,
     cost: u64,
     on_failure: OnFailure,
-    circuit_breaker: Arc<CircuitBreaker>,
+    circuit_breaker: Arc<Mutex<CircuitBreaker>>,
 }
 
 /// Tells what happens to a request while the server is unreachable.
@@ -39,7 +47,8 @@ pub enum OnFailure {
 impl RemoteLimit {
     /// Charges a cost of 1 to the bucket that the request's client has under `limit`.
     pub fn new(client: Client, limit: &str) -> Self {
-        let circuit_breaker = Arc::new(CircuitBreaker::new());
+        let circuit_breaker =
+            Arc::new(Mutex::new(CircuitBreaker::new(FAILURES_MAX, Backoff::new(PAUSE, PAUSE))));
         Self { client, limit: limit.into(), cost: 1, on_failure: OnFailure::default(), circuit_breaker }
     }
 
@@ -58,24 +67,28 @@ impl RemoteLimit {
     fn reply(&self, decision: Result<Decision, ClientError>) -> AdmitReply {
         match decision {
             Ok(decision) => {
-                self.circuit_breaker.record_success();
+                self.breaker().record_success();
                 AdmitReply::from(decision)
             }
             Err(error @ (ClientError::Problem { .. } | ClientError::InvalidResponse { .. })) => {
                 // The server works, but not for this request: its policy lacks the limit, or the id is malformed.
-                self.circuit_breaker.record_success();
+                self.breaker().record_success();
                 let error: &(dyn Error + 'static) = &error;
                 tracing::debug!(limit = &*self.limit, error, "the server cannot decide");
                 self.failure()
             }
             Err(error) => {
-                self.circuit_breaker.record_failure();
+                self.breaker().record_failure(Instant::now().into_std(), NO_JITTER);
                 // As a `dyn Error`, so that its sources are logged too.
                 let error: &(dyn Error + 'static) = &error;
                 tracing::debug!(limit = &*self.limit, error, "no response from the server");
                 self.failure()
             }
         }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
+        self.circuit_breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failure(&self) -> AdmitReply {
@@ -104,7 +117,7 @@ impl Admit for RemoteLimit {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         // The protocol has no other ids. Not a failure: a client must not choose an id that is a way around the limit.
         let Ok(id) = str::from_utf8(id) else { return AdmitFuture::Ready(AdmitOutcome::Unidentified.into()) };
-        if !self.circuit_breaker.allows_call() {
+        if !self.breaker().allows_call(Instant::now().into_std()) {
             return AdmitFuture::Ready(self.failure());
         }
         let (this, id) = (self.clone(), id.to_owned());

@@ -32,7 +32,7 @@ pub enum StoreError {
         /// The address of the node that failed.
         address: String,
     },
-    /// Too many calls are pending.
+    /// Too many calls are pending, or the call waited too long to be sent. It was not executed.
     #[error("{waiting} calls to redis are already pending; try again later")]
     Busy {
         /// The number of calls that wait already.

@@ -14,6 +14,8 @@ pub struct Health {
     pub calls: u64,
     /// The number of calls that got no answer in time.
     pub timeouts: u64,
+    /// The number of calls that were shed because too many were pending, or because they waited too long to be sent.
+    pub shed: u64,
     /// The number of calls that a node refused.
     pub refusals: u64,
     /// The number of calls that were redirected to another node, because slots had moved.
@@ -22,6 +24,8 @@ pub struct Health {
     pub reconnects: u64,
     /// The number of times that a node's circuit breaker opened.
     pub breaker_openings: u64,
+    /// The number of connections that failed because the password, the user or the certificate was not accepted.
+    pub rejected_connections: u64,
 }
 
 /// The state that one node is in.

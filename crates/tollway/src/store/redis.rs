@@ -8,16 +8,16 @@
 //! time. It does what the memory store does, to the nanosecond. A bucket whose state has no effect any more expires by
 //! itself, and never sooner.
 
-mod accounts;
 mod call;
-mod execute;
 mod inspect;
 mod key;
-mod knock;
 mod net;
 mod part;
+mod quota_commands;
+mod rate_update;
 mod refund;
 mod reply;
+mod reports;
 mod rules;
 mod script;
 mod seen;
@@ -52,7 +52,8 @@ enum Caller {
 }
 
 impl Redis {
-    /// Opens the store at this URL. Does not wait for Redis, which may be started later.
+    /// Opens the store at this URL. An unreachable Redis may be started later. A password, a user or a certificate that
+    /// is refused is an error.
     pub fn open(url: &RedisUrl) -> io::Result<Self> {
         let (net, namespace) = (Arc::new(Net::start(url)?), Namespace::new(&url.namespace));
         Ok(Self { net, namespace, caller: Caller::Task })

@@ -191,15 +191,15 @@ fn what_is_wrong_with_a_url_is_said_with_what_would_be_right() {
         ),
         (
             "redis://a?deadline=0s",
-            "store deadline must be a duration from 1ms to 1m, such as 15ms, not \"0s\"",
+            "store deadline must be a duration from 1ms to 1m, such as 50ms, not \"0s\"",
         ),
         (
             "redis://a?deadline=15",
-            "store deadline must be a duration from 1ms to 1m, such as 15ms, not \"15\"",
+            "store deadline must be a duration from 1ms to 1m, such as 50ms, not \"15\"",
         ),
         (
             "redis://a?deadline=61s",
-            "store deadline must be a duration from 1ms to 1m, such as 15ms, not \"61s\"",
+            "store deadline must be a duration from 1ms to 1m, such as 50ms, not \"61s\"",
         ),
         ("redis://a?password_file=", "store password_file must have 1 to 4096 bytes"),
         ("redis://a?tls_ca=/ca.pem", "store tls_ca needs rediss://, but this is redis://"),
@@ -236,7 +236,7 @@ fn what_is_wrong_with_a_field_is_said_where_it_stands() {
             "store:\n  url: redis://a?namespace=a\n  namespace: b\n  deadline: 1h\n  tls_ca: x\n  username: []\n",
             &[
                 "3:14: namespace is given twice; remove one",
-                "4:13: deadline must be a duration from 1ms to 1m, such as 15ms, not \"1h\"",
+                "4:13: deadline must be a duration from 1ms to 1m, such as 50ms, not \"1h\"",
                 "5:11: tls_ca needs rediss://, but this is redis://",
                 "6:13: username must be text, not a list",
             ],
@@ -330,14 +330,14 @@ fn a_password_comes_from_the_url_or_from_a_file_that_is_read_when_it_is_needed()
 fn a_store_is_told_as_it_was_understood() {
     for (store, told) in [
         ("memory", "memory, at most 10000000 buckets"),
-        ("redis://cache", "redis://cache:6379, namespace tollway, deadline 15ms"),
+        ("redis://cache", "redis://cache:6379, namespace tollway, deadline 50ms"),
         (
             "rediss://app:hunter2@[::1]:1/3?namespace=shop&deadline=20ms&tls_ca=ca.pem",
             "rediss://app:***@[::1]:1/3, namespace shop, deadline 20ms, tls_ca ca.pem",
         ),
         (
             "redis+sentinel://app@a,b/main?password_file=/run/p",
-            "redis+sentinel://app@a:26379,b:26379/main, namespace tollway, deadline 15ms, password_file /run/p",
+            "redis+sentinel://app@a:26379,b:26379/main, namespace tollway, deadline 50ms, password_file /run/p",
         ),
     ] {
         let config = Config::parse(&format!("store: '{store}'"), "POLICY").expect("it is sound");

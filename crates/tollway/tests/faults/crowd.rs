@@ -130,3 +130,26 @@ impl Sleeper {
         p99(self.asleep.join().unwrap().into_iter())
     }
 }
+
+/// Threads that keep every core busy until this value is dropped.
+pub(crate) struct BusyMachine {
+    stop: Arc<AtomicBool>,
+}
+
+impl BusyMachine {
+    /// Starts two threads for each core.
+    pub(crate) fn start() -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        for _ in 0..2 * thread::available_parallelism().map_or(1, usize::from) {
+            let stopped = Arc::clone(&stop);
+            thread::spawn(move || while !stopped.load(Ordering::Relaxed) {});
+        }
+        Self { stop }
+    }
+}
+
+impl Drop for BusyMachine {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tollway::AsyncLimiter;
 use tollway_testbed::{RedisCluster, RedisServer, eventually};
 
-use crate::crowd::{Crowd, Sleeper, p99};
+use crate::crowd::{BusyMachine, Crowd, Sleeper, p99};
 
 /// The deadline that holds where none is configured.
-const DEADLINE: Duration = Duration::from_millis(15);
+const DEADLINE: Duration = Duration::from_millis(50);
 
 /// A deadline that a busy machine keeps.
 const LONG: &str = "?deadline=5s";
@@ -66,6 +66,31 @@ fn a_frozen_redis_is_decided_without_by_the_deadline() {
             .count();
         assert!((5..=10 + 6).contains(&admitted), "{id} got {admitted}");
     }
+}
+
+#[test]
+fn thousands_of_calls_at_once_on_a_busy_machine_are_decided_by_redis() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server.url());
+    let _busy = BusyMachine::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let decisions = runtime.block_on(async {
+        let calls: Vec<_> = (0..5_000)
+            .map(|_| {
+                let limiter = Arc::clone(&limiter);
+                tokio::spawn(async move { limiter.spend("Slow", "alice", 1).await.unwrap() })
+            })
+            .collect();
+        let mut decisions = Vec::with_capacity(calls.len());
+        for call in calls {
+            decisions.push(call.await.unwrap());
+        }
+        decisions
+    });
+    let health = limiter.health().unwrap();
+    assert_eq!((health.timeouts, health.shed, health.breaker_openings), (0, 0, 0));
+    assert!(!decisions.iter().any(|decision| decision.degraded));
+    assert_eq!(decisions.iter().filter(|decision| decision.allowed()).count(), 100, "the burst");
 }
 
 #[test]

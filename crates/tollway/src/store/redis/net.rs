@@ -1,141 +1,163 @@
-//! Commands to whichever nodes there are, and their replies by the deadline.
+//! Sends commands to the nodes of a store, and returns their replies.
 //!
 //! ```ignore
-//! let net = Net::start(&url)?;                    // Redis may be away
-//! let replies = net.send(vec![call, another]).await; // in the order of the calls, after 15 ms at the latest
+//! let net = Net::start(&url)?;                       // Redis may be unreachable
+//! let replies = net.send(vec![call, another]).await; // in the order of the calls
 //! ```
 //!
-//! All callers share one connection to each node, on a thread of its own that does nothing else: what many ask at the same time
-//! leaves in one write and comes back in one read. A node that falls silent is left alone after a moment, and calls for it fail at
-//! once, until a probe has found it well.
+//! All callers share one connection to each node, and one thread that reads and writes them: calls that are made at the
+//! same time leave in one write, and their replies come back in one read. If a node does not answer, its circuit breaker
+//! opens, and calls for it fail at once until a probe succeeds.
+//!
+//! The deadline of a call runs while the call waits for Redis: from the moment when it is written, or while there is no
+//! connection. It does not run while the call waits in a queue of this process, whose bounds are [`WAITING_MAX`] and
+//! [`QUEUE_MAX`](pending::QUEUE_MAX).
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use std::{io, thread};
 
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use self::admin::{ADMIN_MAX, AdminCommand};
 use self::dial::Dialer;
-use self::health::Board;
-use self::in_person::InPerson;
-use self::people::{ORDER_MAX, Order};
-use self::switchboard::{Ask, Switchboard};
+use self::direct::DirectConnection;
+use self::driver::{Driver, Request};
+use self::health::SharedHealth;
+use self::router::Router;
+use self::sentinel::Sentinels;
 use super::call::Call;
 use super::{Health, RedisUrl, StoreError, Topology};
 use crate::cause::Cause;
 
-mod chance;
+mod admin;
 mod cluster;
 mod dial;
+mod direct;
+mod disposition;
+mod driver;
 mod health;
-mod in_person;
-mod meaning;
+mod jitter;
 mod node;
-mod opening;
-mod parcel;
-mod patience;
-mod people;
-mod redirect;
-mod replies;
+mod pending;
+mod pipeline;
+mod router;
 mod sentinel;
-mod sheaf;
 mod slots;
-mod switchboard;
+mod stall;
 mod tls;
 
-/// How many calls may wait before no more are taken. A node answers a tenth of it within the deadline; the rest is room for a
-/// burst, and more would only be memory for calls that time out. One batch is taken whole.
+/// The number of calls that may be pending before new ones are shed. It has room for a burst: a node answers as many in
+/// some tenths of a second. A batch is taken as a whole.
 const WAITING_MAX: usize = 16_384;
 
-/// What a node answered, or why there is no answer.
+/// The longest time that opening a store waits for the outcome of the first connection attempt.
+const START_MAX: Duration = Duration::from_millis(500);
+
+/// The answer of a node, or the error if there is none.
 pub(crate) type Reply = Result<redis::Value, StoreError>;
 
 /// The nodes of one store. All callers share it.
 #[derive(Debug)]
 pub(crate) struct Net {
-    asks: mpsc::UnboundedSender<Ask>,
-    board: Arc<Board>,
-    in_person: Option<Box<InPerson>>,
-    cluster: bool,
+    requests: mpsc::UnboundedSender<Request>,
+    health: Arc<SharedHealth>,
+    direct: Option<Box<DirectConnection>>,
+    is_cluster: bool,
 }
 
 impl Net {
-    /// Starts to look for the nodes, and waits for none of them: they may all be away.
+    /// Starts the driver. A Redis that is unreachable is an outage, and the store starts without it. One that refuses
+    /// the password, the user or the certificate, or whose certificate is not trusted, is a mistake and an error.
     pub(crate) fn start(url: &RedisUrl) -> io::Result<Self> {
-        let board = Arc::<Board>::default();
+        let health = Arc::<SharedHealth>::default();
         let dialer = Arc::new(Dialer::new(url)?);
-        let cluster = matches!(url.topology, Topology::Cluster(_));
-        let in_person = (!cluster && !url.tls)
-            .then(|| Box::new(InPerson::new(Arc::clone(&dialer), Arc::clone(&board), url.deadline)));
-        let switchboard = Switchboard::new(url, dialer, Arc::clone(&board));
+        let is_cluster = matches!(url.topology, Topology::Cluster(_));
+        let direct = (!is_cluster && !url.tls)
+            .then(|| Box::new(DirectConnection::new(Arc::clone(&dialer), Arc::clone(&health), url.deadline)));
+        let sentinels = match &url.topology {
+            Topology::Sentinel { sentinels, primary } => {
+                Some(Sentinels::new(sentinels.clone(), primary.clone()))
+            }
+            Topology::Single(_) | Topology::Cluster(_) => None,
+        };
+        let (first_attempt, outcome) = std::sync::mpsc::sync_channel(1);
+        let router = Router::new(url, Arc::clone(&health), Instant::now());
+        let driver = Driver::new(router, dialer, sentinels, url.deadline, first_attempt);
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let (asks, asked) = mpsc::unbounded_channel();
-        let serve = move || runtime.block_on(switchboard.run(asked));
+        let (requests, requested) = mpsc::unbounded_channel();
+        let serve = move || runtime.block_on(driver.run(requested));
         thread::Builder::new().name("tollway-redis".to_owned()).spawn(serve)?;
-        Ok(Self { asks, board, in_person, cluster })
+        match outcome.recv_timeout(START_MAX) {
+            Ok(Err(mistake)) => Err(io::Error::other(mistake)),
+            Ok(Ok(())) | Err(_) => Ok(Self { requests, health, direct, is_cluster }),
+        }
     }
 
-    /// Do keys have slots that matter?
+    /// Returns true if keys have slots, so that a bill may be split.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.cluster
+        self.is_cluster
     }
 
-    /// Sends every call on its own. The replies come in the order of the calls, each by the deadline at the latest. Calls of
-    /// one slot are executed in their order, unless one of them had to be repeated because it was not executed.
+    /// Sends each call on its own. The replies come in the order of the calls. Calls of one slot are executed in their
+    /// order, unless one of them was repeated because it was not executed. Calls are shed if too many are pending.
     pub(crate) fn send(&self, calls: Vec<Call>) -> Replies {
         let count = calls.len();
-        let waiting = self.board.waiting.fetch_add(count, Ordering::Relaxed);
+        let waiting = self.health.waiting.fetch_add(count, Ordering::Relaxed);
         if waiting >= WAITING_MAX || count == 0 {
-            self.board.waiting.fetch_sub(count, Ordering::Relaxed);
+            self.health.waiting.fetch_sub(count, Ordering::Relaxed);
+            self.health.shed.add(count as u64);
             return Replies::ready(calls.iter().map(|_| Err(StoreError::Busy { waiting })).collect());
         }
         let (reply, replies) = oneshot::channel();
-        // If the thread is gone, so is the other end of the reply, and that says it.
-        let _ = self.asks.send(Ask::Calls { calls, asked: Instant::now(), reply });
+        // If the driver is gone, so is the other end of `reply`, and that is an error of its own.
+        let _ = self.requests.send(Request::Calls { calls, reply });
         Replies { replies, count }
     }
 
-    /// Sends calls as [`send`](Self::send) does, for a caller that sleeps until they are answered. A single call may be
-    /// sent and answered on the caller's own thread before this returns: handing it to the store's thread takes longer.
+    /// Sends calls as [`send`](Self::send) does, for a thread that sleeps until they are answered. A single call may be
+    /// sent and answered on that thread before this returns, because waking the driver takes longer.
     pub(crate) fn send_blocking(&self, calls: Vec<Call>) -> Replies {
-        if let ([call], Some(in_person)) = (&*calls, &self.in_person)
-            && let Some(answer) = in_person.ask(call)
+        if let ([call], Some(direct)) = (&*calls, &self.direct)
+            && let Some(reply) = direct.call(call)
         {
-            return Replies::ready(vec![answer]);
+            return Replies::ready(vec![reply]);
         }
         self.send(calls)
     }
 
-    /// Sends a plain command to every primary and gathers what they answer, in the order of their first slots. It may take
-    /// seconds: this is for people, not for requests.
+    /// Sends a command of an operator to every primary, and returns the replies in the order of their first slots. It
+    /// may take seconds.
     pub(crate) fn send_to_all(&self, command: redis::Cmd) -> Replies {
-        self.order(command, None)
+        self.send_admin(command, None)
     }
 
-    /// Sends a plain command to the `nth` primary, in the order of `send_to_all`; `None` if there are not as many.
+    /// Sends a command of an operator to the `nth` primary, in the order of `send_to_all`. Returns `None` if there are
+    /// not as many.
     pub(crate) async fn send_to_nth(&self, nth: usize, command: redis::Cmd) -> Option<Reply> {
-        self.order(command, Some(nth)).await.pop()
+        self.send_admin(command, Some(nth)).await.pop()
     }
 
-    /// How the nodes are.
+    /// Returns the state of the nodes, and the counters.
     pub(crate) fn health(&self) -> Health {
-        self.board.read()
+        self.health.read()
     }
 
-    fn order(&self, command: redis::Cmd, only: Option<usize>) -> Replies {
+    fn send_admin(&self, command: redis::Cmd, only: Option<usize>) -> Replies {
         let (reply, replies) = oneshot::channel();
-        let until = Instant::now() + ORDER_MAX;
-        let _ = self.asks.send(Ask::Order(Order { command, only, until, reply }));
+        let until = Instant::now() + ADMIN_MAX;
+        let _ = self.requests.send(Request::Admin(AdminCommand { command, only, until, reply }));
         Replies { replies, count: 1 }
     }
 }
 
-/// The replies to come. Any executor can wait for them.
+/// The replies to come. Any executor can await them.
 #[derive(Debug)]
 pub(crate) struct Replies {
     replies: oneshot::Receiver<Vec<Reply>>,
@@ -158,7 +180,7 @@ impl Future for Replies {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.replies).poll(context).map(|replies| {
             replies.unwrap_or_else(|_| {
-                let source = Cause::new("its I/O thread has ended");
+                let source = Cause::new("its driver has ended");
                 vec![Err(StoreError::Unreachable { address: "client".to_owned(), source }); self.count]
             })
         })

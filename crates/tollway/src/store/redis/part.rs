@@ -1,4 +1,4 @@
-//! The charges of a bill that are in one slot: one call decides them.
+//! The charges of a bill that are in one slot, which one call decides.
 
 use redis::Value;
 use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Expression, Timestamp};
@@ -6,53 +6,53 @@ use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Expression, Timestamp};
 use super::StoreError;
 use super::call::Call;
 use super::key::{Namespace, slot};
-use super::reply::Answer;
-use super::script::{self, Draft};
-use super::seen::Seen;
+use super::reply::ScriptReply;
+use super::script::{self, CallBuilder};
+use super::seen::FoundBucket;
 
-/// What is to be done with charges.
+/// The way in which a script settles charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Decide, and remember nothing.
+    /// Decides, and changes nothing.
     Check,
-    /// Take all or nothing.
+    /// Takes all or nothing.
     Whole,
-    /// Take each, or not, as if it were alone.
+    /// Takes each charge, or not, as if it were alone.
     Each,
-    /// Take whatever fits.
+    /// Takes what fits.
     Rest,
 }
 
-/// Some charges of a bill, all in one slot.
+/// Charges of a bill that are all in one slot.
 pub(super) struct Part<'a> {
     pub(super) mode: Mode,
-    /// Never empty.
+    /// The charges, at least one.
     pub(super) lines: Vec<Line<'a>>,
-    /// Which refusals refuse it; `None` is any.
+    /// The expression that says which denials deny the part; `None` is any.
     expression: Option<&'a Expression>,
 }
 
-/// One charge that something holds for.
+/// One charge that a limit applies to.
 #[derive(Clone)]
 pub(super) struct Line<'a> {
-    /// Its place in the bill.
+    /// The index of the charge in the bill.
     pub(super) place: usize,
     pub(super) charge: &'a Charge<'a>,
     pub(super) algorithm: &'a Algorithm,
     pub(super) key: Vec<u8>,
 }
 
-/// What a call found out.
+/// The buckets that a call has read, and its decision.
 pub(super) struct Read<'a> {
     pub(super) now: Timestamp,
-    /// Is this part denied, as a bill of its own?
+    /// True if this part is denied, as a bill of its own.
     pub(super) denied: bool,
-    /// The bucket of each line.
-    pub(super) seen: Vec<Seen<'a>>,
+    /// The bucket that was found for each line.
+    pub(super) seen: Vec<FoundBucket<'a>>,
 }
 
 impl<'a> Part<'a> {
-    /// The charges of a bill, by slot where slots matter. Charges that nothing holds for are in no part.
+    /// Splits the charges of a bill by slot, in a Cluster. Charges of unlimited ids are in no part.
     pub(super) fn of(bill: &Bill<'a>, namespace: &Namespace, by_slot: bool, mode: Mode) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::with_capacity(1);
         for (place, charge) in bill.charges().iter().enumerate() {
@@ -66,7 +66,7 @@ impl<'a> Part<'a> {
         }
         match (&mut *parts, bill.expression()) {
             ([whole], expression) => whole.expression = expression,
-            // No part can tell by itself what the bill comes to.
+            // No part can tell by itself whether the bill is denied.
             (several, Some(_)) if mode == Mode::Whole => {
                 several.iter_mut().for_each(|part| part.mode = Mode::Each);
             }
@@ -79,10 +79,10 @@ impl<'a> Part<'a> {
         Self { mode, lines, expression: None }
     }
 
-    /// The call that decides it.
+    /// Returns the call that decides the part.
     pub(super) fn call(&self, now: Option<Timestamp>) -> Call {
         if let Some((increment, fill)) = self.quick() {
-            let draft = Draft::new(&script::SPEND, &[&self.lines[0].key]).arg(increment).arg(fill);
+            let draft = CallBuilder::new(&script::SPEND, &[&self.lines[0].key]).arg(increment).arg(fill);
             return match now {
                 Some(now) => draft.pair(now.as_nanos()).finish(),
                 None => draft.finish(),
@@ -95,11 +95,12 @@ impl<'a> Part<'a> {
             Mode::Each => "each",
             Mode::Rest => "rest",
         };
-        // What nothing holds for has no place, and is no reason to deny.
+        // An unlimited charge has no index, and is no reason to deny.
         let place = |place| self.lines.iter().position(|line| line.place == place);
-        let expression = self.expression.map(|refusals| script::spell(refusals, &place)).unwrap_or_default();
+        let expression =
+            self.expression.map(|refusals| script::postfix(refusals, &place)).unwrap_or_default();
         let script = script::settle(self.lines.iter().map(|line| line.algorithm));
-        let draft = Draft::new(script, &keys).now(now).arg(mode).arg(expression);
+        let draft = CallBuilder::new(script, &keys).now(now).arg(mode).arg(expression);
         let draft = self.lines.iter().fold(draft, |draft, line| {
             let kind = match line.charge.kind() {
                 ChargeKind::Spend => "s",
@@ -111,23 +112,23 @@ impl<'a> Part<'a> {
         draft.finish()
     }
 
-    /// What the call has answered.
+    /// Parses the reply to the call.
     pub(super) fn read(&self, reply: Value, now: Option<Timestamp>) -> Result<Read<'a>, StoreError> {
-        let mut answer = Answer::new(reply)?;
+        let mut answer = ScriptReply::new(reply)?;
         if self.quick().is_some() {
-            // As `TIME` has it, unless it is the caller's.
+            // In the form of `TIME`, unless the caller gave it.
             let time = answer.moment(1_000_000)?;
-            let seen = vec![Seen::read(self.lines[0].algorithm, answer.value())?];
+            let seen = vec![FoundBucket::read(self.lines[0].algorithm, answer.value())?];
             return Ok(Read { now: now.unwrap_or(time), denied: answer.value() != Value::Nil, seen });
         }
         let now = answer.now()?;
         let denied = answer.number()? != 0;
-        let seen = self.lines.iter().map(|line| Seen::read(line.algorithm, answer.value()));
+        let seen = self.lines.iter().map(|line| FoundBucket::read(line.algorithm, answer.value()));
         Ok(Read { now, denied, seen: seen.collect::<Result<_, _>>()? })
     }
 
-    /// The numbers of the quickest script, if it can decide this: how long the cost takes to come, and how long a full
-    /// bucket does.
+    /// Returns the numbers of the quickest script, if it can decide this part: the time in which the cost refills, and
+    /// the time in which an empty bucket does.
     fn quick(&self) -> Option<(u64, u64)> {
         let (Mode::Whole | Mode::Each, [line], None) = (self.mode, &*self.lines, self.expression) else {
             return None;

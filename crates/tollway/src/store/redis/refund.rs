@@ -1,4 +1,4 @@
-//! Giving back, and forgetting.
+//! Refunds charges and resets buckets in Redis.
 
 use redis::Value;
 use tollway_core::{Algorithm, Charge, Refund, Timestamp};
@@ -6,13 +6,13 @@ use tollway_core::{Algorithm, Charge, Refund, Timestamp};
 use super::call::Call;
 use super::key::slot;
 use super::net::Reply;
-use super::reply::Answer;
-use super::script::{self, Draft};
-use super::seen::Seen;
+use super::reply::ScriptReply;
+use super::script::{self, CallBuilder};
+use super::seen::FoundBucket;
 use super::{Redis, StoreError};
 
 impl Redis {
-    /// Gives back what each charge took. The time is Redis's own unless it is given.
+    /// Gives back the cost of each charge. The time is that of Redis unless it is given.
     pub async fn refund(
         &self,
         charges: &[Charge<'_>],
@@ -21,7 +21,7 @@ impl Redis {
         let call = |charge: &Charge<'_>| {
             let algorithm = refundable(charge)?;
             let key = self.namespace.of_id(charge.limit(), charge.id());
-            let draft = Draft::new(script::refund(algorithm), &[&key]).now(now).algorithm(algorithm);
+            let draft = CallBuilder::new(script::refund(algorithm), &[&key]).now(now).algorithm(algorithm);
             Some(draft.numbers(algorithm, charge.cost()).finish())
         };
         let mut replies = self.send(charges.iter().filter_map(call).collect()).await.into_iter();
@@ -45,13 +45,13 @@ impl Redis {
     }
 }
 
-/// What holds for a charge, where giving back has a meaning.
+/// Returns the algorithm of a charge, if it can refund.
 fn refundable<'a>(charge: &Charge<'a>) -> Option<&'a Algorithm> {
     charge.algorithm().filter(|algorithm| algorithm.refunds())
 }
 
 fn read(algorithm: &Algorithm, cost: u64, reply: Reply) -> Result<Refund, StoreError> {
-    let mut answer = Answer::new(reply?)?;
+    let mut answer = ScriptReply::new(reply?)?;
     let now = answer.now()?;
-    Ok(Seen::read(algorithm, answer.value())?.refund(cost, now))
+    Ok(FoundBucket::read(algorithm, answer.value())?.refund(cost, now))
 }

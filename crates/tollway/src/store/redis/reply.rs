@@ -1,4 +1,4 @@
-//! What a script answers, read one value after another.
+//! The reply of a script, parsed one value after another.
 
 use std::vec;
 
@@ -7,18 +7,18 @@ use tollway_core::{Nanos, Timestamp};
 
 use super::StoreError;
 
-/// An array of values that are read in their order. Nothing comes after the last.
-pub(super) struct Answer(vec::IntoIter<Value>);
+/// The values of an array, which are taken in their order. After the last one comes nil.
+pub(super) struct ScriptReply(vec::IntoIter<Value>);
 
-impl Answer {
+impl ScriptReply {
     pub(super) fn new(value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(values) => Ok(Self(values.into_iter())),
-            other => Err(nonsense(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
-    /// The next value, whatever it is.
+    /// Takes the next value.
     pub(super) fn value(&mut self) -> Value {
         self.0.next().unwrap_or(Value::Nil)
     }
@@ -27,14 +27,14 @@ impl Answer {
         number(&self.value())
     }
 
-    /// A moment in seconds and parts of them, of which there are `parts` in a second.
+    /// Takes a time in seconds and parts of a second, of which there are `parts` in a second.
     pub(super) fn moment(&mut self, parts: u64) -> Result<Timestamp, StoreError> {
         let (seconds, part) = (self.number()?, self.number()?);
         let nanos = Nanos::new(BILLION / parts).saturating_mul(part);
         Ok(Timestamp::EPOCH + Nanos::from_secs(seconds) + nanos)
     }
 
-    /// The time in a script, in seconds and nanoseconds.
+    /// Takes the time of the script, in seconds and nanoseconds.
     pub(super) fn now(&mut self) -> Result<Timestamp, StoreError> {
         self.moment(BILLION)
     }
@@ -42,12 +42,12 @@ impl Answer {
 
 const BILLION: u64 = 1_000_000_000;
 
-/// An integer, or the digits of one. More than 64 bits of them are the most there is.
+/// Parses an integer, or the digits of one. More than 64 bits are the largest number.
 pub(super) fn number(value: &Value) -> Result<u64, StoreError> {
     match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| nonsense(value)),
-        Value::BulkString(digits) => digits_of(digits).ok_or_else(|| nonsense(value)),
-        _ => Err(nonsense(value)),
+        Value::Int(number) => u64::try_from(*number).map_err(|_| unexpected(value)),
+        Value::BulkString(digits) => digits_of(digits).ok_or_else(|| unexpected(value)),
+        _ => Err(unexpected(value)),
     }
 }
 
@@ -56,6 +56,6 @@ pub(super) fn digits_of(digits: &[u8]) -> Option<u64> {
     all_digits.then(|| std::str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
 }
 
-pub(super) fn nonsense(value: &Value) -> StoreError {
+pub(super) fn unexpected(value: &Value) -> StoreError {
     StoreError::UnexpectedReply { found: format!("{value:?}") }
 }

@@ -1,13 +1,13 @@
-//! Rules, resolved and logged by Redis.
+//! Decides by rules, with their logs in Redis.
 //!
 //! ```text
 //! tollway:rule/shop:upload:user:vova     k10 60 0, 1700000000000000000, 1700000000250000000, …
 //! ```
 //!
-//! A log is a list: how many entries are kept and for how many seconds and nanoseconds, and then the entries, the newest
-//! last. A rule whose logs are in one slot is one call, and atomic. Where a Cluster has them in several, the request is
-//! entered in all at once, and each answers what it found before. If by all that the rule limits, or one gave no answer,
-//! the others are taken back: too much never gets through, but for as long as taking back takes, perhaps too little.
+//! A log is a list: the number of entries that are kept and their seconds and nanoseconds, and then the entries, the
+//! newest last. A rule whose logs are in one slot is one call, and atomic. If a Cluster has them in several slots, the
+//! request is entered in all logs at once, and each call returns what it found before. If the rule denies, or a call
+//! got no answer, the other entries are removed. So too much never passes, but until then perhaps too little.
 
 mod part;
 
@@ -21,7 +21,7 @@ use super::{Redis, StoreError};
 use crate::engine::RuleInspection;
 
 impl Redis {
-    /// Is the rule's limit reached? If not, the request is entered in every log that has a name. The time is Redis's own
+    /// Decides by a rule. A request that is allowed is entered in each log that has a name. The time is that of Redis
     /// unless it is given.
     pub async fn resolve(
         &self,
@@ -29,21 +29,21 @@ impl Redis {
         now: Option<Timestamp>,
     ) -> Result<RuleDecision, StoreError> {
         match &*Part::of(bill, &self.namespace, self.net.is_cluster()) {
-            // Where nothing is remembered there is nothing to ask.
-            [] => gather(bill, &[], &[]).map(|nothing| ruling(bill, &nothing)),
+            // Without a log there is nothing to ask.
+            [] => gather(bill, &[], &[]).map(|nothing| decision(bill, &nothing)),
             [whole] => {
                 let reply = self.send(vec![whole.call(Mode::Whole, now)]).await.pop();
                 match reply.unwrap_or(Ok(Value::Nil))? {
                     Value::Nil => Ok(RuleDecision::ALLOW),
                     reply => gather(bill, slice::from_ref(whole), &[whole.read(reply)])
-                        .map(|found| ruling(bill, &found)),
+                        .map(|found| decision(bill, &found)),
                 }
             }
             parts => self.resolve_in(parts, bill, now).await,
         }
     }
 
-    /// Until when each rate of the rule is reached, remembering nothing. The time is Redis's own unless it is given.
+    /// Returns the time until which each rate of the rule is reached. The time is that of Redis unless it is given.
     pub async fn examine(
         &self,
         bill: &RuleBill<'_>,
@@ -51,7 +51,7 @@ impl Redis {
     ) -> Result<RuleInspection, StoreError> {
         let mut parts = Part::of(bill, &self.namespace, self.net.is_cluster());
         if parts.is_empty() {
-            // Somebody has to say what time it is.
+            // The time has to come from Redis all the same.
             parts.push(Part::new(bill.limit().rule(), false));
         }
         let calls = parts.iter().map(|part| part.call(Mode::Look, now)).collect();
@@ -69,25 +69,25 @@ impl Redis {
         let calls = parts.iter().map(|part| part.call(Mode::Part, now)).collect();
         let replies = self.send(calls).await.into_iter().zip(parts);
         let found: Vec<_> = replies.map(|(reply, part)| part.read(reply?)).collect();
-        let ruling = gather(bill, parts, &found).map(|all| ruling(bill, &all));
-        if !ruling.as_ref().is_ok_and(RuleDecision::allowed) {
+        let ruled = gather(bill, parts, &found).map(|all| decision(bill, &all));
+        if !ruled.as_ref().is_ok_and(RuleDecision::allowed) {
             let undo =
                 parts.iter().zip(&found).filter_map(|(part, found)| part.undo(found.as_ref().ok()?, now));
             let undo: Vec<_> = undo.collect();
             if !undo.is_empty() {
-                // The ruling stands, whatever comes of this. An entry that cannot be taken back is paid for by waiting.
+                // The decision stands, even if this fails. An entry that stays makes its client wait.
                 self.send(undo).await;
             }
         }
-        ruling
+        ruled
     }
 }
 
-fn ruling(bill: &RuleBill<'_>, found: &RuleInspection) -> RuleDecision {
+fn decision(bill: &RuleBill<'_>, found: &RuleInspection) -> RuleDecision {
     RuleDecision::until(bill.limit().rule().limits_until_by(|rate| found.reached_until[rate]), found.at)
 }
 
-/// What all parts found together, by the clock of the first.
+/// Combines the readings of all parts, by the clock of the first.
 fn gather(
     bill: &RuleBill<'_>,
     parts: &[Part<'_>],
@@ -104,7 +104,7 @@ fn gather(
     Ok(RuleInspection { at: at.unwrap_or_default(), reached_until })
 }
 
-/// What is reached until a moment at a node where it is `now`, by a clock that says `at`.
+/// Converts a time of a node whose clock says `now` to a clock that says `at`.
 fn by_clock(at: Timestamp, until: Timestamp, now: Timestamp) -> Timestamp {
     match until.as_nanos() {
         u64::MAX => until,

@@ -1,14 +1,14 @@
-//! The scripts, put together from their parts, and calls of them.
+//! The scripts, which are assembled from their parts, and the arguments of their calls.
 //!
 //! ```text
 //! number + clock + token_bucket + quota + settle      for a bill of token buckets and quotas
 //! ```
 //!
-//! A script decides and writes, in one step that nobody can split; it explains nothing. It answers what it found and at
-//! what time, and from that the core works out what was decided and why, by the functions that decide in memory.
+//! A script decides and writes in one atomic step. It returns the bucket that it found and the time, and from these the
+//! core computes the decision, with the functions that decide in memory.
 //!
-//! Scripts count in nanoseconds like everything else, so that both stores give the same answers to the last digit. A
-//! double has no room for the nanoseconds since 1970: such a number is handed over, and held, as two.
+//! Scripts count in nanoseconds, so that both stores give the same answers to the last digit. The nanoseconds since 1970
+//! do not fit in a double, so such a number is passed, and kept, as two.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -24,41 +24,41 @@ macro_rules! lua {
     ($($part:literal),+) => { concat!($(include_str!(concat!("lua/", $part, ".lua")), "\n"),+) };
 }
 
-/// One spend from one token bucket.
+/// Spends from one token bucket.
 pub(super) static SPEND: LazyLock<Script> = LazyLock::new(|| Script::new(lua!("spend").to_owned()));
-/// One more request in one rate.
-pub(super) static KNOCK: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "knock").to_owned()));
-/// Orders for one quota.
-pub(super) static EXECUTE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "quota", "execute").to_owned()));
-/// Taking back part of a bill.
+/// Adds a request to one rate.
+pub(super) static RATE_UPDATE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "rate_update").to_owned()));
+/// Runs commands on one quota.
+pub(super) static QUOTA_COMMANDS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "quota", "quota_commands").to_owned()));
+/// Takes back a part of a bill.
 pub(super) static UNDO: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "quota", "undo").to_owned()));
-/// Any rule.
+/// Decides by any rule.
 pub(super) static RULE: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "expression", "rule_log", "rule").to_owned()));
-/// A rule that is one rate.
+/// Decides by a rule that is one rate.
 pub(super) static RULE_PLAIN: LazyLock<Script> = LazyLock::new(|| {
     Script::new(lua!("rule_plain", "number", "clock", "expression", "rule_log", "rule").to_owned())
 });
-/// Taking back part of a rule.
+/// Removes the entries of a part of a rule.
 pub(super) static RULE_UNDO: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "rule_log", "rule_undo").to_owned()));
-/// One request of a domain, entered in a list.
-pub(super) static ACCOUNT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "account").to_owned()));
-/// One request of a domain, entered in an instant a rule.
-pub(super) static MOVE_ON: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "move_on").to_owned()));
+/// Enters a request of a domain in a list.
+pub(super) static REPORT_WINDOW: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "report_window").to_owned()));
+/// Enters a request of a domain in one time for each rule.
+pub(super) static REPORT_GCRA: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "report_gcra").to_owned()));
 
-/// Any bill, with the algorithms that it needs.
+/// Returns the script for a bill with these algorithms.
 pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
     static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("expression", "settle")));
     &SCRIPTS[algorithms.fold(0, |all, algorithm| all | 1 << place(algorithm))]
 }
 
-/// Giving back to one bucket.
+/// Returns the script that gives back to one bucket.
 pub(super) fn refund(algorithm: &Algorithm) -> &'static Script {
     static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("refund")));
     &SCRIPTS[1 << place(algorithm)]
@@ -70,7 +70,7 @@ pub(super) fn inspect(algorithm: Option<&Algorithm>) -> &'static Script {
     &SCRIPTS[algorithm.map_or(0, |algorithm| 1 << place(algorithm))]
 }
 
-/// A letter, a name and the functions of each algorithm.
+/// The letter, the name and the functions of each algorithm.
 const ALGORITHMS: [(&str, &str, &str); 4] = [
     ("b", "token_bucket", lua!("token_bucket")),
     ("l", "sliding_log", lua!("sliding_log")),
@@ -87,8 +87,8 @@ const fn place(algorithm: &Algorithm) -> usize {
     }
 }
 
-/// A script with each set of algorithms, at the place that has their bits. All functions of a script are made anew
-/// whenever it is called, so one that brings them all takes a third longer.
+/// Returns the script with each set of algorithms, at the index that has their bits. All functions of a script are
+/// created again for each call, so a script with all of them takes a third longer.
 fn with_algorithms(script: &str) -> Vec<Script> {
     let with = |set: usize| {
         let algorithms = ALGORITHMS.iter().enumerate().filter(|(place, _)| set & 1 << place != 0);
@@ -103,11 +103,11 @@ fn with_algorithms(script: &str) -> Vec<Script> {
     (0..1 << ALGORITHMS.len()).map(with).collect()
 }
 
-/// An expression, written behind what it is about: `1 2 |2` holds if the first or the second answer does. `place` counts the
-/// answers from 0; one that has none does not hold.
-pub(super) fn spell(expression: &Expression, place: &impl Fn(usize) -> Option<usize>) -> String {
+/// Writes an expression in postfix form: `1 2 |2` holds if the first or the second answer does. `place` returns the
+/// index of an answer; one without an index does not hold.
+pub(super) fn postfix(expression: &Expression, place: &impl Fn(usize) -> Option<usize>) -> String {
     let several = |sign: char, parts: &[Expression]| {
-        let mut text: String = parts.iter().map(|part| spell(part, place)).collect();
+        let mut text: String = parts.iter().map(|part| postfix(part, place)).collect();
         // A `String` takes whatever is written to it.
         let _ = write!(text, "{sign}{} ", parts.len());
         text
@@ -121,20 +121,20 @@ pub(super) fn spell(expression: &Expression, place: &impl Fn(usize) -> Option<us
     }
 }
 
-/// Spans below this are exact as doubles, with room for a second more.
+/// The bound below which spans are exact as doubles, even with a second more.
 pub(super) const EXACT: Nanos = Nanos::new(9_000_000_000_000_000);
 
 const BILLION: u64 = 1_000_000_000;
 
-/// A call to which arguments are still added.
-pub(super) struct Draft {
+/// A call whose arguments are being added.
+pub(super) struct CallBuilder {
     command: Cmd,
     script: &'static Script,
     slot: u16,
 }
 
-impl Draft {
-    /// A call about buckets that are all in one slot.
+impl CallBuilder {
+    /// Begins a call for keys that are all in one slot.
     pub(super) fn new(script: &'static Script, keys: &[&[u8]]) -> Self {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&script.sha).arg(keys.len()).arg(keys);
@@ -150,7 +150,7 @@ impl Draft {
         self
     }
 
-    /// The caller's time; nothing where it is Redis's own.
+    /// Adds the time, or nothing if Redis reads its own clock.
     pub(super) fn now(self, now: Option<Timestamp>) -> Self {
         match now {
             Some(now) => self.arg(now.as_nanos()),
@@ -158,17 +158,17 @@ impl Draft {
         }
     }
 
-    /// A number of 64 bits: the billions, and the nine digits below them.
+    /// Adds a number of 64 bits: the billions, and the nine digits below them.
     pub(super) fn pair(self, number: u64) -> Self {
         self.arg(number / BILLION).arg(number % BILLION)
     }
 
-    /// The letter of an algorithm.
+    /// Adds the letter of an algorithm.
     pub(super) fn algorithm(self, algorithm: &Algorithm) -> Self {
         self.arg(ALGORITHMS[place(algorithm)].0)
     }
 
-    /// The six numbers that an algorithm needs for a charge.
+    /// Adds the six numbers that an algorithm needs for a charge.
     pub(super) fn numbers(self, algorithm: &Algorithm, cost: u64) -> Self {
         match algorithm {
             Algorithm::TokenBucket(limit) => {
@@ -184,7 +184,7 @@ impl Draft {
         }
     }
 
-    /// The six numbers that a rate needs for a request.
+    /// Adds the six numbers that a rate needs for a request.
     pub(super) fn rate(self, limit: &SmoothedRate, cost: u64) -> Self {
         self.arg(cost as f64)
             .arg(limit.limit())

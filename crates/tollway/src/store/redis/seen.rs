@@ -1,4 +1,4 @@
-//! What a script found of a bucket: enough to say what it decided, and why.
+//! The bucket that a script found, from which the core computes the decision.
 
 use redis::Value;
 use tollway_core::algorithm::{
@@ -8,37 +8,37 @@ use tollway_core::algorithm::{
 use tollway_core::{Algorithm, Decision, Refund, Timestamp};
 
 use super::StoreError;
-use super::reply::{Answer, digits_of, nonsense, number};
+use super::reply::{ScriptReply, digits_of, number, unexpected};
 
-/// A bucket as it was found, and what it is held to. One that was not there, or was something else, is one never used.
-pub(super) enum Seen<'a> {
+/// A bucket as a script found it, and the numbers of its limit. A bucket that is missing or malformed was never used.
+pub(super) enum FoundBucket<'a> {
     TokenBucket(TokenBucketState, &'a TokenBucket),
     SlidingLog(LogSummary, &'a SlidingLog),
     SmoothedRate(SmoothedRateState, &'a SmoothedRate),
     Quota(QuotaState, &'a Quota),
 }
 
-impl<'a> Seen<'a> {
+impl<'a> FoundBucket<'a> {
     pub(super) fn read(algorithm: &'a Algorithm, found: Value) -> Result<Self, StoreError> {
         Ok(match algorithm {
             Algorithm::TokenBucket(limit) => Self::TokenBucket(read(&found, token_bucket)?, limit),
-            Algorithm::SlidingLog(limit) => Self::SlidingLog(glimpse(found)?, limit),
+            Algorithm::SlidingLog(limit) => Self::SlidingLog(log_summary(found)?, limit),
             Algorithm::SmoothedRate(limit) => Self::SmoothedRate(read(&found, smoothed_rate)?, limit),
             Algorithm::Quota(limit) => Self::Quota(read(&found, quota)?, limit),
         })
     }
 
-    /// The decision about a charge of `cost`.
+    /// Returns the decision on a charge of `cost`.
     pub(super) fn decide(&self, cost: u64, now: Timestamp) -> Decision {
         match self {
             Self::TokenBucket(bucket, limit) => bucket.check(limit, cost, now),
-            Self::SlidingLog(glimpse, limit) => limit.decide(glimpse, cost, now),
+            Self::SlidingLog(log, limit) => limit.decide(log, cost, now),
             Self::SmoothedRate(bucket, limit) => bucket.check(limit, cost, now),
             Self::Quota(bucket, limit) => bucket.check(limit, cost, now),
         }
     }
 
-    /// What giving back `cost` came to. The newest entry of a log is the one that is left.
+    /// Returns the refund of `cost`. The newest entry of a log is the newest that is left.
     pub(super) fn refund(self, cost: u64, now: Timestamp) -> Refund {
         let refund = match self {
             Self::TokenBucket(mut bucket, limit) => bucket.refund(limit, cost, now),
@@ -57,17 +57,17 @@ impl<'a> Seen<'a> {
 pub(super) fn read<B: Default>(found: &Value, parse: impl Fn(&[u8]) -> Option<B>) -> Result<B, StoreError> {
     match found {
         Value::Nil => Ok(B::default()),
-        Value::BulkString(text) => parse(text).ok_or_else(|| nonsense(found)),
-        _ => Err(nonsense(found)),
+        Value::BulkString(text) => parse(text).ok_or_else(|| unexpected(found)),
+        _ => Err(unexpected(found)),
     }
 }
 
-/// `1700000000000000000`
+/// Parses `1700000000000000000`.
 pub(super) fn token_bucket(text: &[u8]) -> Option<TokenBucketState> {
     digits_of(text).map(|full_at| TokenBucketState::full_at(Timestamp::from_nanos(full_at)))
 }
 
-/// `r1700000000000000000 2.5 1700000000000000000`
+/// Parses `r1700000000000000000 2.5 1700000000000000000`.
 pub(super) fn smoothed_rate(text: &[u8]) -> Option<SmoothedRateState> {
     let [last, rate, silent_at] = words(text.strip_prefix(b"r")?)?;
     let rate = std::str::from_utf8(rate).ok()?.parse().ok()?;
@@ -75,7 +75,7 @@ pub(super) fn smoothed_rate(text: &[u8]) -> Option<SmoothedRateState> {
     Some(SmoothedRateState::measured(Timestamp::from_nanos(last), rate, Timestamp::from_nanos(silent_at)))
 }
 
-/// `q3 1700000000000000000 0`
+/// Parses `q3 1700000000000000000 0`.
 pub(super) fn quota(text: &[u8]) -> Option<QuotaState> {
     let [counter, expires_at, unit] = words(text.strip_prefix(b"q")?)?;
     let (counter, expires_at) = (digits_of(counter)?, digits_of(expires_at)?);
@@ -89,12 +89,12 @@ fn words(text: &[u8]) -> Option<[&[u8]; 3]> {
     words.next().is_none().then_some(three)
 }
 
-fn glimpse(found: Value) -> Result<LogSummary, StoreError> {
+fn log_summary(found: Value) -> Result<LogSummary, StoreError> {
     let moment = |value: Value| match value {
         Value::Nil => Ok(None),
         other => number(&other).map(|nanos| Some(Timestamp::from_nanos(nanos))),
     };
-    let mut found = Answer::new(found)?;
+    let mut found = ScriptReply::new(found)?;
     Ok(LogSummary {
         live: found.number()?,
         newest: moment(found.value())?,

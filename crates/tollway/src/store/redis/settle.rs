@@ -1,24 +1,24 @@
-//! Bills, decided by Redis.
+//! Settles bills in Redis.
 //!
 //! ```text
-//! bill ──┬─ part ─ call ─> reply ─ read ─┬─> decision        one part, unless a Cluster has the buckets in several slots
-//!        └─ part ─ call ─> reply ─ read ─┴─> what is left to do
+//! bill ──┬─ part ─ call ─> reply ─ read ─┬─> decision        one part, unless the buckets are in several slots
+//!        └─ part ─ call ─> reply ─ read ─┴─> corrections
 //! ```
 //!
-//! A bill whose buckets are in one slot is one call, and atomic. Where they are in several, all parts are charged at once,
-//! each by itself. If one refuses, or gives no answer, the others are taken back: nobody ever gets more than the limit,
-//! but for as long as taking back takes, somebody may get less.
+//! A bill whose buckets are in one slot is one call, and atomic. If a Cluster has them in several slots, all parts are
+//! charged at once, each by itself. If one is denied, or gets no answer, the others are taken back: nobody ever gets more
+//! than the limit, but until then somebody may get less.
 
 use tollway_core::{Algorithm, Bill, ChargeKind, Decision, Timestamp, Verdict};
 
 use super::call::Call;
 use super::part::{Line, Mode, Part, Read};
-use super::script::{self, Draft};
+use super::script::{self, CallBuilder};
 use super::undo::Taken;
 use super::{Redis, StoreError};
 
 impl Redis {
-    /// Settles each bill on its own, in one pipeline. The time is Redis's own unless it is given.
+    /// Settles each bill on its own, in one pipeline. The time is that of Redis unless it is given.
     pub async fn settle(
         &self,
         bills: &[Bill<'_>],
@@ -27,7 +27,7 @@ impl Redis {
         self.decide(bills, Mode::Whole, now).await
     }
 
-    /// The decisions that [`settle`](Self::settle) would make, remembering nothing.
+    /// Returns the decisions that [`settle`](Self::settle) would make. Changes nothing.
     pub async fn check(
         &self,
         bills: &[Bill<'_>],
@@ -46,20 +46,20 @@ impl Redis {
         let parts: Vec<_> = bills.iter().map(|bill| Part::of(bill, &self.namespace, by_slot, mode)).collect();
         let calls = parts.iter().flatten().map(|part| part.call(now)).collect();
         let mut replies = self.send(calls).await.into_iter();
-        let (mut decisions, mut left_to_do) = (Vec::with_capacity(bills.len()), Vec::new());
+        let (mut decisions, mut corrections) = (Vec::with_capacity(bills.len()), Vec::new());
         for (bill, parts) in bills.iter().zip(&parts) {
             let reads: Vec<_> =
                 parts.iter().zip(&mut replies).map(|(part, reply)| part.read(reply?, now)).collect();
             let decision = decision(bill, parts, &reads);
             if parts.len() > 1 && mode == Mode::Whole {
                 let allowed = decision.as_ref().is_ok_and(Decision::allowed);
-                left_to_do.extend(left_after(allowed, parts, &reads, now));
+                corrections.extend(correct(allowed, parts, &reads, now));
             }
             decisions.push(decision);
         }
-        if !left_to_do.is_empty() {
-            // What was decided stands, whatever comes of this. A charge that cannot be taken back is paid for by waiting.
-            self.send(left_to_do).await;
+        if !corrections.is_empty() {
+            // The decisions stand, even if this fails. A charge that stays taken makes its client wait.
+            self.send(corrections).await;
         }
         decisions
     }
@@ -67,7 +67,7 @@ impl Redis {
 
 type Reads<'a> = [Result<Read<'a>, StoreError>];
 
-/// The decision on a bill, from what the calls for its parts found.
+/// Returns the decision on a bill, from the buckets that the calls for its parts found.
 fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<Decision, StoreError> {
     let mut decisions = vec![Decision::UNLIMITED; bill.charges().len()];
     let mut denied = false;
@@ -79,8 +79,8 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
         }
     }
     let decision = bill.answer(&decisions);
-    // Who took is who knows. The two can differ where a rate is a hair's breadth from its limit, and two machines round it
-    // differently.
+    // The script has taken or not, so its verdict holds. The core may differ if a rate is very close to its limit, and
+    // two machines round it differently.
     let told = parts.len() == 1 || bill.expression().is_none();
     Ok(match (told, decision.allowed(), denied) {
         (true, true, true) => decision.with_verdict(Verdict::Deny),
@@ -89,9 +89,9 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
     })
 }
 
-/// What is left to do when the parts of a bill were charged by themselves: take back what should not have been taken,
-/// or take what fits of what did not fit as a whole.
-fn left_after(allowed: bool, parts: &[Part<'_>], reads: &Reads<'_>, now: Option<Timestamp>) -> Vec<Call> {
+/// Returns the calls that correct parts which were charged by themselves: they take back the parts of a denied bill, or
+/// take what fits of charges that did not fit as a whole.
+fn correct(allowed: bool, parts: &[Part<'_>], reads: &Reads<'_>, now: Option<Timestamp>) -> Vec<Call> {
     let charged = parts.iter().zip(reads).filter_map(|(part, read)| Some((part, read.as_ref().ok()?)));
     charged
         .filter_map(|(part, read)| if allowed { take_rest(part, read, now) } else { undo(part, read, now) })
@@ -103,7 +103,7 @@ fn take_rest(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option
         _ if allowed || part.mode == Mode::Whole => false,
         ChargeKind::CheckOnly => false,
         ChargeKind::SpendOnly => true,
-        // A rate has nothing that could fit in part, and has counted the request already where refusals count.
+        // A rate has nothing that could fit in part, and has counted the request already if denials count.
         ChargeKind::Spend => !matches!(line.algorithm, Algorithm::SmoothedRate(_)),
     };
     let lines = part.lines.iter().zip(&read.seen);
@@ -124,7 +124,8 @@ fn undo(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call
         Some((&*line.key, taken))
     });
     let (keys, taken): (Vec<_>, Vec<_>) = taken.unzip();
-    let draft =
-        || taken.iter().fold(Draft::new(&script::UNDO, &keys).now(now), |draft, taken| taken.write(draft));
+    let draft = || {
+        taken.iter().fold(CallBuilder::new(&script::UNDO, &keys).now(now), |draft, taken| taken.write(draft))
+    };
     (!keys.is_empty()).then(|| draft().finish())
 }

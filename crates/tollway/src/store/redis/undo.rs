@@ -1,40 +1,40 @@
-//! What a charge took, for the script that takes it back.
+//! The amount that a charge took, for the script that takes it back.
 
 use tollway_core::algorithm::{Bucket, SmoothedRateState};
 use tollway_core::{Nanos, Timestamp};
 
-use super::script::Draft;
-use super::seen::Seen;
+use super::script::CallBuilder;
+use super::seen::FoundBucket;
 
-/// What was taken, and what must be known besides to take back that and nothing else.
+/// The amount that was taken, with the state that is needed to take back that and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Taken {
-    /// A span, and the moment from which on the bucket would have been full without it.
+    /// A span, and the time from which the bucket would have been full without it.
     Span(Nanos, Timestamp),
-    /// So many entries of this moment.
+    /// The number of entries, and their time.
     Entries(u64, Timestamp),
-    /// So much of the rate, of this period, at this moment, to this rate; and what there was before.
+    /// The amount that was added to a rate, its period, when, to which rate, and the state before.
     Rate { added: f64, period: Nanos, at: Timestamp, to: f64, before: SmoothedRateState },
-    /// So many of the window that ends at this moment.
+    /// The number of units, and the end of their window.
     Units(u64, Timestamp),
 }
 
 impl Taken {
-    /// What a charge of `cost`, or as much of it as fitted, took from a bucket; `None` is nothing.
-    pub(super) fn from(seen: &Seen<'_>, cost: u64, now: Timestamp) -> Option<Self> {
+    /// Returns the amount that a charge of `cost`, or the part of it that fitted, took; `None` is nothing.
+    pub(super) fn from(seen: &FoundBucket<'_>, cost: u64, now: Timestamp) -> Option<Self> {
         match seen {
-            Seen::TokenBucket(before, limit) => {
+            FoundBucket::TokenBucket(before, limit) => {
                 let full_at = before.expires_at().clamp(now, now + limit.fill_time());
                 let mut after = *before;
                 after.take(limit, cost, now);
                 let span = after.expires_at().since(full_at);
                 (span > Nanos::ZERO).then_some(Self::Span(span, full_at))
             }
-            Seen::SlidingLog(before, limit) => {
+            FoundBucket::SlidingLog(before, limit) => {
                 let entries = cost.min(limit.count().saturating_sub(before.live));
                 (entries > 0).then_some(Self::Entries(entries, now))
             }
-            Seen::SmoothedRate(before, limit) => {
+            FoundBucket::SmoothedRate(before, limit) => {
                 let after = before.measure(limit, cost, now);
                 let added = after.rate - before.measure(limit, 0, now).rate;
                 let counted = !after.over || limit.strict();
@@ -46,7 +46,7 @@ impl Taken {
                     before: *before,
                 })
             }
-            Seen::Quota(before, limit) => {
+            FoundBucket::Quota(before, limit) => {
                 let mut after = *before;
                 after.take(limit, cost, now);
                 let used = if before.expires_at() > now { before.counter() } else { 0 };
@@ -57,8 +57,8 @@ impl Taken {
         }
     }
 
-    /// The letter of the algorithm, and six values.
-    pub(super) fn write(self, draft: Draft) -> Draft {
+    /// Adds the letter of the algorithm, and six values.
+    pub(super) fn write(self, draft: CallBuilder) -> CallBuilder {
         match self {
             Self::Span(span, full_at) => {
                 draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).arg(&["", ""])
@@ -95,7 +95,7 @@ mod tests {
         block_on(store.settle(&[Bill::one(charge)], Some(now))).remove(0).unwrap()
     }
 
-    /// Charges as one part of a bill would be, and returns the call that takes it back.
+    /// Charges one part of a bill, and returns its key and the amount that was taken.
     fn charge(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Option<(Vec<u8>, Taken)> {
         let bill = Bill::one(charge);
         let part = Part::of(&bill, &store.namespace, false, Mode::Whole).remove(0);
@@ -106,11 +106,11 @@ mod tests {
     }
 
     fn undo(store: &Redis, key: &[u8], taken: Taken, now: Timestamp) {
-        let call = taken.write(Draft::new(&script::UNDO, &[key]).now(Some(now))).finish();
+        let call = taken.write(CallBuilder::new(&script::UNDO, &[key]).now(Some(now))).finish();
         block_on(store.send(vec![call])).remove(0).unwrap();
     }
 
-    /// Others spend before a charge, between it and its being taken back, and after; and the same without the charge.
+    /// Compares decisions with and without a charge that is taken back, with spends before, in between and after.
     fn nobody_gets_more(limit: &Limit) {
         let server = RedisServer::start();
         let deadline = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Which Redis, and how it is talked to.
+//! The URL of a Redis store: its address and its settings.
 //!
 //! ```
 //! use tollway::store::redis::{RedisUrl, Topology};
@@ -9,7 +9,7 @@
 //! # Ok::<(), tollway::store::redis::RedisUrlError>(())
 //! ```
 //!
-//! A password goes to Redis and nowhere else: neither what is printed nor an error about a URL has it.
+//! A password is sent to Redis only: neither a printed URL nor an error about it contains the password.
 
 mod parse;
 mod secret;
@@ -23,65 +23,65 @@ pub use parse::RedisUrlError;
 pub use secret::{PasswordFileError, Secret};
 pub use setting::SettingError;
 
-/// One Redis, one that Sentinels watch, or a Cluster, and everything that must be known to use it.
+/// The address and the settings of one Redis, of one that Sentinels watch, or of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisUrl {
-    /// Where it is.
+    /// The nodes and how they are organized.
     pub topology: Topology,
-    /// Is it spoken to over TLS?
+    /// True if the connections use TLS.
     pub tls: bool,
-    /// A file of certificates, in PEM, that are trusted instead of the usual ones.
+    /// A PEM file of certificates that are trusted in place of those of the system.
     pub tls_ca: Option<PathBuf>,
-    /// The user, where there are several.
+    /// The user, if Redis has several.
     pub username: Option<String>,
-    /// What proves it.
+    /// The password of the user.
     pub password: Option<Secret>,
-    /// The file that has the password in it, if it is not given here. [`RedisUrl::secret`] reads it.
+    /// The file that contains the password, if it is not given here. [`RedisUrl::secret`] reads it.
     pub password_file: Option<PathBuf>,
-    /// The number of the database; a Cluster has none but 0.
+    /// The number of the database; a Cluster has only 0.
     pub database: u16,
-    /// What every key begins with, before a colon.
+    /// The prefix of every key, before a colon.
     pub namespace: String,
-    /// How long an answer is waited for.
+    /// The longest time that a call waits for Redis.
     pub deadline: Duration,
 }
 
-/// How the nodes hang together.
+/// The way in which the nodes of a store are organized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// One node.
+    /// There is one node.
     Single(Address),
-    /// Whichever node the Sentinels call the primary.
+    /// There is one primary, whose address the Sentinels know.
     Sentinel {
-        /// The Sentinels.
+        /// The addresses of the Sentinels.
         sentinels: Vec<Address>,
-        /// The name they watch it by.
+        /// The name of the primary.
         primary: String,
     },
-    /// Nodes that share the slots. These are asked for all the others.
+    /// Several nodes share the slots. These are asked for the others.
     Cluster(Vec<Address>),
 }
 
-/// A host and a port.
+/// The host and the port of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// A name or an address; an IPv6 address without brackets.
+    /// The name or the address of the host; an IPv6 address has no brackets.
     pub host: String,
-    /// The port.
+    /// The TCP port.
     pub port: u16,
 }
 
 impl RedisUrl {
-    /// The port of Redis.
+    /// The default port of Redis.
     pub const PORT: u16 = 6379;
-    /// The port of Sentinel.
+    /// The default port of Sentinel.
     pub const SENTINEL_PORT: u16 = 26379;
-    /// What keys begin with unless configured otherwise.
+    /// The default prefix of keys.
     pub const NAMESPACE: &str = "tollway";
-    /// How long an answer is waited for unless configured otherwise.
-    pub const DEADLINE: Duration = Duration::from_millis(15);
+    /// The default deadline.
+    pub const DEADLINE: Duration = Duration::from_millis(50);
 
-    /// These nodes, with everything else at its default.
+    /// Makes a URL of these nodes, with default settings.
     pub fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -96,7 +96,7 @@ impl RedisUrl {
         }
     }
 
-    /// The password: the one given, or what is in the file now. A file may be replaced while connections are made.
+    /// Returns the password: the given one, or the current content of the file, which may be replaced.
     pub fn secret(&self) -> Result<Option<Secret>, PasswordFileError> {
         match (&self.password, &self.password_file) {
             (Some(password), _) => Ok(Some(password.clone())),
@@ -105,7 +105,7 @@ impl RedisUrl {
         }
     }
 
-    /// Where it is and who asks, without the settings.
+    /// Formats the address and the user, without the settings.
     pub(crate) fn place(&self) -> impl Display {
         fmt::from_fn(move |f| {
             let (kind, nodes, path) = match &self.topology {
@@ -128,7 +128,7 @@ impl RedisUrl {
     }
 }
 
-/// The URL that means this, but for the password, which is `***`.
+/// Formats the URL, with `***` in place of the password.
 impl Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = |path: &PathBuf| parse::encoded(&path.to_string_lossy()).replace("%2F", "/");

@@ -1,55 +1,51 @@
-//! A Cluster: who has which slots, and how that is found out.
+//! A Cluster: which node has which slot, and when the slot map is read again.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use tokio::time::{Instant, timeout};
-use tollway_core::ErrorChain;
+use tokio::time::Instant;
 
-use super::chance::{jittered, random};
-use super::dial::{DialError, Dialer};
-use super::node::{NodeId, State};
-use super::parcel::Errand;
-use super::slots::{self, Share, Slots};
-use super::switchboard::{Event, Layout, Switchboard};
+use super::jitter::jittered;
+use super::node::NodeId;
+use super::pending::PendingCall;
+use super::slots::Slots;
 use crate::cause::Cause;
 use crate::store::redis::{Address, StoreError};
 use crate::store::{NodeHealth, NodeState};
 
-/// How soon slots are asked for after a sign that they have moved. Many see the same sign at the same moment.
+/// The pause before the slot map is read after a sign that slots have moved. Many clients see the same sign at once.
 const REFRESH_SOON: Duration = Duration::from_millis(100);
 
-/// How often, while a node that has slots is away: a replica takes over at some moment, and nobody tells us.
-const REFRESH_AWAY: Duration = Duration::from_millis(100);
+/// The pause between two reads while a primary is unreachable: a replica takes over without telling anybody.
+const REFRESH_FAILOVER: Duration = Duration::from_millis(100);
 
-/// And how often when none has done so for some time.
-const REFRESH_FORSAKEN: Duration = Duration::from_secs(1);
+/// The pause between two reads if no replica took over within [`FAILOVER_MAX`].
+const REFRESH_ABANDONED: Duration = Duration::from_secs(1);
 
-/// How long it may take until one does.
+/// The longest time that a failover is expected to take.
 const FAILOVER_MAX: Duration = Duration::from_secs(30);
 
-/// How long one node may take to answer.
-const ANSWER_MAX: Duration = Duration::from_millis(250);
-
-/// The slots, as far as they are known.
+/// The slot map, as far as it is known.
 #[derive(Debug)]
 pub(super) struct Cluster {
     seeds: Vec<Address>,
-    pub(super) slots: Slots,
-    /// Before anybody has answered, calls wait; when nobody does, they fail.
-    known: Known,
+    slots: Slots,
+    map: MapState,
     refresh: Refresh,
-    /// What waits for the first answer.
-    pub(super) homeless: Vec<Errand>,
+    /// The calls that wait for the first slot map.
+    parked: Vec<PendingCall>,
 }
 
 #[derive(Debug)]
-enum Known {
+enum MapState {
+    /// No node has answered yet: calls wait.
     NotYet,
-    Yes,
-    Lost { since: Instant, reason: String },
+    Known,
+    /// No node answered the first time: calls fail.
+    Unreachable {
+        since: Instant,
+        reason: String,
+    },
 }
 
 #[derive(Debug)]
@@ -57,63 +53,79 @@ enum Refresh {
     Idle,
     Due(Instant),
     Running,
-    /// Running, and something has happened since it began.
+    /// The map is being read, and slots may have moved since that began.
     RunningAndDue,
 }
 
-/// Where the calls for a slot go.
+/// The place where the calls for a slot go.
+#[derive(Debug)]
 pub(super) enum Place {
     Node(NodeId),
-    /// It will be known in a moment.
+    /// The slot map is not known yet.
     Unknown,
-    Nobody(StoreError),
+    Nowhere(StoreError),
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<Address>) -> Self {
-        let slots = Slots::nobodys();
-        Self { seeds, slots, known: Known::NotYet, refresh: Refresh::Idle, homeless: Vec::new() }
+    pub(super) fn new(seeds: Vec<Address>, now: Instant) -> Self {
+        let refresh = Refresh::Due(now);
+        Self { seeds, slots: Slots::empty(), map: MapState::NotYet, refresh, parked: Vec::new() }
     }
 
-    /// Where the calls for a slot go.
+    pub(super) fn seeds(&self) -> &[Address] {
+        &self.seeds
+    }
+
+    /// Returns the place of the calls for a slot.
     pub(super) fn place(&self, slot: u16) -> Place {
-        match (self.slots.owner(slot), &self.known) {
+        match (self.slots.owner(slot), &self.map) {
             (Some(node), _) => Place::Node(node),
-            (None, Known::NotYet) => Place::Unknown,
-            (None, Known::Lost { .. }) => {
-                Place::Nobody(StoreError::CircuitOpen { address: self.to_string() })
+            (None, MapState::NotYet) => Place::Unknown,
+            (None, MapState::Unreachable { .. }) => {
+                Place::Nowhere(StoreError::CircuitOpen { address: self.to_string() })
             }
-            (None, Known::Yes) => Place::Nobody(StoreError::Refused {
+            (None, MapState::Known) => Place::Nowhere(StoreError::Refused {
                 address: self.to_string(),
                 reason: format!("no node has slot {slot}"),
             }),
         }
     }
 
-    /// Everybody who has slots, in their order; nothing before it is known.
+    /// Returns the nodes that have slots, in the order of their first slots.
     pub(super) fn primaries(&self) -> Vec<NodeId> {
         self.slots.owners()
     }
 
+    /// Notes that one slot has moved.
+    pub(super) fn moved(&mut self, slot: u16, to: NodeId, now: Instant) {
+        self.slots.assign(slot..=slot, to);
+        self.refresh_soon(now);
+    }
+
+    /// Keeps a call until the slot map is known.
+    pub(super) fn park(&mut self, call: PendingCall) {
+        self.parked.push(call);
+    }
+
+    /// Returns the parked calls that are due.
+    pub(super) fn give_up(&mut self, now: Instant) -> Vec<PendingCall> {
+        self.parked.extract_if(.., |call| call.due() <= now).collect()
+    }
+
+    /// Returns the time when a parked call is due, or the slot map has to be read.
     pub(super) fn alarm(&self) -> Option<Instant> {
-        match self.refresh {
+        let refresh = match self.refresh {
             Refresh::Due(due) => Some(due),
             Refresh::Idle | Refresh::Running | Refresh::RunningAndDue => None,
-        }
-    }
-
-    /// How it is while no node is known.
-    pub(super) fn health(&self) -> NodeHealth {
-        let state = match &self.known {
-            Known::Lost { since, reason } => {
-                NodeState::Unreachable { since: since.into_std(), reason: reason.clone() }
-            }
-            Known::NotYet | Known::Yes => NodeState::Opening,
         };
-        NodeHealth { address: self.to_string(), state }
+        self.parked.iter().map(PendingCall::due).chain(refresh).min()
     }
 
-    /// Asks for the slots within a time, unless that is to happen sooner anyway.
+    /// Has the slot map read soon, after a sign that slots have moved.
+    pub(super) fn refresh_soon(&mut self, now: Instant) {
+        self.refresh_by(now + jittered(REFRESH_SOON));
+    }
+
     fn refresh_by(&mut self, due: Instant) {
         self.refresh = match self.refresh {
             Refresh::Idle => Refresh::Due(due),
@@ -122,9 +134,69 @@ impl Cluster {
         };
     }
 
-    /// Notes that the slots were asked for. Says whether they are to be asked for again.
-    fn refreshed(&mut self) -> bool {
-        matches!(std::mem::replace(&mut self.refresh, Refresh::Idle), Refresh::RunningAndDue)
+    /// Returns true if the slot map has to be read now. The caller reads it.
+    pub(super) fn begin_refresh(&mut self, now: Instant) -> bool {
+        let begins = matches!(self.refresh, Refresh::Due(due) if due <= now);
+        if begins {
+            self.refresh = Refresh::Running;
+        }
+        begins
+    }
+
+    /// Takes a new slot map, and returns the calls that waited for the first.
+    pub(super) fn set_slots(&mut self, slots: Slots, now: Instant) -> Vec<PendingCall> {
+        self.slots = slots;
+        if let MapState::Unreachable { since, .. } = std::mem::replace(&mut self.map, MapState::Known) {
+            tracing::info!(after = ?now - since, "redis cluster {self} is reachable again; circuit closed");
+        }
+        std::mem::take(&mut self.parked)
+    }
+
+    /// Notes that no node sent a slot map. Returns the calls that waited for the first, and their error.
+    pub(super) fn set_unreachable(
+        &mut self,
+        source: Cause,
+        misconfigured: bool,
+        now: Instant,
+    ) -> (Vec<PendingCall>, StoreError) {
+        tracing::debug!(reason = %source, "redis cluster {self}: no node sent the slot map");
+        if let MapState::NotYet = self.map {
+            if misconfigured {
+                tracing::error!(reason = %source, "redis cluster {self} refuses the connection; correct the store's settings");
+            } else {
+                tracing::warn!(reason = %source, "redis cluster {self} is unreachable; circuit open, probing");
+            }
+            self.map = MapState::Unreachable { since: now, reason: source.to_string() };
+        }
+        let error = StoreError::Unreachable { address: self.to_string(), source };
+        (std::mem::take(&mut self.parked), error)
+    }
+
+    /// Ends a read of the slot map, and plans the next one. `unreachable_since` is the latest time when a primary became
+    /// unreachable.
+    pub(super) fn end_refresh(&mut self, unreachable_since: Option<Instant>, now: Instant) {
+        let again = matches!(std::mem::replace(&mut self.refresh, Refresh::Idle), Refresh::RunningAndDue);
+        let all = match self.map {
+            MapState::Unreachable { since, .. } => Some(since),
+            MapState::NotYet | MapState::Known => None,
+        };
+        if let Some(since) = unreachable_since.max(all) {
+            let abandoned = now - since > FAILOVER_MAX;
+            self.refresh_by(now + jittered(if abandoned { REFRESH_ABANDONED } else { REFRESH_FAILOVER }));
+        } else if again {
+            self.refresh_soon(now);
+        }
+    }
+
+    /// Returns the state of the Cluster while no node is known.
+    pub(super) fn health(&self) -> NodeHealth {
+        let state = match &self.map {
+            MapState::Unreachable { since, reason } => {
+                NodeState::Unreachable { since: since.into_std(), reason: reason.clone() }
+            }
+            MapState::NotYet | MapState::Known => NodeState::Opening,
+        };
+        NodeHealth { address: self.to_string(), state }
     }
 }
 
@@ -132,142 +204,5 @@ impl fmt::Display for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
         f.write_str(&seeds.join(","))
-    }
-}
-
-impl Switchboard {
-    /// Something suggests that slots have moved.
-    pub(super) fn refresh_soon(&mut self) {
-        self.refresh_within(jittered(REFRESH_SOON));
-    }
-
-    pub(super) fn refresh_within(&mut self, pause: Duration) {
-        if let Layout::Cluster(cluster) = &mut self.layout {
-            cluster.refresh_by(Instant::now() + pause);
-        }
-    }
-
-    /// Asks one node after the other for the slots, until one answers: those that are up first, over the connections that there are,
-    /// then the others, and those that were configured.
-    pub(super) fn refresh_if_due(&mut self, now: Instant) {
-        let Layout::Cluster(cluster) = &mut self.layout else { return };
-        if cluster.alarm().is_none_or(|due| due > now) {
-            return;
-        }
-        cluster.refresh = Refresh::Running;
-        let known = self.nodes.iter_mut().filter(|node| !node.retired);
-        let mut known: Vec<_> = known
-            .map(|node| (node.address.clone(), node.session().map(|session| session.connection.clone())))
-            .collect();
-        let mut seeds: Vec<_> = cluster.seeds.iter().map(|seed| (seed.clone(), None)).collect();
-        shuffle(&mut known);
-        shuffle(&mut seeds);
-        known.sort_by_key(|(_, connection)| connection.is_none());
-        known.append(&mut seeds);
-        let dialer = Arc::clone(&self.dialer);
-        self.events.spawn(async move { Event::Mapped(ask_in_turn(&dialer, known).await) });
-    }
-
-    /// Somebody has said who has which slots.
-    pub(super) fn mapped(&mut self, shares: Result<Vec<Share>, DialError>) {
-        match shares {
-            Ok(shares) => self.share_out(shares),
-            Err(error) => self.unmapped(Cause::new(error)),
-        }
-        let again = if let Layout::Cluster(cluster) = &mut self.layout { cluster.refreshed() } else { false };
-        if let Some(since) = self.away_since() {
-            let forsaken = since.elapsed() > FAILOVER_MAX;
-            self.refresh_within(jittered(if forsaken { REFRESH_FORSAKEN } else { REFRESH_AWAY }));
-        } else if again {
-            self.refresh_soon();
-        }
-        self.show();
-        self.serve_orders();
-    }
-
-    fn share_out(&mut self, shares: Vec<Share>) {
-        let mut slots = Slots::nobodys();
-        for (range, address) in shares {
-            let id = self.node_at(address);
-            slots.give(range, id);
-        }
-        let Layout::Cluster(cluster) = &mut self.layout else { return };
-        let owners = slots.owners();
-        cluster.slots = slots;
-        if let Known::Lost { since, .. } = std::mem::replace(&mut cluster.known, Known::Yes) {
-            tracing::info!(after = ?since.elapsed(), "redis cluster {cluster} is reachable again; circuit closed");
-        }
-        let mut waiting = std::mem::take(&mut cluster.homeless);
-        for (id, node) in self.nodes.iter_mut().enumerate() {
-            node.retired = !owners.contains(&id);
-            // What waits for a node that lost its slots may have a better place to wait.
-            if node.session().is_none() {
-                waiting.append(&mut node.queue);
-            }
-        }
-        (0..self.nodes.len()).for_each(|id| self.leave_if_retired(id));
-        waiting.into_iter().for_each(|errand| self.route(errand));
-    }
-
-    fn unmapped(&mut self, source: Cause) {
-        let Layout::Cluster(cluster) = &mut self.layout else { return };
-        tracing::debug!(reason = %source, "redis cluster {cluster}: no node sent the slot map");
-        if let Known::NotYet = cluster.known {
-            tracing::warn!(reason = %source, "redis cluster {cluster} is unreachable; circuit open, probing");
-            cluster.known = Known::Lost { since: Instant::now(), reason: source.to_string() };
-        }
-        let error = StoreError::Unreachable { address: cluster.to_string(), source };
-        for errand in std::mem::take(&mut cluster.homeless) {
-            self.sheaves.fill(errand.ticket, Err(error.clone()));
-        }
-    }
-
-    /// Since when the node that left last has been away, or all of them.
-    fn away_since(&self) -> Option<Instant> {
-        let nodes = self.nodes.iter().filter(|node| !node.retired).filter_map(|node| match node.state {
-            State::Away { since, .. } => Some(since),
-            State::Opening | State::Up(_) => None,
-        });
-        let all = match &self.layout {
-            Layout::Cluster(Cluster { known: Known::Lost { since, .. }, .. }) => Some(*since),
-            _ => None,
-        };
-        nodes.chain(all).max()
-    }
-}
-
-/// Some node, and the connection to it if there is one.
-type Candidate = (Address, Option<MultiplexedConnection>);
-
-async fn ask_in_turn(dialer: &Dialer, nodes: Vec<Candidate>) -> Result<Vec<Share>, DialError> {
-    let mut reasons = Vec::new();
-    for (address, connection) in nodes {
-        let answer = timeout(ANSWER_MAX, ask(dialer, &address, connection)).await;
-        match answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_MAX:?}").into())) {
-            Ok(shares) => return Ok(shares),
-            Err(error) => reasons.push(format!("{address}: {}", ErrorChain(&*error))),
-        }
-    }
-    Err(reasons.join("; ").into())
-}
-
-async fn ask(
-    dialer: &Dialer,
-    address: &Address,
-    connection: Option<MultiplexedConnection>,
-) -> Result<Vec<Share>, DialError> {
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("SLOTS");
-    let answer = match connection {
-        Some(mut connection) => connection.send_packed_command(&question).await?,
-        None => dialer.ask_once(address, &question).await?,
-    };
-    Ok(slots::read(&answer, address)?)
-}
-
-/// Puts them into any order.
-fn shuffle<T>(items: &mut [T]) {
-    for rest in (1..items.len()).rev() {
-        items.swap(rest, random() as usize % (rest + 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a connection, and seeing whether the node at its other end can be asked.
+//! Opens connections, and checks that the node at the other end can execute calls.
 
 use std::error::Error;
 use std::future::Future;
@@ -7,32 +7,40 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, Value};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::rustls;
+use tollway_core::ErrorChain;
 
+use super::jitter::random;
+use super::slots::{self, SlotRange};
 use super::tls::Tls;
-use crate::store::redis::{Address, RedisUrl, Topology};
+use crate::cause::Cause;
+use crate::store::redis::{Address, PasswordFileError, RedisUrl, Topology};
 
-/// How long all of it may take. A node that takes longer is asked again later.
+/// The longest time until a connection is open. A node that takes longer is dialed again later.
 const OPEN_MAX: Duration = Duration::from_secs(1);
 
-/// What `CLIENT LIST` calls our connections.
+/// The longest time for one of several nodes to answer, before the next one is asked.
+pub(super) const ANSWER_MAX: Duration = Duration::from_millis(250);
+
+/// The name of our connections in `CLIENT LIST`.
 pub(super) const CLIENT_NAME: &str = "tollway";
 
-/// What every connection needs to be opened.
+/// Opens connections with the settings of a URL.
 #[derive(Debug)]
 pub(super) struct Dialer {
     url: RedisUrl,
     tls: Option<Tls>,
 }
 
-/// An open connection, and what reads and writes it while it is polled. It ends when the connection does.
-pub(super) struct Line {
+/// An open connection, and the future that reads and writes it while it is polled. It ends when the connection does.
+pub(super) struct OpenConnection {
     pub(super) connection: MultiplexedConnection,
-    pub(super) driver: Driver,
+    pub(super) driver: ConnectionDriver,
 }
 
 /// The error that kept a connection from being opened, or that ended it.
@@ -46,62 +54,124 @@ pub(super) struct ErrorAt {
     pub(super) source: DialError,
 }
 
-type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A mistake in the configuration of the store, which no retry mends.
+#[derive(Clone, Debug, Error)]
+#[error("redis refuses the connection; {advice}")]
+pub(crate) struct Misconfigured {
+    advice: &'static str,
+    source: Cause,
+}
+
+impl Misconfigured {
+    /// Returns the mistake that an error comes from, if it comes from one.
+    pub(super) fn of(error: &DialError) -> Option<Self> {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&**error);
+        while let Some(error) = cause {
+            let advice = advice(error);
+            if let Some(advice) = advice {
+                return Some(Self { advice, source: Cause::new(format!("{}", ErrorChain(error))) });
+            }
+            cause = error.source();
+        }
+        None
+    }
+}
+
+/// Returns what to do about an error that is a mistake in the configuration.
+fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    const LOGIN: &str = "check the username, the password and the password_file of the store";
+    const TLS: &str =
+        "check tls_ca, and that the certificate is for the host in the URL; use redis:// without TLS";
+    if error.is::<PasswordFileError>() {
+        return Some(LOGIN);
+    }
+    if let Some(error) = error.downcast_ref::<RedisError>() {
+        let code = error.code().unwrap_or_default();
+        let refused = error.kind() == redis::ErrorKind::AuthenticationFailed
+            || ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|known| *known == code);
+        return refused.then_some(LOGIN);
+    }
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<rustls::Error>()).then_some(TLS)
+}
+
+type ConnectionDriver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Dialer {
-    /// Reads the certificates that are to be trusted, once.
+    /// Reads the trusted certificates.
     pub(super) fn new(url: &RedisUrl) -> io::Result<Self> {
         let tls = url.tls.then(|| Tls::new(url.tls_ca.as_deref())).transpose()?;
         Ok(Self { url: url.clone(), tls })
     }
 
-    /// Opens a connection to a primary, or says why not.
-    pub(super) async fn open(&self, address: &Address) -> Result<Line, DialError> {
-        within_bounds(async {
-            let mut line = self.connect(address, &self.login()?).await?;
-            let connection = line.connection.clone();
+    /// Opens a connection to a primary.
+    pub(super) async fn open(&self, address: &Address) -> Result<OpenConnection, DialError> {
+        within(OPEN_MAX, async {
+            let mut opened = self.connect(address, &self.login()?).await?;
+            let connection = opened.connection.clone();
             tokio::select! {
                 fit = self.examine(connection) => fit?,
-                () = &mut line.driver => return Err("the connection was closed during the handshake".into()),
+                () = &mut opened.driver => return Err("the connection was closed during the handshake".into()),
             }
-            Ok(line)
+            Ok(opened)
         })
         .await
     }
 
-    /// Opens a connection, asks one thing, and closes it. The one asked need not be a primary.
-    pub(super) async fn ask_once(
+    /// Reads the slot map from one node after the other, until one answers: first from those that are connected, then
+    /// from the others, each in a random order.
+    pub(super) async fn read_slots(
         &self,
-        address: &Address,
-        question: &redis::Cmd,
-    ) -> Result<Value, DialError> {
-        self.ask_as(&self.login()?, address, question).await
+        mut nodes: Vec<(Address, Option<MultiplexedConnection>)>,
+    ) -> Result<Vec<SlotRange>, DialError> {
+        for rest in (1..nodes.len()).rev() {
+            nodes.swap(rest, random() as usize % (rest + 1));
+        }
+        nodes.sort_by_key(|(_, connection)| connection.is_none());
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let mut failures = Failures::default();
+        for (address, connection) in nodes {
+            let asked = async {
+                let answer = match connection {
+                    Some(mut connection) => connection.send_packed_command(&question).await?,
+                    None => self.ask_as(&self.login()?, &address, &question).await?,
+                };
+                Ok(slots::read(&answer, &address)?)
+            };
+            match within(ANSWER_MAX, asked).await {
+                Ok(ranges) => return Ok(ranges),
+                Err(error) => failures.add(&address, error),
+            }
+        }
+        Err(failures.into_error())
     }
 
+    /// Opens a connection, sends one command, and closes it. The node need not be a primary.
     async fn ask_as(
         &self,
         login: &RedisConnectionInfo,
         address: &Address,
         question: &redis::Cmd,
     ) -> Result<Value, DialError> {
-        within_bounds(async {
-            let mut line = self.connect(address, login).await?;
+        within(OPEN_MAX, async {
+            let mut opened = self.connect(address, login).await?;
             tokio::select! {
-                answer = line.connection.send_packed_command(question) => said(answer),
-                () = &mut line.driver => Err("the connection was closed during the handshake".into()),
+                answer = opened.connection.send_packed_command(question) => refuse_errors(answer),
+                () = &mut opened.driver => Err("the connection was closed during the handshake".into()),
             }
         })
         .await
     }
 
-    /// Asks a Sentinel. Most want no password; one that does gets ours.
+    /// Asks a Sentinel. Most have no password; one that has gets ours.
     pub(super) async fn ask_sentinel(
         &self,
         address: &Address,
         question: &redis::Cmd,
     ) -> Result<Value, DialError> {
-        let nobody = RedisConnectionInfo::default();
-        match self.ask_as(&nobody, address, question).await {
+        let anonymous = RedisConnectionInfo::default();
+        match self.ask_as(&anonymous, address, question).await {
             Err(error) if error.to_string().contains("NOAUTH") => {
                 self.ask_as(&self.login()?.set_db(0), address, question).await
             }
@@ -109,7 +179,7 @@ impl Dialer {
         }
     }
 
-    /// Who we are. The password may be in a file that is replaced from time to time.
+    /// Returns the user, the password and the database. The password may be in a file that is replaced.
     pub(super) fn login(&self) -> Result<RedisConnectionInfo, DialError> {
         let mut login = RedisConnectionInfo::default().set_db(self.url.database.into());
         if let Some(username) = &self.url.username {
@@ -121,7 +191,11 @@ impl Dialer {
         Ok(login)
     }
 
-    async fn connect(&self, address: &Address, login: &RedisConnectionInfo) -> Result<Line, DialError> {
+    async fn connect(
+        &self,
+        address: &Address,
+        login: &RedisConnectionInfo,
+    ) -> Result<OpenConnection, DialError> {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         // A batch leaves in one write; nothing is gained by holding it back for more.
         stream.set_nodelay(true)?;
@@ -131,7 +205,7 @@ impl Dialer {
         }
     }
 
-    /// Is it a primary that answers in time, of a Cluster that is well?
+    /// Checks that the node is a primary that answers in time, in a Cluster that is healthy.
     async fn examine(&self, mut connection: MultiplexedConnection) -> Result<(), DialError> {
         let mut questions = Pipeline::new();
         questions.cmd("CLIENT").arg("SETNAME").arg(CLIENT_NAME).cmd("PING").cmd("ROLE");
@@ -143,9 +217,9 @@ impl Dialer {
         let took = asked.elapsed();
         let [_named, pong, role, rest @ ..] = answers.as_slice() else { return Err("no answer".into()) };
         if let Value::ServerError(error) = pong {
-            return Err(error.to_string().into());
+            return Err(RedisError::from(error.clone()).into());
         }
-        // Who may not ask for the role is believed: the first write will tell.
+        // Without the permission to ask for the role, the first write finds out.
         if let Value::Array(role) = role
             && text(role.first()).is_some_and(|role| role != "master")
         {
@@ -162,31 +236,54 @@ impl Dialer {
     }
 }
 
-/// Gives up on what takes too long.
-async fn within_bounds<T>(work: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
-    timeout(OPEN_MAX, work).await.unwrap_or_else(|_| Err(format!("no answer within {OPEN_MAX:?}").into()))
+pub(super) async fn within<T>(
+    bound: Duration,
+    work: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
+    timeout(bound, work).await.unwrap_or_else(|_| Err(format!("no answer within {bound:?}").into()))
 }
 
-async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<Line, DialError>
+/// The errors of nodes that were asked one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    reasons: Vec<String>,
+    mistake: Option<ErrorAt>,
+}
+
+impl Failures {
+    pub(super) fn add(&mut self, address: &Address, source: DialError) {
+        self.reasons.push(format!("{address}: {}", ErrorChain(&*source)));
+        if self.mistake.is_none() && Misconfigured::of(&source).is_some() {
+            self.mistake = Some(ErrorAt { at: address.to_string(), source });
+        }
+    }
+
+    /// Returns the first error that is a mistake in the configuration, or else the reasons of all nodes.
+    pub(super) fn into_error(self) -> DialError {
+        self.mistake.map_or_else(|| self.reasons.join("; ").into(), Into::into)
+    }
+}
+
+async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<OpenConnection, DialError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Whoever waits has a deadline of its own.
+    // Calls have a deadline of their own.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
     let (connection, driver) = opened?;
-    Ok(Line { connection, driver: Box::pin(driver) })
+    Ok(OpenConnection { connection, driver: Box::pin(driver) })
 }
 
-/// An error reply is an error.
-fn said(answer: redis::RedisResult<Value>) -> Result<Value, DialError> {
+/// Turns an error reply into an error.
+fn refuse_errors(answer: redis::RedisResult<Value>) -> Result<Value, DialError> {
     match answer? {
-        Value::ServerError(error) => Err(error.to_string().into()),
+        Value::ServerError(error) => Err(RedisError::from(error).into()),
         answer => Ok(answer),
     }
 }
 
-/// A value as text, if it is some.
+/// Returns a value as text, if it is text.
 fn text(value: Option<&Value>) -> Option<&str> {
     match value? {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),

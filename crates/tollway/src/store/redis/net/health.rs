@@ -1,4 +1,4 @@
-//! How the nodes are, for whoever watches.
+//! The state of the nodes and the counters of calls, which the driver writes and everybody reads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,19 +6,21 @@ use std::sync::{Mutex, PoisonError};
 use crate::store::redis::Address;
 use crate::store::{Health, NodeHealth};
 
-/// What the I/O thread writes on, and everybody reads.
+/// The health of a store, shared by its driver and its callers.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    /// How many calls wait for their reply.
+pub(super) struct SharedHealth {
+    /// The number of calls that wait for their reply.
     pub(super) waiting: AtomicUsize,
     pub(super) calls: Count,
     pub(super) timeouts: Count,
+    pub(super) shed: Count,
     pub(super) refusals: Count,
     pub(super) redirects: Count,
     pub(super) reconnects: Count,
     pub(super) breaker_openings: Count,
-    /// Which connection to the only node there is, is open; 0 is none, or many nodes.
-    pub(super) life: AtomicU64,
+    pub(super) rejected_connections: Count,
+    /// The generation of the open connection to the only node; 0 if none is open, or if there are several nodes.
+    pub(super) generation: AtomicU64,
     only_node: Mutex<Option<Address>>,
     nodes: Mutex<Vec<NodeHealth>>,
 }
@@ -37,21 +39,21 @@ impl Count {
     }
 }
 
-impl Board {
-    /// Says where the only node is, and which connection to it is open.
-    pub(super) fn show_only_node(&self, address: Address, life: u64) {
+impl SharedHealth {
+    /// Publishes the address of the only node, and the generation of its open connection.
+    pub(super) fn set_only_node(&self, address: Address, generation: u64) {
         *self.only_node.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
-        self.life.store(life, Ordering::Release);
+        self.generation.store(generation, Ordering::Release);
     }
 
-    /// Where the only node is, if there is only one.
+    /// Returns the address of the only node, if there is only one.
     pub(super) fn only_node(&self) -> Option<Address> {
         self.only_node.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows the nodes as they are now.
-    pub(super) fn show(&self, nodes: Vec<NodeHealth>) {
-        // Whoever panicked while it held this did so between two whole lists.
+    /// Publishes the state of the nodes.
+    pub(super) fn set_nodes(&self, nodes: Vec<NodeHealth>) {
+        // A panic while the lock was held left a complete list.
         *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
     }
 
@@ -60,10 +62,12 @@ impl Board {
             nodes: self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             calls: self.calls.read(),
             timeouts: self.timeouts.read(),
+            shed: self.shed.read(),
             refusals: self.refusals.read(),
             redirects: self.redirects.read(),
             reconnects: self.reconnects.read(),
             breaker_openings: self.breaker_openings.read(),
+            rejected_connections: self.rejected_connections.read(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which node has which slot.
+//! The node of each slot, and how a node reports them.
 
 use std::ops::RangeInclusive;
 
@@ -7,11 +7,11 @@ use redis::Value;
 use super::node::NodeId;
 use crate::store::redis::Address;
 
-/// How many slots a Cluster has.
+/// The number of slots of a Cluster.
 const SLOTS: usize = 16384;
 
-/// Some slots, and the primary that has them.
-pub(super) type Share = (RangeInclusive<u16>, Address);
+/// A range of slots, and the primary that has them.
+pub(super) type SlotRange = (RangeInclusive<u16>, Address);
 
 /// The node of every slot.
 #[derive(Debug)]
@@ -20,18 +20,18 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Nobody has any.
-    pub(super) fn nobodys() -> Self {
+    /// Makes a map in which no node has a slot.
+    pub(super) fn empty() -> Self {
         Self { owners: vec![None; SLOTS] }
     }
 
-    /// Who has a slot.
+    /// Returns the node that has a slot.
     pub(super) fn owner(&self, slot: u16) -> Option<NodeId> {
         self.owners.get(usize::from(slot)).copied().flatten()
     }
 
-    /// Gives slots to a node.
-    pub(super) fn give(&mut self, slots: RangeInclusive<u16>, node: NodeId) {
+    /// Assigns slots to a node.
+    pub(super) fn assign(&mut self, slots: RangeInclusive<u16>, node: NodeId) {
         for slot in slots {
             if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
                 *owner = Some(node);
@@ -39,7 +39,7 @@ impl Slots {
         }
     }
 
-    /// Everybody who has a slot, each once, in the order of their first slots.
+    /// Returns the nodes that have slots, each once, in the order of their first slots.
     pub(super) fn owners(&self) -> Vec<NodeId> {
         let mut owners = Vec::new();
         let mut last = None;
@@ -53,20 +53,20 @@ impl Slots {
     }
 }
 
-/// Reads what `CLUSTER SLOTS` answers: for each range of slots its first, its last, its primary and then its replicas.
+/// Parses the answer to `CLUSTER SLOTS`: the first and the last slot of each range, its primary and then its replicas.
 ///
-/// A node that does not know its own name leaves it out: that is the node that was asked, at `asked`.
-pub(super) fn read(answer: &Value, asked: &Address) -> Result<Vec<Share>, String> {
-    let Value::Array(ranges) = answer else { return Err(format!("the slot map is not a list: {answer:?}")) };
-    let shares: Option<Vec<_>> = ranges.iter().map(|range| share(range, asked)).collect();
-    match shares {
-        Some(shares) if !shares.is_empty() => Ok(shares),
+/// A node that does not know its own host leaves it out: it is the host of `asked`, the node that was asked.
+pub(super) fn read(answer: &Value, asked: &Address) -> Result<Vec<SlotRange>, String> {
+    let Value::Array(values) = answer else { return Err(format!("the slot map is not a list: {answer:?}")) };
+    let ranges: Option<Vec<_>> = values.iter().map(|range| slot_range(range, asked)).collect();
+    match ranges {
+        Some(ranges) if !ranges.is_empty() => Ok(ranges),
         Some(_) => Err("no node has any slots".to_owned()),
         None => Err(format!("the slot map cannot be read: {answer:?}")),
     }
 }
 
-fn share(range: &Value, asked: &Address) -> Option<Share> {
+fn slot_range(range: &Value, asked: &Address) -> Option<SlotRange> {
     let Value::Array(range) = range else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else {
         return None;
@@ -86,30 +86,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_as_a_node_tells_them() {
-        let told = "*2\r\n\
+    fn ranges_are_parsed_as_a_node_reports_them() {
+        let reply = "*2\r\n\
             *4\r\n:0\r\n:5460\r\n*3\r\n$8\r\n10.0.0.1\r\n:1\r\n$1\r\na\r\n*3\r\n$8\r\n10.0.0.9\r\n:9\r\n$1\r\nb\r\n\
             *3\r\n:5461\r\n:5461\r\n*3\r\n$0\r\n\r\n:2\r\n$1\r\nc\r\n";
-        let answer = redis::parse_redis_value(told.as_bytes()).unwrap();
+        let answer = redis::parse_redis_value(reply.as_bytes()).unwrap();
         let asked = address("10.0.0.7", 7);
-        let shares = read(&answer, &asked).unwrap();
-        assert_eq!(shares, [(0..=5460, address("10.0.0.1", 1)), (5461..=5461, address("10.0.0.7", 2))]);
+        let ranges = read(&answer, &asked).unwrap();
+        assert_eq!(ranges, [(0..=5460, address("10.0.0.1", 1)), (5461..=5461, address("10.0.0.7", 2))]);
     }
 
     #[test]
-    fn what_no_node_would_tell_is_an_error() {
-        for told in ["*0\r\n", ":1\r\n", "*1\r\n*2\r\n:0\r\n:1\r\n", "*1\r\n*3\r\n:-1\r\n:1\r\n*0\r\n"] {
-            let answer = redis::parse_redis_value(told.as_bytes()).unwrap();
-            assert!(read(&answer, &address("a", 1)).is_err(), "{told:?}");
+    fn malformed_slot_maps_are_errors() {
+        for reply in ["*0\r\n", ":1\r\n", "*1\r\n*2\r\n:0\r\n:1\r\n", "*1\r\n*3\r\n:-1\r\n:1\r\n*0\r\n"] {
+            let answer = redis::parse_redis_value(reply.as_bytes()).unwrap();
+            assert!(read(&answer, &address("a", 1)).is_err(), "{reply:?}");
         }
     }
 
     #[test]
     fn owners_are_listed_by_their_first_slots() {
-        let mut slots = Slots::nobodys();
+        let mut slots = Slots::empty();
         assert_eq!((slots.owner(3), slots.owners()), (None, vec![]));
-        slots.give(0..=100, 7);
-        slots.give(50..=60, 2);
+        slots.assign(0..=100, 7);
+        slots.assign(50..=60, 2);
         assert_eq!((slots.owner(50), slots.owner(61), slots.owner(16384)), (Some(2), Some(7), None));
         assert_eq!(slots.owners(), [7, 2]);
     }

@@ -1,16 +1,18 @@
 //! Tests the connections to nodes against real servers.
 
 mod cluster;
+mod direct;
 mod faults;
-mod in_person;
 mod load;
+mod proxy;
+mod router;
 mod sentinel;
-mod thief;
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
+use tollway_core::ErrorChain;
 use tollway_testbed::{RedisCluster, RedisServer, eventually};
 
 use super::*;
@@ -21,7 +23,7 @@ use crate::store::redis::{Address, Secret};
 static COUNT: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])".to_owned()));
 
-/// A key for every primary of a Cluster, and its slot.
+/// A key of each primary of a Cluster, and its slot.
 const KEYS: [(&str, u16); 3] = [("b", 3300), ("c", 7365), ("a", 15495)];
 
 #[test]
@@ -59,7 +61,7 @@ fn a_script_that_the_node_has_not_seen_is_loaded() {
 }
 
 #[test]
-fn it_waits_for_nobody_who_is_away() {
+fn a_store_starts_without_its_server() {
     let mut server = RedisServer::start();
     server.kill();
     let net = Net::start(&url(&server)).unwrap();
@@ -86,17 +88,28 @@ fn users_databases_and_names_are_as_asked_for() {
 }
 
 #[test]
-fn a_refused_password_is_said_and_not_shown() {
+fn a_refused_login_is_an_error_at_start_without_the_password() {
     let server = RedisServer::start_with(&["--requirepass", "right"]);
-    let url = RedisUrl { password: Some(Secret::new("wrong".to_owned())), ..url(&server) };
-    let net = Net::start(&url).unwrap();
-    let Err(StoreError::Unreachable { source, .. }) = wait(net.send(vec![plain(&["PING"])])).remove(0) else {
-        panic!("it was let in");
-    };
-    assert!(source.is::<redis::RedisError>(), "{source:?}");
-    let reason = source.to_string();
-    assert!(reason.contains("WRONGPASS") || reason.to_lowercase().contains("password"), "{reason}");
-    assert!(!reason.contains("wrong"), "{reason}");
+    for password in [Some("wrong"), None] {
+        let password = password.map(|password| Secret::new(password.to_owned()));
+        let error = Net::start(&RedisUrl { password, ..url(&server) }).unwrap_err();
+        let text = ErrorChain(&error).to_string();
+        assert!(text.contains("check the username, the password and the password_file"), "{text}");
+        assert!(!text.contains("wrong"), "{text}");
+    }
+    let password = Some(Secret::new("right".to_owned()));
+    assert!(Net::start(&RedisUrl { password, ..url(&server) }).is_ok());
+}
+
+#[test]
+fn a_login_that_is_refused_later_opens_the_circuit() {
+    let server = RedisServer::start();
+    let net = patient(&server);
+    server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    server.cli(&["--no-auth-warning", "-a", "secret", "CLIENT", "KILL", "TYPE", "NORMAL"]);
+    eventually("a refusal", || net.health().rejected_connections > 0);
+    let reply = wait(net.send(vec![plain(&["PING"])])).remove(0);
+    assert!(matches!(reply, Err(StoreError::CircuitOpen { .. })), "{reply:?}");
 }
 
 #[test]
@@ -129,13 +142,12 @@ fn tls_trusts_the_authority_that_it_was_told() {
     let net = Net::start(&url).unwrap();
     assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     url.tls_ca = None;
-    // A machine without any certificates refuses to start; others do not trust this one.
-    if let Ok(stranger) = Net::start(&url) {
-        assert!(wait(stranger.send(vec![count("n")]))[0].is_err());
-    }
+    // A machine without any certificates has another error than one that does not trust this certificate.
+    let text = ErrorChain(&Net::start(&url).unwrap_err()).to_string();
+    assert!(text.contains("tls_ca"), "{text}");
 }
 
-/// A server's URL, with a deadline that a busy machine keeps.
+/// Returns the URL of a server, with a deadline that a busy machine keeps.
 fn url(server: &RedisServer) -> RedisUrl {
     patiently(Topology::Single(parse(&server.address())))
 }

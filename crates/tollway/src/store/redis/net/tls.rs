@@ -1,4 +1,4 @@
-//! TLS, with certificates of the system or of a file.
+//! TLS to Redis, with the trusted certificates of the system or of a file.
 
 use std::io;
 use std::path::Path;
@@ -14,17 +14,17 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::dial::{DialError, ErrorAt};
 
-/// What a TLS connection needs.
+/// Opens TLS connections with one set of trusted certificates.
 pub(super) struct Tls(TlsConnector);
 
 impl Tls {
-    /// Trusts what the system trusts, or only what `authorities` says.
+    /// Trusts the certificates of the system, or only those in the file `authorities`.
     pub(super) fn new(authorities: Option<&Path>) -> io::Result<Self> {
         let roots = match authorities {
             None => system_roots()?,
             Some(file) => file_roots(file)?,
         };
-        // Named, so that nothing depends on what the rest of the process has chosen as its default.
+        // Named, so that nothing depends on the default provider of the process.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
@@ -33,7 +33,7 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Speaks TLS over a connection, with somebody who can prove to be `host`.
+    /// Does the TLS handshake with a server whose certificate is for `host`.
     pub(super) async fn wrap(
         &self,
         host: &str,
@@ -48,7 +48,7 @@ impl Tls {
 fn system_roots() -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
-    // A system has old ones among many; what matters is that some can be read.
+    // Some certificates of a system may be too old to be parsed.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         return Err(io::Error::other("the system has no trusted certificates; name a file with tls_ca"));

@@ -1,4 +1,4 @@
-//! The logs of a rule that are in one slot: one call reads them, and enters the request.
+//! The logs of a rule that are in one slot, which one call reads and writes.
 
 use redis::Value;
 use tollway_core::rule::Rate;
@@ -7,42 +7,42 @@ use tollway_core::{Expression, Rule, RuleBill, Timestamp};
 use crate::store::redis::StoreError;
 use crate::store::redis::call::Call;
 use crate::store::redis::key::{Namespace, slot};
-use crate::store::redis::reply::{Answer, number};
-use crate::store::redis::script::{self, Draft};
+use crate::store::redis::reply::{ScriptReply, number};
+use crate::store::redis::script::{self, CallBuilder};
 
-/// What is to be done with logs.
+/// The way in which a script treats the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Say until when each rate is reached.
+    /// Returns the time until which each rate is reached.
     Look,
-    /// Enter the request, unless the rule limits.
+    /// Enters the request, unless the rule denies.
     Whole,
-    /// Enter the request, unless the rule limits whatever is elsewhere.
+    /// Enters the request, unless the rule denies whatever the logs in other slots say.
     Part,
 }
 
-/// Some logs of a rule, all in one slot, and the rates that read them.
+/// Logs of a rule that are all in one slot, and the rates that read them.
 pub(super) struct Part<'a> {
     rule: &'a Rule,
-    /// The place of each log in the rule, and its key.
+    /// The index of each log in the rule, and its key.
     logs: Vec<(usize, Vec<u8>)>,
-    /// The places of the rates in the rule.
+    /// The indexes of the rates in the rule.
     rates: Vec<usize>,
-    /// May entries in these logs be taken back, by whoever has others elsewhere?
+    /// True if entries of these logs may be removed again, by a rule that has logs in other slots.
     revocable: bool,
 }
 
-/// What a call found out.
+/// The reply to a call.
 pub(super) struct Found {
     pub(super) now: Timestamp,
-    /// Of each rate.
+    /// The time until which each rate is reached.
     pub(super) reached_until: Vec<Timestamp>,
-    /// What was entered in each log; nothing if nothing was.
+    /// The entry that was written to each log; `None` if none was.
     entered: Vec<Option<Timestamp>>,
 }
 
 impl<'a> Part<'a> {
-    /// The logs of a rule that have a name, by slot where slots matter.
+    /// Splits the logs of a rule that have a name by slot, in a Cluster.
     pub(super) fn of(bill: &'a RuleBill<'_>, namespace: &Namespace, by_slot: bool) -> Vec<Self> {
         let rule = bill.limit().rule();
         let mut parts: Vec<Self> = Vec::with_capacity(1);
@@ -65,12 +65,12 @@ impl<'a> Part<'a> {
         Self { rule, logs: Vec::new(), rates: Vec::new(), revocable }
     }
 
-    /// The places of its rates in the rule.
+    /// Returns the indexes of its rates in the rule.
     pub(super) fn rates(&self) -> &[usize] {
         &self.rates
     }
 
-    /// The call that reads the logs.
+    /// Returns the call that reads the logs.
     pub(super) fn call(&self, mode: Mode, now: Option<Timestamp>) -> Call {
         if let (Mode::Whole, Some(rate)) = (mode, self.plain()) {
             return self.call_plain(rate, now);
@@ -81,9 +81,12 @@ impl<'a> Part<'a> {
             Mode::Part => "part",
         };
         let place = |place: usize| self.rates.iter().position(|rate| *rate == place);
-        let expression = script::spell(self.rule.expression(), &place);
-        let draft =
-            Draft::new(&script::RULE, &self.keys()).now(now).arg(mode).arg(self.revocable()).arg(expression);
+        let expression = script::postfix(self.rule.expression(), &place);
+        let draft = CallBuilder::new(&script::RULE, &self.keys())
+            .now(now)
+            .arg(mode)
+            .arg(self.revocable())
+            .arg(expression);
         let draft = self.rates.iter().fold(draft.arg(self.rates.len()), |draft, rate| {
             let rate = &self.rule.rates()[*rate];
             let log = self.logs.iter().position(|(place, _)| *place == rate.log()).map_or(0, |log| log + 1);
@@ -96,7 +99,7 @@ impl<'a> Part<'a> {
     fn call_plain(&self, rate: &Rate, now: Option<Timestamp>) -> Call {
         let (count, span) = (rate.count(), rate.span().get());
         let kept = format!("k{count} {} {}", span / BILLION, span % BILLION);
-        let draft = Draft::new(&script::RULE_PLAIN, &self.keys()).arg(kept).arg(count).arg(span);
+        let draft = CallBuilder::new(&script::RULE_PLAIN, &self.keys()).arg(kept).arg(count).arg(span);
         let draft = draft.arg(self.revocable());
         match now {
             Some(now) => draft.pair(now.as_nanos()).finish(),
@@ -104,9 +107,9 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What the call has answered.
+    /// Parses the reply to the call.
     pub(super) fn read(&self, reply: Value) -> Result<Found, StoreError> {
-        let mut answer = Answer::new(reply)?;
+        let mut answer = ScriptReply::new(reply)?;
         let now = answer.now()?;
         let moment = |value: &Value| number(value).map(Timestamp::from_nanos);
         let reached_until = self.rates.iter().map(|_| moment(&answer.value())).collect::<Result<_, _>>()?;
@@ -117,10 +120,10 @@ impl<'a> Part<'a> {
         Ok(Found { now, reached_until, entered: entered.collect::<Result<_, _>>()? })
     }
 
-    /// The call that takes back what was entered, if anything was.
+    /// Returns the call that removes the new entries, if there are any.
     pub(super) fn undo(&self, found: &Found, now: Option<Timestamp>) -> Option<Call> {
         found.entered.iter().any(Option::is_some).then(|| {
-            let draft = Draft::new(&script::RULE_UNDO, &self.keys()).now(now);
+            let draft = CallBuilder::new(&script::RULE_UNDO, &self.keys()).now(now);
             found.entered.iter().fold(draft, |draft, entry| draft.now(*entry)).finish()
         })
     }
@@ -133,7 +136,7 @@ impl<'a> Part<'a> {
         if self.revocable { "1" } else { "" }
     }
 
-    /// The rate of a rule that is nothing else, if the quickest script can count it.
+    /// Returns the rate of a rule that is a single rate, if the quickest script can count it.
     fn plain(&self) -> Option<&Rate> {
         let ([rate], Expression::Charge(_)) = (self.rule.rates(), self.rule.expression()) else {
             return None;
@@ -175,8 +178,7 @@ mod tests {
         ask(store, part.call(Mode::Whole, Some(now))) == Value::Nil
     }
 
-    /// Between the requests of a rule come others that are limited elsewhere, each taken back a little later; and the same
-    /// without them.
+    /// Compares a rule's decisions with and without requests in between that were entered, denied elsewhere and removed.
     #[test]
     fn nobody_gets_more_for_what_was_entered_and_taken_back() {
         let server = RedisServer::start();

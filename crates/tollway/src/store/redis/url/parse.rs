@@ -1,4 +1,4 @@
-//! The URL of a Redis, taken apart.
+//! Parses the URL of a Redis store.
 //!
 //! ```text
 //! redis://[user[:password]@]host[:port][/database]
@@ -6,8 +6,8 @@
 //! redis+cluster://[user[:password]@]host[:port],…
 //! ```
 //!
-//! each with an `s` after `redis` for TLS, with `valkey` for `redis`, and with `?name=value&…` at the end. Nothing that stands
-//! before an `@` is ever quoted, and no port that is no number: a password may be meant by either.
+//! each with an `s` after `redis` for TLS, with `valkey` for `redis`, and with `?name=value&…` at the end. No error repeats
+//! text before an `@`, or a port that is not a number: either may be a password.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -18,95 +18,95 @@ use super::setting::TEXT_MAX;
 use super::{Address, RedisUrl, SettingError, Topology};
 use crate::quote::shorten;
 
-/// The longest URL: a password of the longest kind, every byte of it encoded, and room for the rest.
+/// The longest URL: the longest password with every byte encoded, and room for the rest.
 const URL_MAX: usize = 4 * TEXT_MAX;
-/// How many nodes may be named. A Cluster needs one, to be asked for the others.
+/// The largest number of nodes in a URL. One node of a Cluster knows all the others.
 const NODES_MAX: usize = 64;
-/// The longest name of a host that there is.
+/// The longest name of a host, by the rules of DNS.
 const HOST_MAX: usize = 253;
-/// The settings that stand after `?`.
+/// The settings that can follow `?`.
 const OPTIONS: [&str; 4] = ["namespace", "deadline", "password_file", "tls_ca"];
 
-/// Why a text is no URL of a Redis.
+/// The error of a text that is not a valid URL of a Redis store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RedisUrlError {
-    /// It starts like something else.
+    /// The scheme is unknown.
     #[error(
         "must be a URL such as redis://cache:6379, redis+sentinel://a,b/PRIMARY or redis+cluster://a,b \
          (rediss for TLS), not \"{given}\""
     )]
     Scheme {
-        /// What was given, without a password.
+        /// The text that was given, without a password.
         given: String,
     },
-    /// Longer than any URL has to be.
+    /// The URL is too long.
     #[error("can have at most {URL_MAX} bytes, and has {len}")]
     TooLong {
-        /// How long it is.
+        /// The length in bytes.
         len: usize,
     },
-    /// The password ended early, and what should have been the host is somewhere else.
+    /// The password contains a separator that is not encoded.
     #[error(
         "has an \"@\" in the wrong place; in a user or password write \"/\", \"?\" and \"#\" as %2F, %3F and %23, \
          and in an option write \"@\" as %40"
     )]
     LateAt,
-    /// A `%` that encodes nothing, or what it encodes is no text.
+    /// A `%` is not followed by two digits, or the decoded text is not UTF-8.
     #[error(
         "has a \"%\" that is not followed by two hexadecimal digits of UTF-8 text; write \"%\" itself as %25"
     )]
     Encoding,
-    /// Nothing where a host should be.
+    /// The host is missing.
     #[error("has no host; write redis://cache:6379, with an IPv6 address in brackets")]
     NoHost,
-    /// What no host is called.
+    /// The host is not valid.
     #[error("has an invalid host \"{given}\"; use a name, an IPv4 address, or an IPv6 address in brackets")]
     Host {
-        /// What was given.
+        /// The text that was given.
         given: String,
     },
-    /// Not a number, or not one of a port.
+    /// The port is not valid.
     #[error("has an invalid port after the host \"{host}\"; use a whole number from 1 to 65535")]
     Port {
-        /// Whose port.
+        /// The host before the port.
         host: String,
     },
-    /// One was expected.
+    /// There are several hosts, and the scheme takes one.
     #[error(
         "has {hosts} hosts, but {scheme}:// takes one; for several use {scheme}+cluster:// or {scheme}+sentinel://"
     )]
     SeveralHosts {
-        /// How many were given.
+        /// The number of hosts.
         hosts: usize,
-        /// The scheme.
+        /// The scheme of the URL.
         scheme: &'static str,
     },
-    /// More than anybody needs.
+    /// There are too many hosts.
     #[error("has {hosts} hosts, but can have at most {NODES_MAX}; a few are enough to find the others")]
     TooManyHosts {
-        /// How many were given.
+        /// The number of hosts.
         hosts: usize,
     },
-    /// Sentinels watch several, and were not told which one is meant.
+    /// The name of the primary is missing.
     #[error("does not name the primary; write redis+sentinel://a,b/PRIMARY")]
     NoPrimary,
-    /// Not a number.
+    /// The database is not a number.
     #[error("has an invalid database \"{given}\"; use a whole number from 0 to 65535")]
     Database {
-        /// What was given.
+        /// The text that was given.
         given: String,
     },
-    /// A Cluster has no databases.
+    /// A database is given for a Cluster.
     #[error("has a database, but a cluster has only database 0; remove what follows the hosts")]
     ClusterDatabase,
-    /// An option that nothing has.
+    /// The option is unknown.
     #[error("has an unknown option \"{given}\"; use namespace, deadline, password_file or tls_ca")]
     Option {
-        /// Its name.
+        /// The name of the option.
         given: String,
     },
-    /// An option with a value that it cannot have.
+    /// The value of an option is not valid.
     #[error(transparent)]
     Setting(#[from] SettingError),
 }
@@ -133,7 +133,7 @@ impl FromStr for RedisUrl {
     }
 }
 
-/// How the nodes hang together, as a scheme says it.
+/// The topology that a scheme stands for.
 #[derive(Clone, Copy)]
 enum Kind {
     Single,
@@ -141,7 +141,7 @@ enum Kind {
     Cluster,
 }
 
-/// TLS or not, and which kind.
+/// Returns whether a scheme means TLS, and its topology.
 fn scheme_of(scheme: &str) -> Option<(bool, Kind)> {
     let (name, kind) = match scheme.split_once('+') {
         None => (scheme, Kind::Single),
@@ -156,7 +156,7 @@ fn scheme_of(scheme: &str) -> Option<(bool, Kind)> {
     }
 }
 
-/// What may be said of a text that is no URL: as far as an `@` it could be a password.
+/// Returns a text for an error, without the part before an `@`, which could be a password.
 fn without_login(text: &str) -> String {
     match text.rfind('@') {
         Some(at) if !text.contains("://") => shorten(&format!("***{}", &text[at..])),
@@ -164,7 +164,7 @@ fn without_login(text: &str) -> String {
     }
 }
 
-/// The part before the first of `stops`, and the rest.
+/// Splits a text before the first of `stops`.
 fn split_before(text: &str, stops: [char; 3]) -> (&str, &str) {
     text.split_at(text.find(stops).unwrap_or(text.len()))
 }
@@ -265,7 +265,7 @@ impl RedisUrl {
     }
 }
 
-/// The text that `%41` and the like stand for.
+/// Decodes `%41` and the like.
 fn decoded(text: &str) -> Result<String, RedisUrlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -281,7 +281,7 @@ fn decoded(text: &str) -> Result<String, RedisUrlError> {
     String::from_utf8(bytes).map_err(|_| RedisUrlError::Encoding)
 }
 
-/// The text with everything encoded that a URL takes for something else.
+/// Encodes the characters that have a meaning in a URL.
 pub(super) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

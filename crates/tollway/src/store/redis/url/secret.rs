@@ -1,4 +1,4 @@
-//! A password, and the file it may stand in.
+//! A password, which may be read from a file.
 
 use std::fmt;
 use std::fs::File;
@@ -9,37 +9,37 @@ use thiserror::Error;
 
 use super::setting::TEXT_MAX;
 
-/// What nobody may read in a log.
+/// A password. It is not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// Why a file gives no password.
+/// The error of a file that has no valid password.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PasswordFileError {
-    /// The system says why.
+    /// The file cannot be read.
     #[error("password_file \"{}\" cannot be read", path.display())]
     Unreadable {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Nothing in it, or what no password is.
+    /// The file is empty, or its content cannot be a password.
     #[error("password_file \"{}\" must have 1 to {TEXT_MAX} bytes of UTF-8 on one line", path.display())]
     Content {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
 
 impl Secret {
-    /// Keeps it.
+    /// Wraps a password.
     pub fn new(secret: String) -> Self {
         Self(secret)
     }
 
-    /// The one line of a file.
+    /// Reads the only line of a file.
     pub fn from_file(path: &Path) -> Result<Self, PasswordFileError> {
         let mut bytes = Vec::new();
         let read = File::open(path)
@@ -54,7 +54,7 @@ impl Secret {
         Ok(Self(line.to_owned()))
     }
 
-    /// To hand it to whoever asks for it by protocol.
+    /// Returns the password, to send it to Redis.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What can be said about a Redis beside where it is: in a URL after `?`, in a file as fields.
+//! The settings of a store beside its address: options of a URL, or fields of a file.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -14,57 +14,57 @@ use crate::quote::shorten;
 const NAMESPACE_MAX: usize = 64;
 /// The longest user, password or path, in bytes: twice what the tokens of cloud services have.
 pub(super) const TEXT_MAX: usize = 4096;
-/// What a call may be given to return: below is no network, above no caller that still waits.
+/// The range of deadlines: no network is faster, and no caller waits longer.
 const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
-/// Why a setting cannot be as given.
+/// The error of a setting that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// Keys would be hard to tell apart, or could be steered to a slot.
+    /// The namespace is not valid: it could have braces, which choose a slot.
     #[error(
         "namespace must be 1 to {NAMESPACE_MAX} letters, digits, \"_\", \"-\" and \".\", not \"{given}\""
     )]
     Namespace {
-        /// What was given.
+        /// The value that was given.
         given: String,
     },
-    /// Shorter than a network takes, or longer than anybody's patience.
-    #[error("deadline must be a duration from 1ms to 1m, such as 15ms, not \"{given}\"")]
+    /// The deadline is too short or too long.
+    #[error("deadline must be a duration from 1ms to 1m, such as 50ms, not \"{given}\"")]
     Deadline {
-        /// What was given.
+        /// The value that was given.
         given: String,
     },
-    /// Nothing, or more than a name, a password or a path ever has.
+    /// The text is empty or too long.
     #[error("{name} must have 1 to {TEXT_MAX} bytes")]
     Length {
-        /// Which setting.
+        /// The name of the setting.
         name: &'static str,
     },
-    /// Said in the URL and beside it, or twice in the URL.
+    /// The setting is in the URL and beside it, or twice in the URL.
     #[error("{name} is given twice; remove one")]
     Twice {
-        /// Which setting.
+        /// The name of the setting.
         name: &'static str,
     },
-    /// Two passwords.
+    /// Both a password and a file are given.
     #[error("{name} is a second password; keep one of password and password_file")]
     SecondPassword {
-        /// Which setting came second.
+        /// The name of the second setting.
         name: &'static str,
     },
-    /// Certificates, and nobody to ask for one.
+    /// Certificates are given without TLS.
     #[error("tls_ca needs rediss://, but this is redis://")]
     NoTls,
 }
 
 impl RedisUrl {
-    /// The settings, those of a URL first.
+    /// The names of the settings, those of a URL first.
     #[cfg(feature = "yaml")]
     pub(crate) const SETTINGS: [&str; 6] =
         ["namespace", "deadline", "password_file", "tls_ca", "username", "password"];
 
-    /// The same with keys that begin with `namespace`.
+    /// Sets the namespace of the keys.
     pub fn with_namespace(self, namespace: &str) -> Result<Self, SettingError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if namespace.is_empty() || namespace.len() > NAMESPACE_MAX || !namespace.bytes().all(fits) {
@@ -73,7 +73,7 @@ impl RedisUrl {
         Ok(Self { namespace: namespace.to_owned(), ..self })
     }
 
-    /// The same with answers that are waited for so long.
+    /// Sets the deadline.
     pub fn with_deadline(self, deadline: Duration) -> Result<Self, SettingError> {
         if DEADLINES.contains(&deadline) {
             return Ok(Self { deadline, ..self });
@@ -81,12 +81,12 @@ impl RedisUrl {
         Err(SettingError::Deadline { given: format!("{deadline:?}") })
     }
 
-    /// The same with this password, and not the one in a file.
+    /// Sets the password, in place of one in a file.
     pub fn with_password(self, password: Secret) -> Self {
         Self { password: Some(password), password_file: None, ..self }
     }
 
-    /// The same with one of [`Self::SETTINGS`] as given.
+    /// Sets one of [`Self::SETTINGS`].
     pub(crate) fn with_setting(self, name: &'static str, value: &str) -> Result<Self, SettingError> {
         self.refuse_twice(name)?;
         match name {

@@ -1,4 +1,4 @@
-//! A Cluster, and everything that can happen to its slots.
+//! Tests a Cluster whose slots move.
 
 use super::load::{Load, assert_never_twice};
 use super::*;
@@ -69,7 +69,7 @@ fn a_cluster_that_is_away_at_first_is_found_later() {
     eventually("an answer", || wait(net.send(vec![count("n")]))[0].is_ok());
 }
 
-/// Counts in the first of several keys, and touches the others.
+/// Makes a call that counts in the first of several keys, and touches the others.
 fn touch(keys: &[&str]) -> Call {
     let mut command = redis::cmd("EVALSHA");
     command.arg(&TOUCH.sha).arg(keys.len()).arg(keys);

@@ -1,7 +1,7 @@
-//! One server, and everything that can happen to it.
+//! Tests one server that is frozen, killed, restarted and overloaded.
 
 use super::load::{Load, assert_never_twice, assert_no_twos};
-use super::thief::Thief;
+use super::proxy::Proxy;
 use super::*;
 
 #[test]
@@ -38,14 +38,14 @@ fn what_timed_out_is_not_sent_again() {
 #[test]
 fn a_call_whose_reply_is_lost_is_not_sent_again() {
     let server = RedisServer::start();
-    let thief = Thief::start(server.port());
-    let address = Address { host: "127.0.0.1".to_owned(), port: thief.port() };
+    let proxy = Proxy::start(server.port());
+    let address = Address { host: "127.0.0.1".to_owned(), port: proxy.port() };
     let net = Net::start(&patiently(Topology::Single(address))).unwrap();
     assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
     for executed in 2..10 {
-        thief.steal_next_reply();
+        proxy.drop_next_reply();
         let lost = net.send(vec![count("n")]);
-        eventually("a theft", || thief.has_stolen());
+        eventually("a dropped reply", || proxy.has_dropped());
         let reply = wait(lost).remove(0);
         assert!(matches!(reply, Err(StoreError::Unreachable { .. })), "{reply:?}");
         eventually("a reconnection", || net.health().is_well());
@@ -142,7 +142,7 @@ fn more_than_may_wait_is_refused_at_once() {
     let replies = wait(net.send(vec![plain(&["PING"])]));
     assert!(matches!(replies[0], Err(StoreError::Busy { waiting: WAITING_MAX })), "{replies:?}");
     assert!(wait(waiting).iter().all(Result::is_err));
-    assert_eq!(net.board.waiting.load(Ordering::Relaxed), 0);
+    assert_eq!(net.health.waiting.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_idle_connection_that_ends_is_replaced_before_anybody_needs_it() {
     assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(2))]);
 }
 
-/// With the deadline that everybody has who configures none.
+/// Opens the store with the default deadline.
 fn impatient(server: &RedisServer) -> Arc<Net> {
     Arc::new(Net::start(&RedisUrl { deadline: RedisUrl::DEADLINE, ..url(server) }).unwrap())
 }

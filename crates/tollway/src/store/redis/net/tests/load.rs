@@ -1,4 +1,4 @@
-//! Callers who never stop asking.
+//! A load of callers that go on until they are stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use redis::Value;
 
 use super::*;
 
-/// How long each caller thinks before it asks again.
+/// The pause of each caller between two calls.
 const THINK: Duration = Duration::from_millis(1);
 
-/// Many callers on a thread of their own, who ask until they are stopped. Every call counts in a key of its own, so that one
+/// Many callers on one thread, which go on until they are stopped. Every call counts in a key of its own, so that a call
 /// that is executed twice leaves a two behind.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
@@ -21,7 +21,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Has so many callers ask for keys of this slot, `{tag}` in their names.
+    /// Starts the callers. Their keys are in this slot, and have `{tag}` in their names.
     pub(super) fn start(net: &Arc<Net>, callers: usize, tag: &'static str, slot: u16) -> Self {
         let (net, stop, well) = (Arc::clone(net), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&well));
@@ -59,21 +59,21 @@ impl Load {
         eventually("answers", || self.well.load(Ordering::Relaxed) >= before + more);
     }
 
-    /// Ends it.
+    /// Stops the callers, and returns all replies.
     pub(super) fn stop(self) -> Vec<Reply> {
         self.stop.store(true, Ordering::Relaxed);
         self.callers.join().unwrap()
     }
 }
 
-/// Every answer is a one: it was the first time that its call was executed.
+/// Asserts that every answer is a one, so that no call was executed twice.
 pub(super) fn assert_never_twice(replies: &[Reply]) {
     for reply in replies {
         assert!(*reply == Ok(Value::Int(1)) || reply.is_err(), "{reply:?}");
     }
 }
 
-/// And nobody who got no answer was executed twice either.
+/// Asserts that calls without an answer were not executed twice either.
 pub(super) fn assert_no_twos(server: &RedisServer) {
     let look = "local n = 0 for _, key in ipairs(redis.call('KEYS', '*')) do \
                 if redis.call('GET', key) ~= '1' then n = n + 1 end end return n";

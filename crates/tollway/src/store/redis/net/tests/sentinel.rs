@@ -1,4 +1,4 @@
-//! A primary that Sentinels watch, and replace.
+//! Tests a primary that Sentinels watch and replace.
 
 use tollway_testbed::RedisSentinels;
 

@@ -1,10 +1,10 @@
-//! What gatekeepers report, entered by Redis.
+//! Records the reports of gatekeepers in Redis.
 //!
 //! ```text
 //! tollway:smockron/web/10.0.0.1     1700000000000000000, 1700000000250000000, …
 //! ```
 //!
-//! Masters that share a Redis share what they know, and any of them can say who is still to wait.
+//! Masters that share a Redis share the reports, and each of them knows who is delayed.
 
 use redis::Value;
 use tollway_core::domain::Logic;
@@ -12,29 +12,29 @@ use tollway_core::{Domain, Timestamp};
 
 use super::call::Call;
 use super::net::Reply;
-use super::reply::{Answer, number};
-use super::script::{self, Draft};
+use super::reply::{ScriptReply, number};
+use super::script::{self, CallBuilder};
 use super::{Redis, StoreError};
 use crate::reports::{Delay, Delays, Report};
 
 impl Redis {
-    /// Enters each request, in order, in one pipeline, and answers from when on the next of its identifier is next_allowed_at;
-    /// `None` is now. The time is Redis's own unless it is given.
+    /// Enters each request, in order, in one pipeline. Returns the time from which the next request of its identifier is
+    /// allowed; `None` is now. The time is that of Redis unless it is given.
     pub async fn record_reports(
         &self,
         reports: &[Report<'_>],
         now: Option<Timestamp>,
     ) -> Vec<Result<Option<Timestamp>, StoreError>> {
-        let call = |account: &Report<'_>| {
-            let key = self.namespace.of_identifier(account.domain, account.identifier);
-            call(account.domain, &key, Some(account.at), now)
+        let call = |report: &Report<'_>| {
+            let key = self.namespace.of_identifier(report.domain, report.identifier);
+            call(report.domain, &key, Some(report.at), now)
         };
         let replies = self.send(reports.iter().map(call).collect()).await;
-        reports.iter().zip(replies).map(|(account, reply)| next_allowed_at(account.domain, reply)).collect()
+        reports.iter().zip(replies).map(|(report, reply)| next_allowed_at(report.domain, reply)).collect()
     }
 
-    /// Who of a domain is still to wait: a page begins at 0, or where the page before it ended, and is made of about
-    /// `count` keys that were looked at.
+    /// Returns a page of a domain's identifiers that are delayed. A page begins at 0, or where the one before it ended, and
+    /// comes from about `count` keys.
     pub async fn delays(
         &self,
         domain: &Domain,
@@ -55,13 +55,13 @@ impl Redis {
     }
 }
 
-/// The call that enters a moment, or none, and looks.
+/// Returns the call that enters a time, or none, and reads the log.
 fn call(domain: &Domain, key: &[u8], at: Option<Timestamp>, now: Option<Timestamp>) -> Call {
     let script = match domain.logic() {
-        Logic::Window => &script::ACCOUNT,
-        Logic::Gcra => &script::MOVE_ON,
+        Logic::Window => &script::REPORT_WINDOW,
+        Logic::Gcra => &script::REPORT_GCRA,
     };
-    let draft = Draft::new(script, &[key]).now(now).now(at).pair(domain.ahead_max().get());
+    let draft = CallBuilder::new(script, &[key]).now(now).now(at).pair(domain.ahead_max().get());
     let rules = domain.rules().iter().map(|rule| rule.limit());
     match domain.logic() {
         Logic::Window => {
@@ -72,9 +72,9 @@ fn call(domain: &Domain, key: &[u8], at: Option<Timestamp>, now: Option<Timestam
     }
 }
 
-/// From when on the next request is next_allowed_at, by what the call has answered.
+/// Parses the time from which the next request is allowed.
 fn next_allowed_at(domain: &Domain, reply: Reply) -> Result<Option<Timestamp>, StoreError> {
-    let mut answer = Answer::new(reply?)?;
+    let mut answer = ScriptReply::new(reply?)?;
     let now = answer.now()?;
     let newest = match domain.logic() {
         Logic::Window => moment(&answer.value())?,

@@ -1,4 +1,4 @@
-//! Throttr's commands, executed by Redis.
+//! Runs quota commands in Redis.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use tollway_core::algorithm::{
 };
 
 use super::net::Reply;
-use super::reply::Answer;
-use super::script::{self, Draft};
+use super::reply::ScriptReply;
+use super::script::{self, CallBuilder};
 use super::seen::{self, quota};
 use super::{Redis, StoreError};
 
 impl Redis {
-    /// Runs the quota commands in one pipeline; commands for one pair are one call, and so keep their order. The time
-    /// is Redis's own unless it is given.
+    /// Runs the quota commands in one pipeline; commands for one pair are one call, and so keep their command. The time
+    /// is that of Redis unless it is given.
     pub async fn run_quota_commands(
         &self,
         commands: &[QuotaCommand<'_>],
@@ -23,26 +23,26 @@ impl Redis {
     ) -> Vec<Result<QuotaOutcome, StoreError>> {
         let mut places: HashMap<&[u8], usize> = HashMap::with_capacity(commands.len());
         let mut drafts = Vec::with_capacity(commands.len());
-        for order in commands {
-            let place = *places.entry(order.pair).or_insert(drafts.len());
+        for command in commands {
+            let place = *places.entry(command.pair).or_insert(drafts.len());
             if place == drafts.len() {
-                let key = self.namespace.of_pair(order.pair);
-                drafts.push(Some(Draft::new(&script::EXECUTE, &[&key]).now(now)));
+                let key = self.namespace.of_pair(command.pair);
+                drafts.push(Some(CallBuilder::new(&script::QUOTA_COMMANDS, &[&key]).now(now)));
             }
-            drafts[place] = drafts[place].take().map(|draft| write(draft, order.operation));
+            drafts[place] = drafts[place].take().map(|draft| write(draft, command.operation));
         }
-        let replies = self.send(drafts.into_iter().flatten().map(Draft::finish).collect()).await;
+        let replies = self.send(drafts.into_iter().flatten().map(CallBuilder::finish).collect()).await;
         let mut found: Vec<_> = replies.into_iter().map(read).collect();
-        let apply = |order: &QuotaCommand<'_>| match &mut found[places[order.pair]] {
-            Ok((quota, now)) => Ok(quota.apply(order.operation, *now)),
+        let apply = |command: &QuotaCommand<'_>| match &mut found[places[command.pair]] {
+            Ok((quota, now)) => Ok(quota.apply(command.operation, *now)),
             Err(error) => Err(error.clone()),
         };
         commands.iter().map(apply).collect()
     }
 }
 
-/// What to do, how, and three numbers.
-fn write(draft: Draft, operation: QuotaOperation) -> Draft {
+/// Adds the name of an operation, and three numbers.
+fn write(draft: CallBuilder, operation: QuotaOperation) -> CallBuilder {
     match operation {
         QuotaOperation::Query => draft.arg("q").arg(&["", "", ""]),
         QuotaOperation::Purge => draft.arg("x").arg(&["", "", ""]),
@@ -54,7 +54,7 @@ fn write(draft: Draft, operation: QuotaOperation) -> Draft {
             draft.arg(format!("c{}", sign(change))).arg(value).arg(&["", ""])
         }
         QuotaOperation::ChangeLifetime { change, value } => {
-            // Only the quota knows its unit: so many of each.
+            // Only the quota knows its unit, so the value is sent in each.
             let in_units = |unit| QuotaTtl { value, unit: TtlUnit(unit) }.nanos().get();
             draft.arg(format!("l{}", sign(change))).arg(in_units(0)).arg(in_units(1)).arg(in_units(2))
         }
@@ -69,9 +69,9 @@ const fn sign(change: Change) -> char {
     }
 }
 
-/// What there was before the first order.
+/// Parses the quota before the first command, and the time.
 fn read(reply: Reply) -> Result<(QuotaState, Timestamp), StoreError> {
-    let mut answer = Answer::new(reply?)?;
+    let mut answer = ScriptReply::new(reply?)?;
     let now = answer.now()?;
     Ok((seen::read(&answer.value(), quota)?, now))
 }

@@ -1,4 +1,4 @@
-//! Somebody in between, who takes a reply and hangs up.
+//! A proxy that drops a reply and closes the connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -6,47 +6,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Passes everything on between clients and a server, until it is told to steal.
-pub(super) struct Thief {
+/// Forwards between clients and a server, until it has to drop a reply.
+pub(super) struct Proxy {
     port: u16,
-    steal: Arc<AtomicBool>,
+    dropping: Arc<AtomicBool>,
 }
 
-impl Thief {
-    /// Stands before the server at `port`.
+impl Proxy {
+    /// Starts a proxy of the server at `port`.
     pub(super) fn start(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let thief = Self { port: listener.local_addr().unwrap().port(), steal: Arc::default() };
-        let steal = Arc::clone(&thief.steal);
+        let proxy = Self { port: listener.local_addr().unwrap().port(), dropping: Arc::default() };
+        let dropping = Arc::clone(&proxy.dropping);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
                 if let (Ok(client), Ok(server)) = (client, server) {
-                    let steal = Arc::clone(&steal);
-                    thread::spawn(move || pass(&client, &server, &steal));
+                    let dropping = Arc::clone(&dropping);
+                    thread::spawn(move || pass(&client, &server, &dropping));
                 }
             }
         });
-        thief
+        proxy
     }
 
-    /// Where clients find the thief.
+    /// Returns the port for clients.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Takes the next reply, whoever it is for, and closes its connection.
-    pub(super) fn steal_next_reply(&self) {
-        self.steal.store(true, Ordering::SeqCst);
+    /// Drops the next reply, and closes its connection.
+    pub(super) fn drop_next_reply(&self) {
+        self.dropping.store(true, Ordering::SeqCst);
     }
 
-    /// Has it done so?
-    pub(super) fn has_stolen(&self) -> bool {
-        !self.steal.load(Ordering::SeqCst)
+    /// Returns true if a reply was dropped since.
+    pub(super) fn has_dropped(&self) -> bool {
+        !self.dropping.load(Ordering::SeqCst)
     }
 }
 
-fn pass(client: &TcpStream, server: &TcpStream, steal: &AtomicBool) {
+fn pass(client: &TcpStream, server: &TcpStream, dropping: &AtomicBool) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let _ = io::copy(&mut &*client, &mut &*server);
@@ -55,7 +55,7 @@ fn pass(client: &TcpStream, server: &TcpStream, steal: &AtomicBool) {
         let mut reply = [0; 4096];
         while let Ok(length) = (&*server).read(&mut reply)
             && length > 0
-            && !steal.swap(false, Ordering::SeqCst)
+            && !dropping.swap(false, Ordering::SeqCst)
             && (&*client).write_all(&reply[..length]).is_ok()
         {}
         let _ = client.shutdown(std::net::Shutdown::Both);

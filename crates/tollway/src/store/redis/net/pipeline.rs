@@ -1,0 +1,81 @@
+//! The commands of several calls to one node, in one write.
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+
+use super::pending::PendingCall;
+use crate::store::redis::call::Script;
+
+/// The number of calls in one write. Redis answers none of them before it has executed all that it read together: with
+/// two writes in flight it executes one while we read the replies to the other.
+pub(super) const PIPELINE_CALLS: usize = 32;
+
+/// Commands in the order of their calls, and before them the scripts that the node does not know.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    commands: redis::Pipeline,
+    scripts: usize,
+}
+
+impl Pipeline {
+    /// Takes the commands of the calls.
+    pub(super) fn pack(calls: &mut [PendingCall]) -> Self {
+        let mut commands = redis::Pipeline::with_capacity(calls.len());
+        let scripts = missing_scripts(calls);
+        for script in &scripts {
+            commands.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+        }
+        for call in calls {
+            if call.asking {
+                commands.cmd("ASKING");
+            }
+            commands.add_command(call.call.command.take());
+        }
+        Self { commands, scripts: scripts.len() }
+    }
+
+    /// Makes a pipeline of one `PING`, whose reply nobody awaits.
+    pub(super) fn ping() -> Self {
+        let mut commands = redis::Pipeline::new();
+        commands.cmd("PING");
+        Self { commands, scripts: 0 }
+    }
+
+    /// Sends the commands, and returns the replies to the calls.
+    pub(super) async fn send(&self, mut connection: MultiplexedConnection) -> RedisResult<Vec<Value>> {
+        let awaited = self.commands.len() - self.scripts;
+        connection.send_packed_commands(&self.commands, self.scripts, awaited).await
+    }
+
+    /// Returns each call with its reply. If a reply is an error, the calls have their commands again, to be repeated.
+    pub(super) fn unpack(
+        self,
+        calls: Vec<PendingCall>,
+        replies: Vec<Value>,
+    ) -> impl Iterator<Item = (PendingCall, Value)> {
+        let failed = replies.iter().any(|reply| matches!(reply, Value::ServerError(_)));
+        let mut commands: Vec<_> = match failed {
+            true => self.commands.cmd_iter().skip(self.scripts).cloned().collect(),
+            false => Vec::new(),
+        };
+        let mut replies = replies.into_iter().enumerate();
+        calls.into_iter().filter_map(move |mut call| {
+            let (position, reply) = replies.nth(call.asking.into())?;
+            if failed {
+                call.call.command = commands[position].take();
+            }
+            Some((call, reply))
+        })
+    }
+}
+
+/// Returns the scripts that the node must load first, each once.
+fn missing_scripts(calls: &[PendingCall]) -> Vec<&'static Script> {
+    let mut scripts: Vec<&'static Script> = Vec::new();
+    for script in calls.iter().filter(|call| call.with_script).filter_map(|call| call.call.script) {
+        if !scripts.iter().any(|known| known.sha == script.sha) {
+            scripts.push(script);
+        }
+    }
+    scripts
+}
