@@ -1,23 +1,30 @@
-//! What a bucket is called in Redis, so that a person can read it and no two share a name.
+//! The names of buckets in Redis: a person can read them, and no two buckets share one.
 //!
 //! ```text
 //! tollway:NewOrdersPerAccount:12345678     an id under a limit, or under the number that stands for its name
 //! tollway:text/ws ip=10.0.0.1              a key of the text protocol, as rewritten
 //! tollway:throttr/alice/uploads            a consumer and a resource
 //! tollway:smockron/web/10.0.0.1            an identifier of a domain
-//! tollway:rule/shop:upload:user:vova       the log of a rule, in a namespace of its own, under a key, of a selector's value
+//! tollway:rule/shop:upload:user:vova       the log of a rule, in a namespace, under a key, of a selector's value
+//! tollway:Login:%sha256:9F86D081…          an id of more than 512 bytes: its digest
 //! ```
 //!
-//! A limit's name has neither `:` nor `/` in it, so the first of them says which kind it is. Bytes that a terminal would
-//! not show, `%` itself and braces are written `%7B`: a brace would let whoever chooses an id choose the slot of a
-//! Cluster as well, and so aim at one node.
+//! A limit's name has neither `:` nor `/` in it, so the first of them tells the kind. Bytes that a terminal would not
+//! show, `%` itself and braces are written `%7B`: a brace would let the sender of an id choose the slot of a Cluster,
+//! and so aim at one node. No escaped byte begins with `%s`, so an id cannot have the name of a digest.
 
 use std::fmt::Write;
 
 use tollway_core::{Domain, Limit};
 
-/// How many slots a Cluster has.
+/// The number of slots of a Cluster.
 const SLOTS: u16 = 16_384;
+
+/// The longest id that is in a key as it is. Redis keeps the key of every bucket in memory, and a client chooses the id.
+const ID_MAX: usize = 512;
+
+/// The text before the digest of a longer id.
+const DIGEST: &[u8] = b"%sha256:";
 
 /// The names of one store's buckets.
 #[derive(Clone, Debug)]
@@ -30,21 +37,21 @@ impl Namespace {
         Self { prefix: format!("{name}:").into_bytes() }
     }
 
-    /// The bucket of an id, in its canonical spelling, under a limit.
+    /// Returns the key of an id, in its canonical spelling, under a limit.
     pub(super) fn of_id(&self, limit: &Limit, id: &[u8]) -> Vec<u8> {
         let mut key = self.of_limit(limit);
-        escape(id, b"", &mut key);
+        push_id(id, &mut key);
         key
     }
 
-    /// The bucket of a key of the text protocol.
+    /// Returns the key of a key of the text protocol.
     pub(super) fn of_text(&self, text: &[u8]) -> Vec<u8> {
         let mut key = [&self.prefix, &b"text/"[..]].concat();
-        escape(text, b"", &mut key);
+        push_id(text, &mut key);
         key
     }
 
-    /// The bucket of Throttr's pair: two lengths, and then as many bytes of consumer and of resource.
+    /// Returns the key of Throttr's pair: two lengths, and then as many bytes of consumer and of resource.
     pub(super) fn of_pair(&self, pair: &[u8]) -> Vec<u8> {
         let mut key = [&self.prefix, &b"throttr/"[..]].concat();
         let (consumer, resource) = match pair {
@@ -59,21 +66,30 @@ impl Namespace {
         key
     }
 
-    /// The log of a rule, whose name can be printed and has no brace in it already.
-    pub(super) fn of_rule(&self, identifier: &str) -> Vec<u8> {
-        [&self.prefix, &b"rule/"[..], identifier.as_bytes()].concat()
-    }
-
-    /// The bucket of an identifier of a domain.
-    pub(super) fn of_identifier(&self, domain: &Domain, identifier: &[u8]) -> Vec<u8> {
-        let mut key = self.of_domain(domain);
-        escape(identifier, b"", &mut key);
+    /// Returns the key of a rule's log. Its name can be printed and has no brace, so that it is not escaped again.
+    pub(super) fn of_rule(&self, name: &str) -> Vec<u8> {
+        let mut key = [&self.prefix, &b"rule/"[..]].concat();
+        if name.len() <= ID_MAX {
+            key.extend(name.bytes())
+        } else {
+            push_digest(name.as_bytes(), &mut key)
+        }
         key
     }
 
-    /// The identifier whose bucket this is, if it is one of the domain.
+    /// Returns the key of an identifier of a domain.
+    pub(super) fn of_identifier(&self, domain: &Domain, identifier: &[u8]) -> Vec<u8> {
+        let mut key = self.of_domain(domain);
+        push_id(identifier, &mut key);
+        key
+    }
+
+    /// Returns the identifier that a key of the domain was made from; `None` if the key has only its digest.
     pub(super) fn identifier(&self, domain: &Domain, key: &[u8]) -> Option<Vec<u8>> {
         let mut rest = key.strip_prefix(&*self.of_domain(domain))?;
+        if rest.starts_with(DIGEST) {
+            return None;
+        }
         let mut identifier = Vec::with_capacity(rest.len());
         while let Some((byte, after)) = unescaped(rest) {
             identifier.push(byte);
@@ -82,7 +98,7 @@ impl Namespace {
         Some(identifier)
     }
 
-    /// A pattern for `SCAN` that only the buckets of this domain match.
+    /// Returns a pattern for `SCAN` that only the buckets of this domain match.
     pub(super) fn identifier_pattern(&self, domain: &Domain) -> Vec<u8> {
         pattern_of(self.of_domain(domain))
     }
@@ -94,13 +110,13 @@ impl Namespace {
         key
     }
 
-    /// A pattern for `SCAN` that only the buckets of this limit match, or all there are.
+    /// Returns a pattern for `SCAN` that only the buckets of this limit match, or all buckets.
     pub(super) fn pattern(&self, limit: Option<&Limit>) -> Vec<u8> {
         pattern_of(limit.map_or_else(|| self.prefix.clone(), |limit| self.of_limit(limit)))
     }
 }
 
-/// What only keys match that start so.
+/// Returns a pattern that the keys with this prefix match.
 fn pattern_of(prefix: Vec<u8>) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for byte in prefix {
@@ -114,7 +130,7 @@ fn pattern_of(prefix: Vec<u8>) -> Vec<u8> {
 }
 
 impl Namespace {
-    /// A key for a person: without the namespace, and with every byte itself that can be printed.
+    /// Returns a key as people read it: without the namespace, and unescaped where that can be printed.
     pub(super) fn readable(&self, key: &[u8]) -> String {
         let mut rest = key.strip_prefix(&*self.prefix).unwrap_or(key);
         let mut readable = String::with_capacity(rest.len());
@@ -141,7 +157,7 @@ impl Namespace {
     }
 }
 
-/// The slot of a key, as a Cluster computes it: from what stands in the first braces, if there is anything in them.
+/// Returns the slot of a key, as a Cluster computes it: from the text in the first braces, if there is any.
 pub(super) fn slot(key: &[u8]) -> u16 {
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')? + 1;
@@ -151,19 +167,36 @@ pub(super) fn slot(key: &[u8]) -> u16 {
     crc16(tag().unwrap_or(key)) % SLOTS
 }
 
-fn escape(bytes: &[u8], separators: &[u8], key: &mut Vec<u8>) {
+/// Appends an id to a key, or its digest if it is long.
+fn push_id(id: &[u8], key: &mut Vec<u8>) {
+    if id.len() <= ID_MAX { escape(id, b"", key) } else { push_digest(id, key) }
+}
+
+fn push_digest(bytes: &[u8], key: &mut Vec<u8>) {
+    key.extend(DIGEST);
+    for byte in ring::digest::digest(&ring::digest::SHA256, bytes).as_ref() {
+        push_hex(*byte, key);
+    }
+}
+
+fn push_hex(byte: u8, key: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    key.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
+fn escape(bytes: &[u8], separators: &[u8], key: &mut Vec<u8>) {
     for byte in bytes {
         let plain = *byte == b' ' || byte.is_ascii_graphic();
         if plain && !b"%{}".contains(byte) && !separators.contains(byte) {
             key.push(*byte);
         } else {
-            key.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            key.push(b'%');
+            push_hex(*byte, key);
         }
     }
 }
 
-/// The byte that `escape` has written first, and the rest.
+/// Returns the byte that `escape` has written first, and the rest.
 fn unescaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let (first, after) = text.split_first()?;
     Some(match (first, after) {
@@ -183,7 +216,7 @@ fn digit(hexadecimal: u8) -> Option<u8> {
     }
 }
 
-/// The CRC that Redis has its slots from: polynomial 0x1021, beginning with 0.
+/// Returns the CRC that Redis computes slots from: polynomial 0x1021, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| crc << 8 ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
@@ -317,6 +350,29 @@ mod tests {
         let log = Name::Rule(["shop".to_owned(), "upload".to_owned()], Some(b"vova".to_vec())).key();
         assert_eq!(log, b"tollway:rule/shop:upload:user:vova");
         assert_eq!(namespace().readable(&log), "rule/shop:upload:user:vova");
+    }
+
+    #[test]
+    fn a_long_id_is_its_digest() {
+        let limit = Limit::new("Login").unwrap();
+        let key = |length| namespace().of_id(&limit, &vec![b'a'; length]);
+        assert_eq!(key(ID_MAX).len(), "tollway:Login:".len() + ID_MAX);
+        let long = namespace().of_id(&limit, &vec![b'a'; 60_000]);
+        let expected = format!("tollway:Login:%sha256:{}", hex_of(&vec![b'a'; 60_000]));
+        assert_eq!(String::from_utf8(long.clone()).unwrap(), expected);
+        assert_ne!(key(ID_MAX + 1), key(ID_MAX + 2));
+        assert_eq!(key(ID_MAX + 1).len(), "tollway:Login:%sha256:".len() + 64);
+        assert!(namespace().readable(&long).starts_with("Login:%sha256:"));
+        // Nobody shares the bucket of a long id by sending its digest.
+        let forged = format!("%sha256:{}", hex_of(&vec![b'a'; 60_000]));
+        assert_ne!(namespace().of_id(&limit, forged.as_bytes()), long);
+        let log = namespace().of_rule(&"v".repeat(ID_MAX + 1));
+        assert!(log.starts_with(b"tollway:rule/%sha256:"));
+    }
+
+    fn hex_of(bytes: &[u8]) -> String {
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
     }
 
     #[test]
