@@ -1,6 +1,6 @@
 //! A call: one command, for keys that are in one slot.
 
-/// One command for keys of one slot.
+/// One command, whose keys are in one slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// The slot of the keys. It has a meaning in a Cluster only.

@@ -20,13 +20,13 @@ use tollway_core::{Domain, Limit};
 /// The number of slots of a Cluster.
 const SLOTS: u16 = 16_384;
 
-/// The longest id that is in a key as it is. Redis keeps the key of every bucket in memory, and a client chooses the id.
+/// The longest id that is in a key as it is. Redis keeps every key in memory, and a client chooses the id.
 const ID_MAX: usize = 512;
 
 /// The text before the digest of a longer id.
 const DIGEST: &[u8] = b"%sha256:";
 
-/// The names of one store's buckets.
+/// Makes the names of one store's buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace {
     prefix: Vec<u8>,
@@ -247,7 +247,7 @@ mod tests {
         Namespace::new("tollway")
     }
 
-    /// What a bucket is named after.
+    /// The parts that a bucket is named after.
     #[derive(Clone, Debug, PartialEq)]
     enum Name {
         Id(String, Option<u64>, Vec<u8>),

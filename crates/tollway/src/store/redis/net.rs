@@ -6,8 +6,8 @@
 //! ```
 //!
 //! All callers share one connection to each node, and one thread that reads and writes them: calls that are made at the
-//! same time leave in one write, and their replies come back in one read. If a node does not answer, its circuit breaker
-//! opens, and calls for it fail at once until a probe succeeds.
+//! same time leave in one write, and their replies come back in one read. If a node does not answer, its circuit
+//! breaker opens, and calls for it fail at once until a probe succeeds.
 //!
 //! The deadline of a call runs while the call waits for Redis: from the moment when it is written, or while there is no
 //! connection. It does not run while the call waits in a queue of this process, whose bounds are [`WAITING_MAX`] and
@@ -63,7 +63,7 @@ const START_MAX: Duration = Duration::from_millis(500);
 /// The answer of a node, or the error if there is none.
 pub(crate) type Reply = Result<redis::Value, StoreError>;
 
-/// The nodes of one store. All callers share it.
+/// Sends calls to the nodes of one store. All callers share it.
 #[derive(Debug)]
 pub(crate) struct Net {
     requests: mpsc::UnboundedSender<Request>,

@@ -18,7 +18,7 @@ use super::{Redis, StoreError};
 use crate::reports::{Delay, Delays, Report};
 
 impl Redis {
-    /// Enters each request, in order, in one pipeline. Returns the time from which the next request of its identifier is
+    /// Enters each request, in order, in one pipeline. Returns the time from which the identifier's next request is
     /// allowed; `None` is now. The time is that of Redis unless it is given.
     pub async fn record_reports(
         &self,
@@ -33,8 +33,8 @@ impl Redis {
         reports.iter().zip(replies).map(|(report, reply)| next_allowed_at(report.domain, reply)).collect()
     }
 
-    /// Returns a page of a domain's identifiers that are delayed. A page begins at 0, or where the one before it ended, and
-    /// comes from about `count` keys.
+    /// Returns a page of a domain's identifiers that are delayed. A page begins at 0, or where the one before it
+    /// ended, and comes from about `count` keys.
     pub async fn delays(
         &self,
         domain: &Domain,

@@ -7,8 +7,8 @@
 //! A script decides and writes in one atomic step. It returns the bucket that it found and the time, and from these the
 //! core computes the decision, with the functions that decide in memory.
 //!
-//! Scripts count in nanoseconds, so that both stores give the same answers to the last digit. The nanoseconds since 1970
-//! do not fit in a double, so such a number is passed, and kept, as two.
+//! Scripts count in nanoseconds, so that both stores give the same answers to the last digit. The nanoseconds since
+//! 1970 do not fit in a double, so such a number is passed, and kept, as two.
 
 use std::fmt::Write;
 use std::sync::LazyLock;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A bill whose buckets are in one slot is one call, and atomic. If a Cluster has them in several slots, all parts are
-//! charged at once, each by itself. If one is denied, or gets no answer, the others are taken back: nobody ever gets more
-//! than the limit, but until then somebody may get less.
+//! charged at once, each by itself. If one is denied, or gets no answer, the others are taken back: nobody ever gets
+//! more than the limit, but until then somebody may get less.
 
 use tollway_core::{Algorithm, Bill, ChargeKind, Decision, Timestamp, Verdict};
 

@@ -62,7 +62,7 @@ pub enum Topology {
     Cluster(Vec<Address>),
 }
 
-/// The host and the port of a node.
+/// The host and the port that a node listens at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The name or the address of the host; an IPv6 address has no brackets.

@@ -15,7 +15,7 @@ use crate::store::redis::{Address, StoreError};
 /// The longest time for the answers of all primaries together.
 pub(super) const ADMIN_MAX: Duration = Duration::from_secs(5);
 
-/// A command for one primary, or for all of them.
+/// A command that goes to one primary, or to all of them.
 #[derive(Debug)]
 pub(super) struct AdminCommand {
     pub(super) command: Cmd,

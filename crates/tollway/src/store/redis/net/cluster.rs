@@ -121,7 +121,7 @@ impl Cluster {
         self.parked.iter().map(PendingCall::due).chain(refresh).min()
     }
 
-    /// Has the slot map read soon, after a sign that slots have moved.
+    /// Plans to read the slot map soon, after a sign that slots have moved.
     pub(super) fn refresh_soon(&mut self, now: Instant) {
         self.refresh_by(now + jittered(REFRESH_SOON));
     }
@@ -172,8 +172,8 @@ impl Cluster {
         (std::mem::take(&mut self.parked), error)
     }
 
-    /// Ends a read of the slot map, and plans the next one. `unreachable_since` is the latest time when a primary became
-    /// unreachable.
+    /// Ends a read of the slot map, and plans the next one. `unreachable_since` is the latest time when a primary
+    /// became unreachable.
     pub(super) fn end_refresh(&mut self, unreachable_since: Option<Instant>, now: Instant) {
         let again = matches!(std::mem::replace(&mut self.refresh, Refresh::Idle), Refresh::RunningAndDue);
         let all = match self.map {

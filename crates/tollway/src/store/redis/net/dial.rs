@@ -88,7 +88,7 @@ fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<RedisError>() {
         let code = error.code().unwrap_or_default();
         let refused = error.kind() == redis::ErrorKind::AuthenticationFailed
-            || ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|known| *known == code);
+            || ["NOAUTH", "WRONGPASS", "NOPERM"].contains(&code);
         return refused.then_some(LOGIN);
     }
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

@@ -31,7 +31,7 @@ const IDLE_MAX: Duration = Duration::from_secs(1);
 /// The pause without direct calls after one got no answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The connection for direct calls.
+/// The connection that blocking callers use.
 pub(super) struct DirectConnection {
     dialer: Arc<Dialer>,
     health: Arc<SharedHealth>,

@@ -4,7 +4,7 @@ use redis::{ServerError, ServerErrorKind, Value};
 
 use crate::store::redis::Address;
 
-/// What has to be done about a reply. All but the first two are replies to calls that were not executed.
+/// The kind of a reply, which tells what has to be done. All but the first two mean that the call was not executed.
 #[derive(Debug, PartialEq)]
 pub(super) enum Disposition {
     /// The reply is the answer.

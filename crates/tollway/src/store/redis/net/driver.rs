@@ -37,7 +37,7 @@ const LAG_MIN: Duration = Duration::from_millis(3);
 /// The longest time that alarms are put off because this thread was kept from running.
 const LAG_MAX: Duration = Duration::from_secs(1);
 
-/// A request of a caller.
+/// A request that a caller sends to the driver.
 #[derive(Debug)]
 pub(super) enum Request {
     /// A batch of calls.
@@ -46,7 +46,7 @@ pub(super) enum Request {
     Admin(AdminCommand),
 }
 
-/// The end of a task.
+/// The event that a task ends with.
 enum Event {
     /// A node answered a pipeline, or its connection ended before it did.
     Answered {
@@ -73,7 +73,7 @@ enum Event {
 /// The outcome of the first connection attempt, for the caller that opens the store.
 pub(super) type FirstAttempt = channel::SyncSender<Result<(), Misconfigured>>;
 
-/// The sockets and tasks of one store.
+/// Owns the sockets and tasks of one store.
 pub(super) struct Driver {
     router: Router,
     dialer: Arc<Dialer>,
@@ -350,7 +350,7 @@ impl Lag {
         self.put_off_until.map_or(due, |until| until.max(due))
     }
 
-    /// Returns true if an alarm that was due may be served at `now`. Otherwise it is put off by the time that it is late.
+    /// Returns true if an alarm may be served at `now`. Otherwise it is put off by the time that it is late.
     fn is_on_time(&mut self, due: Instant, now: Instant) -> bool {
         let late = now.saturating_duration_since(self.put_off(due));
         let on_time = late <= LAG_MIN || now.saturating_duration_since(due) >= LAG_MAX;

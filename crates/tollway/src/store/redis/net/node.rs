@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use tollway_core::{Backoff, CircuitBreaker};
 
 use super::jitter::{random, up_to};
-use super::pending::PendingCall;
+use super::pending::{PendingCall, ReplySlot};
 use super::pipeline::{PIPELINE_CALLS, Pipeline};
 use super::stall::StallTimeout;
 use crate::cause::Cause;
 use crate::store::redis::{Address, StoreError};
 use crate::store::{NodeHealth, NodeState};
 
-/// The index of a node among all.
+/// The index that identifies a node.
 pub(super) type NodeId = usize;
 
 /// The number of writes that may be in flight to one node. Later calls wait in the queue, where they join one write,
@@ -43,7 +43,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 /// memory, or us a permission.
 const REFUSAL_LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// One node.
+/// One node, with the calls that wait for it.
 #[derive(Debug)]
 pub(super) struct Node {
     address: Address,
@@ -78,7 +78,7 @@ struct InFlight {
     due: Option<Instant>,
 }
 
-/// What has to be done about a node whose alarm has rung.
+/// The need of a connection whose alarm has rung.
 #[derive(Debug, PartialEq)]
 pub(super) enum NodeAlarm {
     /// Nothing but giving up calls.
@@ -133,16 +133,16 @@ impl Node {
         }
     }
 
-    /// Queues a call, or returns it if the circuit is open.
-    pub(super) fn enqueue(&mut self, mut call: PendingCall, now: Instant) -> Result<(), PendingCall> {
+    /// Queues a call, or returns its slot if the circuit is open.
+    pub(super) fn enqueue(&mut self, mut call: PendingCall, now: Instant) -> Option<ReplySlot> {
         match self.status {
-            Status::Unreachable { .. } => return Err(call),
+            Status::Unreachable { .. } => return Some(call.slot),
             Status::Connecting => call.start_deadline(now, self.deadline),
             Status::Up { .. } => {}
         }
         self.queue_due = Some(self.queue_due.map_or(call.due(), |due| due.min(call.due())));
         self.queue.push_back(call);
-        Ok(())
+        None
     }
 
     /// Returns true if a pipeline can be sent now.

@@ -1,4 +1,4 @@
-//! The commands of several calls to one node, in one write.
+//! A pipeline: the commands of several calls that go to one node in one write.
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};

@@ -28,7 +28,7 @@ use crate::cause::Cause;
 use crate::store::redis::call::Call;
 use crate::store::redis::{Address, RedisUrl, StoreError, Topology};
 
-/// What the driver has to do.
+/// An order that the router gives the driver.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Open a connection to a node after a pause, in place of an attempt that has not ended.
@@ -154,8 +154,8 @@ impl Router {
 
     fn enqueue(&mut self, id: NodeId, call: PendingCall, now: Instant) {
         let node = &mut self.nodes[id];
-        if let Err(call) = node.enqueue(call, now) {
-            self.pending.fill(call.slot, Err(node.circuit_open()));
+        if let Some(slot) = node.enqueue(call, now) {
+            self.pending.fill(slot, Err(node.circuit_open()));
         }
     }
 
@@ -506,7 +506,7 @@ impl Router {
         StoreError::Busy { waiting: self.health.waiting.load(std::sync::atomic::Ordering::Relaxed) }
     }
 
-    /// Has the slot map read from nodes that are up first, then from the others and the configured ones.
+    /// Orders to read the slot map from the known nodes, and then from the configured ones.
     fn read_slots(&mut self) {
         let Layout::Cluster(cluster) = &self.layout else { return };
         let known = self.nodes.iter().enumerate().filter(|(_, node)| !node.is_retired());

@@ -13,7 +13,7 @@ const SLOTS: usize = 16384;
 /// A range of slots, and the primary that has them.
 pub(super) type SlotRange = (RangeInclusive<u16>, Address);
 
-/// The node of every slot.
+/// Maps every slot to its node.
 #[derive(Debug)]
 pub(super) struct Slots {
     owners: Vec<Option<NodeId>>,

@@ -33,7 +33,7 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Does the TLS handshake with a server whose certificate is for `host`.
+    /// Makes the TLS handshake with a server whose certificate is for `host`.
     pub(super) async fn wrap(
         &self,
         host: &str,

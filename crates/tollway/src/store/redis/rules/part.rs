@@ -32,7 +32,7 @@ pub(super) struct Part<'a> {
     revocable: bool,
 }
 
-/// The reply to a call.
+/// The parsed reply to a call.
 pub(super) struct Found {
     pub(super) now: Timestamp,
     /// The time until which each rate is reached.
@@ -178,7 +178,7 @@ mod tests {
         ask(store, part.call(Mode::Whole, Some(now))) == Value::Nil
     }
 
-    /// Compares a rule's decisions with and without requests in between that were entered, denied elsewhere and removed.
+    /// Compares decisions with and without requests in between that were entered, denied elsewhere and removed.
     #[test]
     fn nobody_gets_more_for_what_was_entered_and_taken_back() {
         let server = RedisServer::start();

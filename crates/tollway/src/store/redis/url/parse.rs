@@ -6,8 +6,8 @@
 //! redis+cluster://[user[:password]@]host[:port],…
 //! ```
 //!
-//! each with an `s` after `redis` for TLS, with `valkey` for `redis`, and with `?name=value&…` at the end. No error repeats
-//! text before an `@`, or a port that is not a number: either may be a password.
+//! each with an `s` after `redis` for TLS, with `valkey` for `redis`, and with `?name=value&…` at the end. No error
+//! repeats text before an `@`, or a port that is not a number: either may be a password.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::setting::TEXT_MAX;
 
-/// A password. It is not printed.
+/// A password that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -1,4 +1,4 @@
-//! The settings of a store beside its address: options of a URL, or fields of a file.
+//! The settings that a store has beside its address: options of a URL, or fields of a file.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use super::*;
 /// The pause of each caller between two calls.
 const THINK: Duration = Duration::from_millis(1);
 
-/// Many callers on one thread, which go on until they are stopped. Every call counts in a key of its own, so that a call
+/// Many callers on one thread, which go on until they are stopped. Every call counts in a key of its own, so that one
 /// that is executed twice leaves a two behind.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
