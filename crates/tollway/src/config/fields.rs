@@ -9,6 +9,7 @@ use super::errors::ErrorCollector;
 use super::yaml::{YamlEntry, YamlNode, YamlValue, shorten};
 
 /// The entries of a mapping, found by the field names that it may have.
+#[derive(Default)]
 pub(super) struct YamlFields<'a>(Vec<(&'static str, &'a YamlEntry)>);
 
 impl<'a> YamlFields<'a> {

@@ -85,47 +85,61 @@ impl Gates {
         [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
     }
 
+    /// Reads the section. A new setting of a gate is one name in the list of its gate, and one field below.
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
-        let mut gates = Self::OFF;
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let fields = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
-        let mut valid = true;
-        for (name, usual, place) in [
-            ("http", Self::HTTP, &mut gates.http),
-            ("text", Self::TEXT, &mut gates.text),
-            ("throttr", Self::THROTTR, &mut gates.throttr),
-        ] {
-            let Some(entry) = fields.get(name) else { continue };
-            match read_gate(entry, usual, &mut gates.on_insert, errors) {
-                Some(address) => *place = address,
-                None => valid = false,
-            }
-        }
-        if let Some(entry) = fields.get("smockron") {
-            match smockron::read(entry, errors) {
-                Some(gate) => gates.smockron = gate,
-                None => valid = false,
-            }
-        }
-        valid.then_some(gates)
+        let gates = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
+        let http = GateFields::read(gates.get("http"), Self::HTTP, &["listen"], errors);
+        let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen"], errors);
+        let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &["listen", "on_insert"], errors);
+        let on_insert = throttr.setting("on_insert", |entry| {
+            choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)
+        });
+        let smockron = gates.get("smockron").map_or(Some(None), |entry| smockron::read(entry, errors));
+        // Everything is read before the first `?`, so that one mistake does not hide the next.
+        Some(Self {
+            http: http.listen?,
+            text: text.listen?,
+            throttr: throttr.listen?,
+            on_insert: on_insert?,
+            smockron: smockron?,
+        })
     }
 }
 
-/// Reads an address, or a mapping with the address in `listen` and the other settings of the gate.
-fn read_gate(
-    entry: &YamlEntry,
-    usual: SocketAddr,
-    on_insert: &mut OnInsert,
-    errors: &mut ErrorCollector,
-) -> Option<Option<SocketAddr>> {
-    let YamlValue::Map(entries) = &entry.value.value else { return read_address(entry, usual, errors) };
-    let names: &[_] = if usual == Gates::THROTTR { &["listen", "on_insert"] } else { &["listen"] };
-    let fields = YamlFields::read(entries, &entry.key.text, names, errors);
-    let address = fields.get("listen").map_or(Some(Some(usual)), |entry| read_address(entry, usual, errors));
-    if let Some(entry) = fields.get("on_insert") {
-        *on_insert = choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)?;
+/// The value of one gate: an address, or a mapping with the address in `listen` and the settings of the gate.
+struct GateFields<'a> {
+    /// The address, which is `Some(None)` for a gate that is off, and `None` after an error.
+    listen: Option<Option<SocketAddr>>,
+    settings: YamlFields<'a>,
+}
+
+impl<'a> GateFields<'a> {
+    /// Reads a gate that can have the fields in `names`. A gate that the file does not name is off.
+    fn read(
+        entry: Option<&'a YamlEntry>,
+        usual: SocketAddr,
+        names: &[&'static str],
+        errors: &mut ErrorCollector,
+    ) -> Self {
+        let Some(entry) = entry else { return Self { listen: Some(None), settings: YamlFields::default() } };
+        let YamlValue::Map(entries) = &entry.value.value else {
+            return Self { listen: read_address(entry, usual, errors), settings: YamlFields::default() };
+        };
+        let settings = YamlFields::read(entries, &entry.key.text, names, errors);
+        let listen = settings.get("listen");
+        let listen = listen.map_or(Some(Some(usual)), |entry| read_address(entry, usual, errors));
+        Self { listen, settings }
     }
-    address
+
+    /// Returns a setting: its default if the file does not have it, and `None` after an error.
+    fn setting<T: Default>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&YamlEntry) -> Option<T>,
+    ) -> Option<T> {
+        self.settings.get(name).map_or_else(|| Some(T::default()), read)
+    }
 }
 
 fn read_address(
