@@ -289,11 +289,9 @@ impl TextService {
             check.put_key(which, &mut composed);
             start..composed.len()
         });
+        let sent = places.map(|place| &composed[place]);
         let keys = in_force.policy.keys();
-        let known = places.map(|place| {
-            let key = &composed[place];
-            self.find(keys, key, self.service.limiter.hash_key(key))
-        });
+        let known = sent.map(|key| self.find(keys, key, self.service.limiter.hash_key(key)));
         let mut tried: ArrayVec<OverLimit, { CheckKey::ALL.len() }> = ArrayVec::new();
         for known in &known {
             self.use_keys(in_force, std::slice::from_ref(known), |answer| tried.push(answer)).await;
@@ -301,10 +299,7 @@ impl TextService {
                 break;
             }
         }
-        answer(&TextReply::CheckLimit {
-            keys: known.each_ref().map(|known| known.found.key.as_ref()),
-            tried: &tried,
-        });
+        answer(&TextReply::CheckLimit { keys: sent, tried: &tried });
         drop(known);
         self.composed = composed;
     }

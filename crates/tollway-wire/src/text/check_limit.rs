@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::json::{StrSeed, put_string};
 
@@ -85,9 +86,9 @@ impl<'de> Visitor<'de> for CheckLimitVisitor {
         let (mut origin, mut ua, mut ip) = (None, None, None);
         while let Some(name) = map.next_key_seed(StrSeed)? {
             match &*name {
-                "origin" => origin = map.next_value::<OptionalText<'de>>()?.0,
-                "ua" => ua = map.next_value::<OptionalText<'de>>()?.0,
-                "ip" => ip = map.next_value::<OptionalText<'de>>()?.0,
+                "origin" => origin = map.next_value::<ValueText<'de>>()?.0,
+                "ua" => ua = map.next_value::<ValueText<'de>>()?.0,
+                "ip" => ip = map.next_value::<ValueText<'de>>()?.0,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -99,30 +100,23 @@ impl<'de> Visitor<'de> for CheckLimitVisitor {
     }
 }
 
-/// A string that may be `null`.
-struct OptionalText<'a>(Option<Cow<'a, str>>);
+/// A value as the text that it has in a key: a string, or a number, `true` or `false` as it is written. `null` is none.
+struct ValueText<'a>(Option<Cow<'a, str>>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for OptionalText<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ValueText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(OptionalTextVisitor).map(Self)
-    }
-}
-
-struct OptionalTextVisitor;
-
-impl<'de> Visitor<'de> for OptionalTextVisitor {
-    type Value = Option<Cow<'de, str>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or null")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(StrSeed).map(Some)
+        // The text of a number is its own: parsed, `1.0` would be another key, and a long number not the same.
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        match json.as_bytes()[0] {
+            b'"' => {
+                let mut string = serde_json::Deserializer::from_str(json);
+                let text = StrSeed.deserialize(&mut string).map_err(D::Error::custom)?;
+                Ok(Self(Some(text)))
+            }
+            b'[' | b'{' => Err(D::Error::custom("expected a string, a number or a boolean")),
+            b'n' => Ok(Self(None)),
+            _ => Ok(Self(Some(Cow::Borrowed(json)))),
+        }
     }
 }
 
@@ -154,6 +148,16 @@ mod tests {
                 r#"{"ip":"a","other":[{"ip":7}],"ip":"b"}"#,
                 ["unspecified ua=", "unspecified ip=b", "unspecified global"],
             ),
+            (r#"{"origin":0,"ua":5,"ip":true}"#, ["0 ua=5", "0 ip=true", "0 global"]),
+            (
+                r#"{"ua": -1.50e3 ,"ip":123456789012345678901234567890}"#,
+                [
+                    "unspecified ua=-1.50e3",
+                    "unspecified ip=123456789012345678901234567890",
+                    "unspecified global",
+                ],
+            ),
+            (r#"{"ua":false}"#, ["unspecified ua=false", "unspecified ip=", "unspecified global"]),
             (r#"{"ip":"a","ip":null}"#, ["unspecified ua=", "unspecified ip=", "unspecified global"]),
             (
                 r#"{"u\u0061":"\"\n\u00e9"}"#,
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_of_strings_is_silence() {
+    fn what_is_no_object_of_values_is_silence() {
         for json in [
             "",
             "x",
@@ -176,8 +180,8 @@ mod tests {
             "{",
             "{}}",
             "{} {}",
-            r#"{"ip":7}"#,
-            r#"{"ip":true}"#,
+            r#"{"ip":tru}"#,
+            r#"{"ip":07}"#,
             r#"{"ip":["a"]}"#,
             r#"{"ip":{}}"#,
             r#"{"ip":"a}"#,

@@ -20,7 +20,7 @@ pub enum TextReply<'a> {
     },
     /// Answers `check_limit`.
     CheckLimit {
-        /// The three keys that the configuration rewrote them to.
+        /// The three keys as they were sent, whatever the configuration rewrites them to.
         keys: [&'a [u8]; 3],
         /// The results for the keys that were tried, in the same order: at least the first, and up to the first that is
         /// over the limit.
