@@ -5,6 +5,8 @@
 //!
 //! let id = IdFormat::IpAddress.canonical(b"2001:0DB8:0000::0001").unwrap();
 //! assert_eq!(&*id, b"2001:db8::1");
+//! let network = IdFormat::IP.canonical(b"2001:db8:1:2:3:4:5:6").unwrap();
+//! assert_eq!(&*network, b"2001:db8:1:2::/64");
 //! ```
 //!
 //! A client that can spell its id in two ways would have two buckets, and twice its limit.
@@ -19,8 +21,8 @@ use thiserror::Error;
 const DOMAIN_MAX: usize = 253;
 /// The longest part of one between two dots.
 const LABEL_MAX: usize = 63;
-/// The network that one subscriber is usually assigned.
-const RANGE_PREFIX: &str = "48";
+/// The prefix of the networks that [`IdFormat::Ipv6Range`] takes.
+const RANGE_PREFIX: Ipv6Prefix = Ipv6Prefix(48);
 
 /// The format that the ids of a limit have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,6 +30,9 @@ pub enum IdFormat {
     /// Any bytes at all, but at least one.
     #[default]
     Any,
+    /// A client by its address: an IPv4 address, or the IPv6 network of this prefix that has the address. One client
+    /// of IPv6 has a whole network of addresses, and would otherwise have a bucket for each.
+    Ip(Ipv6Prefix),
     /// An IPv4 or IPv6 address. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is the IPv4 address.
     IpAddress,
     /// An IPv6 /48 network.
@@ -36,10 +41,40 @@ pub enum IdFormat {
     RegId,
     /// A domain name.
     Domain,
-    /// An account number and a domain name, `123:example.com`.
+    /// A set of domain names, `example.com,example.org`.
+    FqdnSet,
+    /// An account number and a domain name or an address, `123:example.com`.
     RegIdDomain,
     /// An account number and a set of domain names, `123:example.com,example.org`.
     RegIdFqdnSet,
+}
+
+/// The number of leading bits of an IPv6 address that identify a client, from 1 to 128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ipv6Prefix(u8);
+
+/// The network that one client usually has, a /64.
+impl Default for Ipv6Prefix {
+    fn default() -> Self {
+        Self(64)
+    }
+}
+
+impl Ipv6Prefix {
+    /// Returns a prefix of this many bits; `None` if that is not from 1 to 128.
+    pub fn new(bits: u8) -> Option<Self> {
+        (1..=128).contains(&bits).then_some(Self(bits))
+    }
+
+    /// Returns the number of bits.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the network that has this address.
+    fn network(self, address: Ipv6Addr) -> Ipv6Addr {
+        Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - u32::from(self.0))))
+    }
 }
 
 /// An error for an id that does not have its format.
@@ -60,23 +95,29 @@ pub enum IdError {
 }
 
 impl IdFormat {
+    /// The address of a client, with IPv6 cut to its /64.
+    pub const IP: Self = Self::Ip(Ipv6Prefix(64));
+
     /// Every format, in the order the documentation lists them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
+        Self::IP,
         Self::IpAddress,
         Self::Ipv6Range,
         Self::RegId,
         Self::Domain,
+        Self::FqdnSet,
         Self::RegIdDomain,
         Self::RegIdFqdnSet,
         Self::Any,
     ];
 
     /// Every name that configuration takes, with its format. Some formats have a second name.
-    pub const NAMES: [(&'static str, Self); 10] = [
-        ("ip", Self::IpAddress),
+    pub const NAMES: [(&'static str, Self); 11] = [
+        ("ip", Self::IP),
         ("ipv6_prefix", Self::Ipv6Range),
         ("number", Self::RegId),
         ("domain", Self::Domain),
+        ("fqdnSet", Self::FqdnSet),
         ("any", Self::Any),
         ("ipAddress", Self::IpAddress),
         ("ipv6RangeCIDR", Self::Ipv6Range),
@@ -89,10 +130,12 @@ impl IdFormat {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
-            Self::IpAddress => "ip",
-            Self::Ipv6Range => "ipv6_prefix",
+            Self::Ip(_) => "ip",
+            Self::IpAddress => "ipAddress",
+            Self::Ipv6Range => "ipv6RangeCIDR",
             Self::RegId => "number",
             Self::Domain => "domain",
+            Self::FqdnSet => "fqdnSet",
             Self::RegIdDomain => "regId:domain",
             Self::RegIdFqdnSet => "regId:fqdnSet",
         }
@@ -101,10 +144,11 @@ impl IdFormat {
     const fn description(self) -> &'static str {
         match self {
             Self::Any => "an id",
-            Self::IpAddress => "an IP address, such as 10.0.0.2 or 2001:db8::1",
+            Self::Ip(_) | Self::IpAddress => "an IP address, such as 10.0.0.2 or 2001:db8::1",
             Self::Ipv6Range => "an IPv6 /48 network, such as 2001:db8:1::/48",
             Self::RegId => "a number, such as 12345678",
             Self::Domain => "a domain, such as example.com",
+            Self::FqdnSet => "a set of domains, such as example.com,example.org",
             Self::RegIdDomain => "a number and a domain, such as 12345678:example.com",
             Self::RegIdFqdnSet => "a number and domains, such as 12345678:example.com,example.org",
         }
@@ -118,6 +162,22 @@ impl IdFormat {
             Self::Any => Ok(Cow::Borrowed(id)),
             _ => self.respell(id),
         }
+    }
+
+    /// Returns the canonical spelling of the id of an override. With the formats that begin with an account it may be
+    /// the account alone: the override then holds for every id of the account.
+    pub fn canonical_override<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
+        let account_alone = self.has_account() && !id.contains(&b':');
+        let canonical = if account_alone { Self::RegId.canonical(id) } else { self.canonical(id) };
+        canonical.map_err(|error| match error {
+            IdError::Format { id, .. } => IdError::Format { id, format: self },
+            error => error,
+        })
+    }
+
+    /// Returns whether an id begins with the number of an account and a colon.
+    pub(crate) const fn has_account(self) -> bool {
+        matches!(self, Self::RegIdDomain | Self::RegIdFqdnSet)
     }
 
     fn respell<'a>(self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
@@ -135,13 +195,16 @@ impl IdFormat {
     fn spell(self, text: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Any => Some(Cow::Borrowed(text)),
+            Self::Ip(prefix) => client(text, prefix),
             Self::IpAddress => ip_address(text),
-            Self::Ipv6Range => ipv6_range(text).map(Cow::Owned),
+            Self::Ipv6Range => ipv6_network(text, RANGE_PREFIX).map(Cow::Owned),
             Self::RegId => reg_id(text).map(Cow::Borrowed),
             Self::Domain => domain(text).map(Cow::Owned),
+            Self::FqdnSet => fqdn_set(text).map(Cow::Owned),
             Self::RegIdDomain => {
                 let (account, name) = text.split_once(':')?;
-                Some(Cow::Owned(format!("{}:{}", reg_id(account)?, domain(name)?)))
+                let name = ip_address(name).or_else(|| domain(name).map(Cow::Owned))?;
+                Some(Cow::Owned(format!("{}:{name}", reg_id(account)?)))
             }
             Self::RegIdFqdnSet => {
                 let (account, names) = text.split_once(':')?;
@@ -167,10 +230,24 @@ fn ip_address(text: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-fn ipv6_range(text: &str) -> Option<String> {
-    let (address, prefix) = text.split_once('/')?;
-    let [a, b, c, ..] = address.parse::<Ipv6Addr>().ok()?.segments();
-    (prefix == RANGE_PREFIX).then(|| format!("{}/{RANGE_PREFIX}", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)))
+/// Returns the address, or the IPv6 network of it. A network is accepted as well, so that the id of a bucket is an id.
+fn client(text: &str, prefix: Ipv6Prefix) -> Option<Cow<'_, str>> {
+    if text.contains('/') {
+        return ipv6_network(text, prefix).map(Cow::Owned);
+    }
+    let address = ip_address(text)?;
+    match address.parse::<Ipv6Addr>() {
+        Ok(address) if prefix.bits() < 128 => {
+            Some(Cow::Owned(format!("{}/{}", prefix.network(address), prefix.bits())))
+        }
+        _ => Some(address),
+    }
+}
+
+fn ipv6_network(text: &str, prefix: Ipv6Prefix) -> Option<String> {
+    let (address, bits) = text.split_once('/')?;
+    let network = prefix.network(address.parse().ok()?);
+    (bits == prefix.bits().to_string()).then(|| format!("{network}/{bits}"))
 }
 
 /// Digits that fit in 64 bits, without the zeros in front.
@@ -216,6 +293,16 @@ mod tests {
         use IdFormat::*;
         for (format, given, expected) in [
             (Any, " Any Thing: ", " Any Thing: "),
+            (IdFormat::IP, "10.0.0.2", "10.0.0.2"),
+            (IdFormat::IP, "::ffff:10.0.0.2", "10.0.0.2"),
+            (IdFormat::IP, "::FFFF:0a00:0002", "10.0.0.2"),
+            (IdFormat::IP, "2001:0DB8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+            (IdFormat::IP, "2001:db8:1:2::", "2001:db8:1:2::/64"),
+            (IdFormat::IP, "2001:db8:1:2:ffff::/64", "2001:db8:1:2::/64"),
+            (IdFormat::IP, "::1", "::/64"),
+            (Ip(Ipv6Prefix(128)), "2001:DB8::6", "2001:db8::6"),
+            (Ip(Ipv6Prefix(1)), "ffff::1", "8000::/1"),
+            (Ip(Ipv6Prefix(56)), "2001:db8:0:1ff::1", "2001:db8:0:100::/56"),
             (IpAddress, "10.0.0.2", "10.0.0.2"),
             (IpAddress, "2001:0db8:0000:0000:0000:ff00:0042:8329", "2001:db8::ff00:42:8329"),
             (IpAddress, "2001:DB8::FF00:42:8329", "2001:db8::ff00:42:8329"),
@@ -228,7 +315,11 @@ mod tests {
             (RegId, "18446744073709551615", "18446744073709551615"),
             (Domain, "Example.COM", "example.com"),
             (Domain, "*.example.com.", "*.example.com"),
+            (FqdnSet, "b.org,A.com,a.com.", "a.com,b.org"),
             (RegIdDomain, "12345678:Example.COM", "12345678:example.com"),
+            (RegIdDomain, "7:10.0.0.2", "7:10.0.0.2"),
+            (RegIdDomain, "7:2001:0DB8::1", "7:2001:db8::1"),
+            (RegIdDomain, "7:::ffff:10.0.0.2", "7:10.0.0.2"),
             (RegIdDomain, "1:*.example.com.", "1:*.example.com"),
             (RegIdFqdnSet, "1:b.org,A.com,a.com", "1:a.com,b.org"),
         ] {
@@ -241,6 +332,12 @@ mod tests {
         use IdFormat::*;
         for (format, given) in [
             (Any, ""),
+            (IdFormat::IP, "10.0.0.0/24"),
+            (IdFormat::IP, "2001:db8::/48"),
+            (IdFormat::IP, "2001:db8::/064"),
+            (IdFormat::IP, "fe80::1%eth0"),
+            (IdFormat::IP, "example.com"),
+            (Ip(Ipv6Prefix(128)), "2001:db8::/64"),
             (IpAddress, "10.0.0.256"),
             (IpAddress, "010.0.0.1"),
             (IpAddress, "10.0.0.1/32"),
@@ -258,6 +355,8 @@ mod tests {
             (Domain, "."),
             (Domain, "a b"),
             (Domain, "1:example.com"),
+            (FqdnSet, "a.com,,b.com"),
+            (FqdnSet, "1:a.com"),
             (RegIdDomain, "12345678"),
             (RegIdDomain, "x:example.com"),
             (RegIdDomain, "1:"),
@@ -268,6 +367,33 @@ mod tests {
         ] {
             check(format, given, None);
         }
+    }
+
+    #[test]
+    fn a_prefix_has_1_to_128_bits() {
+        for (bits, valid) in [(0, false), (1, true), (64, true), (128, true), (129, false), (255, false)] {
+            assert_eq!(Ipv6Prefix::new(bits).map(Ipv6Prefix::bits), valid.then_some(bits));
+        }
+        assert_eq!(IdFormat::IP, IdFormat::Ip(Ipv6Prefix::default()));
+    }
+
+    #[test]
+    fn the_id_of_an_override_may_be_an_account_alone() {
+        use IdFormat::*;
+        for (format, given, expected) in [
+            (RegIdDomain, "007", Some("7")),
+            (RegIdFqdnSet, "7", Some("7")),
+            (RegIdDomain, "7:A.com", Some("7:a.com")),
+            (RegIdDomain, "a.com", None),
+            (RegIdDomain, "7:", None),
+            (Domain, "7", Some("7")),
+            (IdFormat::IP, "7", None),
+        ] {
+            let canonical = format.canonical_override(given.as_bytes());
+            assert_eq!(canonical.as_deref().ok(), expected.map(str::as_bytes), "{format:?} {given}");
+        }
+        let error = RegIdDomain.canonical_override(b"a.com").unwrap_err().to_string();
+        assert!(error.ends_with("is not a number and a domain, such as 12345678:example.com"), "{error}");
     }
 
     #[test]
@@ -284,7 +410,16 @@ mod tests {
     #[test]
     fn a_canonical_id_is_its_own_canonical_id() {
         for format in IdFormat::ALL {
-            for id in ["10.0.0.2", "2001:db8::/48", "7", "A.com.", "7:example.com", "7:a.com,b.com"] {
+            for id in [
+                "10.0.0.2",
+                "2001:db8::7",
+                "2001:db8::/48",
+                "7",
+                "A.com.",
+                "7:example.com",
+                "7:2001:DB8::7",
+                "7:a.com,b.com",
+            ] {
                 if let Ok(once) = format.canonical(id.as_bytes()) {
                     assert_eq!(format.canonical(&once).as_deref(), Ok(&*once));
                 }

@@ -18,6 +18,8 @@ pub struct Limit {
     ids: IdFormat,
     default: Option<Algorithm>,
     overrides: HashMap<Box<[u8]>, Algorithm, NameHash>,
+    /// True if an override is for everything of one account.
+    account_overrides: bool,
     on_full: OnFull,
     on_store_failure: OnStoreFailure,
     stats: bool,
@@ -89,6 +91,7 @@ impl Limit {
             ids: IdFormat::Any,
             default: None,
             overrides: HashMap::default(),
+            account_overrides: false,
             on_full: OnFull::default(),
             on_store_failure: OnStoreFailure::default(),
             stats: false,
@@ -132,12 +135,14 @@ impl Limit {
         self
     }
 
-    /// Gives one id numbers of its own.
+    /// Gives one id numbers of its own. Where ids begin with an account, the account alone stands for all its ids that
+    /// have no override of their own.
     pub fn add_override(&mut self, id: &[u8], algorithm: Algorithm) -> Result<(), LimitError> {
-        let id = self.ids.canonical(id)?;
+        let id = self.ids.canonical_override(id)?;
         if self.overrides.contains_key(&*id) {
             return Err(LimitError::OverriddenTwice { id: id.escape_ascii().to_string() });
         }
+        self.account_overrides |= self.ids.has_account() && !id.contains(&b':');
         self.overrides.insert(id.into(), algorithm);
         Ok(())
     }
@@ -191,11 +196,19 @@ impl Limit {
     #[inline]
     pub fn algorithm_for(&self, canonical: &[u8]) -> Option<&Algorithm> {
         if !self.overrides.is_empty()
-            && let Some(algorithm) = self.overrides.get(canonical)
+            && let Some(algorithm) = self.overrides.get(canonical).or_else(|| self.of_account(canonical))
         {
             return Some(algorithm);
         }
         self.default.as_ref()
+    }
+
+    /// Returns the override of the account that a canonical id begins with.
+    fn of_account(&self, canonical: &[u8]) -> Option<&Algorithm> {
+        if !self.account_overrides {
+            return None;
+        }
+        self.overrides.get(canonical.split(|byte| *byte == b':').next()?)
     }
 
     /// Returns the readable key of a bucket: `NewOrdersPerAccount:12345678`, or `3:12345678` with a number.

@@ -194,10 +194,11 @@ fn announce(limiter: &Engine, from: &str, store: &StoreUrl, server: &Server) -> 
 fn example_id(limit: &Limit) -> &'static str {
     match limit.ids() {
         IdFormat::Any => "alice",
-        IdFormat::IpAddress => "192.0.2.1",
+        IdFormat::Ip(_) | IdFormat::IpAddress => "192.0.2.1",
         IdFormat::Ipv6Range => "2001:db8:1::/48",
         IdFormat::RegId => "12345678",
         IdFormat::Domain => "example.com",
+        IdFormat::FqdnSet => "example.com,example.org",
         IdFormat::RegIdDomain => "12345678:example.com",
         IdFormat::RegIdFqdnSet => "12345678:example.com,example.org",
     }

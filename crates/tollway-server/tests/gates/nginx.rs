@@ -11,7 +11,7 @@ use tollway_testbed::{TEST_TIMEOUT, eventually};
 
 use crate::support::{read_all, start_with};
 
-const POLICY: &str = "limits: { RequestsPerIPAddress: { burst: 3, count: 3, period: 30s, id: ipAddress } }";
+const POLICY: &str = "limits: { RequestsPerIPAddress: { burst: 3, count: 3, period: 30s, id: ip } }";
 
 #[test]
 fn nginx_asks_first_and_tells_the_client() {
@@ -46,13 +46,38 @@ fn nginx_asks_first_and_tells_the_client() {
 
 #[test]
 fn nginx_does_not_blame_the_client_for_an_unreachable_store() {
-    let limits = POLICY.replace("id: ipAddress", "id: ipAddress, on_store_failure: deny");
+    let limits = POLICY.replace("id: ip", "id: ip, on_store_failure: deny");
     let gate = start_with(&format!("store: redis://127.0.0.1:1\n{limits}"), |_| {});
     let nginx = Nginx::start(gate.server.http_addr().unwrap(), application());
     let denied = nginx.get("/");
     assert!(denied.starts_with("HTTP/1.1 503 "), "{denied}");
     assert!(denied.contains("Retry-After: 1\r\n") && !denied.contains("RateLimit"), "{denied}");
     assert!(denied.ends_with("\r\n\r\nTry again in 1 seconds.\n"), "{denied}");
+}
+
+/// A client of IPv6 that uses another of its addresses for each request gets no further than with one.
+#[test]
+fn the_policy_of_the_page_and_the_built_in_one_count_a_network_of_ipv6() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nginx.md")).unwrap();
+    let policy = page.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0;
+    for policy in [policy, tollway::Config::DEFAULT_YAML] {
+        let gate = start_with(policy, |_| {});
+        let ask = |host: u32, network: &str| {
+            let id = format!("2001:db8:0:{network}::{host:x}");
+            gate.get(&format!("/v1/gate?limit=RequestsPerIPAddress&id={id}&deny_status=403")).status
+        };
+        let denied = (0..1_000).position(|host| ask(host, "1") == 403);
+        assert!(denied.is_some_and(|allowed| allowed >= 100), "{denied:?}");
+        assert_ne!(ask(1, "2"), 403, "another network has a bucket of its own");
+    }
+}
+
+/// No two servers of the page listen at the same port, and none at a port that Tollway has by default.
+#[test]
+fn the_ports_of_the_page_are_free() {
+    let site = documented();
+    let taken = [2000, 9000, 10004, 10005, 8081, 6380, 8082].map(|port| format!(":{port}"));
+    assert!(taken.iter().all(|port| !site.contains(port)), "{site}");
 }
 
 /// The site behind nginx: answers everything, for as long as the test runs.
@@ -82,7 +107,7 @@ impl Nginx {
         let site = documented()
             .replace("127.0.0.1:8080", &gate.to_string())
             .replace("127.0.0.1:8000", &address.to_string())
-            .replace("127.0.0.1:9000", &application.to_string());
+            .replace("127.0.0.1:3000", &application.to_string());
         fs::write(directory.path().join("nginx.conf"), whole(&site)).unwrap();
         let process = Command::new("nginx")
             .args(["-e", "error.log", "-c", "nginx.conf", "-p"])

@@ -28,8 +28,8 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 
 use tollway_core::{
-    Algorithm, Domain, DomainRule, KeyLimit, KeyRule, Limit, LocalShare, Logic, NamedRule, Nanos, OnFull,
-    OnStoreFailure, Policy,
+    Algorithm, Domain, DomainRule, IdFormat, Ipv6Prefix, KeyLimit, KeyRule, Limit, LocalShare, Logic,
+    NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
 };
 
 use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl};
@@ -264,7 +264,13 @@ fn settings(limit: &Limit) -> String {
     let on_store_failure = on_store_failure_name(limit.on_store_failure());
     let stats = if limit.stats() { ", stats" } else { "" };
     let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));
-    format!("id {id}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
+    let prefix = match limit.ids() {
+        IdFormat::Ip(prefix) if prefix != Ipv6Prefix::default() => {
+            format!(" (ipv6_prefix {})", prefix.bits())
+        }
+        _ => String::new(),
+    };
+    format!("id {id}{prefix}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
 }
 
 const fn on_full_name(on_full: OnFull) -> &'static str {

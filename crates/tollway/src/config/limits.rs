@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use tollway_core::{Algorithm, IdFormat, Limit, LimitError, OnFull, Policy, PolicyError};
+use tollway_core::{Algorithm, IdFormat, Ipv6Prefix, Limit, LimitError, OnFull, Policy, PolicyError};
 
 use super::algorithm::{AlgorithmFields, AlgorithmKind};
 use super::errors::{ErrorCollector, Position};
@@ -21,7 +21,7 @@ use super::yaml::{YamlEntry, YamlKey, shorten};
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
 /// The fields that a limit can have.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "burst",
     "count",
     "period",
@@ -29,6 +29,7 @@ const FIELDS: [&str; 12] = [
     "strict",
     "algorithm",
     "id",
+    "ipv6_prefix",
     "number",
     "stats",
     "on_full",
@@ -141,13 +142,25 @@ impl LimitsDraft {
     }
 }
 
+/// Reads `id`, and the `ipv6_prefix` that can go with `id: ip`. Returns `None` if either is wrong.
+fn read_id_format(fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<IdFormat> {
+    let format = fields.get("id");
+    let format = format.map_or(Some(IdFormat::Any), |entry| choice(entry, &IdFormat::NAMES, errors));
+    let Some(entry) = fields.get("ipv6_prefix") else { return format };
+    if !matches!(format, None | Some(IdFormat::Ip(_))) {
+        errors.add(entry.key.at, "ipv6_prefix needs \"id: ip\", which this limit does not have");
+    }
+    let bits = whole_number(entry, 1..=128, errors)?;
+    format.and(Ipv6Prefix::new(u8::try_from(bits).ok()?)).map(IdFormat::Ip)
+}
+
 impl LimitDraft {
     fn change(&mut self, change: impl FnOnce(Limit) -> Limit) {
         self.limit = self.limit.take().map(change);
     }
 
     fn fill(&mut self, key: &YamlKey, fields: &YamlFields<'_>, errors: &mut ErrorCollector) {
-        if let Some(format) = fields.get("id").and_then(|entry| choice(entry, &IdFormat::NAMES, errors)) {
+        if let Some(format) = read_id_format(fields, errors) {
             self.change(|limit| limit.with_ids(format));
         }
         if let Some(stats) = fields.get("stats").and_then(|entry| flag(entry, errors)) {

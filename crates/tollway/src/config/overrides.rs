@@ -151,7 +151,7 @@ impl LimitDraft {
         errors: &mut ErrorCollector,
     ) {
         let Some(limit) = &mut self.limit else { return };
-        let canonical = match limit.ids().canonical(id.as_bytes()) {
+        let canonical = match limit.ids().canonical_override(id.as_bytes()) {
             Ok(canonical) => canonical,
             Err(error) => {
                 return errors.add(at, format!("limit \"{}\": {}", self.name, shorten_id(error, id)));

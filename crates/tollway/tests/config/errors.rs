@@ -61,8 +61,8 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
         (
             "limits: { A: { colour: red } }",
             &[
-                "1:16: unknown field \"colour\"; a limit has burst, count, period, rate, strict, algorithm, id, number, \
-               stats, on_full, on_store_failure and local_share",
+                "1:16: unknown field \"colour\"; a limit has burst, count, period, rate, strict, algorithm, id, ipv6_prefix, \
+               number, stats, on_full, on_store_failure and local_share",
             ],
         ),
         (
@@ -296,8 +296,23 @@ fn a_word_is_one_of_those_there_are() {
         (
             "limits: { A: { id: regid } }",
             &[
-                "1:20: id must be ip, ipv6_prefix, number, domain, any, ipAddress, ipv6RangeCIDR, regId, regId:domain or regId:fqdnSet, not \"regid\" \
+                "1:20: id must be ip, ipv6_prefix, number, domain, fqdnSet, any, ipAddress, ipv6RangeCIDR, regId, regId:domain or regId:fqdnSet, not \"regid\" \
                (did you mean \"regId\"?)",
+            ],
+        ),
+        (
+            "limits: { A: { id: ip, ipv6_prefix: 0 }, B: { id: ip, ipv6_prefix: 129 }, C: { id: ip, ipv6_prefix: /64 } }",
+            &[
+                "1:37: ipv6_prefix must be a whole number from 1 to 128, not \"0\"",
+                "1:68: ipv6_prefix must be a whole number from 1 to 128, not \"129\"",
+                "1:101: ipv6_prefix must be a whole number from 1 to 128, not \"/64\"",
+            ],
+        ),
+        (
+            "limits: { A: { id: ipAddress, ipv6_prefix: 64 }, B: { ipv6_prefix: 64 } }",
+            &[
+                "1:31: ipv6_prefix needs \"id: ip\", which this limit does not have",
+                "1:55: ipv6_prefix needs \"id: ip\", which this limit does not have",
             ],
         ),
         ("limits: { A: { on_full: evict } }", &["1:25: on_full must be deny or allow, not \"evict\""]),
