@@ -32,7 +32,7 @@ fn limiter(clock: Clock) -> Result<Limiter, Box<dyn Error>> {
     let per_address = TokenBucket::per_minute(20).into_algorithm()?;
     let limiter = Limiter::builder()
         .limit("LoginsPerAccount", TokenBucket::per_minute(5))
-        .custom_limit(Limit::new("LoginsPerAddress")?.with_ids(IdFormat::IpAddress).with_default(per_address))
+        .custom_limit(Limit::new("LoginsPerAddress")?.with_ids(IdFormat::IP).with_default(per_address))
         .clock(clock)
         .build();
     limiter.map_err(BuildError::into)

@@ -3,7 +3,6 @@
 //! The file is looked at once a second, and at once when somebody asks. A good file takes effect whole, between two
 //! requests; a bad one is explained in the log, line by line, and changes nothing.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -23,7 +22,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The file that a policy came from.
 #[derive(Debug)]
 pub struct ConfigFile {
-    path: PathBuf,
     watch: FileWatch,
     lasting: Lasting,
 }
@@ -37,13 +35,13 @@ struct Lasting {
 }
 
 impl ConfigFile {
-    /// What was read from this file, and a watch that began before it was read.
-    pub fn new(path: PathBuf, watch: FileWatch, config: &Config) -> Self {
-        Self { path, watch, lasting: Lasting::of(config) }
+    /// The watch that read `config`.
+    pub fn new(watch: FileWatch, config: &Config) -> Self {
+        Self { watch, lasting: Lasting::of(config) }
     }
 
-    fn reload(&self, limiter: &Engine, metrics: &Metrics) {
-        match Config::from_file(&self.path) {
+    fn reload(&mut self, limiter: &Engine, metrics: &Metrics) {
+        match self.watch.read() {
             Ok(config) => {
                 if Lasting::of(&config) != self.lasting {
                     warn!("changes of store, max_buckets and gates take effect after a restart");
@@ -51,7 +49,7 @@ impl ConfigFile {
                 let limits = config.policy.limits().len();
                 limiter.reload(config.policy);
                 metrics.reloads_ok.one();
-                info!(path = %self.path.display(), limits, "configuration reloaded");
+                info!(path = %self.watch.path().display(), limits, "configuration reloaded");
             }
             Err(errors) => {
                 metrics.reloads_failed.one();
@@ -111,10 +109,7 @@ impl Drop for Reloader {
 fn watch(mut file: ConfigFile, limiter: &Engine, metrics: &Metrics, requests: &Receiver<()>) {
     loop {
         let due = match requests.recv_timeout(LOOK_EVERY) {
-            Ok(()) => {
-                file.watch.changed(); // It is read now, so it will not have changed at the next look.
-                true
-            }
+            Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => file.watch.changed(),
             Err(RecvTimeoutError::Disconnected) => return,
         };

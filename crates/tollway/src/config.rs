@@ -33,7 +33,7 @@ mod yaml;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tollway_core::Policy;
@@ -41,7 +41,7 @@ use tollway_core::Policy;
 use crate::patterns::Patterns;
 use crate::store::memory::MAX_BUCKETS;
 use errors::{ErrorCollector, Position};
-use fields::{unknown_field, whole_number};
+use fields::{refuse, unknown_field, whole_number};
 use limits::LimitsDraft;
 use rules::RulesDraft;
 use yaml::{YamlEntry, YamlNode, YamlValue};
@@ -55,6 +55,9 @@ pub use store::{StoreUrl, StoreUrlError};
 /// The names that a file can have at its top level.
 const SECTIONS: [&str; 9] =
     ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
+/// The error for a file that would limit nothing, such as one that was cut off.
+const NO_LIMITS: &str = "has no limits, keys, rules or domains; add some, such as \
+    \"limits: { demo: { rate: 5/10s } }\", or write \"limits: {}\" if there are none";
 /// The fields that mark a mapping at the top level of a file as a limit or an override.
 const NUMBERS: [&str; 4] = ["burst", "count", "period", "rate"];
 
@@ -79,31 +82,68 @@ impl Config {
     /// The file that [`Config::default`] is made from.
     pub const DEFAULT_YAML: &str = include_str!("config/default.yaml");
 
-    /// Parses the text of a file. Errors call it `source`. Everything that the text leaves out has its default.
+    /// Parses the text of a file. Errors call it `source`. Settings that the text leaves out have their defaults, but a
+    /// text without limits, keys, rules and domains is an error, and so is one that names another file.
     pub fn parse(text: &str, source: &str) -> Result<Self, ConfigErrors> {
-        let mut errors = ErrorCollector::default();
-        let document = yaml::parse(text, &mut errors);
-        let config = read(document.as_ref(), &mut errors);
-        errors.finish(source, config)
+        let mut errors = ErrorCollector::new(source);
+        let document = yaml::parse(text, 0, &mut errors);
+        let mut files = OtherFiles { directory: None, open: &mut read_bounded };
+        let config = read(document.as_ref(), &mut files, &mut errors);
+        errors.finish(config)
     }
 
-    /// Reads and parses the file at `path`.
+    /// Reads and parses the file at `path`, and the files that it names.
     pub fn from_file(path: &Path) -> Result<Self, ConfigErrors> {
+        Self::from_files(path, &mut read_bounded)
+    }
+
+    /// Reads and parses the file at `path`. All files are read with `open`.
+    fn from_files(path: &Path, open: &mut OpenFile<'_>) -> Result<Self, ConfigErrors> {
         let source = path.display().to_string();
-        let bytes = read_bounded(path)
+        let bytes = open(path)
             .map_err(|error| ConfigErrors::whole_file(&source, "cannot be read").caused_by(error))?;
-        match String::from_utf8(bytes) {
-            Ok(text) => Self::parse(&text, &source),
+        let mut errors = ErrorCollector::new(&source);
+        let document = yaml::parse_bytes(&bytes, 0, &mut errors);
+        let mut files = OtherFiles { directory: path.parent().map(Path::to_owned), open };
+        let config = read(document.as_ref(), &mut files, &mut errors);
+        errors.finish(config)
+    }
+}
+
+/// Returns the bytes of the file at a path.
+type OpenFile<'a> = dyn FnMut(&Path) -> io::Result<Vec<u8>> + 'a;
+
+/// Reads the files that a configuration file names.
+struct OtherFiles<'a> {
+    /// The directory that their paths are relative to; `None` for a text that is not in a file.
+    directory: Option<PathBuf>,
+    open: &'a mut OpenFile<'a>,
+}
+
+impl OtherFiles<'_> {
+    /// Returns the document in the file that the value of `entry` names. Errors in the file have its name.
+    fn read(&mut self, name: &str, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<YamlNode> {
+        let Some(directory) = &self.directory else {
+            return refuse(entry, "must be a mapping or a list here; only a file can name another", errors);
+        };
+        let path = directory.join(name);
+        let bytes = match (self.open)(&path) {
+            Ok(bytes) => bytes,
             Err(error) => {
-                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let mut errors = ErrorCollector::default();
-                errors.add(
-                    Position::end_of(&String::from_utf8_lossy(valid)),
-                    "the file is not UTF-8 from here on",
-                );
-                errors.finish(&source, None)
+                let file = path.display();
+                errors.add(entry.value.at, format!("{} cannot be read from {file}: {error}", entry.key.text));
+                return None;
             }
+        };
+        let file = errors.open_file(path.display().to_string());
+        let document = yaml::parse_bytes(&bytes, file, errors).filter(|document| !document.is_null());
+        if document.is_none() && errors.is_empty() {
+            errors.add(
+                Position::start_of(file),
+                format!("the file is empty; remove \"{}\" if there are none", entry.key.text),
+            );
         }
+        document
     }
 }
 
@@ -123,16 +163,25 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Config> {
-    let entries: &[YamlEntry] = match document {
-        None => &[],
-        Some(node) if node.is_null() => &[],
-        Some(YamlNode { value: YamlValue::Map(entries), .. }) => entries,
-        Some(node) => {
+fn read(
+    document: Option<&YamlNode>,
+    files: &mut OtherFiles<'_>,
+    errors: &mut ErrorCollector,
+) -> Option<Config> {
+    let (entries, list): (&[YamlEntry], &[YamlNode]) = match document.map(|node| (node, &node.value)) {
+        Some((_, YamlValue::Map(entries))) => (entries, &[]),
+        Some((_, YamlValue::List(items))) => (&[], items),
+        Some((node, _)) if !node.is_null() => {
             let names = fields::join_words(&SECTIONS, "and");
             errors.add(node.at, format!("a file must be a mapping with {names}, not {}", node.quoted()));
             return None;
         }
+        // If the file is empty because it is not valid YAML, that has been reported.
+        _ if errors.is_empty() => {
+            errors.add(Position::START, format!("the file is empty: it {NO_LIMITS}"));
+            return None;
+        }
+        _ => return None,
     };
     let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
@@ -143,7 +192,7 @@ fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Conf
         rules.section(entry, errors);
     }
     let warnings = mem::take(&mut rules.warnings);
-    let (policy, patterns) = read_policy(entries, rules, errors)?;
+    let (policy, patterns) = read_policy(entries, list, rules, files, errors)?;
     Some(Config {
         policy,
         patterns,
@@ -155,19 +204,22 @@ fn read(document: Option<&YamlNode>, errors: &mut ErrorCollector) -> Option<Conf
 }
 
 /// Reads the limits of the file (in sections and at the top level), its rules for keys and its named rules. A file that
-/// has none of these gets the built-in policy.
+/// has none of these is an error: it was probably cut off, and would limit nobody. `list` is the overrides of a file
+/// that has nothing else.
 fn read_policy(
     entries: &[YamlEntry],
+    list: &[YamlNode],
     rules: RulesDraft,
+    files: &mut OtherFiles<'_>,
     errors: &mut ErrorCollector,
 ) -> Option<(Policy, Arc<Patterns>)> {
     let mut limits = LimitsDraft::default();
     let mut overrides = Vec::new();
-    let mut no_policy = true;
+    let mut limits_nothing = list.is_empty();
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
-            "overrides" | "keys" | "rewrite" | "rules" | "domains" => {}
+            "keys" | "rules" | "domains" => {}
             name if SECTIONS.contains(&name) => continue,
             name if name.contains(':') && matches!(entry.value.value, YamlValue::Map(_)) => {
                 overrides.push(entry)
@@ -178,20 +230,21 @@ fn read_policy(
                 continue;
             }
         }
-        no_policy = false;
+        limits_nothing &= entry.value.is_null();
     }
     let implied = limits.is_empty();
     overrides.into_iter().for_each(|entry| limits.bare_override(entry, implied, errors));
+    limits.bare_override_list(list, errors);
     let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
     if let Some(entry) = section("overrides") {
-        limits.overrides(entry, errors);
-    }
-    if no_policy {
-        let Config { policy, patterns, .. } = Config::default();
-        return Some((policy, patterns));
+        limits.overrides(entry, files, errors);
     }
     let keys = keys::read(section("keys"), section("rewrite"), &limits, errors);
     let domains = section("domains").map(|entry| domains::read(entry, errors)).unwrap_or_default();
+    // A mistake elsewhere may be the reason, such as a misspelt section.
+    if limits_nothing && errors.is_empty() {
+        errors.add(Position::START, format!("the file {NO_LIMITS}"));
+    }
     let policy = limits.policy(errors);
     let (keys, patterns) = keys?;
     let policy = policy?.with_keys(keys).and_then(|policy| policy.with_rules(rules.rules));

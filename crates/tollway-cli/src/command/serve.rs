@@ -15,7 +15,7 @@ use tollway::{Clock, Config};
 use tollway_server::{ConfigFile, Server, Settings, Signals};
 use tracing_subscriber::EnvFilter;
 
-use super::{Outcome, configured, store};
+use super::{Outcome, store};
 use crate::output::OutputError;
 
 /// Start the server
@@ -87,10 +87,9 @@ fn buckets(text: &str) -> Result<usize, String> {
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         log_to_stderr();
-        // Before the file is read, so that no change falls between.
-        let watched = self.config.clone().map(|path| (path.clone(), FileWatch::new(path)));
-        let config = configured(self.config.as_deref())?;
-        let watched = watched.map(|(path, watch)| ConfigFile::new(path, watch, &config));
+        let mut watch = self.config.as_ref().map(FileWatch::new);
+        let config = watch.as_mut().map_or_else(|| Ok(Config::default()), FileWatch::read)?;
+        let watched = watch.map(|watch| ConfigFile::new(watch, &config));
         let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
         let store = store::chosen(self.store.as_deref(), config.store.clone())?;
         let gates = self.gates(config.gates.clone());

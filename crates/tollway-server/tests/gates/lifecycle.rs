@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollway::Config;
 use tollway::config::FileWatch;
 use tollway_server::ConfigFile;
 use tollway_testbed::{TEST_TIMEOUT, eventually};
@@ -92,7 +91,7 @@ fn limits_change_while_requests_go_on() {
     let policy = |burst| format!("limits: {{ L: {{ burst: {burst}, count: 1, period: 2160h }} }}");
     fs::write(&path, policy(1)).unwrap();
     let gate = start_with(&policy(1), |settings| {
-        settings.config = Some(ConfigFile::new(path.clone(), FileWatch::new(&path), &parsed(&policy(1))));
+        settings.config = Some(watched(&path));
     });
     let (done, body) = (AtomicBool::new(false), r#"{"limit":"L","id":"a"}"#);
     assert_eq!([gate.post("/v1/spend", body).status, gate.post("/v1/spend", body).status], [200, 429]);
@@ -146,11 +145,8 @@ fn a_file_that_changes_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.yaml");
     fs::write(&path, "limits: { Old: { burst: 1, count: 1, period: 1s } }").unwrap();
-    let watch = FileWatch::new(&path);
     let old = fs::read_to_string(&path).unwrap();
-    let gate = start_with(&old, |settings| {
-        settings.config = Some(ConfigFile::new(path.clone(), watch, &parsed(&old)));
-    });
+    let gate = start_with(&old, |settings| settings.config = Some(watched(&path)));
     replace(&path, "limits: { New: { burst: 1, count: 1, period: 1s } }");
     eventually("the new limit", || gate.post("/v1/check", r#"{"limit":"New","id":"a"}"#).status == 200);
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Old","id":"a"}"#).status, 404);
@@ -170,6 +166,30 @@ fn readiness_ends_when_the_drain_begins() {
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("draining"), "{answer}");
 }
 
-fn parsed(text: &str) -> Config {
-    Config::parse(text, "policy.yaml").unwrap()
+#[test]
+fn a_file_that_is_emptied_keeps_its_policy_and_is_noticed_when_it_is_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.yaml");
+    let policy = "limits: { L: { burst: 1, count: 1, period: 1s } }";
+    fs::write(&path, policy).unwrap();
+    let gate = start_with(policy, |settings| settings.config = Some(watched(&path)));
+    let status = || gate.post("/v1/check", r#"{"limit":"L","id":"a"}"#).status;
+    for (number, broken) in (1..).zip(["", "# gone\n", "store: memory\n", "limits:\n"]) {
+        replace(&path, broken);
+        gate.server.reload();
+        eventually("a failure", || reloads(&gate.get("/metrics").body, "failed") >= number);
+        assert_eq!(status(), 200, "the old policy stays");
+        assert_eq!(gate.post("/v1/check", r#"{"limit":"demo","id":"a"}"#).status, 404, "{broken:?}");
+        let before = reloads(&gate.get("/metrics").body, "ok");
+        replace(&path, policy);
+        eventually("restored", || reloads(&gate.get("/metrics").body, "ok") > before);
+        assert_eq!(status(), 200);
+    }
+}
+
+/// The file as the command line hands it over: read, and watched from then on.
+fn watched(path: &Path) -> ConfigFile {
+    let mut watch = FileWatch::new(path);
+    let config = watch.read().unwrap();
+    ConfigFile::new(watch, &config)
 }

@@ -3,9 +3,8 @@
 use tollway_core::algorithm::{NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, RateSpec};
 
-use super::domains::parse;
 use super::errors::ErrorCollector;
-use super::fields::{YamlFields, choice, duration, flag, join_words, whole_number};
+use super::fields::{self, YamlFields, choice, duration, flag, join_words, whole_number};
 use super::yaml::{YamlEntry, YamlKey};
 
 /// The largest count of a smoothed rate, which is a double: above this, not every whole number is one.
@@ -139,7 +138,7 @@ impl<'a> AlgorithmFields<'a> {
             errors
                 .add(other.key.at, format!("\"{name}\" is part of \"rate\"; remove \"{name}\" or \"rate\""));
         }
-        parse(entry, errors)
+        fields::rate(entry, "", errors)
     }
 
     fn report_missing(&self, owner: &YamlKey, kind: AlgorithmKind, errors: &mut ErrorCollector) {

@@ -22,6 +22,8 @@ pub struct ConfigErrors {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct ConfigError {
+    /// The file that has the mistake; `None` if it is the file that was read, and not one that `overrides` names.
+    pub file: Option<String>,
     /// The line, counted from 1; 0 if the error concerns the whole file.
     pub line: usize,
     /// The column in characters, counted from 1; 0 if the error concerns the whole file.
@@ -35,7 +37,8 @@ pub struct ConfigError {
 impl ConfigErrors {
     /// Returns one error that concerns the whole file.
     pub(crate) fn whole_file(name: &str, message: &str) -> Self {
-        let error = ConfigError { line: 0, column: 0, message: message.to_owned(), excerpt: None };
+        let message = message.to_owned();
+        let error = ConfigError { file: None, line: 0, column: 0, message, excerpt: None };
         Self { name: name.to_owned(), errors: vec![error], omitted: 0, source: None }
     }
 
@@ -62,7 +65,7 @@ impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {
             let end_of_last = if index == 0 { "" } else { "\n" };
-            write!(f, "{end_of_last}{}:{error}", self.name)?;
+            write!(f, "{end_of_last}{}:{error}", error.file.as_ref().unwrap_or(&self.name))?;
         }
         if self.omitted > 0 {
             write!(f, "\n{}: and {} more", self.name, self.omitted)?;
@@ -91,43 +94,66 @@ impl fmt::Display for ConfigError {
 
 impl ConfigError {
     pub(super) const fn new(at: Position, message: String) -> Self {
-        Self { line: at.line, column: at.column, message, excerpt: None }
+        Self { file: None, line: at.line, column: at.column, message, excerpt: None }
     }
 }
 
 /// A line and a column in a file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
+    /// The number of the file in [`ErrorCollector`], which is 0 for the one that was read first.
+    pub(super) file: usize,
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
 impl Position {
-    pub(super) const START: Self = Self { line: 1, column: 1 };
+    pub(super) const START: Self = Self::start_of(0);
 
-    /// Returns the position at which `text` ends.
-    pub(super) fn end_of(text: &str) -> Self {
-        let last_line = text.rsplit('\n').next().unwrap_or(text);
-        Self { line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
+    pub(super) const fn start_of(file: usize) -> Self {
+        Self { file, line: 1, column: 1 }
     }
-}
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.line, self.column)
+    /// Returns the position at which `text`, the beginning of a file, ends.
+    pub(super) fn end_of(file: usize, text: &str) -> Self {
+        let last_line = text.rsplit('\n').next().unwrap_or(text);
+        Self { file, line: text.matches('\n').count() + 1, column: last_line.chars().count() + 1 }
     }
 }
 
 /// Collects errors in the order in which they are found, up to [`ERRORS_MAX`].
-#[derive(Default)]
 pub(super) struct ErrorCollector {
+    /// The names of the files that were read, in the order in which they were opened.
+    files: Vec<String>,
     found: Vec<ConfigError>,
     omitted: usize,
 }
 
 impl ErrorCollector {
+    /// Returns a collector without errors, for the file with this name and those that it names.
+    pub(super) fn new(file: &str) -> Self {
+        Self { files: vec![file.to_owned()], found: Vec::new(), omitted: 0 }
+    }
+
+    /// Adds a file that another one names, and returns its number.
+    pub(super) fn open_file(&mut self, name: String) -> usize {
+        self.files.push(name);
+        self.files.len() - 1
+    }
+
+    /// Returns a position as the text of an error names it: `3:5`, with the name of its file if there are several.
+    pub(super) fn place(&self, at: Position) -> String {
+        let Position { file, line, column } = at;
+        if self.files.len() > 1 {
+            format!("{}:{line}:{column}", self.files[file])
+        } else {
+            format!("{line}:{column}")
+        }
+    }
+
     pub(super) fn add(&mut self, at: Position, message: impl Into<String>) {
-        self.push(ConfigError::new(at, message.into()));
+        let file = (at.file > 0).then(|| self.files[at.file].clone());
+        self.push(ConfigError { file, ..ConfigError::new(at, message.into()) });
     }
 
     pub(super) fn push(&mut self, error: ConfigError) {
@@ -138,18 +164,23 @@ impl ErrorCollector {
         }
     }
 
+    /// Returns whether no error was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// Returns whether the next error would only be counted.
     pub(super) fn is_full(&self) -> bool {
         self.found.len() >= ERRORS_MAX
     }
 
     /// Returns what was read, or all errors sorted by position.
-    pub(super) fn finish<T>(mut self, name: &str, read: Option<T>) -> Result<T, ConfigErrors> {
+    pub(super) fn finish<T>(mut self, read: Option<T>) -> Result<T, ConfigErrors> {
         match read {
             Some(read) if self.found.is_empty() => Ok(read),
             _ => {
                 self.found.sort();
-                let (name, errors, omitted) = (name.to_owned(), self.found, self.omitted);
+                let (name, errors, omitted) = (self.files.swap_remove(0), self.found, self.omitted);
                 Err(ConfigErrors { name, errors, omitted, source: None })
             }
         }

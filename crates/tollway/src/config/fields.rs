@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use tollway_core::{Nanos, ParseNanosError};
+use tollway_core::{Nanos, ParseNanosError, RateSpec, RateSpecError};
 
 use super::did_you_mean::{did_you_mean, nearest};
 use super::errors::ErrorCollector;
@@ -110,7 +110,42 @@ pub(super) fn whole_number(
         errors.add(entry.value.at, format!("{} {must_be}; remove the quotes", entry.key.quoted()));
         return None;
     }
+    if let Some(rate) = scalar_text(&entry.value).and_then(|text| text.parse::<RateSpec>().ok()) {
+        let message = format!("{} {must_be}, not {}", entry.key.quoted(), entry.value.quoted());
+        errors.add(entry.value.at, format!("{message} (did you mean \"rate: {rate}\"?)"));
+        return None;
+    }
     refuse(entry, &must_be, errors)
+}
+
+/// Reads a rate, such as `100/h`. A span without a unit has `bare_unit`, and is an error if that is empty.
+pub(super) fn rate(entry: &YamlEntry, bare_unit: &str, errors: &mut ErrorCollector) -> Option<RateSpec> {
+    let Some(text) = scalar_text(&entry.value).filter(|text| !text.is_empty()) else {
+        return refuse(entry, "must be a rate, such as 100/h or 5 per minute", errors);
+    };
+    let unit = if text.ends_with(|last: char| last.is_ascii_digit()) { bare_unit } else { "" };
+    let wrong = |error: RateSpecError| {
+        let hint =
+            suggest_rate(text).map(|meant| format!(" (did you mean \"{meant}\"?)")).unwrap_or_default();
+        errors.add(entry.value.at, format!("{} {}: {error}{hint}", entry.key.quoted(), entry.value.quoted()));
+    };
+    format!("{text}{unit}").parse().map_err(wrong).ok()
+}
+
+/// Rewrites `10`, `10r/s`, `10 rps`, `10 requests a second` or `0.5/s` as a rate: `10/s`, `5/10s`.
+fn suggest_rate(text: &str) -> Option<String> {
+    const UNITS: [&str; 9] = ["requests", "request", "reqs", "req", "calls", "hits", "r", "q", "t"];
+    const DIVIDERS: [&str; 9] = ["/", "per", "p", "an ", "a ", "each", "every", "in", ","];
+    let text = text.trim().to_ascii_lowercase();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (count, rest) = (&text[..end], text[end..].trim_start());
+    let rest = UNITS.iter().find_map(|unit| rest.strip_prefix(unit)).unwrap_or(rest).trim_start();
+    let span = DIVIDERS.iter().find_map(|divider| rest.strip_prefix(divider)).unwrap_or(rest).trim();
+    let span = if span.is_empty() { "s" } else { span };
+    let (whole, decimals) = count.split_once('.').unwrap_or((count, ""));
+    let factor = if decimals.is_empty() { String::new() } else { format!("1{}", "0".repeat(decimals.len())) };
+    let meant: RateSpec = format!("{whole}{decimals}/{factor}{span}").parse().ok()?;
+    Some(meant.to_string()).filter(|meant| meant.len() <= 40)
 }
 
 /// Reads a number above zero that may have decimals, such as `22` or `22.5`.
@@ -193,7 +228,7 @@ pub(super) fn duration(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option
     None
 }
 
-/// Rewrites `10`, `5 min` or `2 hours` in the units of this file: `10s`, `5m`, `2h`.
+/// Rewrites `10`, `5 min` or `hour` in the units of this file: `10s`, `5m`, `1h`.
 fn suggest_duration(text: &str) -> Option<String> {
     const UNITS: [(&str, &[&str]); 5] = [
         ("ms", &["millis", "msec", "millisecond", "milliseconds"]),
@@ -205,7 +240,11 @@ fn suggest_duration(text: &str) -> Option<String> {
     let text = text.trim();
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
-    let unit = unit.trim_start();
+    let (number, unit) = match (number, unit.trim_start()) {
+        ("", "") => return None,
+        ("", unit) => ("1", unit),
+        given => given,
+    };
     let ours = UNITS.iter().find(|(ours, theirs)| *ours == unit || theirs.contains(&unit))?.0;
     let meant = format!("{number}{ours}");
     (meant.len() <= 40 && meant.parse::<Nanos>().is_ok()).then_some(meant)

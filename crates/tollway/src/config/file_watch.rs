@@ -1,14 +1,13 @@
-//! Watches the configuration file: reports when its content has changed, so that it can be reloaded.
+//! Watches a configuration file and the files that it names: reports when they have changed, and reads them.
 //!
 //! ```no_run
-//! use tollway::config::{Config, FileWatch};
+//! use tollway::config::FileWatch;
 //! # use std::path::Path;
-//! let path = Path::new("policy.yaml");
-//! let mut watch = FileWatch::new(path); // before the file is read, so that no change falls between
-//! let mut config = Config::from_file(path)?;
+//! let mut watch = FileWatch::new(Path::new("policy.yaml"));
+//! let mut config = watch.read()?;
 //! // … and then, once a second:
 //! if watch.changed() {
-//!     match Config::from_file(path) {
+//!     match watch.read() {
 //!         Ok(new) => config = new,
 //!         Err(errors) => eprintln!("{}", tollway::core::ErrorChain(&errors)),
 //!     }
@@ -16,7 +15,7 @@
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
 //!
-//! The path is resolved again each time. So an edit in place, a rename over the file, and a Kubernetes ConfigMap that
+//! Paths are resolved again each time. So an edit in place, a rename over the file, and a Kubernetes ConfigMap that
 //! swaps a link two directories up are all found. (A watch by inode, such as inotify, would miss the last one.)
 
 use std::collections::hash_map::RandomState;
@@ -24,20 +23,31 @@ use std::fs::{self, Metadata};
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{io, mem};
 
-use super::read_bounded;
+use super::{Config, ConfigErrors, read_bounded};
 
 /// Timestamps are coarse: a file younger than this may change again and keep the same timestamps, so it is read again.
 const MIN_STABLE_AGE: Duration = Duration::from_secs(2);
 
-/// A watch on one file, which checks the file whenever [`FileWatch::changed`] is called.
+/// A watch on one file and those that it names, which checks them whenever [`FileWatch::changed`] is called.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
     hasher: RandomState,
-    /// The metadata of the file when it was last read; `None` if the file must be read to find a change.
-    last_stamp: Option<FileStamp>,
-    content_hash: Option<u64>,
+    files: Vec<WatchedFile>,
+}
+
+/// One file, as it was when it was last read.
+#[derive(Debug)]
+struct WatchedFile {
+    path: PathBuf,
+    /// The metadata of the file; `None` if the file must be read to find a change.
+    stamp: Option<FileStamp>,
+    /// A hash of the content; `None` if the file was missing, unreadable or empty.
+    content: Option<u64>,
+    /// True if the file was missing, unreadable or empty at the last call.
+    absent: bool,
 }
 
 /// The metadata that differs between two files, or between a file before and after an edit.
@@ -52,39 +62,73 @@ struct FileStamp {
 }
 
 impl FileWatch {
-    /// Starts to watch the file at `path`, which need not exist yet.
+    /// Starts to watch the file at `path`, which need not exist yet. It has changed as soon as it has content.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        let mut watch = Self { path, hasher: RandomState::new(), last_stamp: None, content_hash: None };
-        watch.changed();
-        watch
+        let file = WatchedFile { path: path.clone(), stamp: None, content: None, absent: true };
+        Self { path, hasher: RandomState::new(), files: vec![file] }
     }
 
-    /// Returns whether the content of the file differs from the content at the last call.
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the configuration. From now on a change is a difference from what was read, valid or not.
+    pub fn read(&mut self) -> Result<Config, ConfigErrors> {
+        let Self { path, hasher, files } = self;
+        files.clear();
+        Config::from_files(path, &mut |path| {
+            let read = read_bounded(path);
+            let content = content_hash(&read, hasher);
+            files.push(WatchedFile {
+                path: path.to_owned(),
+                stamp: None,
+                content,
+                absent: content.is_none(),
+            });
+            read
+        })
+    }
+
+    /// Returns whether the content of a file differs from what was read, or from the content at the last call.
     ///
-    /// A file that is missing, unreadable or empty counts as unchanged: it is probably being written right now, and the
-    /// next call will find its new content.
+    /// A file that is missing, unreadable or empty has changed if it still is so at the next call: at the first one it
+    /// is probably being written.
     pub fn changed(&mut self) -> bool {
-        let stamp = fs::metadata(&self.path).ok().and_then(|metadata| FileStamp::of(&metadata));
-        if stamp.is_some() && stamp == self.last_stamp {
-            return false;
-        }
-        let Ok(bytes) = read_bounded(&self.path) else { return false };
-        if bytes.is_empty() {
-            return false;
-        }
-        let content = Some(self.hasher.hash_one(bytes));
-        let changed = content != self.content_hash;
-        self.content_hash = content;
-        self.last_stamp = stamp.filter(FileStamp::is_stable);
-        changed
+        let Self { hasher, files, .. } = self;
+        // Every file is looked at, so that changes of two files at once are one change.
+        files.iter_mut().map(|file| file.changed(hasher)).max() == Some(true)
     }
 }
 
+impl WatchedFile {
+    fn changed(&mut self, hasher: &RandomState) -> bool {
+        // The metadata is older than the content, if anything: a change in between is found by the next call.
+        let stamp = FileStamp::of(&self.path);
+        if stamp.is_some() && stamp == self.stamp {
+            return false;
+        }
+        let content = content_hash(&read_bounded(&self.path), hasher);
+        let was_absent = mem::replace(&mut self.absent, content.is_none());
+        if self.absent && !was_absent {
+            return false;
+        }
+        self.stamp = stamp.filter(FileStamp::is_stable);
+        mem::replace(&mut self.content, content) != content
+    }
+}
+
+/// Returns a hash of the bytes of a file; `None` if there are none.
+fn content_hash(read: &io::Result<Vec<u8>>, hasher: &RandomState) -> Option<u64> {
+    read.as_ref().ok().filter(|bytes| !bytes.is_empty()).map(|bytes| hasher.hash_one(bytes))
+}
+
 impl FileStamp {
-    fn of(metadata: &Metadata) -> Option<Self> {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
         let modified = metadata.modified().ok()?;
-        let (inode, changed) = identity(metadata).unwrap_or(((0, 0), modified));
+        let (inode, changed) = identity(&metadata).unwrap_or(((0, 0), modified));
         Some(Self { modified, len: metadata.len(), inode, changed })
     }
 
@@ -134,10 +178,9 @@ mod tests {
         fs::write(&file, "one").expect("written");
         let mut watch = FileWatch::new(&file);
         // Pretends that the file was read long after it was written.
-        watch.last_stamp = fs::metadata(&file).ok().and_then(|metadata| FileStamp::of(&metadata));
-        watch.content_hash = None;
+        watch.files[0].stamp = FileStamp::of(file.path());
         assert!(!watch.changed());
-        watch.last_stamp = None;
+        watch.files[0].stamp = None;
         assert!(watch.changed());
     }
 }

@@ -135,7 +135,7 @@ impl KeyRuleDraft<'_> {
     /// Reads a list of rewrites, `rewrite: [{match, replace}, …]`.
     fn rewrites(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         if let Some(earlier) = self.rewrite_at.replace(entry.key.at) {
-            let belongs = "keep one, above the rules of \"keys\"";
+            let (earlier, belongs) = (errors.place(earlier), "keep one, above the rules of \"keys\"");
             errors.add(entry.key.at, format!("rewrite is given twice, first at {earlier}; {belongs}"));
         }
         match &entry.value.value {

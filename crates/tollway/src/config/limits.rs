@@ -9,11 +9,13 @@
 
 use std::collections::HashMap;
 
-use tollway_core::{Algorithm, IdFormat, Ipv6Prefix, Limit, LimitError, OnFull, Policy, PolicyError};
+use tollway_core::{
+    Algorithm, IdFormat, Ipv6Prefix, Limit, LimitError, OnFull, Policy, PolicyError, RateSpec,
+};
 
 use super::algorithm::{AlgorithmFields, AlgorithmKind};
 use super::errors::{ErrorCollector, Position};
-use super::fields::{YamlFields, choice, flag, mapping, whole_number};
+use super::fields::{YamlFields, choice, flag, mapping, scalar_text, whole_number};
 use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
@@ -77,7 +79,10 @@ impl LimitsDraft {
     /// Reads one limit, `Name: {burst, count, period, …}`.
     pub(super) fn limit(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(index) = self.declare(&entry.key, errors) else { return };
-        let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else {
+        // Somebody who writes `Searches: 100/h` learns the form that is nearest to it.
+        let rate = scalar_text(&entry.value).and_then(|text| text.parse::<RateSpec>().ok());
+        let example = rate.map_or_else(|| NUMBERS_EXAMPLE.to_owned(), |rate| format!("{{rate: {rate}}}"));
+        let Some(entries) = mapping(entry, &example, errors) else {
             self.drafts[index].kind = None;
             return;
         };
@@ -91,7 +96,7 @@ impl LimitsDraft {
     /// Adds an empty limit with this name and returns its index; a second limit with the same name is reported.
     pub(super) fn declare(&mut self, key: &YamlKey, errors: &mut ErrorCollector) -> Option<usize> {
         if let Some(index) = self.by_name.get(&key.text) {
-            let (name, earlier) = (key.quoted(), self.drafts[*index].at);
+            let (name, earlier) = (key.quoted(), errors.place(self.drafts[*index].at));
             errors.add(key.at, format!("limit \"{name}\" is given twice, first at {earlier}"));
             return None;
         }
@@ -115,11 +120,9 @@ impl LimitsDraft {
     fn number(&mut self, index: usize, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let Some(number) = whole_number(entry, 0..=u64::MAX, errors) else { return };
         if let Some(earlier) = self.numbers.insert(number, index) {
-            let LimitDraft { name, at, .. } = &self.drafts[earlier];
-            errors.add(
-                entry.value.at,
-                format!("number {number} is already used by limit \"{}\", at {at}", shorten(name)),
-            );
+            let (name, at) = (shorten(&self.drafts[earlier].name), errors.place(self.drafts[earlier].at));
+            errors
+                .add(entry.value.at, format!("number {number} is already used by limit \"{name}\", at {at}"));
             return;
         }
         self.drafts[index].change(|limit| limit.with_number(number));

@@ -11,9 +11,12 @@
 //! overrides:
 //!   - NewOrdersPerAccount: { burst: 300, count: 600, period: 180m, ids: [12345678, { id: 87654321, comment: paid }] }
 //! ```
+//!
+//! Either form can be a file of its own, which `overrides: FILE` names.
 
 use tollway_core::{Algorithm, IdError, Limit};
 
+use super::OtherFiles;
 use super::algorithm::{AlgorithmFields, AlgorithmKind};
 use super::did_you_mean::nearest;
 use super::errors::{ErrorCollector, Position};
@@ -29,16 +32,57 @@ const FIELDS: [&str; 6] = ["burst", "count", "period", "rate", "strict", "algori
 const IDS_EXAMPLE: &str = "{burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}";
 
 impl LimitsDraft {
-    /// Reads everything under `overrides:`, which is a mapping or a list.
-    pub(super) fn overrides(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
+    /// Reads everything under `overrides:`: a mapping, a list, or the name of a file that has one of them.
+    pub(super) fn overrides(
+        &mut self,
+        entry: &YamlEntry,
+        files: &mut OtherFiles<'_>,
+        errors: &mut ErrorCollector,
+    ) {
         match &entry.value.value {
+            _ if entry.value.is_null() => {}
+            YamlValue::Scalar { text, .. } => {
+                if let Some(document) = files.read(text, entry, errors) {
+                    self.override_file(&document, errors);
+                }
+            }
+            _ => self.override_entries(&entry.value, errors),
+        }
+    }
+
+    /// Reads a file of overrides, which may have them under `overrides:`, as the main file does.
+    fn override_file(&mut self, document: &YamlNode, errors: &mut ErrorCollector) {
+        match &document.value {
+            YamlValue::Map(entries) => match &**entries {
+                [YamlEntry { key, value }] if key.text == "overrides" => self.override_entries(value, errors),
+                _ => self.override_entries(document, errors),
+            },
+            _ => self.override_entries(document, errors),
+        }
+    }
+
+    fn override_entries(&mut self, node: &YamlNode, errors: &mut ErrorCollector) {
+        match &node.value {
             YamlValue::Map(entries) => entries.iter().for_each(|entry| self.one_override(entry, errors)),
             YamlValue::List(items) => items.iter().for_each(|item| self.override_list_item(item, errors)),
-            _ if entry.value.is_null() => {}
-            _ => {
+            YamlValue::Refused => {}
+            YamlValue::Scalar { .. } => {
                 let must_be = format!("must be a mapping, such as \"Name:id: {NUMBERS_EXAMPLE}\", or a list");
-                refuse::<()>(entry, &must_be, errors);
+                errors.add(node.at, format!("overrides {must_be}, not {}", node.quoted()));
             }
+        }
+    }
+
+    /// Reads a file that is nothing but a list of overrides. Its limits have no numbers for other ids.
+    pub(super) fn bare_override_list(&mut self, items: &[YamlNode], errors: &mut ErrorCollector) {
+        for item in items {
+            let entries: &[_] = if let YamlValue::Map(entries) = &item.value { entries } else { &[] };
+            for YamlEntry { key, .. } in entries {
+                if !self.by_name.contains_key(&key.text) {
+                    self.declare(key, errors);
+                }
+            }
+            self.override_list_item(item, errors);
         }
     }
 
@@ -158,7 +202,7 @@ impl LimitDraft {
             }
         };
         if let Some(earlier) = self.overridden.get(&*canonical) {
-            let id = shorten(&String::from_utf8_lossy(&canonical));
+            let (id, earlier) = (shorten(&String::from_utf8_lossy(&canonical)), errors.place(*earlier));
             let message =
                 format!("limit \"{}\" has two overrides for id \"{id}\", the first at {earlier}", self.name);
             return errors.add(at, message);

@@ -89,11 +89,24 @@ impl YamlEntry {
     }
 }
 
+/// Parses the document in the bytes of a file, which has this number. Returns `None` if it is empty or cannot be
+/// parsed.
+pub(super) fn parse_bytes(bytes: &[u8], file: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
+    match str::from_utf8(bytes) {
+        Ok(text) => parse(text, file, errors),
+        Err(error) => {
+            let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            errors.add(Position::end_of(file, &valid), "the file is not UTF-8 from here on");
+            None
+        }
+    }
+}
+
 /// Parses the document in `text`. Returns `None` if the text is empty or cannot be parsed.
-pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode> {
+pub(super) fn parse(text: &str, file: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
     if text.len() > FILE_MAX {
         let message = format!("a file can have at most {FILE_MAX} bytes, and this one has {}", text.len());
-        errors.add(Position::START, message);
+        errors.add(Position::start_of(file), message);
         return None;
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -101,14 +114,14 @@ pub(super) fn parse(text: &str, errors: &mut ErrorCollector) -> Option<YamlNode>
     if let Some(index) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
         let character = text[index..].chars().next().unwrap_or_default();
         let message = format!("the character U+{:04X} is not allowed here", u32::from(character));
-        errors.add(Position::end_of(&text[..index]), message);
+        errors.add(Position::end_of(file, &text[..index]), message);
         return None;
     }
-    build(text, NODES_MAX, errors)
+    build(text, file, NODES_MAX, errors)
 }
 
-fn build(text: &str, nodes_max: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
-    YamlBuilder { events: Parser::new_from_str(text), nodes_left: nodes_max, errors }
+fn build(text: &str, file: usize, nodes_max: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
+    YamlBuilder { events: Parser::new_from_str(text), file, nodes_left: nodes_max, errors }
         .document()
         .unwrap_or(None)
 }
@@ -118,6 +131,7 @@ struct ParseAborted;
 
 struct YamlBuilder<'a, 'e> {
     events: Parser<'a, StrInput<'a>>,
+    file: usize,
     nodes_left: usize,
     errors: &'e mut ErrorCollector,
 }
@@ -142,10 +156,14 @@ impl<'a> YamlBuilder<'a, '_> {
 
     fn next(&mut self) -> Result<(Event<'a>, Position), ParseAborted> {
         match self.events.next_event() {
-            Some(Ok((event, span))) => Ok((event, position(span.start))),
-            Some(Err(error)) => self.abort(position(*error.marker()), explain(error.info())),
-            None => Ok((Event::StreamEnd, Position::START)),
+            Some(Ok((event, span))) => Ok((event, self.position(span.start))),
+            Some(Err(error)) => self.abort(self.position(*error.marker()), explain(error.info())),
+            None => Ok((Event::StreamEnd, Position::start_of(self.file))),
         }
+    }
+
+    fn position(&self, marker: Marker) -> Position {
+        Position { file: self.file, line: marker.line(), column: marker.col() + 1 }
     }
 
     fn abort<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, ParseAborted> {
@@ -231,6 +249,7 @@ impl<'a> YamlBuilder<'a, '_> {
             let earlier = *first.entry(&*key.text).or_insert(key.at);
             keep.push(earlier == key.at);
             if earlier != key.at {
+                let earlier = self.errors.place(earlier);
                 self.errors.add(key.at, format!("\"{}\" is given twice, first at {earlier}", key.quoted()));
             }
         }
@@ -261,10 +280,6 @@ fn explain(info: &str) -> String {
     ours.map_or_else(|| format!("invalid YAML: {info}"), |(_, ours)| (*ours).to_owned())
 }
 
-fn position(marker: Marker) -> Position {
-    Position { line: marker.line(), column: marker.col() + 1 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,9 +288,9 @@ mod tests {
     fn keys_and_values_are_counted() {
         for (text, nodes) in [("a", 1), ("[a, b]", 3), ("{a: b, c: d}", 5), ("a: [b, {c: d}]", 7)] {
             for (nodes_max, fits) in [(nodes, true), (nodes - 1, false)] {
-                let mut errors = ErrorCollector::default();
-                assert_eq!(build(text, nodes_max, &mut errors).is_some(), fits, "{text} {nodes_max}");
-                assert_eq!(errors.finish("", Some(())).is_ok(), fits);
+                let mut errors = ErrorCollector::new("");
+                assert_eq!(build(text, 0, nodes_max, &mut errors).is_some(), fits, "{text} {nodes_max}");
+                assert_eq!(errors.finish(Some(())).is_ok(), fits);
             }
         }
     }
@@ -283,7 +298,7 @@ mod tests {
     #[test]
     fn a_scalar_is_its_text() {
         let texts = ["007", "1e3", "0x10", "1:2", "true", "null", "~", "2026-01-01", "0.10", "1_000"];
-        let node = build(&format!("[{}]", texts.join(", ")), NODES_MAX, &mut ErrorCollector::default());
+        let node = build(&format!("[{}]", texts.join(", ")), 0, NODES_MAX, &mut ErrorCollector::new(""));
         let Some(YamlNode { value: YamlValue::List(items), .. }) = node else { panic!("{node:?}") };
         let quoted = texts.map(|text| format!("{text:?}"));
         assert_eq!(items.iter().map(YamlNode::quoted).collect::<Vec<_>>(), quoted);

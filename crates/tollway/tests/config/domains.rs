@@ -30,6 +30,32 @@ fn domains_are_found_by_the_names_that_gatekeepers_give_them() {
 }
 
 #[test]
+fn a_time_has_the_same_words_everywhere_and_is_milliseconds_without_a_unit() {
+    let one_per = |pace: &str| {
+        let text = format!(
+            "domains: {{ web: {{ rules: [{{ {pace}, burst: 1 }}] }}, direct: {{ {pace}, burst: 1 }} }}"
+        );
+        let config = Config::parse(&text, "test.yaml").unwrap_or_else(|errors| panic!("{errors}"));
+        let [in_list, direct] = config.policy.domains() else { panic!("two domains") };
+        assert_eq!(in_list.rules(), direct.rules(), "{pace}");
+        in_list.rules()[0].limit().emission_interval().to_string()
+    };
+    for (pace, expected) in [
+        ("interval: 500", "0.5s"),
+        ("interval: 500ms", "0.5s"),
+        ("interval: 0.5s", "0.5s"),
+        ("interval: 2 min", "120s"),
+        ("interval: 2 Minutes", "120s"),
+        ("interval: 1h30m", "5400s"),
+        ("interval: day", "86400s"),
+        ("rate: 2/500", "0.25s"),
+        ("rate: 1 per 250", "0.25s"),
+    ] {
+        assert_eq!(one_per(pace), expected, "{pace}");
+    }
+}
+
+#[test]
 fn they_are_told_as_they_were_understood() {
     let told = describe(&Config::parse(DOMAINS, "test.yaml").unwrap()).to_string();
     let expected = "domains 4\n
@@ -95,7 +121,26 @@ fn what_is_wrong_is_pointed_at() {
             "domains: { web: { logic: gcar } }",
             "1:26: logic must be window or gcra, not \"gcar\" (did you mean \"gcra\"?)",
         ),
-        ("domains: { web: { rate: 1/s } }", "1:19: unknown field \"rate\"; a domain has rules and logic"),
+        (
+            "domains: { web: { interval: soon } }",
+            "1:29: interval must be a time such as 30s, 2 min, 1h30m or 500 (milliseconds), not \"soon\"",
+        ),
+        (
+            "domains: { web: { interval: 0 } }",
+            "1:29: interval must be a time such as 30s, 2 min, 1h30m or 500 (milliseconds), not \"0\"",
+        ),
+        (
+            "domains: { web: { rules: [{ rate: 1/s }], burst: 5 } }",
+            "1:43: \"burst\" is beside \"rules\"; move it into a rule of the list",
+        ),
+        (
+            "domains: { web: { burst: 5 } }",
+            "1:17: a rule of a domain needs a rate or an interval, such as { rate: 1/s, burst: 10 }",
+        ),
+        (
+            "domains: { web: { rate: 10 } }",
+            "1:25: rate \"10\": a rate must be a count, \"/\" or \"per\", and a span, such as 10/s or 10 per 5 min (did you mean \"10/s\"?)",
+        ),
         (
             "domains: { '': {} }",
             "1:12: domain \"\": the name of a domain must have 1 to 254 bytes and no NUL byte",

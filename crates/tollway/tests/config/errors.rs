@@ -230,7 +230,7 @@ fn every_number_is_a_clear_error_or_a_limit_at_every_extreme() {
     let extremes = [0, 1, 1 << 31, 1 << 53, (1 << 63) - 1, 1 << 63, u64::MAX];
     for number in extremes {
         for (template, accepts) in [
-            ("max_buckets: #", number > 0),
+            ("limits: {}\nmax_buckets: #", number > 0),
             ("limits: { A: { number: # } }", true),
             ("A: { burst: #, count: 1000000000, period: 1s }", (1..1 << 63).contains(&number)),
             ("A: { burst: 1, count: #, period: 1s }", (1..=1_000_000_000).contains(&number)),
@@ -288,6 +288,61 @@ fn a_duration_has_a_unit() {
         "A:\n  burst: 5\n  count: 5\n  period:\n",
         &[&format!("4:3: period {DURATION}, but has no value")],
     )]);
+}
+
+#[test]
+fn a_rate_that_is_written_otherwise_is_told_how_it_is_written() {
+    const RATE: &str = "a rate must be a count, \"/\" or \"per\", and a span, such as 10/s or 10 per 5 min";
+    for (given, meant) in [
+        ("100", Some("100/s")),
+        ("10r/s", Some("10/s")),
+        ("10 req/min", Some("10/m")),
+        ("10rps", Some("10/s")),
+        ("10 rpm", Some("10/m")),
+        ("5 requests per hour", Some("5/h")),
+        ("5 a day", Some("5/d")),
+        ("3 every 10 seconds", Some("3/10s")),
+        ("0.5/s", Some("5/10s")),
+        ("1.5 per minute", Some("15/10m")),
+        ("often", None),
+        ("-5/s", None),
+    ] {
+        let hint = meant.map(|meant| format!(" (did you mean \"{meant}\"?)")).unwrap_or_default();
+        let expected = format!("1:22: rate \"{given}\": {RATE}{hint}");
+        check(&[(&format!("limits: {{ A: {{ rate: {given} }} }}"), &[&expected])]);
+    }
+    check(&[
+        (
+            "limits: { A: { rate: 10/fortnight } }",
+            &[
+                "1:22: rate \"10/fortnight\": the unit of a span must be ms, s, m, h or d, or its long name, such as 5 min",
+            ],
+        ),
+        (
+            "limits: { A: { rate: { count: 5 } } }",
+            &["1:22: rate must be a rate, such as 100/h or 5 per minute, not a mapping"],
+        ),
+        (
+            "limits: { A: { rate: } }",
+            &["1:16: rate must be a rate, such as 100/h or 5 per minute, but has no value"],
+        ),
+        ("limits: { A: 100/h }", &["1:14: A must be a mapping, such as {rate: 100/h}, not \"100/h\""]),
+        (
+            "limits: { A: { burst: 5, count: 100 per minute, period: minute } }",
+            &[
+                &format!("1:33: count {WHOLE}, not \"100 per minute\" (did you mean \"rate: 100/m\"?)"),
+                &format!("1:57: period {DURATION}, not \"minute\" (did you mean \"1m\"?)"),
+            ],
+        ),
+        (
+            "limits: { A: { limit: 100/h } }",
+            &[
+                "1:11: \"A\" has no burst and period; token_bucket needs burst, count and period, or a rate such as 100/h",
+                "1:16: unknown field \"limit\" (did you mean \"count\"?)",
+                &format!("1:23: limit {WHOLE}, not \"100/h\" (did you mean \"rate: 100/h\"?)"),
+            ],
+        ),
+    ]);
 }
 
 #[test]
@@ -363,10 +418,7 @@ fn limits_have_names_and_fields() {
                 "1:9: limits must be a mapping, such as \"Name: {burst: 20, count: 20, period: 1s}\", not a list",
             ],
         ),
-        (
-            "limits: { A: 20/s }",
-            &["1:14: A must be a mapping, such as {burst: 20, count: 20, period: 1s}, not \"20/s\""],
-        ),
+        ("limits: { A: 20/s }", &["1:14: A must be a mapping, such as {rate: 20/s}, not \"20/s\""]),
         (
             "limits: { A: {} }\nA: { burst: 1, count: 1, period: 1s }",
             &["2:1: limit \"A\" is given twice, first at 1:11"],

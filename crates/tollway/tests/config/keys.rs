@@ -79,19 +79,16 @@ fn rewrites_may_stand_in_any_one_place_above_the_rules() {
         let found = read(&text).policy.keys().find(b"a").rule;
         assert_eq!(found, Some(0), "{text}");
     }
-    for text in ["keys:", "keys: []", "keys: {}", "keys: { rules: }", "keys: [rewrite: ]", "rewrite: []"] {
+    for text in ["keys: []", "keys: {}", "keys: { rules: }", "keys: [rewrite: ]", "rules: {}\nrewrite: []"] {
         let config = read(text);
         assert_eq!((config.policy.keys().rules(), config.policy.limits().len()), (&[][..], 0), "{text}");
     }
 }
 
 #[test]
-fn a_file_that_says_nothing_has_rules_for_keys_to_try_things_with() {
-    for text in ["", "max_buckets: 5"] {
-        let keys = read(text).policy.keys().clone();
-        assert!(keys.find(b"anything").rule.is_some());
-    }
-    for text in ["limits: {}", "overrides:", "A: { burst: 1, count: 1, period: 1s }"] {
+fn the_built_in_policy_has_rules_for_keys_and_a_file_has_its_own() {
+    assert!(Config::default().policy.keys().find(b"anything").rule.is_some());
+    for text in ["limits: {}", "A: { burst: 1, count: 1, period: 1s }"] {
         assert!(read(text).policy.keys().find(b"anything").rule.is_none(), "{text}");
     }
 }
@@ -280,7 +277,7 @@ fn a_file_cannot_eat_memory_with_patterns() {
 
 #[test]
 fn a_gate_has_an_address_and_perhaps_more() {
-    let gates = |text: &str| read(text).gates;
+    let gates = |text: &str| read(&format!("limits: {{}}\n{text}")).gates;
     assert_eq!(Gates::default().text, "127.0.0.1:2000".parse().ok());
     assert_eq!(Gates::default().throttr, "127.0.0.1:9000".parse().ok());
     let off = gates("gates: {}");
@@ -320,7 +317,8 @@ fn a_gate_has_an_address_and_perhaps_more() {
 
 #[test]
 fn the_smockron_gate_has_two_addresses() {
-    let gate = |text: &str| read(text).gates.smockron.unwrap();
+    let gates = |text: &str| read(&format!("limits: {{}}\n{text}")).gates;
+    let gate = |text: &str| gates(text).smockron.unwrap();
     let address = |text: &str| text.parse::<SocketAddr>().unwrap();
     for text in ["", "gates: { smockron: 127.0.0.1:10004 }", "gates: { smockron: {} }"] {
         let gate = gate(text);
@@ -333,8 +331,8 @@ fn the_smockron_gate_has_two_addresses() {
     assert_eq!((moved.accounting, moved.control()), (address("[::]:7"), Some(address("10.0.0.1:9"))));
     assert_eq!(moved.statsd.as_deref(), Some("stats.example:8125"));
     assert_eq!(SmockronGate::at(address("[::1]:0")).control(), Some(address("[::1]:0")));
-    assert_eq!(read("gates: { smockron: off }").gates, Gates::OFF);
-    assert_eq!(read("gates: { smockron: { accounting: off, statsd: off } }").gates, Gates::OFF);
+    assert_eq!(gates("gates: { smockron: off }"), Gates::OFF);
+    assert_eq!(gates("gates: { smockron: { accounting: off, statsd: off } }"), Gates::OFF);
     check(&[
         (
             "gates: { smockron: 127.0.0.1:65535 }",

@@ -4,6 +4,7 @@
 mod domains;
 mod errors;
 mod keys;
+mod override_files;
 mod page;
 mod robust;
 mod rules;

@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn any_value_of_any_field_does_not_panic(value in "[-+.0-9a-zA-Z:_]{0,24}|\\PC{0,24}") {
-        for field in ["burst", "count", "period", "strict", "algorithm", "id", "number", "stats", "on_full",
+        for field in ["burst", "count", "period", "strict", "algorithm", "id", "ipv6_prefix", "number", "stats", "on_full",
             "on_store_failure", "local_share"] {
             check(&format!("limits:\n  A:\n    burst: 1\n    count: 1\n    {field}: {value}\n"));
             check(&format!("limits: {{ A: {{ algorithm: smoothed_rate, {field}: {value:?} }} }}"));

@@ -65,7 +65,7 @@ fn rules_are_found_by_name_in_the_order_of_the_file() {
 
 #[test]
 fn a_file_with_rules_says_something() {
-    for text in [RULES, "rules:", "rules: {}", "rules: ~"] {
+    for text in [RULES, "rules: {}"] {
         let config = read(text);
         assert_eq!((config.policy.limits().len(), config.policy.keys().rules().len()), (0, 0), "{text}");
     }

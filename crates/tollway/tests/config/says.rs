@@ -23,17 +23,50 @@ fn algorithm(config: &Config, limit: &str, id: &str) -> Option<Algorithm> {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
-    for text in ["", "\n", "# nothing here\n", "---\n", "~", "{}", "\u{feff}", "store: memory"] {
+fn settings_that_are_left_out_have_their_defaults() {
+    for text in
+        ["limits: {}", "rules: { r: 1/s }", "domains: { d: {} }", "keys: [{ match: x, answer: never }]"]
+    {
         let config = read(text);
         assert_eq!(config.store, StoreUrl::Memory);
         assert_eq!(config.max_buckets, MAX_BUCKETS);
         assert_eq!(config.gates, Gates::default());
         assert_eq!(config.gates.http, "127.0.0.1:8080".parse().ok());
-        let names: Vec<_> = config.policy.limits().iter().map(|limit| limit.name()).collect();
-        assert_eq!(names, ["demo", "RequestsPerIPAddress", "LoginsPerAccount"], "{text:?}");
+        assert!(config.policy.limits().is_empty(), "{text}");
     }
+}
+
+#[test]
+fn the_built_in_policy_is_for_those_who_have_no_file() {
+    let names: Vec<_> =
+        Config::default().policy.limits().iter().map(|limit| limit.name().to_owned()).collect();
+    assert_eq!(names, ["demo", "RequestsPerIPAddress", "LoginsPerAccount"]);
     assert_eq!(algorithm(&Config::default(), "demo", "x"), token_bucket(5, 5, Duration::from_secs(10)));
+}
+
+#[test]
+fn a_file_that_limits_nothing_is_an_error() {
+    let advice = "has no limits, keys, rules or domains; add some, such as \
+                  \"limits: { demo: { rate: 5/10s } }\", or write \"limits: {}\" if there are none";
+    for text in ["", "\n", "# nothing here\n", "---\n", "~", "\u{feff}"] {
+        let errors = Config::parse(text, "test.yaml").expect_err(text).to_string();
+        assert_eq!(errors, format!("test.yaml:1:1: the file is empty: it {advice}"), "{text:?}");
+    }
+    for text in [
+        "{}",
+        "[]",
+        "store: memory",
+        "gates: { http: off }",
+        "limits:",
+        "limits:\nkeys: ~\n",
+        "overrides: []",
+        "max_buckets: 5",
+    ] {
+        let errors = Config::parse(text, "test.yaml").expect_err(text).to_string();
+        assert_eq!(errors, format!("test.yaml:1:1: the file {advice}"), "{text:?}");
+    }
+    let errors = Config::parse("limts: {}", "test.yaml").expect_err("a typo").to_string();
+    assert_eq!(errors, "test.yaml:1:1: unknown field \"limts\" (did you mean \"limits\"?)");
 }
 
 #[test]
@@ -76,7 +109,7 @@ fn an_id_format_may_go_by_its_neutral_name() {
 
 #[test]
 fn limits_that_are_there_and_empty_are_none() {
-    for text in ["limits: {}", "limits:", "limits:\noverrides:\n", "overrides: []"] {
+    for text in ["limits: {}", "limits: {}\noverrides:\n", "limits:\nkeys: []\noverrides: []"] {
         assert_eq!(read(text).policy.limits().len(), 0, "{text}");
     }
 }
@@ -189,11 +222,13 @@ fn gates_are_those_that_are_named() {
     for (text, http) in [
         ("gates: { http: 0.0.0.0:80 }", address("0.0.0.0:80")),
         ("gates: { http: '[::1]:8080' }", address("[::1]:8080")),
+        ("gates: { http: { listen: 0.0.0.0:80 } }", address("0.0.0.0:80")),
+        ("gates: { http: {} }", address("127.0.0.1:8080")),
         ("gates: { http: off }", None),
         ("gates: {}", None),
-        ("limits: {}", address("127.0.0.1:8080")),
+        ("", address("127.0.0.1:8080")),
     ] {
-        assert_eq!(read(text).gates.http, http, "{text}");
+        assert_eq!(read(&format!("limits: {{}}\n{text}")).gates.http, http, "{text}");
     }
     assert_eq!(Gates::address("off", Gates::TEXT), Ok(None));
     assert!(Gates::address("", Gates::TEXT).is_err());

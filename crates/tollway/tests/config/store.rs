@@ -31,8 +31,14 @@ fn check(cases: &[(&str, &[&str])]) {
     }
 }
 
+/// Reads a file that has nothing but a store.
+fn read(yaml: &str) -> Config {
+    let yaml = format!("{yaml}\n{}limits: {{}}", if yaml.starts_with('\n') { "        " } else { "" });
+    Config::parse(&yaml, "POLICY").unwrap_or_else(|errors| panic!("{errors}\n{yaml}"))
+}
+
 fn store(yaml: &str) -> StoreUrl {
-    Config::parse(yaml, "POLICY").unwrap_or_else(|errors| panic!("{errors}\n{yaml}")).store
+    read(yaml).store
 }
 
 #[test]
@@ -113,8 +119,7 @@ fn a_file_may_say_it_in_fields() {
           deadline: 20ms
           username: app
           password: 123
-          tls_ca: /etc/ca.pem
-        ";
+          tls_ca: /etc/ca.pem";
     assert_eq!(store(yaml), StoreUrl::Redis(expected.clone()));
     let yaml = "store: { url: 'rediss+cluster://app:123@a,b:7001?tls_ca=/etc/ca.pem', namespace: shop, deadline: 20ms }";
     assert_eq!(store(yaml), StoreUrl::Redis(expected));
@@ -266,7 +271,7 @@ fn a_password_is_never_printed() {
         "store: { url: redis://cache, password: hunter2 }",
     ];
     for yaml in &sound[1..] {
-        let config = Config::parse(yaml, "POLICY").expect("it is sound");
+        let config = read(yaml);
         let shown = format!("{} {:?} {config:?} {}", config.store, config.store, describe(&config));
         assert!(!shown.contains(PASSWORD) && shown.contains("***"), "{shown}");
     }
@@ -340,7 +345,7 @@ fn a_store_is_told_as_it_was_understood() {
             "redis+sentinel://app@a:26379,b:26379/main, namespace tollway, deadline 50ms, password_file /run/p",
         ),
     ] {
-        let config = Config::parse(&format!("store: '{store}'"), "POLICY").expect("it is sound");
+        let config = read(&format!("store: '{store}'"));
         let description = describe(&config).to_string();
         assert_eq!(description.lines().next(), Some(&*format!("store   {told}")));
     }

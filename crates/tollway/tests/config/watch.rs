@@ -23,7 +23,8 @@ impl Watched {
     fn new(content: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("policy.yaml"), content).expect("a file");
-        let watch = FileWatch::new(directory.path().join("policy.yaml"));
+        let mut watch = FileWatch::new(directory.path().join("policy.yaml"));
+        watch.read().expect("a policy");
         Self { directory, watch }
     }
 
@@ -83,19 +84,67 @@ fn a_rename_over_the_file_is_noticed() {
 }
 
 #[test]
-fn a_file_that_goes_away_changes_when_it_is_back() {
+fn a_file_that_is_gone_or_empty_for_a_moment_is_being_written() {
     let mut file = Watched::new(ONE);
     fs::remove_file(file.path("policy.yaml")).expect("removed");
-    file.check(false);
+    assert!(!file.watch.changed());
+    fs::write(file.path("policy.yaml"), ONE).expect("written");
+    file.check(false); // back as it was
     fs::write(file.path("policy.yaml"), "").expect("written");
-    file.check(false); // an editor that is about to write
+    assert!(!file.watch.changed());
     fs::write(file.path("policy.yaml"), TWO).expect("written");
     file.check(true);
+}
 
-    fs::remove_file(file.path("policy.yaml")).expect("removed");
-    file.check(false);
-    fs::write(file.path("policy.yaml"), TWO).expect("written");
-    file.check(false); // back as it was
+#[test]
+fn a_file_that_stays_away_has_changed_and_so_it_has_when_it_is_back() {
+    for vanish in [|path: &Path| fs::remove_file(path), |path: &Path| fs::write(path, "")] {
+        let mut file = Watched::new(ONE);
+        vanish(&file.path("policy.yaml")).expect("gone");
+        let looks: [bool; 3] = std::array::from_fn(|_| file.watch.changed());
+        assert_eq!(looks, [false, true, false]);
+        assert!(file.watch.read().is_err());
+        file.check(false);
+        fs::write(file.path("policy.yaml"), ONE).expect("written");
+        file.check(true); // as it was, and yet restored
+    }
+}
+
+#[test]
+fn a_file_that_is_restored_after_it_was_read_empty_has_changed() {
+    for broken in ["", "# nothing yet\n", "store: memory\n", "limits:\n", "limits: { A: {", "\0"] {
+        let mut file = Watched::new(ONE);
+        fs::write(file.path("policy.yaml"), broken).expect("written");
+        assert!(file.watch.read().is_err(), "{broken:?}"); // on SIGHUP, say
+        file.check(false);
+        fs::write(file.path("policy.yaml"), ONE).expect("written");
+        file.check(true);
+        assert!(file.watch.read().is_ok());
+    }
+}
+
+#[test]
+fn a_file_of_overrides_is_watched_with_the_file_that_names_it() {
+    let numbers = |burst| format!("A:x: {{ burst: {burst}, count: 1, period: 1s }}\n");
+    let mut file = Watched::new(ONE);
+    fs::write(file.path("policy.yaml"), format!("{ONE}overrides: more.yaml\n")).expect("written");
+    file.check(true);
+    assert!(file.watch.read().is_err(), "there is no such file yet");
+    fs::write(file.path("more.yaml"), numbers(1)).expect("written");
+    file.check(true);
+    assert!(file.watch.read().is_ok());
+    fs::write(file.path("more.yaml"), numbers(2)).expect("written");
+    file.check(true);
+    fs::remove_file(file.path("more.yaml")).expect("removed");
+    assert_eq!([file.watch.changed(), file.watch.changed()], [false, true]);
+    assert!(file.watch.read().is_err());
+    fs::write(file.path("more.yaml"), numbers(2)).expect("written");
+    file.check(true);
+    fs::write(file.path("policy.yaml"), ONE).expect("written");
+    file.check(true);
+    assert!(file.watch.read().is_ok());
+    fs::write(file.path("more.yaml"), numbers(3)).expect("written");
+    file.check(false); // nobody names it any more
 }
 
 #[test]
@@ -135,6 +184,7 @@ fn a_config_map_that_swaps_its_link_is_noticed() {
     update("..2026_01_01", ONE);
     symlink("..data/policy.yaml", mount.path().join("policy.yaml")).expect("a link");
     let mut watch = FileWatch::new(mount.path().join("policy.yaml"));
+    watch.read().expect("a policy");
     assert!(!watch.changed());
 
     update("..2026_01_02", TWO);
@@ -154,7 +204,7 @@ fn a_link_that_leads_elsewhere_is_noticed() {
     fs::write(file.path("two.yaml"), TWO).expect("written");
     fs::remove_file(file.path("policy.yaml")).expect("removed");
     symlink("nowhere.yaml", file.path("policy.yaml")).expect("a link");
-    file.check(false);
+    assert!(!file.watch.changed());
     fs::remove_file(file.path("policy.yaml")).expect("removed");
     symlink("two.yaml", file.path("policy.yaml")).expect("a link");
     file.check(true);
