@@ -20,6 +20,7 @@
 
 mod decision;
 mod keyed;
+mod lazy;
 mod log_name;
 mod lookup;
 mod named;
@@ -35,6 +36,7 @@ use crate::time::{Nanos, Timestamp};
 
 pub use decision::RuleDecision;
 pub use keyed::{KeyedRule, RuleBill, RuleLimit, RuleLogName};
+pub use lazy::{RuleStep, RuleValues};
 pub use log_name::LogName;
 pub use lookup::{RuleLookupError, RuleRef};
 pub use named::{NamedRule, RuleNameError};

@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
+use tollway_core::rule::{RuleStep, RuleValues};
 use tollway_core::{KeyedRule, OnFull, OnStoreFailure, Rule, RuleBill, RuleLimit};
 
 use super::selector::SelectorSource;
@@ -30,6 +31,8 @@ use super::{
     IntoSelector, LimitedFunction, RateLimit, RateLimitExceeded, RuleKeyError, RunPermit, Selector,
     SelectorValue,
 };
+use crate::block_on;
+use crate::engine::Engine;
 
 /// A guard that decides whether a block or a function may run. It is made once and can be used by many threads.
 #[must_use = "a guard limits nothing until `enter`, `run` or `wrap` is called"]
@@ -96,7 +99,9 @@ impl<'a> RuleGuard<'a> {
         self
     }
 
-    /// Supplies a selector with a value, or with a function that is called for a value at each request.
+    /// Supplies a selector with a value, or with a function that is called for a value at each request that needs it: a
+    /// request that other parts of the rule deny already does not. Its `retry_after` is then that of the parts that were
+    /// looked at.
     pub fn selector<Origin>(mut self, name: &str, value: impl IntoSelector<'a, Origin>) -> Self {
         self.selectors.push((name.into(), value.into_source()));
         self
@@ -154,13 +159,41 @@ impl<'a> RuleGuard<'a> {
     /// Resolves the rule, and returns a permit if the code that follows is allowed to run: `limit.enter()?`.
     pub fn enter(&self) -> Result<RunPermit, RateLimitError> {
         let rule = self.rule()?;
+        if self.asks_in_steps(rule) {
+            return block_on(self.enter_in_steps(rule, self.rate_limit.blocking.engine()));
+        }
         Ok(self.rate_limit.ask(rule, &self.bill(rule)?)?)
     }
 
     /// Resolves the rule like [`enter`](Self::enter), and awaits the store instead of blocking the thread.
     pub async fn enter_async(&self) -> Result<RunPermit, RateLimitError> {
         let rule = self.rule()?;
+        if self.asks_in_steps(rule) {
+            return self.enter_in_steps(rule, self.rate_limit.limiter.engine()).await;
+        }
         Ok(self.rate_limit.ask_async(rule, &self.bill(rule)?).await?)
+    }
+
+    /// Calls the functions of selectors one by one, as far as the rule needs their values.
+    async fn enter_in_steps(
+        &self,
+        rule: &Arc<KeyedRule>,
+        engine: &Engine,
+    ) -> Result<RunPermit, RateLimitError> {
+        let mut values = self.known_values(rule)?;
+        let decision = loop {
+            match values.step(rule) {
+                RuleStep::Ask { log, selector } => values.answer(log, Some(self.value(selector, rule)?)),
+                RuleStep::Look => match engine.inspect_rule(&values.bill(rule)).await {
+                    Ok(seen) => values.looked(seen.at, seen.reached_until),
+                    // Without an answer of the store the rule's `on_store_failure` decides, which needs all values.
+                    Err(_) => values.ask_all(),
+                },
+                RuleStep::Deny(decision) => break decision,
+                RuleStep::Resolve => break engine.resolve(&values.bill(rule)).await,
+            }
+        };
+        Ok(RunPermit::from_decision(decision, rule)?)
     }
 
     /// Runs `code`, if the rule allows it.
@@ -198,12 +231,39 @@ impl<'a> RuleGuard<'a> {
     }
 
     fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, SelectorError> {
-        rule.bill(|selector| {
-            let known = self.selectors.iter().find(|(name, _)| **name == *selector);
-            let value = known.map(|(_, source)| source.value());
-            let value = value.or_else(|| self.lookup.as_ref()?(selector));
-            value.map(Some).ok_or_else(|| SelectorError::new(selector, rule))
-        })
+        rule.bill(|selector| self.value(selector, rule).map(Some))
+    }
+
+    /// Returns whether a selector's function may not have to be called. Otherwise every value is needed, and the store
+    /// is asked once.
+    fn asks_in_steps(&self, rule: &KeyedRule) -> bool {
+        let calls = self.lookup.is_some() || self.selectors.iter().any(|(_, source)| source.is_function());
+        calls && rule.limit().rule().logs().len() > 1
+    }
+
+    /// Returns the values that need no call. A selector that nothing supplies is an error, even if it is not needed.
+    fn known_values<'s>(&'s self, rule: &KeyedRule) -> Result<RuleValues<SelectorValue<'s>>, SelectorError> {
+        let mut missing = None;
+        let values = RuleValues::new(rule, |selector| match self.source(selector) {
+            Some(source) => (!source.is_function()).then(|| Some(source.value())),
+            None => {
+                if self.lookup.is_none() {
+                    missing.get_or_insert_with(|| SelectorError::new(selector, rule));
+                }
+                None
+            }
+        });
+        missing.map_or(Ok(values), Err)
+    }
+
+    fn value(&self, selector: &str, rule: &KeyedRule) -> Result<SelectorValue<'_>, SelectorError> {
+        let value = self.source(selector).map(SelectorSource::value);
+        let value = value.or_else(|| self.lookup.as_ref()?(selector));
+        value.ok_or_else(|| SelectorError::new(selector, rule))
+    }
+
+    fn source(&self, selector: &str) -> Option<&SelectorSource<'a>> {
+        self.selectors.iter().find(|(name, _)| **name == *selector).map(|(_, source)| source)
     }
 }
 

@@ -201,6 +201,10 @@ impl fmt::Debug for SelectorSource<'_> {
 }
 
 impl SelectorSource<'_> {
+    pub(super) fn is_function(&self) -> bool {
+        matches!(self.0, SourceKind::Function(_))
+    }
+
     pub(super) fn value(&self) -> SelectorValue<'_> {
         match &self.0 {
             SourceKind::Value(value) => value.value(),

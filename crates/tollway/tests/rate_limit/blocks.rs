@@ -152,3 +152,38 @@ fn a_full_store_is_answered_for_as_the_place_says() {
     assert!(limits.key("shared").unwrap().on_full(OnFull::Deny).selector("user", 4).enter().is_err());
     assert!(limits.key("shared").unwrap().selector("user", 4).enter().is_ok());
 }
+
+#[test]
+fn a_function_of_a_selector_is_called_only_if_the_rule_needs_its_value() {
+    let (limits, clock) = limits();
+    let calls = AtomicU32::new(0);
+    let user = || {
+        calls.fetch_add(1, Ordering::Relaxed);
+        "vova"
+    };
+    let called = || calls.swap(0, Ordering::Relaxed);
+    let upload = limits.limit("Or('2/s', 'user:3/m')").unwrap().key("upload").selector("user", user);
+    assert!(upload.enter().is_ok());
+    assert!(block_on(upload.enter_async()).is_ok());
+    assert_eq!(called(), 2, "who is allowed is counted under every value");
+    for denied in [upload.enter(), block_on(upload.enter_async())] {
+        let Err(RateLimitError::Exceeded(denied)) = denied else { panic!("{denied:?}") };
+        assert_eq!(denied.retry_after(), Some(std::time::Duration::from_secs(1)));
+    }
+    assert_eq!(called(), 0, "everybody is over the limit");
+    at(&clock, 1_000);
+    assert!(upload.enter().is_ok());
+    assert!(upload.enter().is_err());
+    assert_eq!(called(), 2, "the user is over the limit, and nothing else is");
+
+    let supplied = limits.limit("Or('1/s', 'user:9/s')").unwrap().key("all").selectors(|_| Some(user()));
+    assert!(supplied.enter().is_ok());
+    assert!(supplied.enter().is_err());
+    assert_eq!(called(), 1);
+    let missing =
+        limits.limit("Or('0/s', 'user:9/s', 'key:1/s')").unwrap().key("missing").selector("user", user);
+    assert!(
+        matches!(missing.enter(), Err(RateLimitError::Selector(_))),
+        "a mistake, whether it is needed or not"
+    );
+}
