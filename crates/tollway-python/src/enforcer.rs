@@ -1,13 +1,16 @@
 //! Enforces one rule for one function, or for one block.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
-use tollway::core::{self, KeyedRule, RuleBill};
+use pyo3::types::{PyDict, PyString, PyTuple};
+use tollway::core::rule::{RuleStep, RuleValues};
+use tollway::core::{self, KeyedRule};
+use tollway::engine::RuleInspection;
 
 use crate::decision::{RuleDecision, exceeded};
-use crate::pending_calls::{PendingPyReply, Reply};
+use crate::rule_call::RuleCall;
 use crate::rule_namespace::{Keyed, RuleNamespace};
 use crate::selectors::{Call, Layer, Selectors, is_awaitable, text};
 
@@ -20,8 +23,12 @@ pub(crate) struct Enforcer {
     selectors: Selectors,
 }
 
-/// The values that the selectors of a rule have, in the order of its logs.
-type Values = Vec<Option<Vec<u8>>>;
+/// What the selectors of a rule have in one call, and the values that are known.
+pub(crate) struct CallValues {
+    /// One for each log of the rule; `None` where the log has no selector.
+    sources: Vec<Option<Py<PyAny>>>,
+    pub(crate) known: RuleValues<Vec<u8>>,
+}
 
 #[pymethods]
 impl Enforcer {
@@ -51,96 +58,109 @@ impl Enforcer {
 
     /// Decides a call, and raises if it is denied.
     fn enforce(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<()> {
-        let values =
-            self.selectors.values(py, Call { args: Some(args), kwargs: Some(kwargs), given: None })?;
-        self.admit(&self.decide(py, &texts(&values)?)?)
+        self.admit(&self.decide(py, Call { args: Some(args), kwargs: Some(kwargs), given: None })?)
     }
 
-    /// Decides a call at once and raises if it is denied, or returns the values to start a pending call with.
-    fn enforce_async<'py>(
-        &self,
-        py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: &Bound<'py, PyDict>,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let values =
-            self.selectors.values(py, Call { args: Some(args), kwargs: Some(kwargs), given: None })?;
-        if self.must_wait(&values)? {
-            return PyList::new(py, values).map(Some);
-        }
-        self.admit(&self.decide(py, &texts(&values)?)?)?;
-        Ok(None)
+    /// Decides a call at once and raises if it is denied, or returns a call that is to be awaited.
+    fn enforce_async(
+        this: &Bound<'_, Self>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> PyResult<Option<RuleCall>> {
+        let call = Call { args: Some(args), kwargs: Some(kwargs), given: None };
+        let call = RuleCall::begin(this, call, true)?;
+        if call.is_decided() { call.reply(this.py()).map(|_| None) } else { Ok(Some(call)) }
     }
 
     /// Decides with the `given` values for selectors, which come before all others.
     fn ask(&self, py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<RuleDecision> {
-        let values = self.selectors.values(py, Call { args: None, kwargs: None, given: Some(given) })?;
-        Ok(RuleDecision::new(self.decide(py, &texts(&values)?)?))
+        Ok(RuleDecision::new(self.decide(py, Call { args: None, kwargs: None, given: Some(given) })?))
     }
 
-    /// Decides at once as `ask` does, or returns the values to start a pending call with.
-    fn ask_async<'py>(&self, py: Python<'py>, given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-        let values = self.selectors.values(py, Call { args: None, kwargs: None, given: Some(given) })?;
-        if self.must_wait(&values)? {
-            return Ok(PyList::new(py, values)?.into_any());
+    /// Decides at once as `ask` does, or returns a call that is to be awaited.
+    fn ask_async<'py>(this: &Bound<'py, Self>, given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let call = RuleCall::begin(this, Call { args: None, kwargs: None, given: Some(given) }, false)?;
+        if call.is_decided() {
+            return Ok(call.reply(this.py())?.into_bound(this.py()));
         }
-        let decision = RuleDecision::new(self.decide(py, &texts(&values)?)?);
-        Ok(Bound::new(py, decision)?.into_any())
+        Ok(Bound::new(this.py(), call)?.into_any())
     }
 }
 
 impl Enforcer {
-    /// Returns the reply to a call that has these values. To `enforce`, a denial is an exception and not a decision.
-    pub(crate) fn reply(
-        this: &Bound<'_, Self>,
-        values: &[Bound<'_, PyAny>],
-        enforce: bool,
-    ) -> PyResult<PendingPyReply> {
-        let values = texts(values)?;
-        let engine = Arc::clone(&*this.get().rules.get().engine()?);
-        let enforcer = this.clone().unbind();
-        Ok(Box::pin(async move {
-            let decision = engine.resolve(&bill(&enforcer.get().rule, &values)).await;
-            let reply: Reply = Box::new(move |py| match enforce {
-                true => enforcer.get().admit(&decision).map(|()| py.None()),
-                false => Ok(Py::new(py, RuleDecision::new(decision))?.into_any()),
-            });
-            reply
-        }))
+    /// Returns the rule that is enforced.
+    pub(crate) const fn keyed(&self) -> &Arc<KeyedRule> {
+        &self.rule
+    }
+
+    /// Returns the namespace of the rule, which decides.
+    pub(crate) fn rules(&self) -> &RuleNamespace {
+        self.rules.get()
     }
 
     /// Returns the exception if the decision is a denial.
-    fn admit(&self, decision: &core::RuleDecision) -> PyResult<()> {
+    pub(crate) fn admit(&self, decision: &core::RuleDecision) -> PyResult<()> {
         if decision.allowed() { Ok(()) } else { Err(exceeded(decision, &self.key, &self.rule())) }
     }
 
-    fn decide(&self, py: Python<'_>, values: &Values) -> PyResult<core::RuleDecision> {
-        self.rules.get().decide(py, &bill(&self.rule, values))
+    /// Returns what the selectors have in this call. Values that need no call are known.
+    pub(crate) fn values(&self, py: Python<'_>, call: Call<'_, '_>) -> PyResult<CallValues> {
+        let mut known = RuleValues::new(&self.rule, |_| None);
+        let mut found = self.selectors.find(py, call)?.into_iter();
+        let logs = self.rule.limit().rule().logs();
+        let mut sources = Vec::with_capacity(logs.len());
+        for (index, log) in logs.iter().enumerate() {
+            let source = log.selector().and_then(|_| found.next());
+            if let Some(source) = &source
+                && !source.is_callable()
+                && !is_awaitable(source)?
+            {
+                known.answer(index, text(source)?);
+            }
+            sources.push(source.map(Bound::unbind));
+        }
+        Ok(CallValues { sources, known })
     }
 
-    /// Returns true if the decision, or one of the values, has to be awaited.
-    fn must_wait(&self, values: &[Bound<'_, PyAny>]) -> PyResult<bool> {
-        if self.rules.get().is_shared() {
-            return Ok(true);
+    /// Decides, and blocks if the store has to be waited for.
+    fn decide(&self, py: Python<'_>, call: Call<'_, '_>) -> PyResult<core::RuleDecision> {
+        let rules = self.rules();
+        if self.selectors.is_empty() {
+            let Ok(bill) = self.rule.bill(|_| Ok::<Option<&[u8]>, Infallible>(None));
+            return rules.decide(py, &bill);
         }
-        for value in values {
-            if is_awaitable(value)? {
-                return Ok(true);
+        let mut values = self.values(py, call)?;
+        loop {
+            match values.known.step(&self.rule) {
+                RuleStep::Ask { log, .. } => {
+                    let value = text(&values.ask(py, log)?)?;
+                    values.known.answer(log, value);
+                }
+                RuleStep::Look => {
+                    let seen = rules.look(py, &values.known.bill(&self.rule))?;
+                    values.saw(seen);
+                }
+                RuleStep::Deny(decision) => return Ok(decision),
+                RuleStep::Resolve => return rules.decide(py, &values.known.bill(&self.rule)),
             }
         }
-        Ok(false)
     }
 }
 
-/// Converts every value to the bytes that are part of a log's name.
-fn texts(values: &[Bound<'_, PyAny>]) -> PyResult<Values> {
-    values.iter().map(text).collect()
-}
+impl CallValues {
+    /// Returns the value of a log's selector, and calls it if it is a callable.
+    pub(crate) fn ask<'py>(&self, py: Python<'py>, log: usize) -> PyResult<Bound<'py, PyAny>> {
+        let source = self.sources[log].as_ref().expect("only a log with a selector has a value");
+        let source = source.bind(py);
+        if source.is_callable() { source.call0() } else { Ok(source.clone()) }
+    }
 
-fn bill<'r>(rule: &'r KeyedRule, values: &Values) -> RuleBill<'r> {
-    // `Selectors` returns one value for each selector, in the order in which `KeyedRule::bill` takes them.
-    let mut values = values.iter();
-    let next = |_: &str| Ok::<_, std::convert::Infallible>(values.next().and_then(Option::as_deref));
-    let Ok(bill) = rule.bill(next);
-    bill
+    /// Notes the state of the logs. Without an answer of the store all values are needed, because the rule's
+    /// `on_store_failure` decides.
+    pub(crate) fn saw(&mut self, seen: Option<RuleInspection>) {
+        match seen {
+            Some(seen) => self.known.looked(seen.at, seen.reached_until),
+            None => self.known.ask_all(),
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! python/tollway/_limiter.py    Limiter: the limits of a configuration, by name
 //! python/tollway/_client.py     Client: the same calls, to a server over HTTP; no Rust
 //! src/enforcer.rs               one limited function: the values of its selectors, and the decision
+//! src/rule_call.rs              one awaited call of it
 //! src/limiter.rs                the calls of a Limiter
 //! src/pending_calls.rs          calls that an event loop waits for
 //! src/rule_namespace.rs         the rules of a RateLimit
@@ -21,6 +22,7 @@ mod enforcer;
 mod limiter;
 mod pending_calls;
 mod process_engine;
+mod rule_call;
 mod rule_namespace;
 mod selectors;
 
@@ -42,7 +44,14 @@ mod _tollway {
     #[pymodule_export]
     use super::pending_calls::PendingCalls;
     #[pymodule_export]
+    use super::rule_call::RuleCall;
+    #[pymodule_export]
     use super::rule_namespace::{Keyed, RuleNamespace};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 
     /// Returns the canonical form of a rule's text.
     #[pyfunction]

@@ -20,8 +20,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::enforcer::Enforcer;
 use crate::limiter::NativeLimiter;
+use crate::rule_call::RuleCall;
 
 /// Makes the Python object, or the exception, that completes a future.
 pub(crate) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
@@ -77,17 +77,9 @@ impl PendingCalls {
         self.notified.as_raw_fd()
     }
 
-    /// Starts a call of a limited function or block. The future gets the decision; or, to `enforce` it, `None` or the
-    /// exception.
-    fn start_rule(
-        &self,
-        py: Python<'_>,
-        enforcer: &Bound<'_, Enforcer>,
-        values: Vec<Bound<'_, PyAny>>,
-        future: Py<PyAny>,
-        enforce: bool,
-    ) -> PyResult<()> {
-        self.start(py, Enforcer::reply(enforcer, &values, enforce)?, future)
+    /// Asks the store for a call of a limited function or block. The future gets `None` when the call can go on.
+    fn start_rule(&self, py: Python<'_>, call: &Bound<'_, RuleCall>, future: Py<PyAny>) -> PyResult<()> {
+        self.start(py, RuleCall::store_answer(call)?, future)
     }
 
     /// Starts a call of a limiter: `spend`, `check`, `refund` or `reset` of these charges.

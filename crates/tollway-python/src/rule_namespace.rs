@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use tollway::Clock;
 use tollway::config::StoreUrl;
 use tollway::core::{self, KeyedRule, LocalShare, OnStoreFailure, Policy, RuleBill, RuleLimit};
-use tollway::engine::Engine;
+use tollway::engine::{Engine, RuleInspection};
 use tollway::rate_limit::{self, RuleRegistry};
 use tollway::store::memory::MAX_BUCKETS;
 
@@ -86,6 +86,16 @@ impl RuleNamespace {
             return Ok(decision);
         }
         Ok(py.detach(|| engine.blocking().resolve(bill)))
+    }
+
+    /// Returns until when the rates of a bill are reached; `None` if the store gave no answer. Blocks over Redis, without
+    /// the interpreter's lock.
+    pub(crate) fn look(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<Option<RuleInspection>> {
+        let engine = self.engine()?;
+        if !self.is_shared() {
+            return Ok(engine.blocking().inspect_rule(bill).ok());
+        }
+        Ok(py.detach(|| engine.blocking().inspect_rule(bill)).ok())
     }
 
     /// Returns true if a decision has to be waited for.

@@ -8,7 +8,8 @@
 //! apikey      api.apikey or api['apikey'], or else self.apikey, called if they are methods
 //! ```
 //!
-//! The sources are known when a function is decorated. Their values are looked up for each call.
+//! The sources are known when a function is decorated. They are looked up for each call, and callables are called when
+//! the rule needs their values.
 
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError};
 use pyo3::import_exception;
@@ -74,22 +75,18 @@ impl Selectors {
         Ok(Self { each: each.collect::<PyResult<_>>()? })
     }
 
-    /// Returns the value of each selector, in the order of the rule's logs. Callables are called.
-    pub(crate) fn values<'py>(
-        &self,
-        py: Python<'py>,
-        call: Call<'_, 'py>,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        self.each.iter().map(|selector| selector.value(py, call)).collect()
+    /// Returns true if the rule has no selectors.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// Returns what each selector has, in the order of the rule's logs: a value, or a callable that returns it.
+    pub(crate) fn find<'py>(&self, py: Python<'py>, call: Call<'_, 'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.each.iter().map(|selector| selector.find(py, call)).collect()
     }
 }
 
 impl Selector {
-    fn value<'py>(&self, py: Python<'py>, call: Call<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.find(py, call)?;
-        if value.is_callable() { value.call0() } else { Ok(value) }
-    }
-
     fn find<'py>(&self, py: Python<'py>, call: Call<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let name = self.name.bind(py);
         if let Some(given) = call.given

@@ -32,6 +32,8 @@ def test_an_async_block_runs_while_it_may(rl):
                 pass
         with pytest.raises(RateLimitExceeded), (await rl.limit(key="it", user="vova").cm):
             ran.append(1)
+        with pytest.raises(RateLimitExceeded), (await rl.limit(key="it", user="vova").cm()):
+            ran.append(1)
         return len(ran)
 
     assert asyncio.run(main()) == 2

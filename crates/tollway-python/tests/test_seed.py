@@ -2,6 +2,7 @@
 
 import asyncio
 import textwrap
+from importlib import metadata
 
 import pytest
 from conftest import calls
@@ -193,7 +194,7 @@ def test_blocks_in_a_tornado_coroutine(rl):
 
     @gen.coroutine
     def log_in():
-        with (yield rl.limit('username:10/5m', username=get_username, key='login').cm):
+        with (yield rl.limit('username:10/5m', username=get_username, key='login').cm()):
             do_stuff()
     """
     done = []
@@ -208,3 +209,23 @@ def test_blocks_in_a_tornado_coroutine(rl):
 
     asyncio.run(main())
     assert len(done) == 20
+
+
+def test_what_the_original_took_is_taken():
+    rl = tollway.RateLimit(disable_locks=True, lock_ttl=30, lock_polling_interval=0.05)
+    assert rl.limit("1/s").ask()
+
+
+def test_what_the_original_raised_is_caught_as_it_was(local):
+    local.limit("3/s", key="cats")(print)
+    for mistake in (
+        local.limit("0/s").__enter__,
+        local.limit("user:1/s").__enter__,
+        lambda: local.limit("3/s", key="cats")(print),
+    ):
+        with pytest.raises(RuntimeError):
+            mistake()
+
+
+def test_the_version_is_that_of_the_package():
+    assert tollway.__version__ == metadata.version("tollway")

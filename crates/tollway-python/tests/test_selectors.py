@@ -1,6 +1,7 @@
 """Where values come from, and what is one."""
 
 import asyncio
+import contextvars
 import types
 import uuid
 
@@ -154,3 +155,74 @@ def test_every_identifier_is_counted_also_one_that_was_not_looked_at(rl):
 def test_a_selector_may_be_called_rule_and_self(local):
     limit = local.limit("Or('rule:1/s', 'self:2/s')", rule=1, **{"self": 2})
     assert limit.ask() and not limit.ask()
+
+
+class Asked(dict):
+    """Selectors that count how often they are asked for."""
+
+    def __init__(self, **values):
+        super().__init__()
+        self.values_of = values
+        self.asked = []
+
+    def __getitem__(self, name):
+        def ask():
+            self.asked.append(name)
+            return self.values_of[name]
+
+        return ask
+
+    def take(self):
+        asked, self.asked = self.asked, []
+        return asked
+
+
+@pytest.mark.parametrize("rule, needed", [
+    ("Or('1/s', 'user:9/s')", []),
+    ("Or('user:1/s', 'apikey:9/s')", ["user"]),
+    ("Or('user:9/s', 'apikey:1/s')", ["user", "apikey"]),
+    ("And('1/s', 'user:1/s')", ["user"]),
+    ("Or(And('1/s', 'user:1/s'), 'apikey:9/s')", ["user"]),
+])
+def test_a_callable_is_called_only_if_the_rule_needs_its_value(rl, rule, needed):
+    asked = Asked(user="u", apikey="k")
+    limit = rl.limit(rule, key="it", selector=asked)
+    assert limit.ask()
+    names = [name for name in ("user", "apikey") if f"{name}:" in rule]
+    assert sorted(asked.take()) == sorted(names), "an allowed call is counted under every value"
+    assert not limit.ask()
+    assert asked.take() == needed
+    assert not asyncio.run(limit.ask_async())
+    assert asked.take() == needed
+    with pytest.raises(RateLimitExceeded) as denied:
+        limit.__enter__()
+    assert asked.take() == needed and denied.value.retry_after == 1.0
+
+
+def test_values_that_are_awaited_are_awaited_only_if_they_are_needed(rl):
+    awaited = []
+
+    async def user():
+        await asyncio.sleep(0)
+        awaited.append("user")
+        return "vova"
+
+    async def main():
+        limit = rl.limit("Or('2/s', 'user:9/s')", key="it", user=user)
+        return [(await limit.ask_async()).allowed for _ in range(4)]
+
+    assert asyncio.run(main()) == [True, True, False, False]
+    assert awaited == ["user"] * 2
+
+
+def test_a_selector_that_is_called_sees_the_context_of_its_task(rl):
+    current = contextvars.ContextVar("current")
+
+    async def call(name):
+        current.set(name)
+        return (await rl.limit("Or('9/s', 'user:1/s')", key="it", user=current.get).ask_async()).allowed
+
+    async def main():
+        return await asyncio.gather(*(call(name) for name in ("anna", "bert", "anna")))
+
+    assert sorted(asyncio.run(main())) == [False, True, True]

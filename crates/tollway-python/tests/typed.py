@@ -17,9 +17,11 @@ from tollway import (
     RuleDecision,
     RuleGuard,
     UnknownLimit,
+    __version__,
 )
 
 rl = RateLimit("redis://localhost", namespace="shop", on_store_failure="local", clock=ManualClock(5))
+assert_type(__version__, str)
 
 
 @rl.limit(And("10/s", Or("user:5/m", "apikey:7/h")), user=lambda: 7, apikey="k1")
@@ -50,7 +52,7 @@ async def main() -> None:
         decision = await limit.ask_async(user="vova")
         assert_type(decision.allowed, bool)
         assert_type(decision.retry_after, Optional[float])
-    with await limit.cm:
+    with await limit.cm, await limit.cm():
         pass
     try:
         add(1)

@@ -44,6 +44,7 @@ from ._limiter import Limiter
 from ._rate_limit import RateLimit, RuleGuard
 from ._rules import And, Or
 from ._tollway import Decision, ManualClock, Refund, RuleDecision
+from ._tollway import __version__ as __version__
 
 __all__ = [
     "And",

@@ -4,7 +4,7 @@ from math import ceil
 from typing import Any, Optional, Tuple
 
 
-class RateLimitExceeded(Exception):
+class RateLimitExceeded(RuntimeError):
     """The call exceeded a limit. It was not made, and nothing was counted for it."""
 
     key: str
@@ -40,11 +40,11 @@ class RuleError(ValueError):
     """The rule is not valid. The message shows the place."""
 
 
-class RuleKeyError(RuleError):
+class RuleKeyError(RuleError, RuntimeError):
     """The ``key`` is given rules a second time, or has none yet."""
 
 
-class SelectorError(LookupError):
+class SelectorError(LookupError, RuntimeError):
     """Nothing supplies a selector that the rule names. An empty value would be one; this is a mistake."""
 
     selector: str

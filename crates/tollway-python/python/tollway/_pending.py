@@ -1,24 +1,28 @@
 """Awaits calls to a store without blocking the event loop."""
 
 import asyncio
-from inspect import isawaitable
 from threading import Lock
 from typing import Any, List
 from weakref import WeakKeyDictionary
 
-from ._tollway import Enforcer, NativeLimiter, PendingCalls
+from ._tollway import NativeLimiter, PendingCalls, RuleCall
 
 _by_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, PendingCalls]" = WeakKeyDictionary()
 _lock = Lock()
 
 
-async def decide_rule(enforcer: Enforcer, values: List[Any], enforce: bool) -> Any:
-    """Returns the decision of a rule with these values, some of which may have to be awaited first."""
-    values = [await value if isawaitable(value) else value for value in values]
+async def decide_rule(call: RuleCall) -> Any:
+    """Returns the reply to a call of a rule. Awaits its values, as far as the rule needs them, and the store."""
     loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    _pending_calls(loop).start_rule(enforcer, values, future, enforce)
-    return await future
+    while True:
+        awaitable = call.advance()
+        while awaitable is not None:
+            awaitable = call.answer(await awaitable)
+        if call.is_decided:
+            return call.reply()
+        future = loop.create_future()
+        _pending_calls(loop).start_rule(call, future)
+        await future
 
 
 async def call_limiter(limiter: NativeLimiter, verb: str, charges: List[Any]) -> Any:

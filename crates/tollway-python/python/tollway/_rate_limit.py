@@ -5,7 +5,7 @@ import functools
 import inspect
 from contextlib import AbstractContextManager, nullcontext
 from types import MethodType, TracebackType
-from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar, cast
+from typing import Any, Callable, Coroutine, Dict, Generator, List, Optional, Tuple, Type, TypeVar, cast
 
 from ._fork import note_forks
 from ._pending import decide_rule
@@ -30,7 +30,8 @@ class RateLimit:
     :param on_store_failure: the decision while the store gives no answer: ``"allow"``, ``"deny"``, or ``"local"``,
         which counts in the memory of this process meanwhile.
     :param clock: a ``ManualClock``, for tests.
-    :param disable_locks: accepted and without effect: there are no locks, and no races.
+    :param disable_locks: accepted and without effect, as are ``lock_ttl`` and ``lock_polling_interval``: there are no
+        locks, and no races.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class RateLimit:
         on_store_failure: str = "allow",
         clock: Optional[ManualClock] = None,
         disable_locks: bool = False,
+        lock_ttl: Optional[float] = None,
+        lock_polling_interval: Optional[float] = None,
     ) -> None:
         if store is not None and not isinstance(store, str):
             raise TypeError(f"store must be a URL such as 'redis://localhost:6379', not {type(store).__name__}")
@@ -69,7 +72,8 @@ class RateLimit:
             block.
         :param selector: an object whose attributes, methods or items are the values of the rule's selectors. Without
             it, the first argument of the function: ``self``.
-        :param selectors: the values of selectors, or callables that return them. ``None`` and an empty text are no
+        :param selectors: the values of selectors, or callables that return them. A callable is called only if the rule
+            needs its value: not if other parts of the rule deny the call already. ``None`` and an empty text are no
             value: that part of the rule then does not limit.
         """
         if rule is None and key is None:
@@ -129,9 +133,9 @@ class RuleGuard:
 
     async def __aenter__(self) -> None:
         enforcer = self._enforcer or self._block()
-        values = enforcer.enforce_async((), {})
-        if values is not None:
-            await decide_rule(enforcer, values, True)
+        call = enforcer.enforce_async((), {})
+        if call is not None:
+            await decide_rule(call)
 
     async def __aexit__(
         self,
@@ -142,12 +146,12 @@ class RuleGuard:
         """Gives nothing back: an allowed call stays counted."""
 
     @property
-    def cm(self) -> "Coroutine[Any, Any, AbstractContextManager[None]]":
+    def cm(self) -> "_Admission":
         """Limits a block of a coroutine that yields: ``with (yield rl.limit("user:10/5m", user=name).cm): ...``
 
-        Awaiting it decides; the block then only runs.
+        Awaiting it decides; the block then only runs. ``cm()`` is the same.
         """
-        return self._admitted()
+        return _Admission(self)
 
     def ask(self, **selectors: Any) -> RuleDecision:
         """Decides without raising, with these values for selectors before all others.
@@ -163,16 +167,12 @@ class RuleGuard:
         decision = enforcer.ask_async(selectors)
         if isinstance(decision, RuleDecision):
             return decision
-        return cast(RuleDecision, await decide_rule(enforcer, decision, False))
+        return cast(RuleDecision, await decide_rule(decision))
 
     def __repr__(self) -> str:
         rule = "" if self._rule is None else repr(self._rule)
         key = "" if self._key is None else f"key={self._key!r}"
         return f"limit({', '.join(filter(None, (rule, key)))})"
-
-    async def _admitted(self) -> "AbstractContextManager[None]":
-        await self.__aenter__()
-        return nullcontext()
 
     def _enforcer_of(self, function: Callable[..., Any]) -> Enforcer:
         rules = self._owner._rules
@@ -214,6 +214,22 @@ class RuleGuard:
         return [self._layer] if given is None else [self._layer, given]
 
 
+class _Admission:
+    """The decision about a block, to be awaited. It becomes the context manager of the block."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(self, guard: RuleGuard) -> None:
+        self._guard = guard
+
+    def __call__(self) -> "_Admission":
+        return self
+
+    def __await__(self) -> "Generator[Any, None, AbstractContextManager[None]]":
+        yield from self._guard.__aenter__().__await__()
+        return nullcontext()
+
+
 def _limited_function(function: Callable[..., Any], enforcer: Enforcer) -> Callable[..., Any]:
     enforce = enforcer.enforce
 
@@ -232,9 +248,9 @@ def _limited_coroutine(
 
     @functools.wraps(function)
     async def limited(*args: Any, **kwargs: Any) -> Any:
-        values = enforce(args, kwargs)
-        if values is not None:
-            await decide_rule(enforcer, values, True)
+        call = enforce(args, kwargs)
+        if call is not None:
+            await decide_rule(call)
         return await function(*args, **kwargs)
 
     return limited

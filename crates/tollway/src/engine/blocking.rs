@@ -3,7 +3,7 @@
 use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
 use tollway_core::{Bill, Charge, Decision, Refund, RuleBill, RuleDecision, Timestamp};
 
-use super::Engine;
+use super::{Engine, RuleInspection};
 use crate::block_on::block_on;
 use crate::rates::RateUpdate;
 use crate::reports::Report;
@@ -61,6 +61,11 @@ impl BlockingEngine {
     #[inline]
     pub fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
         self.0.resolve_now(bill).unwrap_or_else(|| block_on(self.0.resolve(bill)))
+    }
+
+    /// Returns the time until which each rate of a rule is reached. Changes nothing.
+    pub fn inspect_rule(&self, bill: &RuleBill<'_>) -> Result<RuleInspection, StoreError> {
+        block_on(self.0.inspect_rule(bill))
     }
 
     /// Records reports of gatekeepers, in order. Appends the time from which each identifier's next request is allowed;
