@@ -85,6 +85,19 @@ fn every_dependency_is_explained_on_the_map() {
 }
 
 #[test]
+fn what_is_published_says_what_it_is() {
+    for package in workspace().iter().filter(|package| package["publish"].is_null()) {
+        for field in ["description", "license", "repository", "readme"] {
+            assert!(package[field].is_string(), "{} has no {field}", name(package));
+        }
+        for field in ["keywords", "categories"] {
+            let count = package[field].as_array().map_or(0, Vec::len);
+            assert!((1..=5).contains(&count), "{} has {count} {field}", name(package));
+        }
+    }
+}
+
+#[test]
 fn an_embedder_compiles_few_crates() {
     for (features, crates_max) in [("--no-default-features", 25), ("--features=default", 45)] {
         let crates = crates_of_tollway(features);
