@@ -22,7 +22,6 @@ pub struct Limit {
     account_overrides: bool,
     on_full: OnFull,
     on_store_failure: OnStoreFailure,
-    stats: bool,
     fingerprint: u64,
 }
 
@@ -94,7 +93,6 @@ impl Limit {
             account_overrides: false,
             on_full: OnFull::default(),
             on_store_failure: OnStoreFailure::default(),
-            stats: false,
         })
     }
 
@@ -126,12 +124,6 @@ impl Limit {
     /// Sets the answer to every id when the store gives none (default: allow).
     pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.on_store_failure = on_store_failure;
-        self
-    }
-
-    /// Sets whether the names of its ids are kept for statistics (default: no).
-    pub fn with_stats(mut self, stats: bool) -> Self {
-        self.stats = stats;
         self
     }
 
@@ -180,11 +172,6 @@ impl Limit {
     /// Returns the answer that replaces the store's when it gives none.
     pub const fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
-    }
-
-    /// Returns true if the names of its ids are wanted for statistics.
-    pub const fn stats(&self) -> bool {
-        self.stats
     }
 
     /// Returns a number that identifies this limit in its policy, the same in every process and after every reload.

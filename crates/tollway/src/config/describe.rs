@@ -262,7 +262,6 @@ fn per(count: impl Display, period: Nanos) -> String {
 fn settings(limit: &Limit) -> String {
     let on_full = on_full_name(limit.on_full());
     let on_store_failure = on_store_failure_name(limit.on_store_failure());
-    let stats = if limit.stats() { ", stats" } else { "" };
     let (id, bucket) = (limit.ids().name(), limit.bucket_key(b"ID"));
     let prefix = match limit.ids() {
         IdFormat::Ip(prefix) if prefix != Ipv6Prefix::default() => {
@@ -270,7 +269,7 @@ fn settings(limit: &Limit) -> String {
         }
         _ => String::new(),
     };
-    format!("id {id}{prefix}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{stats}")
+    format!("id {id}{prefix}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}")
 }
 
 const fn on_full_name(on_full: OnFull) -> &'static str {

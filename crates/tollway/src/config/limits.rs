@@ -23,7 +23,7 @@ use super::yaml::{YamlEntry, YamlKey, shorten};
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
 /// The fields that a limit can have.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 12] = [
     "burst",
     "count",
     "period",
@@ -33,7 +33,6 @@ const FIELDS: [&str; 13] = [
     "id",
     "ipv6_prefix",
     "number",
-    "stats",
     "on_full",
     "on_store_failure",
     "local_share",
@@ -165,9 +164,6 @@ impl LimitDraft {
     fn fill(&mut self, key: &YamlKey, fields: &YamlFields<'_>, errors: &mut ErrorCollector) {
         if let Some(format) = read_id_format(fields, errors) {
             self.change(|limit| limit.with_ids(format));
-        }
-        if let Some(stats) = fields.get("stats").and_then(|entry| flag(entry, errors)) {
-            self.change(|limit| limit.with_stats(stats));
         }
         let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
         if let Some(answer) = fields.get("on_full").and_then(|entry| choice(entry, &answers, errors)) {

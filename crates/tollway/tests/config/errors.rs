@@ -62,7 +62,7 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
             "limits: { A: { colour: red } }",
             &[
                 "1:16: unknown field \"colour\"; a limit has burst, count, period, rate, strict, algorithm, id, ipv6_prefix, \
-               number, stats, on_full, on_store_failure and local_share",
+               number, on_full, on_store_failure and local_share",
             ],
         ),
         (
@@ -375,8 +375,14 @@ fn a_word_is_one_of_those_there_are() {
             "limits: { A: { on_store_failure: [] } }",
             &["1:34: on_store_failure must be allow, deny or local, not a list"],
         ),
-        ("limits: { A: { stats: yes } }", &["1:23: stats must be true or false, not \"yes\""]),
-        ("limits: { A: { stats: 'true' } }", &["1:23: stats must be true or false, not the text \"true\""]),
+        (
+            "limits: { A: { algorithm: smoothed_rate, rate: 1/s, strict: yes } }",
+            &["1:61: strict must be true or false, not \"yes\""],
+        ),
+        (
+            "limits: { A: { algorithm: smoothed_rate, rate: 1/s, strict: 'true' } }",
+            &["1:61: strict must be true or false, not the text \"true\""],
+        ),
     ]);
 }
 

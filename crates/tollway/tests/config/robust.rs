@@ -20,7 +20,7 @@ gates: { http: 127.0.0.1:8080, text: 127.0.0.1:2000, throttr: { listen: off, on_
 limits:
   NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3 }
   Uploads: { algorithm: sliding_log, count: 10, period: 1s, on_full: allow }
-  \"Ws\": { algorithm: smoothed_rate, count: 22, period: 20s, strict: true, stats: true }
+  \"Ws\": { algorithm: smoothed_rate, count: 22, period: 20s, strict: true }
   Trial:
     algorithm: quota
     count: 1000
@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn any_value_of_any_field_does_not_panic(value in "[-+.0-9a-zA-Z:_]{0,24}|\\PC{0,24}") {
-        for field in ["burst", "count", "period", "strict", "algorithm", "id", "ipv6_prefix", "number", "stats", "on_full",
+        for field in ["burst", "count", "period", "strict", "algorithm", "id", "ipv6_prefix", "number", "on_full",
             "on_store_failure", "local_share"] {
             check(&format!("limits:\n  A:\n    burst: 1\n    count: 1\n    {field}: {value}\n"));
             check(&format!("limits: {{ A: {{ algorithm: smoothed_rate, {field}: {value:?} }} }}"));

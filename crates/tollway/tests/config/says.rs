@@ -127,18 +127,17 @@ fn every_field_of_a_limit_is_taken() {
             period: 180m
             id: regId:domain
             number: 18446744073709551615
-            stats: true
             on_full: allow
             on_store_failure: local
         ",
     );
     let plain = config.policy.limit("Plain").expect("declared");
     assert_eq!(plain.default_algorithm().copied(), token_bucket(3, 2, Duration::from_secs(90)));
-    assert_eq!((plain.number(), plain.ids(), plain.stats()), (None, IdFormat::Any, false));
+    assert_eq!((plain.number(), plain.ids()), (None, IdFormat::Any));
     assert_eq!((plain.on_full(), plain.on_store_failure()), (OnFull::Deny, OnStoreFailure::Allow));
     let full = config.policy.limit("Full").expect("declared");
     assert_eq!(full.default_algorithm().copied(), token_bucket(300, 300, Duration::from_secs(10_800)));
-    assert_eq!((full.number(), full.ids(), full.stats()), (Some(u64::MAX), IdFormat::RegIdDomain, true));
+    assert_eq!((full.number(), full.ids()), (Some(u64::MAX), IdFormat::RegIdDomain));
     assert_eq!(
         (full.on_full(), full.on_store_failure()),
         (OnFull::Allow, OnStoreFailure::Local(LocalShare::WHOLE))
@@ -253,7 +252,7 @@ fn what_was_understood_is_told() {
         max_buckets: 5000
         gates: { http: off }
         limits:
-          NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3, stats: true }
+          NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3 }
           Uploads: { algorithm: sliding_log, count: 10, period: 500ms, on_full: allow }
           Ws: { algorithm: smoothed_rate, count: 22, period: 20s, strict: true, on_store_failure: local }
           Trial: { algorithm: quota, count: 1000, period: 720h }
@@ -273,7 +272,7 @@ rules   0
 domains 0
 
 NewOrdersPerAccount  token_bucket   burst 300, 300 per 3h  one per 36s, full after 3h
-  id number, bucket 3:ID, on_full deny, on_store_failure allow, stats
+  id number, bucket 3:ID, on_full deny, on_store_failure allow
   3:12345678         token_bucket   burst 300, 600 per 3h  one per 18s, full after 1h30m
   3:9                token_bucket   burst 300, 900 per 3h  one per 12s, full after 1h
 
