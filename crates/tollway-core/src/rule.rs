@@ -104,6 +104,20 @@ impl Rule {
         self.expression.limits_until(&reached_until)
     }
 
+    /// Returns the number of requests that it would still allow at once, from the same logs as
+    /// [`limits_until`](Self::limits_until); `None` if nothing limits them.
+    pub fn remaining<'l>(
+        &self,
+        logs: impl Fn(usize) -> Option<&'l SlidingLogState>,
+        now: Timestamp,
+    ) -> Option<usize> {
+        let left = |index: usize| {
+            let rate = &self.rates[index];
+            logs(rate.log).map_or(usize::MAX, |log| rate.left(log, now))
+        };
+        Some(self.expression.left(&left)).filter(|left| *left < usize::MAX)
+    }
+
     /// Returns the same rule with this share of every count. A count that would be zero becomes one, unless it was
     /// zero.
     pub(crate) fn share(&self, share: LocalShare) -> Self {
@@ -149,6 +163,22 @@ impl Rate {
     }
 }
 
+impl Rate {
+    /// Returns the number of requests that it would still allow at once.
+    fn left(&self, log: &SlidingLogState, now: Timestamp) -> usize {
+        let counts = |nth: usize| {
+            log.expires_at() > now && log.nth_newest(nth).is_some_and(|entry| entry + self.span > now)
+        };
+        // The entries that count are the newest. Their number is found by halving, because a log may be long.
+        let (mut counted, mut beyond) = (0, self.count + 1);
+        while beyond - counted > 1 {
+            let middle = counted + (beyond - counted) / 2;
+            *(if counts(middle) { &mut counted } else { &mut beyond }) = middle;
+        }
+        self.count - counted
+    }
+}
+
 impl RuleLog {
     /// Returns the selector whose value picks the log; `None` for the log of everybody.
     pub fn selector(&self) -> Option<&str> {
@@ -185,6 +215,18 @@ impl Expression {
             Self::Charge(index) => until(*index),
             Self::Or(parts) => parts.iter().map(moment).max().unwrap_or(Timestamp::EPOCH),
             Self::And(parts) => parts.iter().map(moment).min().unwrap_or(Timestamp::from_nanos(u64::MAX)),
+        }
+    }
+}
+
+impl Expression {
+    /// Returns how many more requests are allowed, if each of them is logged everywhere.
+    fn left(&self, of_rate: &impl Fn(usize) -> usize) -> usize {
+        let left = |part: &Self| part.left(of_rate);
+        match self {
+            Self::Charge(index) => of_rate(*index),
+            Self::Or(parts) => parts.iter().map(left).min().unwrap_or(usize::MAX),
+            Self::And(parts) => parts.iter().map(left).max().unwrap_or(0),
         }
     }
 }
@@ -235,6 +277,32 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_what_would_still_be_allowed() {
+        for (rule, expected) in [
+            ("3/s", [3, 2, 1, 0]),
+            ("Or('3/s', '2/m')", [2, 1, 0, 0]),
+            ("And('3/s', '2/m')", [3, 2, 1, 0]),
+            ("0/s", [0; 4]),
+            ("And()", [0; 4]),
+        ] {
+            let rule: Rule = rule.parse().unwrap();
+            let (now, mut log) = (Timestamp::EPOCH + Nanos::from_secs(5), SlidingLogState::default());
+            for left in expected {
+                assert_eq!(rule.remaining(|_| Some(&log), now), Some(left), "{rule}");
+                rule.logs.iter().for_each(|kept| kept.log(&mut log, now));
+            }
+        }
+        let long: Rule = "50000/s".parse().unwrap();
+        let (at, mut log) =
+            (|millis| Timestamp::EPOCH + Nanos::from_millis(millis), SlidingLogState::default());
+        (0..40_000_u64).for_each(|index| long.logs[0].log(&mut log, at(index / 20)));
+        assert_eq!(long.remaining(|_| Some(&log), at(1_999)), Some(30_000));
+        assert_eq!(long.remaining(|_| Some(&log), at(9_999)), Some(50_000));
+        assert_eq!("Or()".parse::<Rule>().unwrap().remaining(|_| None, at(0)), None);
+        assert_eq!("user:1/s".parse::<Rule>().unwrap().remaining(|_| None, at(0)), None);
+    }
 
     #[test]
     fn a_log_is_forgotten_when_it_is_silent_to_all_who_fill_it_whoever_reads_it_then() {

@@ -113,11 +113,11 @@ impl From<core::Refund> for Refund {
 
 /// The decision of a rule, which is true if the call is allowed.
 #[pyclass(frozen, module = "tollway")]
-pub(crate) struct RuleDecision(core::RuleDecision);
+pub(crate) struct RuleDecision(core::RuleDecision, Option<usize>);
 
 impl RuleDecision {
-    pub(crate) const fn new(decision: core::RuleDecision) -> Self {
-        Self(decision)
+    pub(crate) const fn new(decision: core::RuleDecision, remaining: Option<usize>) -> Self {
+        Self(decision, remaining)
     }
 }
 
@@ -135,6 +135,13 @@ impl RuleDecision {
         seconds(self.0.retry_nanos)
     }
 
+    /// The calls with the same values that would still be allowed at once: 0 if it was denied, `None` if nothing limits
+    /// them, or over Redis.
+    #[getter]
+    fn remaining(&self) -> Option<usize> {
+        self.1
+    }
+
     /// True if the store gave no answer, so that `on_store_failure` decided.
     #[getter]
     fn degraded(&self) -> bool {
@@ -147,8 +154,10 @@ impl RuleDecision {
 
     fn __repr__(&self) -> String {
         let (allowed, degraded) = (python_bool(self.0.allowed()), python_bool(self.0.degraded));
-        let retry_after = python_option(self.retry_after());
-        format!("RuleDecision(allowed={allowed}, retry_after={retry_after}, degraded={degraded})")
+        let (remaining, retry_after) = (python_option(self.1), python_option(self.retry_after()));
+        format!(
+            "RuleDecision(allowed={allowed}, remaining={remaining}, retry_after={retry_after}, degraded={degraded})"
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use tollway::core::rule::{RuleStep, RuleValues};
-use tollway::core::{self, KeyedRule};
+use tollway::core::{self, KeyedRule, RuleBill};
 use tollway::engine::RuleInspection;
 
 use crate::decision::{RuleDecision, exceeded};
@@ -58,7 +58,8 @@ impl Enforcer {
 
     /// Decides a call, and raises if it is denied.
     fn enforce(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<()> {
-        self.admit(&self.decide(py, Call { args: Some(args), kwargs: Some(kwargs), given: None })?)
+        let call = Call { args: Some(args), kwargs: Some(kwargs), given: None };
+        self.admit(&self.decide(py, call, |_, _| Ok(()))?.0)
     }
 
     /// Decides a call at once and raises if it is denied, or returns a call that is to be awaited.
@@ -74,7 +75,10 @@ impl Enforcer {
 
     /// Decides with the `given` values for selectors, which come before all others.
     fn ask(&self, py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<RuleDecision> {
-        Ok(RuleDecision::new(self.decide(py, Call { args: None, kwargs: None, given: Some(given) })?))
+        let call = Call { args: None, kwargs: None, given: Some(given) };
+        let (decision, remaining) =
+            self.decide(py, call, |decision, bill| self.rules().remaining(decision, bill))?;
+        Ok(RuleDecision::new(decision, remaining))
     }
 
     /// Decides at once as `ask` does, or returns a call that is to be awaited.
@@ -122,12 +126,21 @@ impl Enforcer {
         Ok(CallValues { sources, known })
     }
 
-    /// Decides, and blocks if the store has to be waited for.
-    fn decide(&self, py: Python<'_>, call: Call<'_, '_>) -> PyResult<core::RuleDecision> {
+    /// Decides, and blocks if the store has to be waited for. `more` gets the decision and the bill.
+    fn decide<T>(
+        &self,
+        py: Python<'_>,
+        call: Call<'_, '_>,
+        more: impl FnOnce(&core::RuleDecision, &RuleBill<'_>) -> PyResult<T>,
+    ) -> PyResult<(core::RuleDecision, T)> {
         let rules = self.rules();
+        let resolve = |bill: &RuleBill<'_>, denied: Option<core::RuleDecision>| {
+            let decision = denied.map_or_else(|| rules.decide(py, bill), Ok)?;
+            Ok((decision, more(&decision, bill)?))
+        };
         if self.selectors.is_empty() {
             let Ok(bill) = self.rule.bill(|_| Ok::<Option<&[u8]>, Infallible>(None));
-            return rules.decide(py, &bill);
+            return resolve(&bill, None);
         }
         let mut values = self.values(py, call)?;
         loop {
@@ -140,8 +153,8 @@ impl Enforcer {
                     let seen = rules.look(py, &values.known.bill(&self.rule))?;
                     values.saw(seen);
                 }
-                RuleStep::Deny(decision) => return Ok(decision),
-                RuleStep::Resolve => return rules.decide(py, &values.known.bill(&self.rule)),
+                RuleStep::Deny(decision) => return resolve(&values.known.bill(&self.rule), Some(decision)),
+                RuleStep::Resolve => return resolve(&values.known.bill(&self.rule), None),
             }
         }
     }

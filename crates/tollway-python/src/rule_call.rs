@@ -86,7 +86,9 @@ impl RuleCall {
         if self.enforce {
             return self.enforcer.get().admit(decision).map(|()| py.None());
         }
-        Ok(Py::new(py, RuleDecision::new(*decision))?.into_any())
+        let enforcer = self.enforcer.get();
+        let remaining = enforcer.rules().remaining(decision, &self.values.known.bill(enforcer.keyed()))?;
+        Ok(Py::new(py, RuleDecision::new(*decision, remaining))?.into_any())
     }
 }
 

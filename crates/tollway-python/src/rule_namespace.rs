@@ -88,6 +88,18 @@ impl RuleNamespace {
         Ok(py.detach(|| engine.blocking().resolve(bill)))
     }
 
+    /// Returns the calls that would still be allowed at once after this decision; `None` if it is not known.
+    pub(crate) fn remaining(
+        &self,
+        decision: &core::RuleDecision,
+        bill: &RuleBill<'_>,
+    ) -> PyResult<Option<usize>> {
+        if !decision.allowed() {
+            return Ok(Some(0));
+        }
+        Ok(self.engine()?.remaining_now(bill))
+    }
+
     /// Returns until when the rates of a bill are reached; `None` if the store gave no answer. Blocks over Redis, without
     /// the interpreter's lock.
     pub(crate) fn look(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<Option<RuleInspection>> {

@@ -55,7 +55,7 @@ def test_a_decision_without_an_exception(rl, clock):
     first, _, denied = limit.ask(), limit.ask(), limit.ask()
     assert (bool(first), first.allowed, first.retry_after, first.degraded) == (True, True, 0.0, False)
     assert (bool(denied), denied.allowed, denied.retry_after) == (False, False, 10.0)
-    assert repr(denied) == "RuleDecision(allowed=False, retry_after=10.0, degraded=False)"
+    assert repr(denied) == "RuleDecision(allowed=False, remaining=0, retry_after=10.0, degraded=False)"
     clock.advance(10)
     assert limit.ask()
 

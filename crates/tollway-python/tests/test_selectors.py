@@ -8,7 +8,7 @@ import uuid
 import pytest
 from conftest import calls
 
-from tollway import RateLimitExceeded, SelectorError
+from tollway import RateLimit, RateLimitExceeded, SelectorError
 
 
 class Api:
@@ -226,3 +226,13 @@ def test_a_selector_that_is_called_sees_the_context_of_its_task(rl):
         return await asyncio.gather(*(call(name) for name in ("anna", "bert", "anna")))
 
     assert sorted(asyncio.run(main())) == [False, True, True]
+
+
+def test_a_decision_says_how_many_calls_are_left(store, clock):
+    rl = RateLimit(store, namespace="remaining", clock=clock)
+    both = rl.limit("Or('user:3/s', '5/m')", key="it")
+    left = [both.ask(user="u").remaining for _ in range(4)]
+    assert left == ([2, 1, 0, 0] if store is None else [None, None, None, 0])
+    assert asyncio.run(both.ask_async(user="v")).remaining == (1 if store is None else None)
+    assert both.ask(user="w").remaining == (0 if store is None else None)
+    assert rl.limit("user:1/s", key="nobody").ask(user=None).remaining is None

@@ -52,6 +52,7 @@ async def main() -> None:
         decision = await limit.ask_async(user="vova")
         assert_type(decision.allowed, bool)
         assert_type(decision.retry_after, Optional[float])
+        assert_type(decision.remaining, Optional[int])
     with await limit.cm, await limit.cm():
         pass
     try:

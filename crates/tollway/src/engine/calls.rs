@@ -119,6 +119,13 @@ impl Engine {
         (!self.is_shared()).then(|| self.resolve_in_memory(bill))
     }
 
+    /// Returns the number of requests that a rule would still allow at once; `None` if nothing limits them, or if the
+    /// store is shared, which does not count them.
+    #[must_use]
+    pub fn remaining_now(&self, bill: &RuleBill<'_>) -> Option<usize> {
+        if self.is_shared() { None } else { self.parts.memory.remaining(bill, self.parts.clock.now()) }
+    }
+
     #[inline]
     fn resolve_in_memory(&self, bill: &RuleBill<'_>) -> RuleDecision {
         self.parts.memory.resolve(bill, || self.parts.clock.now())

@@ -40,6 +40,15 @@ impl Memory {
         until.collect()
     }
 
+    /// Returns the number of requests that the rule would still allow at once; `None` if nothing limits them.
+    pub fn remaining(&self, bill: &RuleBill<'_>, now: Timestamp) -> Option<usize> {
+        let hashes = self.hashes(bill);
+        let locked = LockedBuckets::lock(self, hashes.iter().copied().flatten());
+        let empty = SlidingLogState::default();
+        let log = |index: usize| hashes[index].map(|hash| locked.get(hash).unwrap_or(&empty));
+        bill.limit().rule().remaining(log, now)
+    }
+
     /// Resolves a rule that has one log, under one lock.
     #[inline]
     fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> RuleDecision {
