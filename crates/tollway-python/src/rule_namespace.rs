@@ -100,8 +100,8 @@ impl RuleNamespace {
         Ok(self.engine()?.remaining_now(bill))
     }
 
-    /// Returns until when the rates of a bill are reached; `None` if the store gave no answer. Blocks over Redis, without
-    /// the interpreter's lock.
+    /// Returns until when the rates of a bill are reached; `None` if the store gave no answer. Blocks over Redis,
+    /// without the interpreter's lock.
     pub(crate) fn look(&self, py: Python<'_>, bill: &RuleBill<'_>) -> PyResult<Option<RuleInspection>> {
         let engine = self.engine()?;
         if !self.is_shared() {

@@ -160,8 +160,8 @@ mod tests {
     use crate::rule::RuleLimit;
     use crate::time::Nanos;
 
-    /// Runs the steps of a rule whose reached rates are `full`, and returns the selectors that were asked for, the number
-    /// of looks, and what it came to.
+    /// Runs the steps of a rule whose reached rates are `full`, and returns the selectors that were asked for, the
+    /// number of looks, and what it came to.
     fn run(rule: &str, full: &[usize], value: Option<&str>) -> (Vec<String>, usize, &'static str) {
         let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "");
         let mut values = RuleValues::new(&rule, |selector| selector.starts_with("known").then_some(value));

@@ -6,8 +6,8 @@
 //!   search: { interval: 30s, burst: 5m, logic: gcra }
 //! ```
 //!
-//! A domain with one rule can have its fields directly. A bare number as a time is milliseconds, as in the configuration
-//! of gatekeepers.
+//! A domain with one rule can have its fields directly. A bare number as a time is milliseconds, as in the
+//! configuration of gatekeepers.
 
 use tollway_core::{Burst, Domain, DomainError, DomainRule, Logic, Nanos, RateSpec, RateSpecError};
 

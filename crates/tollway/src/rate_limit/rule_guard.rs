@@ -100,8 +100,8 @@ impl<'a> RuleGuard<'a> {
     }
 
     /// Supplies a selector with a value, or with a function that is called for a value at each request that needs it: a
-    /// request that other parts of the rule deny already does not. Its `retry_after` is then that of the parts that were
-    /// looked at.
+    /// request that other parts of the rule deny already does not. Its `retry_after` is then that of the parts that
+    /// were looked at.
     pub fn selector<Origin>(mut self, name: &str, value: impl IntoSelector<'a, Origin>) -> Self {
         self.selectors.push((name.into(), value.into_source()));
         self
