@@ -29,7 +29,8 @@ pub const DOMAIN_RULES_MAX: usize = 16;
 /// The longest name of a domain: that of a frame with a short head, less the NUL.
 const NAME_MAX: usize = 254;
 
-/// Gatekeepers' clocks may be ahead by this much, and by as much as a burst takes, before it is no longer believed.
+/// Gatekeepers' clocks may be ahead by this much, or by as much as a burst takes if that is longer, before they are no
+/// longer believed. No delay is longer than the time of a burst by more than this.
 const AHEAD_MAX: Nanos = Nanos::from_secs(60);
 
 /// The rules that a Smockron master applies to one resource.
@@ -101,15 +102,27 @@ impl DomainRule {
     /// Moves a bucket on by one request, even if it does not fit, and returns when the next one is allowed; `None`
     /// means now. This is [`Logic::Gcra`].
     pub fn move_on(&self, bucket: &mut TokenBucketState, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let full_at = bucket.expires_at().max(at.max(now)) + self.limit.emission_interval();
+        let moved = bucket.expires_at().max(at.max(now)) + self.limit.emission_interval();
+        let full_at = moved.min(now + self.owed_max());
         *bucket = TokenBucketState::full_at(full_at);
         self.next_allowed_by_full_at(full_at, now)
     }
 
+    /// Returns the most that a bucket of [`Logic::Gcra`] owes. Everything that is reported moves the instant on, and
+    /// anybody may send reports: without a bound, forged ones would lock a client out for as long as their sender likes.
+    pub fn owed_max(&self) -> Nanos {
+        self.limit.fill_time() + self.delay_max()
+    }
+
+    /// Returns the longest delay of a client: the time of a burst and a minute.
+    fn delay_max(&self) -> Nanos {
+        self.limit.fill_time() + AHEAD_MAX
+    }
+
     /// Returns when the next request is allowed for a bucket that will be full at `full_at`: a burst earlier.
     pub fn next_allowed_by_full_at(&self, full_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let allowed_at = full_at.as_nanos().saturating_sub(self.limit.fill_time().get());
-        Some(Timestamp::from_nanos(allowed_at)).filter(|allowed_at| *allowed_at > now)
+        let allowed_at = (full_at - self.limit.fill_time()).min(now + self.delay_max());
+        Some(allowed_at).filter(|allowed_at| *allowed_at > now)
     }
 
     /// Returns when the next request is allowed after a burst from `oldest` to `newest`.
@@ -238,6 +251,17 @@ mod tests {
         let mut log = SlidingLogState::default();
         let ahead = domain.account(&mut log, Timestamp::from_nanos(u64::MAX), at(0));
         assert_eq!(ahead, Some(at(61_000)));
+    }
+
+    #[test]
+    fn forged_reports_delay_nobody_for_longer_than_a_burst_and_a_minute() {
+        let rule = rule("10/s", "40");
+        let mut bucket = TokenBucketState::default();
+        let delays = (0..5_000).map(|_| rule.move_on(&mut bucket, at(70_000), at(1_000)));
+        assert_eq!(delays.max(), Some(Some(at(1_000 + 4_000 + 60_000))));
+        assert_eq!(rule.next_allowed_by_full_at(Timestamp::MAX, at(1_000)), Some(at(65_000)));
+        // Ten seconds later a hundred fewer are owed, and the client waits as long as its own burst and a minute again.
+        assert_eq!(rule.move_on(&mut bucket, at(11_000), at(11_000)), Some(at(65_100)));
     }
 
     /// As the protocol has it, in its own words.

@@ -7,7 +7,7 @@
 //! Masters that share a Redis share the reports, and each of them knows who is delayed.
 
 use redis::Value;
-use tollway_core::domain::Logic;
+use tollway_core::domain::{DomainRule, Logic};
 use tollway_core::{Domain, Timestamp};
 
 use super::call::Call;
@@ -62,13 +62,16 @@ fn call(domain: &Domain, key: &[u8], at: Option<Timestamp>, now: Option<Timestam
         Logic::Gcra => &script::REPORT_GCRA,
     };
     let draft = CallBuilder::new(script, &[key]).now(now).now(at).pair(domain.ahead_max().get());
-    let rules = domain.rules().iter().map(|rule| rule.limit());
+    let rules = domain.rules().iter();
     match domain.logic() {
         Logic::Window => {
             let draft = draft.arg(domain.keep()).pair(domain.span().get() + 1);
-            rules.fold(draft, |draft, limit| draft.arg(limit.burst())).finish()
+            rules.fold(draft, |draft, rule| draft.arg(rule.limit().burst())).finish()
         }
-        Logic::Gcra => rules.fold(draft, |draft, limit| draft.pair(limit.emission_interval().get())).finish(),
+        Logic::Gcra => {
+            let interval = |rule: &DomainRule| rule.limit().emission_interval().get();
+            rules.fold(draft, |draft, rule| draft.pair(interval(rule)).pair(rule.owed_max().get())).finish()
+        }
     }
 }
 
