@@ -38,9 +38,6 @@ pub trait Bucket: Clone + Default {
     /// Takes `cost` if it fits. A bucket that denies gives exactly the answers it gave before.
     fn charge(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Decision;
 
-    /// Takes `cost`, or as much of it as fits.
-    fn take(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp);
-
     /// Gives back `cost`, or `None` where giving back has no meaning.
     fn refund(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Option<Refund>;
 

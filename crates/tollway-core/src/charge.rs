@@ -32,7 +32,7 @@ pub enum ChargeKind {
     /// The charge takes its cost, and it can deny the bill.
     #[default]
     Spend,
-    /// The charge takes what fits, and it never affects the answer.
+    /// The charge takes its whole cost if that fits and nothing if it does not, and it never affects the answer.
     SpendOnly,
     /// The charge can deny the bill, and it never takes anything.
     CheckOnly,

@@ -113,11 +113,6 @@ impl Bucket for QuotaState {
         Decision::new(Verdict::Allow, left_after, retry, until_reset)
     }
 
-    fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
-        let (used, _) = self.window(limit, now);
-        let _ = self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
-    }
-
     fn refund(&mut self, limit: &Quota, cost: u64, now: Timestamp) -> Option<Refund> {
         let (used, until_reset) = self.window(limit, now);
         let used_after = used.saturating_sub(cost);

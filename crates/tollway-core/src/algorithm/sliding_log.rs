@@ -207,11 +207,6 @@ impl Bucket for SlidingLogState {
         decision
     }
 
-    fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
-        let used = (self.entries.len() - self.first_live(limit, now)) as u64;
-        let _ = self.charge(limit, cost.min(limit.count.saturating_sub(used)), now);
-    }
-
     fn refund(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Option<Refund> {
         self.tidy(limit, now);
         let before = self.entries.len();

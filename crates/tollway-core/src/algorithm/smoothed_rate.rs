@@ -200,11 +200,6 @@ impl Bucket for SmoothedRateState {
         Self::decide(reading, self, limit, cost, now)
     }
 
-    fn take(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) {
-        // A rate has no room to run out of: it takes the whole cost, or none where denied requests do not count.
-        let _ = self.update(limit, cost, now);
-    }
-
     fn refund(&mut self, _: &SmoothedRate, _: u64, _: Timestamp) -> Option<Refund> {
         None
     }

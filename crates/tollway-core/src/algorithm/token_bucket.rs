@@ -149,11 +149,6 @@ impl Bucket for TokenBucketState {
         Decision::new(Verdict::Allow, limit.units_in(spare), retry, owed_after)
     }
 
-    fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
-        let left = limit.units_in(limit.fill_time.saturating_sub(self.owed(limit, now)));
-        let _ = self.charge(limit, cost.min(left), now);
-    }
-
     fn refund(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Option<Refund> {
         let owed = self.owed(limit, now);
         let owed_after = owed.saturating_sub(limit.time_for(cost));

@@ -115,7 +115,6 @@ fn works<M: Model>(limit: &M::Limit) {
         steps.push(match random.between(0, 5) {
             0 => Step::Check { cost, now },
             1 => Step::Refund { cost, now },
-            2 => Step::Take { cost, now },
             _ => Step::Spend { cost, now },
         });
     }
@@ -128,10 +127,9 @@ fn survives<B: Bucket>(limit: &B::Limit) {
     let mut bucket = B::default();
     for _ in 0..100 {
         let (cost, now) = (random.pick(&EDGES), Timestamp::from_nanos(random.pick(&EDGES)));
-        match random.between(0, 3) {
+        match random.between(0, 2) {
             0 => assert_eq!(bucket.check(limit, cost, now), bucket.charge(limit, cost, now)),
             1 => drop(bucket.refund(limit, cost, now)),
-            2 => bucket.take(limit, cost, now),
             _ => drop(bucket.charge(limit, cost, now)),
         }
     }

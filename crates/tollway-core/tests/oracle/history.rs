@@ -13,7 +13,6 @@ pub(crate) enum Step<Limit> {
     Limit(Limit),
     Spend { cost: u64, now: u64 },
     Check { cost: u64, now: u64 },
-    Take { cost: u64, now: u64 },
     Refund { cost: u64, now: u64 },
 }
 
@@ -28,7 +27,6 @@ pub(crate) trait Model: Clone + Default + Debug {
     fn spans(limit: &Self::Limit) -> (u64, u64);
 
     fn spend(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Decision;
-    fn take(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp);
     fn refund(&mut self, limit: &Self::Limit, cost: u64, now: Timestamp) -> Option<Refund>;
 
     /// Checks that this is the decision. `self` is the model after it.
@@ -103,7 +101,6 @@ fn request<Limit>(random: &mut Random, cost_max: u64, now: u64, unruly: bool) ->
     match random.between(0, 9) {
         0 => Step::Check { cost, now },
         1 if unruly => Step::Refund { cost, now },
-        2 if unruly => Step::Take { cost, now },
         _ => Step::Spend { cost, now },
     }
 }
@@ -152,12 +149,6 @@ fn take_step<M: Model>(
             same(&before, bucket, "a check changes nothing")?;
             let expected = after.spend(limit, cost, now);
             after.judge(limit, cost, now, expected, found)?;
-            (cost, now)
-        }
-        Step::Take { cost, now } => {
-            let (cost, now) = fitting(cost, now);
-            bucket.take(limit, cost, now);
-            model.take(limit, cost, now);
             (cost, now)
         }
         Step::Refund { cost, now } => {

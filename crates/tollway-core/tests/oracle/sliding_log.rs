@@ -33,10 +33,6 @@ impl Model for naive::NaiveSlidingLog {
         self.spend(limit, cost, now)
     }
 
-    fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
-        self.take(limit, cost, now);
-    }
-
     fn refund(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) -> Option<Refund> {
         Some(self.refund(limit, cost, now))
     }

@@ -37,10 +37,6 @@ impl Model for naive::NaiveSmoothedRate {
         self.spend(limit, cost, now)
     }
 
-    fn take(&mut self, limit: &SmoothedRate, cost: u64, now: Timestamp) {
-        let _ = self.spend(limit, cost, now);
-    }
-
     fn refund(&mut self, _: &SmoothedRate, _: u64, _: Timestamp) -> Option<Refund> {
         None
     }

@@ -41,10 +41,6 @@ impl Model for naive::NaiveTokenBucket {
         self.spend(limit, cost, now)
     }
 
-    fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
-        self.take(limit, cost, now);
-    }
-
     fn refund(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) -> Option<Refund> {
         Some(self.refund(limit, cost, now))
     }

@@ -176,3 +176,29 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
         }
     }
 }
+
+#[test]
+fn a_spend_only_charge_takes_its_whole_cost_or_nothing() {
+    let second = Duration::from_secs(1);
+    for algorithm in [
+        Algorithm::TokenBucket(TokenBucket::new(5, 1, second).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(5, second).unwrap()),
+        Algorithm::Quota(Quota::new(5, second).unwrap()),
+    ] {
+        let limit = |name| Limit::new(name).unwrap().with_default(algorithm);
+        let policy = Policy::new(vec![limit("Counted"), limit("Voting")]).unwrap();
+        let limiter = Limiter::with(policy.clone(), Memory::new(10), Clock::manual(Timestamp::EPOCH));
+        for (cost, left) in [(3, 2), (3, 2), (2, 0), (1, 0)] {
+            let charges = [
+                policy.charge("Counted", b"a", cost).unwrap().with_kind(ChargeKind::SpendOnly),
+                policy.charge("Voting", b"a", 1).unwrap(),
+            ];
+            assert!(limiter.engine().blocking().settle(&[Bill::new(&charges).unwrap()])[0].allowed());
+            assert_eq!(
+                limiter.check("Counted", "a", 0).unwrap().remaining,
+                left,
+                "{algorithm:?} cost {cost}"
+            );
+        }
+    }
+}

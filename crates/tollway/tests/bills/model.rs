@@ -34,13 +34,15 @@ impl Model {
             let fits = self.try_alone(charge, now).allowed();
             let bucket = self.bucket(charge, algorithm);
             match charge.kind() {
-                ChargeKind::Spend | ChargeKind::SpendOnly if answer.allowed() => {
-                    bucket.take(algorithm, charge.cost(), now)
+                ChargeKind::Spend | ChargeKind::SpendOnly if fits && answer.allowed() => {
+                    let _ = bucket.spend(algorithm, charge.cost(), now);
                 }
                 // One that refuses takes nothing, but a strict rate counts the refusal, and what is further ahead
                 // than its bucket can hold is pulled back.
                 ChargeKind::Spend if !fits => drop(bucket.spend(algorithm, charge.cost(), now)),
-                ChargeKind::CheckOnly if !fits => drop(bucket.spend(algorithm, 0, now)),
+                ChargeKind::SpendOnly | ChargeKind::CheckOnly if !fits => {
+                    let _ = bucket.spend(algorithm, 0, now);
+                }
                 _ => {}
             }
         }
@@ -100,15 +102,6 @@ impl NaiveBucket {
                 decision
             }
             (_, changed) => panic!("no history changes an algorithm to {changed:?}"),
-        }
-    }
-
-    fn take(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) {
-        match (self, algorithm) {
-            (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => bucket.take(limit, cost, now),
-            (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => bucket.take(limit, cost, now),
-            (Self::Quota(bucket), Algorithm::Quota(limit)) => bucket.take(limit, cost, now),
-            (bucket, algorithm) => drop(bucket.spend(algorithm, cost, now)),
         }
     }
 

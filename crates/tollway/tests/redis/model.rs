@@ -53,9 +53,8 @@ impl Model {
                 (ChargeKind::Spend, _) | (ChargeKind::SpendOnly, Verdict::Allow) => {
                     let _ = bucket.charge(limit, cost, now);
                 }
-                (ChargeKind::SpendOnly, _) => bucket.take(limit, cost, now),
                 (ChargeKind::CheckOnly, Verdict::Allow) => {}
-                (ChargeKind::CheckOnly, _) => {
+                (ChargeKind::SpendOnly | ChargeKind::CheckOnly, _) => {
                     let _ = bucket.charge(limit, 0, now);
                 }
             });

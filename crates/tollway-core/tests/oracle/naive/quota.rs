@@ -43,11 +43,6 @@ impl NaiveQuota {
         refund(self.used < before, (count - self.used).max(0), self.ends_at - now)
     }
 
-    pub(crate) fn take(&mut self, limit: &Quota, cost: u64, now: Timestamp) {
-        let fits = self.spend(limit, 0, now).remaining;
-        let _ = self.spend(limit, cost.min(fits), now);
-    }
-
     fn settle_down(&mut self, limit: &Quota, now: Timestamp) {
         self.ends_at = self.ends_at.min(wide(now) + i128::from(limit.period().get()));
     }

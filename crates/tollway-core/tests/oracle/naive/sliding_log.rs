@@ -49,11 +49,6 @@ impl NaiveSlidingLog {
         refund(self.entries.len() < before, remaining, self.reset_after(period, now))
     }
 
-    pub(crate) fn take(&mut self, limit: &SlidingLog, cost: u64, now: Timestamp) {
-        let fits = self.spend(limit, 0, now).remaining;
-        let _ = self.spend(limit, cost.min(fits), now);
-    }
-
     /// Drops entries that are too old. An entry in the future, left by a clock that stepped back, becomes one made now.
     fn settle_down(&mut self, limit: &SlidingLog, now: Timestamp) {
         let (period, now) = (i128::from(limit.period().get()), wide(now));

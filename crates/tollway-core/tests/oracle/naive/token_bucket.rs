@@ -45,11 +45,6 @@ impl NaiveTokenBucket {
         refund(refunded, (now - (tat - burst_offset)) / emission_interval, tat - now)
     }
 
-    pub(crate) fn take(&mut self, limit: &TokenBucket, cost: u64, now: Timestamp) {
-        let fits = self.spend(limit, 0, now).remaining;
-        let _ = self.spend(limit, cost.min(fits), now);
-    }
-
     fn tat_at(&mut self, limit: &TokenBucket, now: i128) -> i128 {
         let (_, burst_offset) = Self::spans(limit);
         self.tat = self.tat.min(now + burst_offset);

@@ -52,7 +52,7 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
         let cost = charge.cost();
         with_bucket_type!(algorithm, |B, limit| {
-            let take = |bucket: &mut B| bucket.take(limit, cost, now);
+            let take = |bucket: &mut B| _ = bucket.charge(limit, cost, now);
             let has_room = cost == 0
                 || charge.kind() == ChargeKind::CheckOnly
                 || if stores { locked.reserve(hash, now, take) } else { locked.has_room(hash, take) };
@@ -78,19 +78,16 @@ fn commit(
 ) {
     use ChargeKind::{CheckOnly, Spend, SpendOnly};
     let Some(algorithm) = charge.algorithm() else { return };
-    let charged = match (verdict, charge.kind()) {
-        (Verdict::Allow, Spend | SpendOnly) if bill_allowed => Some(charge.cost()),
-        // It takes what fits.
-        (Verdict::Deny, Spend | SpendOnly) if bill_allowed => None,
+    let cost = match (verdict, charge.kind()) {
+        (Verdict::Allow, Spend | SpendOnly) if bill_allowed => charge.cost(),
         // It is denied again and takes nothing. But a strict smoothed rate must count the attempt, and a timestamp that
         // is too far ahead (the clock ran back) must be corrected.
-        (Verdict::Deny, Spend) => Some(charge.cost()),
-        // A check must not wait for a timestamp that is too far ahead either. Cost 0 corrects it and counts nothing.
-        (Verdict::Deny, CheckOnly) => Some(0),
+        (Verdict::Deny, Spend) => charge.cost(),
+        // The others must not wait for a timestamp that is too far ahead either. Cost 0 corrects it and counts nothing.
+        (Verdict::Deny, SpendOnly | CheckOnly) => 0,
         _ => return,
     };
-    with_bucket_type!(algorithm, |B, limit| locked.change(hash, now, |bucket: &mut B| match charged {
-        Some(cost) => _ = bucket.charge(limit, cost, now),
-        None => bucket.take(limit, charge.cost(), now),
-    }));
+    with_bucket_type!(algorithm, |B, limit| {
+        locked.change(hash, now, |bucket: &mut B| _ = bucket.charge(limit, cost, now));
+    });
 }

@@ -19,8 +19,6 @@ pub(super) enum Mode {
     Whole,
     /// Takes each charge, or not, as if it were alone.
     Each,
-    /// Takes what fits.
-    Rest,
 }
 
 /// Charges of a bill that are all in one slot.
@@ -33,7 +31,6 @@ pub(super) struct Part<'a> {
 }
 
 /// One charge that a limit applies to.
-#[derive(Clone)]
 pub(super) struct Line<'a> {
     /// The index of the charge in the bill.
     pub(super) place: usize,
@@ -61,7 +58,7 @@ impl<'a> Part<'a> {
             let near = |part: &&mut Self| !by_slot || slot(&part.lines[0].key) == slot(&line.key);
             match parts.iter_mut().find(near) {
                 Some(part) => part.lines.push(line),
-                None => parts.push(Self::new(mode, vec![line])),
+                None => parts.push(Self { mode, lines: vec![line], expression: None }),
             }
         }
         match (&mut *parts, bill.expression()) {
@@ -73,10 +70,6 @@ impl<'a> Part<'a> {
             _ => {}
         }
         parts
-    }
-
-    pub(super) fn new(mode: Mode, lines: Vec<Line<'a>>) -> Self {
-        Self { mode, lines, expression: None }
     }
 
     /// Returns the call that decides the part.
@@ -93,7 +86,6 @@ impl<'a> Part<'a> {
             Mode::Check => "check",
             Mode::Whole => "whole",
             Mode::Each => "each",
-            Mode::Rest => "rest",
         };
         // An unlimited charge has no index, and is no reason to deny.
         let place = |place| self.lines.iter().position(|line| line.place == place);

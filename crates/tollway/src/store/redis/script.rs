@@ -172,8 +172,8 @@ impl CallBuilder {
     pub(super) fn numbers(self, algorithm: &Algorithm, cost: u64) -> Self {
         match algorithm {
             Algorithm::TokenBucket(limit) => {
-                let unit = limit.emission_interval();
-                self.pair(unit.saturating_mul(cost).get()).pair(limit.fill_time().get()).pair(unit.get())
+                let increment = limit.emission_interval().saturating_mul(cost);
+                self.pair(increment.get()).pair(limit.fill_time().get()).arg(&["", ""])
             }
             // No log is as long as the highest cost that a double holds.
             Algorithm::SlidingLog(limit) => {

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! bill ──┬─ part ─ call ─> reply ─ read ─┬─> decision        one part, unless the buckets are in several slots
-//!        └─ part ─ call ─> reply ─ read ─┴─> corrections
+//!        └─ part ─ call ─> reply ─ read ─┴─> undo, if it is denied
 //! ```
 //!
 //! A bill whose buckets are in one slot is one call, and atomic. If a Cluster has them in several slots, all parts are
 //! charged at once, each by itself. If one is denied, or gets no answer, the others are taken back: nobody ever gets
 //! more than the limit, but until then somebody may get less.
 
-use tollway_core::{Algorithm, Bill, ChargeKind, Decision, Timestamp, Verdict};
+use tollway_core::{Bill, ChargeKind, Decision, Timestamp, Verdict};
 
 use super::call::Call;
-use super::part::{Line, Mode, Part, Read};
+use super::part::{Mode, Part, Read};
 use super::script::{self, CallBuilder};
 use super::undo::Taken;
 use super::{Redis, StoreError};
@@ -46,20 +46,20 @@ impl Redis {
         let parts: Vec<_> = bills.iter().map(|bill| Part::of(bill, &self.namespace, by_slot, mode)).collect();
         let calls = parts.iter().flatten().map(|part| part.call(now)).collect();
         let mut replies = self.send(calls).await.into_iter();
-        let (mut decisions, mut corrections) = (Vec::with_capacity(bills.len()), Vec::new());
+        let (mut decisions, mut undos) = (Vec::with_capacity(bills.len()), Vec::new());
         for (bill, parts) in bills.iter().zip(&parts) {
             let reads: Vec<_> =
                 parts.iter().zip(&mut replies).map(|(part, reply)| part.read(reply?, now)).collect();
             let decision = decision(bill, parts, &reads);
-            if parts.len() > 1 && mode == Mode::Whole {
-                let allowed = decision.as_ref().is_ok_and(Decision::allowed);
-                corrections.extend(correct(allowed, parts, &reads, now));
+            if parts.len() > 1 && mode == Mode::Whole && !decision.as_ref().is_ok_and(Decision::allowed) {
+                let charged = parts.iter().zip(&reads);
+                undos.extend(charged.filter_map(|(part, read)| undo(part, read.as_ref().ok()?, now)));
             }
             decisions.push(decision);
         }
-        if !corrections.is_empty() {
+        if !undos.is_empty() {
             // The decisions stand, even if this fails. A charge that stays taken makes its client wait.
-            self.send(corrections).await;
+            self.send(undos).await;
         }
         decisions
     }
@@ -89,37 +89,14 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
     })
 }
 
-/// Returns the calls that correct parts which were charged by themselves: they take back the parts of a denied bill, or
-/// take what fits of charges that did not fit as a whole.
-fn correct(allowed: bool, parts: &[Part<'_>], reads: &Reads<'_>, now: Option<Timestamp>) -> Vec<Call> {
-    let charged = parts.iter().zip(reads).filter_map(|(part, read)| Some((part, read.as_ref().ok()?)));
-    charged
-        .filter_map(|(part, read)| if allowed { take_rest(part, read, now) } else { undo(part, read, now) })
-        .collect()
-}
-
-fn take_rest(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call> {
-    let left_out = |line: &Line<'_>, allowed: bool| match line.charge.kind() {
-        _ if allowed || part.mode == Mode::Whole => false,
-        ChargeKind::CheckOnly => false,
-        ChargeKind::SpendOnly => true,
-        // A rate has nothing that could fit in part, and has counted the request already if denials count.
-        ChargeKind::Spend => !matches!(line.algorithm, Algorithm::SmoothedRate(_)),
-    };
-    let lines = part.lines.iter().zip(&read.seen);
-    let lines =
-        lines.filter(|(line, seen)| left_out(line, seen.decide(line.charge.cost(), read.now).allowed()));
-    let lines: Vec<_> = lines.map(|(line, _)| line.clone()).collect();
-    (!lines.is_empty()).then(|| Part::new(Mode::Rest, lines).call(now))
-}
-
+/// Returns the call that takes back what a part has taken.
 fn undo(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call> {
     if part.mode == Mode::Whole && read.denied {
         return None;
     }
     let taken = part.lines.iter().zip(&read.seen).filter_map(|(line, seen)| {
         let fits = seen.decide(line.charge.cost(), read.now).allowed();
-        let took = line.charge.kind() != ChargeKind::CheckOnly && (fits || part.mode == Mode::Whole);
+        let took = line.charge.kind() != ChargeKind::CheckOnly && fits;
         let taken = took.then(|| Taken::from(seen, line.charge.cost(), read.now)).flatten()?;
         Some((&*line.key, taken))
     });

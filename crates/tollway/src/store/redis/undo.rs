@@ -20,20 +20,17 @@ pub(super) enum Taken {
 }
 
 impl Taken {
-    /// Returns the amount that a charge of `cost`, or the part of it that fitted, took; `None` is nothing.
+    /// Returns the amount that a charge of `cost` took, which fitted; `None` is nothing.
     pub(super) fn from(seen: &FoundBucket<'_>, cost: u64, now: Timestamp) -> Option<Self> {
         match seen {
             FoundBucket::TokenBucket(before, limit) => {
                 let full_at = before.expires_at().clamp(now, now + limit.fill_time());
                 let mut after = *before;
-                after.take(limit, cost, now);
+                let _ = after.charge(limit, cost, now);
                 let span = after.expires_at().since(full_at);
                 (span > Nanos::ZERO).then_some(Self::Span(span, full_at))
             }
-            FoundBucket::SlidingLog(before, limit) => {
-                let entries = cost.min(limit.count().saturating_sub(before.live));
-                (entries > 0).then_some(Self::Entries(entries, now))
-            }
+            FoundBucket::SlidingLog(..) => (cost > 0).then_some(Self::Entries(cost, now)),
             FoundBucket::SmoothedRate(before, limit) => {
                 let after = before.measure(limit, cost, now);
                 let added = after.rate - before.measure(limit, 0, now).rate;
@@ -48,7 +45,7 @@ impl Taken {
             }
             FoundBucket::Quota(before, limit) => {
                 let mut after = *before;
-                after.take(limit, cost, now);
+                let _ = after.charge(limit, cost, now);
                 let used = if before.expires_at() > now { before.counter() } else { 0 };
                 let units = after.counter().saturating_sub(used);
                 let ends_at = after.expires_at();
@@ -101,8 +98,8 @@ mod tests {
         let part = Part::of(&bill, &store.namespace, false, Mode::Whole).remove(0);
         let reply = block_on(store.send(vec![part.call(Some(now))])).remove(0).unwrap();
         let read = part.read(reply, Some(now)).unwrap();
-        let taken = Taken::from(&read.seen[0], charge.cost(), now)?;
-        (!read.denied).then(|| (part.lines[0].key.clone(), taken))
+        let taken = (!read.denied).then(|| Taken::from(&read.seen[0], charge.cost(), now))??;
+        Some((part.lines[0].key.clone(), taken))
     }
 
     fn undo(store: &Redis, key: &[u8], taken: Taken, now: Timestamp) {

@@ -25,23 +25,6 @@ local function least(ah, al, bh, bl)
   return ah, al
 end
 
--- What is left of the first when the second was taken from it as often as it goes.
-local function rest(ah, al, bh, bl)
-  if ah < 9007199 and bh < 9007199 then
-    local left = (ah * 1e9 + al) % (bh * 1e9 + bl)
-    return (left - left % 1e9) / 1e9, left % 1e9
-  end
-  local h, l, n = {bh}, {bl}, 1
-  while not less(ah, al, h[n], l[n]) do
-    h[n + 1], l[n + 1] = plus(h[n], l[n], h[n], l[n])
-    n = n + 1
-  end
-  for i = n, 1, -1 do
-    if not less(ah, al, h[i], l[i]) then ah, al = minus(ah, al, h[i], l[i]) end
-  end
-  return ah, al
-end
-
 -- Exact up to 2^53, and rounded as converting an integer would be for 146 years of nanoseconds.
 local function double(h, l)
   return h * 1e9 + l

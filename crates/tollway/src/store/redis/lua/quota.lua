@@ -29,8 +29,8 @@ function quota.look(bucket, at)
   bucket.live = less(now_s, now_n, bucket.end_s, bucket.end_n)
   local used_h, used_l = 0, 0
   if bucket.live then used_h, used_l = bucket.used_h, bucket.used_l end
-  bucket.left_h, bucket.left_l = minus(bucket.count_h, bucket.count_l, used_h, used_l)
-  bucket.fits = not less(bucket.left_h, bucket.left_l, bucket.cost_h, bucket.cost_l)
+  local left_h, left_l = minus(bucket.count_h, bucket.count_l, used_h, used_l)
+  bucket.fits = not less(left_h, left_l, bucket.cost_h, bucket.cost_l)
 end
 
 -- An end too far ahead would else be too far ahead at every retry.
@@ -42,19 +42,12 @@ end
 
 quota.refuse = quota.mend
 
-local function use_quota(bucket, h, l)
+function quota.spend(bucket)
+  local h, l = bucket.cost_h, bucket.cost_l
   if h == 0 and l == 0 then return quota.mend(bucket) end
   if not bucket.live then return write_quota(bucket, h, l, bucket.last_s, bucket.last_n) end
   local used_h, used_l = plus(bucket.used_h, bucket.used_l, h, l)
   write_quota(bucket, used_h, used_l, least(bucket.end_s, bucket.end_n, bucket.last_s, bucket.last_n))
-end
-
-function quota.spend(bucket)
-  use_quota(bucket, bucket.cost_h, bucket.cost_l)
-end
-
-function quota.take(bucket)
-  use_quota(bucket, bucket.left_h, bucket.left_l)
 end
 
 function quota.refund(bucket)

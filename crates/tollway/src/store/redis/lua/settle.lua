@@ -19,15 +19,12 @@ if mode == 'check' then return reply end
 
 for i = 1, #charges do
   local bucket = charges[i]
-  local algorithm, fits, kind = bucket.algorithm, bucket.fits, bucket.kind
-  -- Each charge by itself where the rest of the bill is elsewhere, and whatever fits where the whole has been allowed.
-  local allow = (mode == 'whole' and not deny) or (mode == 'each' and fits) or mode == 'rest'
-  if kind == 'c' then
-    if not fits then algorithm.mend(bucket) end
-  elseif allow then
-    if fits then algorithm.spend(bucket) else algorithm.take(bucket) end
-  elseif kind == 's' and not fits then
-    algorithm.refuse(bucket)
+  local algorithm, kind = bucket.algorithm, bucket.kind
+  if not bucket.fits then
+    if kind == 's' then algorithm.refuse(bucket) else algorithm.mend(bucket) end
+  elseif kind ~= 'c' and (mode == 'each' or not deny) then
+    -- Each charge by itself where the rest of the bill is elsewhere.
+    algorithm.spend(bucket)
   end
 end
 return reply

@@ -33,8 +33,8 @@ function sliding_log.look(bucket, at)
     dead = entries_until(bucket, minus(now_s, now_n, bucket.period_s, bucket.period_n))
   end
   local live = entries - dead
-  bucket.cost, bucket.dead, bucket.live, bucket.left = cost, dead, live, math.max(0, count - live)
-  bucket.fits = cost <= bucket.left
+  bucket.cost, bucket.dead, bucket.live = cost, dead, live
+  bucket.fits = cost <= math.max(0, count - live)
   local excess = live + cost - count
   if bucket.fits then excess = excess + cost end
   bucket.newest = live > 0 and entry(bucket, -1)
@@ -81,21 +81,13 @@ end
 
 sliding_log.refuse = sliding_log.mend
 
-local function add_entries(bucket, many)
-  if many == 0 then return sliding_log.mend(bucket) end
+function sliding_log.spend(bucket)
+  if bucket.cost == 0 then return sliding_log.mend(bucket) end
   if bucket.foreign then redis.call('DEL', bucket.key) end
   tidy(bucket)
-  push(bucket, many)
+  push(bucket, bucket.cost)
   bucket.newest, bucket.added = digits(now_s, now_n), true
   forget_in_time(bucket)
-end
-
-function sliding_log.spend(bucket)
-  add_entries(bucket, bucket.cost)
-end
-
-function sliding_log.take(bucket)
-  add_entries(bucket, bucket.left)
 end
 
 -- The newest go first.

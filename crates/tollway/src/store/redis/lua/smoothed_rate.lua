@@ -56,5 +56,3 @@ function smoothed_rate.refuse(bucket)
   if bucket.counts_refusals then return smoothed_rate.spend(bucket) end
   smoothed_rate.mend(bucket)
 end
-
-smoothed_rate.take = smoothed_rate.refuse

@@ -1,12 +1,11 @@
 -- A token bucket is the moment when it is full again.
--- Arguments: how long the cost takes to come, how long a full bucket does, and how long one unit.
+-- Arguments: how long the cost takes to come, and how long a full bucket does.
 
 local token_bucket = {}
 
 function token_bucket.look(bucket, at)
   bucket.cost_s, bucket.cost_n = ARGV[at] + 0, ARGV[at + 1] + 0
   bucket.fill_s, bucket.fill_n = ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  bucket.unit_s, bucket.unit_n = ARGV[at + 4] + 0, ARGV[at + 5] + 0
   bucket.full_s, bucket.full_n = 0, 0
   local value = redis.pcall('GET', bucket.key)
   if is_number(value) then
@@ -35,12 +34,6 @@ token_bucket.refuse = token_bucket.mend
 function token_bucket.spend(bucket)
   if bucket.cost_s == 0 and bucket.cost_n == 0 then return token_bucket.mend(bucket) end
   full_after(bucket, plus(bucket.owed_s, bucket.owed_n, bucket.cost_s, bucket.cost_n))
-end
-
-function token_bucket.take(bucket)
-  local spare_s, spare_n = minus(bucket.fill_s, bucket.fill_n, bucket.owed_s, bucket.owed_n)
-  if less(spare_s, spare_n, bucket.unit_s, bucket.unit_n) then return token_bucket.mend(bucket) end
-  full_after(bucket, minus(bucket.fill_s, bucket.fill_n, rest(spare_s, spare_n, bucket.unit_s, bucket.unit_n)))
 end
 
 function token_bucket.refund(bucket)
