@@ -14,7 +14,7 @@ const RATE_MAX: f64 = 3.0;
 
 /// The parts that are above [`RATE_MAX`] today, and the rate that they must not exceed. A part that is not listed is
 /// held to [`RATE_MAX`]: whoever mends a part removes its line.
-const NOT_YET_PLAIN: &[(&str, f64)] = &[("tower", 48.0), ("python", 47.0), ("server", 41.0), ("cli", 40.0)];
+const NOT_YET_PLAIN: &[(&str, f64)] = &[("tower", 48.0), ("python", 47.0), ("server", 9.0), ("cli", 40.0)];
 
 /// The parts, and folders or pages of Markdown, that still have lines of prose wider than 120 columns: whoever wraps
 /// them removes the line here.

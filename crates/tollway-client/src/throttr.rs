@@ -30,9 +30,9 @@ mod request;
 use std::time::Duration;
 
 pub use client::Client;
-pub use request::{QuotaAttribute, QuotaInfo, QuotaRequest, QuotaStatus};
+pub use request::{QuotaInfo, QuotaRequest, QuotaStatus};
 pub use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
-pub use tollway_wire::throttr::{ThrottrCommand, ThrottrReply};
+pub use tollway_wire::throttr::{QuotaAttribute, ThrottrCommand, ThrottrReply};
 
 /// The port of an address without one. A server listens there by default.
 pub const DEFAULT_PORT: u16 = 9000;

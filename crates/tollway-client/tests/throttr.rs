@@ -87,9 +87,10 @@ fn by_name(command: &ThrottrCommand, consumer: &[u8]) -> ThrottrReply {
             ThrottrReply::Status(*quota == 5 && lifetime.value == 10 && lifetime.unit == TtlUnit(2))
         }
         ThrottrCommand::Update { attribute, change, value } => {
-            ThrottrReply::Status((*attribute, *change, *value) == (1, 2, 3))
+            ThrottrReply::Status((*attribute, *change, *value) == (QuotaAttribute::Ttl, Change::Decrease, 3))
         }
         ThrottrCommand::Purge => ThrottrReply::Status(left > 0),
+        ThrottrCommand::UndefinedUpdate { .. } => ThrottrReply::Status(false),
     }
 }
 

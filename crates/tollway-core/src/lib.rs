@@ -30,6 +30,7 @@ pub mod keys;
 pub mod limit;
 pub mod local_share;
 pub mod nearest;
+pub mod network;
 pub mod policy;
 pub mod rate_spec;
 pub mod rule;
@@ -48,6 +49,7 @@ pub use id::{IdError, IdFormat, Ipv6Prefix};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
 pub use local_share::{LocalShare, LocalShareError};
+pub use network::{Network, ParseNetworkError};
 pub use policy::{Policy, PolicyError};
 pub use rate_spec::{Burst, RateSpec, RateSpecError};
 pub use rule::{

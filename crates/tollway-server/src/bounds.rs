@@ -1,53 +1,54 @@
-//! How much of everything, and for how long.
+//! Names the bound of everything that grows, and of everything that is waited for.
 
 use std::time::Duration;
 
-/// The most one process gives to all clients, and to each. Everything that grows is named here.
+/// The bounds that one process has for all clients together, and for each. Those of connections are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Open connections. Above it the newest is told so and closed: those that are served stay served.
-    pub connections: usize,
-    /// Bytes of a request line and its headers. Browsers' cookies pass through proxies that ask us.
+    /// The number of connections above the limit of the HTTP gate, which are answered only for operators.
+    pub reserved: usize,
+    /// The bytes that a request line and its headers may have. Proxies that ask us pass on the cookies of browsers.
     pub head: usize,
-    /// Bytes of a body. A bill of the most charges with ids of a kilobyte fits.
+    /// The bytes that a body may have. A bill of the most charges with ids of a kilobyte fits.
     pub body: usize,
-    /// Bytes of answers that wait for their client. A client that sends many requests at once gets the first answers
-    /// before the rest is looked at.
+    /// The bytes of answers that are collected before they are sent, if a client sends many requests at once.
     pub outbox: usize,
-    /// How long a kept connection may be silent. Longer than the minute after which most clients give up theirs.
+    /// The time for which a connection may be idle. It is longer than the minute after which most clients close theirs.
     pub idle: Duration,
-    /// How long a head may take to arrive, from its first byte on.
+    /// The time that a head may take to arrive, counted from its first byte.
     pub head_time: Duration,
-    /// How long a body may take to arrive, from the end of its head on.
+    /// The time that a body may take to arrive, counted from the end of its head.
     pub body_time: Duration,
-    /// How long half a Throttr request, half a message of ZeroMQ, or one that is to say what it is, may be waited for.
+    /// The time that the rest of a Throttr request, of a ZeroMQ message or of a ZeroMQ handshake may take to arrive.
     pub frame_time: Duration,
-    /// Bytes of accounting that wait to be entered, on each worker. What comes above it is dropped.
+    /// The bytes of reports that may wait to be recorded on each worker. Those above it are dropped.
     pub accounting: usize,
-    /// Topics that one gatekeeper may subscribe to.
+    /// The number of topics that one gatekeeper may subscribe to.
     pub topics: usize,
-    /// Bytes of a topic: the longest name of a domain, and a NUL.
+    /// The bytes that a topic may have: the longest name of a domain fits, with its NUL.
     pub topic: usize,
-    /// Bytes of messages that wait for one gatekeeper. One that does not read loses what comes above it.
-    pub mailbox: usize,
-    /// Bytes of messages that wait for all gatekeepers together.
-    pub mailboxes: usize,
-    /// Bytes of the delays that are remembered for gatekeepers that come back: some hundred thousand.
+    /// The bytes of messages that may wait for one subscriber. One that does not read loses those above it.
+    pub queue: usize,
+    /// The bytes of messages that may wait for all subscribers together.
+    pub queues: usize,
+    /// The bytes of delays that are kept for gatekeepers that reconnect: some hundred thousand delays fit.
     pub delays: usize,
-    /// How long a client may take to make room for its answers.
+    /// The time that a client may take to receive its answers.
     pub write_time: Duration,
-    /// How long a refused client may take to read the refusal.
+    /// The time that a refused client may take to read the refusal.
     pub linger: Duration,
-    /// How long a request that was under way when the drain began may take to arrive on an idle connection.
+    /// The time for which an idle connection is still read when a drain begins: a request may be on its way.
     pub drain_idle: Duration,
-    /// How long a drain may take. What is not answered by then is cut off.
+    /// The time that a drain may take. Connections that are left then are closed.
     pub drain: Duration,
+    /// The time after which a task that panicked is started again.
+    pub restart_pause: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connections: 10_000,
+            reserved: 32,
             head: 16 << 10,
             body: 64 << 10,
             outbox: 64 << 10,
@@ -58,13 +59,14 @@ impl Default for Bounds {
             accounting: 8 << 20,
             topics: 1_024,
             topic: 256,
-            mailbox: 1 << 20,
-            mailboxes: 256 << 20,
+            queue: 1 << 20,
+            queues: 256 << 20,
             delays: 64 << 20,
             write_time: Duration::from_secs(10),
             linger: Duration::from_secs(1),
             drain_idle: Duration::from_millis(50),
             drain: Duration::from_secs(10),
+            restart_pause: Duration::from_millis(100),
         }
     }
 }

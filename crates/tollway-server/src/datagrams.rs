@@ -1,4 +1,4 @@
-//! Datagrams, many at a time.
+//! Sends and receives many datagrams at a time.
 //!
 //! ```no_run
 //! # async fn echo(socket: std::net::UdpSocket) -> std::io::Result<()> {
@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! One call receives what has arrived from everybody (`recvmmsg`), and one buffer of it may be dozens of datagrams of one
+//! One call receives what has arrived from everybody (`recvmmsg`), and one buffer may hold dozens of datagrams of one
 //! peer that the kernel kept together (GRO). What goes to one peer goes out the same way (GSO), the rest together
 //! (`sendmmsg`). Datagrams have no order to keep, so those to one peer are sorted by size, which is what GSO needs.
 
@@ -31,7 +31,7 @@ use tokio::net::UdpSocket;
 
 pub use outbox::Outbox;
 
-/// Room for whatever one receive buffer may bring: the kernel keeps at most 64 KiB together.
+/// The size of one receive buffer: the kernel keeps at most 64 KiB together.
 const BUFFER_SIZE: usize = 1 << 16;
 
 /// A socket that receives and sends batches.
@@ -39,17 +39,17 @@ const BUFFER_SIZE: usize = 1 << 16;
 pub struct Datagrams {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// Bound to every address of the machine: an answer must say which of them it comes from.
+    /// True if the socket is bound to every address of the machine: an answer must name the one that it comes from.
     any_address: bool,
     offload: bool,
 }
 
-/// Who sent a datagram, and which of our addresses it was sent to.
+/// The peer that sent a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it is.
+    /// The address that the datagram came from.
     pub address: SocketAddr,
-    /// What it calls us, where that is known.
+    /// The address of ours that the datagram was sent to, if it is known.
     pub local: Option<IpAddr>,
 }
 
@@ -101,27 +101,27 @@ impl Datagrams {
         if inbox.received > 0 { Ok(()) } else { tried }
     }
 
-    /// The same, of the system and not of the runtime, which may not have heard yet.
+    /// Receives from the system, without asking the runtime, which may not know yet that something arrived.
     pub(crate) fn receive_now(&self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.received = 0;
         inbox.fill(&self.state, &self.socket)
     }
 
-    /// Sends and empties the outbox, and says how many datagrams could not be sent. A peer that cannot be reached costs
-    /// the others nothing.
+    /// Sends and empties the outbox, and returns how many datagrams could not be sent. An unreachable peer does not
+    /// affect the others.
     pub async fn send(&self, outbox: &mut Outbox) -> usize {
         let failed = self.send_again(outbox).await;
         outbox.clear();
         failed
     }
 
-    /// The same, but the outbox stays as it is: other [`bytes`](Outbox::bytes_mut) can be sent in the same arrangement.
+    /// Sends the outbox and keeps it: other [`bytes`](Outbox::bytes_mut) can be sent in the same arrangement.
     pub async fn send_again(&self, outbox: &mut Outbox) -> usize {
         outbox.arrange(self.segments_max());
         let mut failed = 0;
         while !outbox.is_sent() {
             let attempt = || outbox.send_some(self, &mut failed);
-            // A full socket is awaited in there, and what cannot be sent is counted: all that is left is a runtime that ends.
+            // It waits for a full socket, and counts what cannot be sent: the only error left is a runtime that ends.
             if self.socket.async_io(Interest::WRITABLE, attempt).await.is_err() {
                 break;
             }
@@ -135,18 +135,18 @@ impl Datagrams {
     }
 }
 
-/// What arrived together.
+/// The datagrams that arrived together.
 #[derive(Debug)]
 pub struct Inbox {
     buffers: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
-    /// Who sent what is in each buffer: handed out by reference, because an address is long to copy.
+    /// The sender of each buffer, which is passed on by reference because an address is long to copy.
     peers: [Peer; BATCH_SIZE],
     received: usize,
 }
 
 impl Inbox {
-    /// Room for as much as one call receives. Pages that nothing ever arrived in cost no memory.
+    /// Creates an inbox for as much as one call receives. Pages in which nothing ever arrived cost no memory.
     pub fn new() -> Self {
         let nobody = Peer::from(SocketAddr::from(([0, 0, 0, 0], 0)));
         Self {
@@ -157,7 +157,7 @@ impl Inbox {
         }
     }
 
-    /// Every datagram, and who sent it.
+    /// Iterates over all datagrams, with their senders.
     pub fn iter(&self) -> impl Iterator<Item = (&Peer, &[u8])> {
         let received = self.metas[..self.received].iter().zip(&self.peers);
         self.buffers.chunks_exact(BUFFER_SIZE).zip(received).flat_map(|(buffer, (meta, peer))| {
@@ -184,7 +184,7 @@ impl Default for Inbox {
     }
 }
 
-/// The datagrams that one buffer holds. One without a byte in it is a datagram, too.
+/// Splits a buffer into its datagrams. An empty buffer is a datagram, too.
 fn split(buffer: &[u8], stride: usize) -> impl Iterator<Item = &[u8]> {
     let empty = buffer.is_empty().then_some(buffer);
     empty.into_iter().chain(buffer.chunks(stride.max(1)))

@@ -7,12 +7,12 @@ use tollway::config::OnInsert;
 use tollway::engine::Engine;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
-use tollway_wire::text;
-use tollway_wire::zmtp::{SocketType, ZmtpEvent, ZmtpSession, encode_handshake};
+use tollway_wire::{text, zmtp};
 
 use crate::bounds::Bounds;
+use crate::gate::smockron::{Master, Subscription};
 use crate::metrics::WorkerMetrics;
-use crate::service::{Hub, Service, SmockronService, Subscription, TextService, ThrottrService};
+use crate::service::{Service, SmockronService, TextService, ThrottrService};
 use crate::stats::Stats;
 
 /// Answers a trace as the gates of a server would, at the times the trace says.
@@ -25,8 +25,8 @@ pub struct Desk {
     throttr: ThrottrService,
     inbox: Vec<u8>,
     smockron: SmockronService,
+    master: Arc<Master>,
     subscription: Subscription,
-    conversation: ZmtpSession,
 }
 
 impl Desk {
@@ -36,11 +36,11 @@ impl Desk {
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
         let throttr = ThrottrService::new(Arc::clone(&service), on_insert);
-        let hub = Arc::new(Hub::new(&Bounds::default()));
-        let (subscription, smockron) = (hub.join(), SmockronService::new(service, hub, None));
+        let smockron = SmockronService::new(service);
+        let master = Master::new(&Bounds::default(), &limiter, None).expect("no StatsD host is to be found");
+        let subscription = master.publisher.join();
         subscription.subscribe(b"");
-        let conversation = conversation();
-        Self { limiter, text, throttr, inbox: Vec::new(), smockron, subscription, conversation }
+        Self { limiter, text, throttr, inbox: Vec::new(), smockron, master, subscription }
     }
 
     /// What decides.
@@ -59,40 +59,21 @@ impl Desk {
     fn throttr(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.inbox.extend_from_slice(bytes);
         let mut replies = Vec::new();
-        let heard = block_on(self.throttr.answer(&self.inbox, &mut replies, &mut Vec::new()));
-        if heard.broken {
+        let answered = block_on(self.throttr.answer(&self.inbox, &mut replies, &mut Vec::new()));
+        if answered.is_broken {
             self.inbox.clear();
         } else {
-            self.inbox.drain(..heard.taken);
+            self.inbox.drain(..answered.taken);
         }
         replies
     }
 
     fn smockron(&mut self, message: &ZmqMessage) -> Vec<ZmqMessage> {
-        block_on(self.smockron.account([message.iter().map(|frame| &**frame)]));
-        let mut messages = Vec::new();
-        let unsent = self.subscription.unsent();
-        let (mut rest, len) = (unsent, unsent.len());
-        while let Ok(Some((said, len))) = self.conversation.next(rest) {
-            if let ZmtpEvent::Message(frames) = said {
-                messages.push(frames.map(<[u8]>::to_vec).collect());
-            }
-            rest = &rest[len..];
-        }
-        self.subscription.advance(len);
-        messages
+        block_on(self.master.account(&self.smockron, [message.iter().map(|frame| &**frame)]));
+        let mut published = Vec::new();
+        self.subscription.take(&mut published);
+        zmtp::messages(&published).map(|frames| frames.map(<[u8]>::to_vec).collect()).collect()
     }
-}
-
-/// One in which all is said but messages.
-fn conversation() -> ZmtpSession {
-    let (mut conversation, mut opening) = (ZmtpSession::new(SocketType::Sub), Vec::new());
-    encode_handshake(SocketType::Pub, &mut opening);
-    let mut rest = &opening[..];
-    while let Ok(Some((_, len))) = conversation.next(rest) {
-        rest = &rest[len..];
-    }
-    conversation
 }
 
 impl TraceTarget for Desk {

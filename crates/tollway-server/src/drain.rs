@@ -5,6 +5,7 @@
 
 use std::io;
 
+use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -64,13 +65,15 @@ impl Signals {
     }
 
     /// Serves until SIGTERM or SIGINT, then drains. SIGHUP reloads. A second SIGTERM or SIGINT ends the drain at once.
-    pub fn run(self, server: Server) {
+    /// The server also drains if one of its workers panicked, which is an error.
+    pub fn run(self, server: Server) -> Result<(), WorkerPanicked> {
         let Self { runtime, mut terminate, mut interrupt, mut hang_up } = self;
-        runtime.block_on(async {
+        let result = runtime.block_on(async {
             loop {
                 tokio::select! {
-                    () = either(&mut terminate, &mut interrupt) => return,
+                    () = either(&mut terminate, &mut interrupt) => return Ok(()),
                     _ = hang_up.recv() => server.reload(),
+                    () = server.worker_failed() => return Err(WorkerPanicked),
                 }
             }
         });
@@ -84,8 +87,15 @@ impl Signals {
             }
         });
         runtime.shutdown_background();
+        result
     }
 }
+
+/// The error that a server stopped because one of its workers panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a worker of the server panicked; the log has more")]
+#[non_exhaustive]
+pub struct WorkerPanicked;
 
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {

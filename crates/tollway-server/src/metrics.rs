@@ -17,7 +17,7 @@ use tollway_wire::http::HttpStatus;
 
 pub(crate) use histogram::{Latencies, Waits};
 pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
-pub(crate) use text::{Gauges, encode};
+pub(crate) use text::{Page, encode};
 
 /// The counters of one process.
 #[derive(Debug, Default)]
@@ -36,8 +36,6 @@ pub(crate) struct WorkerMetrics {
     pub(crate) latency: Latencies,
     /// By the first digit of the status.
     pub(crate) responses: [Counter; 6],
-    pub(crate) connections: Counter,
-    pub(crate) connections_shed: Counter,
     pub(crate) cut_idle: Counter,
     pub(crate) cut_head: Counter,
     pub(crate) cut_body: Counter,
@@ -54,6 +52,8 @@ pub(crate) struct TextCounters {
     pub(crate) datagrams: Counter,
     /// Datagrams that were not understood.
     pub(crate) silent: Counter,
+    /// Datagrams from outside the trusted networks.
+    pub(crate) untrusted: Counter,
     pub(crate) over: Counter,
     pub(crate) not_over: Counter,
     /// Keys that no rule matched.

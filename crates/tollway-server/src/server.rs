@@ -1,146 +1,143 @@
-//! Starting, and stopping.
+//! Starts and stops a server.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use socket2::{Protocol, Socket};
-use tokio::net::TcpListener;
-use tollway::config::{Gates, OnInsert};
+use socket2::Socket;
+use tollway::config::Gates;
 use tollway::engine::Engine;
 use tracing::error;
 
 use crate::bounds::Bounds;
-use crate::datagrams::Datagrams;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, Doors, Slots};
+use crate::gate::{self, Gate, allow_connections};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
-use crate::service::{Hub, Service, Statsd, TextService};
-use crate::stats::Stats;
+use crate::worker::{Health, Shared, Worker};
 
-/// How many batches of datagrams each worker answers at a time, where answers are waited for: while one is on its way, the
-/// others are received.
-const TEXT_WAITING: usize = 8;
-
-/// What to serve, and where.
+/// Configures what a server serves, and where.
 pub struct Settings {
-    /// What decides.
+    /// The engine that decides.
     pub limiter: Arc<Engine>,
-    /// Where each gate listens; port 0 is any free port.
+    /// The gates with their addresses; port 0 is any free port.
     pub gates: Gates,
-    /// Do the text and the Throttr gate send back what they get, and decide nothing? It shows what the way there costs.
+    /// True if the text and the Throttr gate send back what they get, without deciding. It shows the cost of the I/O.
     pub echo: bool,
-    /// How many threads serve.
+    /// The number of threads that serve.
     pub workers: usize,
-    /// How much of everything.
+    /// The bounds of everything that grows.
     pub bounds: Bounds,
-    /// The file the policy came from. Without one, nothing is reloaded.
+    /// The file that the policy came from. Without one, nothing is reloaded.
     pub config: Option<ConfigFile>,
 }
 
 impl Settings {
-    /// Every gate at its default address, a worker for each core, nothing to reload.
+    /// Returns the default settings: every gate at its default address, a worker for each core, nothing to reload.
     pub fn new(limiter: Arc<Engine>) -> Self {
         let workers = thread::available_parallelism().map_or(1, Into::into);
-        Self {
-            limiter,
-            gates: Gates::default(),
-            echo: false,
-            workers,
-            bounds: Bounds::default(),
-            config: None,
-        }
+        let (gates, bounds) = (Gates::default(), Bounds::default());
+        Self { limiter, gates, echo: false, workers, bounds, config: None }
     }
 }
 
 /// A running server. It stops when it is dropped.
 pub struct Server {
-    gates: Gates,
-    workers: Vec<Worker>,
+    addresses: Vec<(&'static str, SocketAddr)>,
+    workers: Vec<WorkerThread>,
     reloader: Reloader,
+    health: Arc<Health>,
 }
 
-struct Worker {
+struct WorkerThread {
     drain: DrainSwitch,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all workers of a server share.
-pub(crate) struct Shared {
-    pub(crate) limiter: Arc<Engine>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) bounds: Bounds,
-    pub(crate) slots: Slots,
-    pub(crate) on_insert: OnInsert,
-    pub(crate) echo: bool,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) statsd: Option<Statsd>,
-    stats: Arc<Stats>,
-}
-
 impl Server {
-    /// Listens, and returns when connections are accepted. The error says which address could not be had.
+    /// Listens, and returns when connections are accepted. The error names the address that could not be bound.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let Settings { limiter, mut gates, echo, workers, bounds, config } = settings;
+        let gates = gate::listed(&settings)?;
+        Self::start_gates(settings, gates)
+    }
+
+    /// Starts these gates instead of those that are configured.
+    pub(crate) fn start_gates(settings: Settings, gates: Vec<Arc<dyn Gate>>) -> io::Result<Self> {
+        let Settings { limiter, echo, workers, bounds, config, .. } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
-        gate::allow_connections(bounds.connections);
-        let sockets = Sockets::bind(&mut gates, workers)?;
+        let limits = gates.iter().filter_map(|gate| gate.connection_limit());
+        allow_connections(limits.map(|limit| limit.max()).sum());
+        let mut addresses = Vec::with_capacity(gates.len());
+        let mut by_worker: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
+        for gate in &gates {
+            let sockets = gate::bind(&**gate, workers)?;
+            let bound = sockets[0].local_addr()?.as_socket();
+            addresses.push((gate.name(), bound.unwrap_or_else(|| gate.address())));
+            by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));
+        }
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
-        let (slots, on_insert) = (Slots::new(bounds.connections), gates.on_insert);
-        let stats = Arc::new(Stats::new(workers));
-        let hub = Arc::new(Hub::new(&bounds));
-        let statsd = gates.smockron.as_ref().and_then(|gate| gate.statsd.as_deref());
-        let statsd = statsd.map(Statsd::find).transpose()?;
-        let shared =
-            Arc::new(Shared { limiter, metrics, bounds, slots, on_insert, echo, hub, statsd, stats });
-        let mut server = Self { gates, workers: Vec::with_capacity(workers), reloader };
-        for (index, sockets) in sockets.into_iter().enumerate() {
-            server.workers.push(Worker::start(index, sockets, Arc::clone(&shared))?);
+        let health = Arc::new(Health::default());
+        let mut server =
+            Self { addresses, workers: Vec::with_capacity(workers), reloader, health: Arc::clone(&health) };
+        let shared = Arc::new(Shared { limiter, metrics, bounds, gates, health, echo });
+        for (index, sockets) in by_worker.into_iter().enumerate() {
+            server.workers.push(WorkerThread::start(index, sockets, &shared)?);
         }
         Ok(server)
     }
 
-    /// Where the HTTP gate listens.
-    pub const fn http_addr(&self) -> Option<SocketAddr> {
-        self.gates.http
+    /// Returns the address of the gate with this name.
+    pub(crate) fn address_of(&self, gate: &str) -> Option<SocketAddr> {
+        self.addresses.iter().find(|(name, _)| *name == gate).map(|(_, address)| *address)
     }
 
-    /// Where the text gate listens.
-    pub const fn text_addr(&self) -> Option<SocketAddr> {
-        self.gates.text
+    /// Returns the address of the HTTP gate.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.address_of("http")
     }
 
-    /// Where the Throttr gate listens.
-    pub const fn throttr_addr(&self) -> Option<SocketAddr> {
-        self.gates.throttr
+    /// Returns the address of the text gate.
+    pub fn text_addr(&self) -> Option<SocketAddr> {
+        self.address_of("text")
     }
 
-    /// Where gatekeepers say what they let through.
+    /// Returns the address of the Throttr gate.
+    pub fn throttr_addr(&self) -> Option<SocketAddr> {
+        self.address_of("throttr")
+    }
+
+    /// Returns the address to which gatekeepers report.
     pub fn smockron_addr(&self) -> Option<SocketAddr> {
-        self.gates.smockron.as_ref().map(|gate| gate.accounting)
+        self.address_of("accounting")
     }
 
-    /// Where gatekeepers hear whom to delay.
+    /// Returns the address at which gatekeepers hear of delays.
     pub fn smockron_control_addr(&self) -> Option<SocketAddr> {
-        self.gates.smockron.as_ref()?.control()
+        self.address_of("control")
     }
 
-    /// Reads the configuration file again, soon.
+    /// Reloads the configuration file soon.
     pub fn reload(&self) {
         self.reloader.request();
     }
 
-    /// Accepts no more connections, answers what was read, and closes the rest. Returns at once; see [`join`](Self::join).
+    /// Starts to drain: the server accepts no more connections, answers what was read, and closes the rest. Returns at
+    /// once; [`join`](Self::join) waits.
     pub fn drain(&self) {
         self.workers.iter().for_each(|worker| worker.drain.start());
     }
 
-    /// Waits until a drain is done.
+    /// Waits until the server has drained.
     pub fn join(mut self) {
         self.join_workers();
+    }
+
+    /// Returns when a worker has panicked and the server should be stopped.
+    pub(crate) async fn worker_failed(&self) {
+        self.health.worker_failed().await;
     }
 
     /// Drains, and waits until that is done.
@@ -150,12 +147,8 @@ impl Server {
     }
 
     fn join_workers(&mut self) {
-        for worker in &mut self.workers {
-            if let Some(thread) = worker.thread.take()
-                && thread.join().is_err()
-            {
-                error!("a worker thread panicked");
-            }
+        for thread in self.workers.iter_mut().filter_map(|worker| worker.thread.take()) {
+            let _ = thread.join();
         }
     }
 }
@@ -169,88 +162,23 @@ impl Drop for Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("gates", &self.gates).finish_non_exhaustive()
+        f.debug_struct("Server").field("addresses", &self.addresses).finish_non_exhaustive()
     }
 }
 
-/// One worker's sockets, bound and not yet served.
-struct Sockets {
-    http: Option<std::net::TcpListener>,
-    throttr: Option<std::net::TcpListener>,
-    accounting: Option<std::net::TcpListener>,
-    control: Option<std::net::TcpListener>,
-    text: Option<std::net::UdpSocket>,
-}
-
-impl Sockets {
-    /// Sockets for every worker. A port that was left open is told to `gates`.
-    fn bind(gates: &mut Gates, workers: usize) -> io::Result<Vec<Self>> {
-        let http = bind(&mut gates.http, workers, Protocol::TCP)?;
-        let throttr = bind(&mut gates.throttr, workers, Protocol::TCP)?;
-        let text = bind(&mut gates.text, workers, Protocol::UDP)?;
-        let (mut at, mut control_at) = match &gates.smockron {
-            Some(gate) => (Some(gate.accounting), gate.control()),
-            None => (None, None),
-        };
-        let accounting = bind(&mut at, workers, Protocol::TCP)?;
-        let control = bind(&mut control_at, workers, Protocol::TCP)?;
-        if let (Some(gate), Some(at)) = (&mut gates.smockron, at) {
-            (gate.accounting, gate.control) = (at, control_at);
-        }
-        let sockets = http.into_iter().zip(throttr).zip(text).zip(accounting.into_iter().zip(control));
-        Ok(sockets
-            .map(|(((http, throttr), text), (accounting, control))| Self {
-                http,
-                throttr,
-                accounting,
-                control,
-                text,
-            })
-            .collect())
-    }
-
-    /// Makes them a runtime's, inside it.
-    fn open(self, text: Vec<TextService>) -> io::Result<Doors> {
-        let listener = |socket: Option<std::net::TcpListener>| socket.map(TcpListener::from_std).transpose();
-        Ok(Doors {
-            http: listener(self.http)?,
-            throttr: listener(self.throttr)?,
-            accounting: listener(self.accounting)?,
-            control: listener(self.control)?,
-            text: self.text.map(Datagrams::new).transpose()?.map(|datagrams| (datagrams, text)),
-        })
-    }
-}
-
-/// A socket of one gate for every worker, if the gate is on.
-fn bind<S: From<Socket>>(
-    gate: &mut Option<SocketAddr>,
-    workers: usize,
-    by: Protocol,
-) -> io::Result<Vec<Option<S>>> {
-    let Some(address) = gate else { return Ok((0..workers).map(|_| None).collect()) };
-    let sockets = gate::listen(*address, workers, by)?;
-    *address = sockets[0].local_addr()?.as_socket().unwrap_or(*address);
-    Ok(sockets.into_iter().map(|socket| Some(S::from(socket))).collect())
-}
-
-impl Worker {
-    fn start(index: usize, sockets: Sockets, shared: Arc<Shared>) -> io::Result<Self> {
+impl WorkerThread {
+    fn start(index: usize, sockets: Vec<Socket>, shared: &Arc<Shared>) -> io::Result<Self> {
         let (switch, drain) = drain();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let metrics = Arc::clone(&shared.metrics.workers[index]);
-        let service = Arc::new(Service::new(Arc::clone(&shared.limiter), metrics));
-        // In memory one is always done before the next datagrams are received.
-        let desks = if shared.limiter.is_shared() { TEXT_WAITING } else { 1 };
-        let text = || TextService::new(Arc::clone(&service), Arc::clone(&shared.stats), index);
-        let text = (0..desks).map(|_| text()).collect();
-        let doors = {
-            let _inside = runtime.enter();
-            sockets.open(text)?
+        let worker = Arc::new(Worker::new(index, Arc::clone(shared), drain));
+        let health = Arc::clone(&shared.health);
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(|| runtime.block_on(worker.run(sockets)))).is_err() {
+                error!("a worker panicked; the server stops");
+                health.fail_worker();
+            }
         };
-        let worker = gate::Worker::new(index, shared, service, drain);
-        let serve = move || runtime.block_on(gate::serve(doors, worker));
-        let thread = thread::Builder::new().name(format!("tollway-{index}")).spawn(serve)?;
+        let thread = thread::Builder::new().name(format!("tollway-{index}")).spawn(run)?;
         Ok(Self { drain: switch, thread: Some(thread) })
     }
 }

@@ -21,9 +21,9 @@ use tollway_core::{
 };
 use tollway_wire::http::{ChargeRequest, HttpCommand};
 
-pub(crate) use self::smockron::{Hub, SmockronService, Statsd, Subscription, control};
+pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
-pub(crate) use self::throttr::{Heard as ThrottrHeard, ThrottrService};
+pub(crate) use self::throttr::ThrottrService;
 use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
 
 /// One worker's way to the limiter.
@@ -74,10 +74,6 @@ impl Service {
     pub(crate) fn new(limiter: Arc<Engine>, metrics: Arc<WorkerMetrics>) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::new(limiter.policy(), &metrics));
         Self { limiter, metrics, in_force }
-    }
-
-    pub(crate) const fn metrics(&self) -> &Arc<WorkerMetrics> {
-        &self.metrics
     }
 
     /// The policy for the requests in hand. Taken once for all that arrived together.

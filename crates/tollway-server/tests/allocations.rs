@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollway::config::Gates;
-use tollway::core::algorithm::{QuotaTtl, TtlUnit};
+use tollway::core::algorithm::{Change, QuotaTtl, TtlUnit};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 use tollway_server::{Server, Settings};
 use tollway_testbed::TEST_TIMEOUT;
-use tollway_wire::throttr::{ThrottrCommand, encode_request};
+use tollway_wire::throttr::{QuotaAttribute, ThrottrCommand, encode_request};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -79,16 +79,8 @@ fn throttr_requests() -> Vec<u8> {
         for command in [
             ThrottrCommand::Insert { quota, lifetime },
             ThrottrCommand::Query,
-            ThrottrCommand::Update {
-                attribute: ThrottrCommand::ATTRIBUTE_QUOTA,
-                change: ThrottrCommand::CHANGE_DECREASE,
-                value: 1,
-            },
-            ThrottrCommand::Update {
-                attribute: ThrottrCommand::ATTRIBUTE_TTL,
-                change: ThrottrCommand::CHANGE_PATCH,
-                value: 10,
-            },
+            ThrottrCommand::Update { attribute: QuotaAttribute::Quota, change: Change::Decrease, value: 1 },
+            ThrottrCommand::Update { attribute: QuotaAttribute::Ttl, change: Change::Patch, value: 10 },
             ThrottrCommand::Purge,
             ThrottrCommand::Insert { quota, lifetime },
         ] {
@@ -102,7 +94,7 @@ const fn reply_bytes() -> usize {
     BATCH as usize * (5 * 5 + 22)
 }
 
-/// Every command, about keys of every kind of rule.
+/// Returns every command, about keys of every kind of rule.
 fn text_datagrams() -> Vec<Vec<u8>> {
     let requests = [
         "over_limit ws ip=1.2.3.4",

@@ -19,14 +19,13 @@
 mod by_address;
 mod by_header;
 mod client_id;
-mod network;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
+pub use tollway_core::{Network, ParseNetworkError};
 
 pub use self::by_address::ByAddress;
 pub use self::by_header::ByHeader;
 pub use self::client_id::ClientId;
-pub use self::network::{Network, ParseNetworkError};
 
 /// Identifies the client that sent a request.
 pub trait Identify: Send + Sync + 'static {

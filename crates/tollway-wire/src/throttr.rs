@@ -32,7 +32,8 @@ mod request;
 
 pub use reply::{ThrottrReply, UnknownStatus, decode_reply, encode};
 pub use request::{
-    IdTooLong, ThrottrCommand, ThrottrKey, ThrottrRequest, UnknownType, decode, encode_request,
+    IdTooLong, QuotaAttribute, ThrottrCommand, ThrottrKey, ThrottrRequest, UnknownType, decode,
+    encode_request,
 };
 
 /// The longest id that a consumer or a resource can have, in bytes.

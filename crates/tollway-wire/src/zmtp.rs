@@ -34,7 +34,7 @@ mod handshake;
 use thiserror::Error;
 
 use self::frame::Frame;
-pub use self::frame::{MessageFrames, encode};
+pub use self::frame::{MessageFrames, encode, messages};
 use self::handshake::{GREETING_LEN, read_greeting, read_ready};
 pub use self::handshake::{SocketType, encode_handshake};
 

@@ -1,10 +1,10 @@
 //! Property tests of the Throttr codec: any bytes, in any pieces, never panic and read the same.
 
 use proptest::prelude::*;
-use tollway_core::algorithm::{QuotaTtl, TtlUnit};
+use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
 use tollway_wire::throttr::{
-    FRAME_MAX, REPLY_MAX, ThrottrCommand, ThrottrReply, UnknownType, decode, decode_reply, encode,
-    encode_request,
+    FRAME_MAX, QuotaAttribute, REPLY_MAX, ThrottrCommand, ThrottrReply, UnknownType, decode, decode_reply,
+    encode, encode_request,
 };
 
 /// Returns the requests that are found in `bytes` when they arrive in pieces that end at `cuts`.
@@ -32,13 +32,24 @@ fn command() -> impl Strategy<Value = ThrottrCommand> {
             ThrottrCommand::Insert { quota, lifetime: QuotaTtl { value, unit: TtlUnit(unit) } }
         }),
         Just(ThrottrCommand::Query),
-        any::<(u8, u8, u64)>().prop_map(|(attribute, change, value)| ThrottrCommand::Update {
+        (attribute(), change(), any::<u64>()).prop_map(|(attribute, change, value)| ThrottrCommand::Update {
             attribute,
             change,
             value
         }),
+        (2..=u8::MAX, any::<u8>(), any::<u64>()).prop_map(|(attribute, change, value)| {
+            ThrottrCommand::UndefinedUpdate { attribute, change, value }
+        }),
         Just(ThrottrCommand::Purge),
     ]
+}
+
+fn attribute() -> impl Strategy<Value = QuotaAttribute> {
+    prop_oneof![Just(QuotaAttribute::Quota), Just(QuotaAttribute::Ttl)]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![Just(Change::Patch), Just(Change::Increase), Just(Change::Decrease)]
 }
 
 fn request() -> impl Strategy<Value = (u32, ThrottrCommand, Vec<u8>, Vec<u8>)> {

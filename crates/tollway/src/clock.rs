@@ -1,10 +1,11 @@
 //! The clock of a limiter: the only place that reads the time.
 //!
 //! The time starts at the wall clock and advances with a monotonic counter, so a step of the wall clock changes no
-//! decision. A manual clock keeps the time that it was set to, for tests and traces.
+//! decision. A manual clock keeps the time that it was set to, for tests and traces. Times that are exchanged with other
+//! machines are those of the wall clock; [`WallClock`] converts between the two.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollway_core::Timestamp;
@@ -16,22 +17,28 @@ pub struct Clock(TimeSource);
 #[derive(Clone, Debug)]
 enum TimeSource {
     Monotonic { counter: quanta::Clock, started: u64 },
-    Manual(Arc<AtomicU64>),
+    Manual(Arc<ManualTime>),
+}
+
+#[derive(Debug)]
+struct ManualTime {
+    nanos: AtomicU64,
+    /// The wall clock minus the time.
+    wall_offset: AtomicI64,
 }
 
 impl Clock {
     /// Returns a clock that starts at the wall clock and advances with the machine's monotonic counter.
     pub fn monotonic() -> Self {
         let counter = quanta::Clock::new();
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX).min(Timestamp::MAX.as_nanos());
-        let started = wall.wrapping_sub(counter.delta_as_nanos(0, counter.raw()));
+        let started = system_time().as_nanos().wrapping_sub(counter.delta_as_nanos(0, counter.raw()));
         Self(TimeSource::Monotonic { counter, started })
     }
 
     /// Returns a manual clock, which stays at `now` until it is set.
     pub fn manual(now: Timestamp) -> Self {
-        Self(TimeSource::Manual(Arc::new(AtomicU64::new(now.as_nanos()))))
+        let (nanos, wall_offset) = (AtomicU64::new(now.as_nanos()), AtomicI64::new(0));
+        Self(TimeSource::Manual(Arc::new(ManualTime { nanos, wall_offset })))
     }
 
     /// Returns the current time.
@@ -41,8 +48,18 @@ impl Clock {
             TimeSource::Monotonic { counter, started } => {
                 started.wrapping_add(counter.delta_as_nanos(0, counter.raw()))
             }
-            TimeSource::Manual(nanos) => nanos.load(Ordering::Relaxed),
+            TimeSource::Manual(time) => time.nanos.load(Ordering::Relaxed),
         })
+    }
+
+    /// Returns how far the wall clock is ahead of this clock, in nanoseconds.
+    fn wall_offset(&self) -> i64 {
+        match &self.0 {
+            TimeSource::Monotonic { .. } => {
+                system_time().as_nanos().wrapping_sub(self.now().as_nanos()).cast_signed()
+            }
+            TimeSource::Manual(time) => time.wall_offset.load(Ordering::Relaxed),
+        }
     }
 
     /// Returns the time of a manual clock, or `None` for the machine's clock. The Redis store sends only a manual time
@@ -56,16 +73,24 @@ impl Clock {
 
     /// Sets a manual clock. The machine's clock ignores this.
     pub fn set(&self, now: Timestamp) {
-        if let TimeSource::Manual(nanos) = &self.0 {
-            nanos.store(now.as_nanos(), Ordering::Relaxed);
+        if let TimeSource::Manual(time) = &self.0 {
+            time.nanos.store(now.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the wall clock beside a manual clock, whose own time stays as it is. The machine's clock ignores this.
+    pub fn set_wall(&self, wall: Timestamp) {
+        if let TimeSource::Manual(time) = &self.0 {
+            let offset = wall.as_nanos().wrapping_sub(self.now().as_nanos()).cast_signed();
+            time.wall_offset.store(offset, Ordering::Relaxed);
         }
     }
 
     /// Moves a manual clock forward. The machine's clock ignores this.
     pub fn advance(&self, by: Duration) {
-        if let TimeSource::Manual(nanos) = &self.0 {
+        if let TimeSource::Manual(time) = &self.0 {
             let later = |now| Some((Timestamp::from_nanos(now) + by.into()).as_nanos());
-            let _ = nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+            let _ = time.nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         }
     }
 }
@@ -73,6 +98,60 @@ impl Clock {
 impl Default for Clock {
     fn default() -> Self {
         Self::monotonic()
+    }
+}
+
+/// Returns the wall clock of the machine.
+fn system_time() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanos = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
+    Timestamp::from_nanos(nanos.min(Timestamp::MAX.as_nanos()))
+}
+
+/// Converts between the times of a clock and those of the wall clock, whose steps it follows.
+#[derive(Debug)]
+pub struct WallClock {
+    clock: Clock,
+    offset: AtomicI64,
+}
+
+/// The difference between the wall clock and a clock, in whole milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallOffset {
+    millis: i64,
+}
+
+/// The difference above which a [`WallClock`] takes a new offset. Receivers recognize a time that is sent again, so the
+/// offset must not change with every reading of two clocks that are never read at the same moment.
+const OFFSET_TOLERANCE_MILLIS: i64 = 100;
+
+impl WallClock {
+    /// Returns the wall clock that belongs to `clock`.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, offset: AtomicI64::new(0) }
+    }
+
+    /// Returns the offset at this moment, as exact as a tenth of a second.
+    pub fn offset(&self) -> WallOffset {
+        let current = self.clock.wall_offset() / 1_000_000;
+        let known = self.offset.load(Ordering::Relaxed);
+        if current.abs_diff(known) <= OFFSET_TOLERANCE_MILLIS.unsigned_abs() {
+            return WallOffset { millis: known };
+        }
+        self.offset.store(current, Ordering::Relaxed);
+        WallOffset { millis: current }
+    }
+}
+
+impl WallOffset {
+    /// Converts a time of the clock to the wall clock, both in milliseconds since 1970.
+    pub const fn to_wall_millis(self, millis: u64) -> u64 {
+        millis.saturating_add_signed(self.millis)
+    }
+
+    /// Converts a time of the wall clock to the clock, both in milliseconds since 1970.
+    pub const fn from_wall_millis(self, millis: u64) -> u64 {
+        millis.saturating_sub_signed(self.millis)
     }
 }
 
@@ -91,6 +170,27 @@ mod tests {
             assert!(now >= earlier);
             earlier = now;
         }
+    }
+
+    #[test]
+    fn the_wall_clock_is_followed_when_it_steps_and_not_when_it_trembles() {
+        let clock = Clock::manual(Timestamp::from_nanos(5_000_000_000));
+        let wall = WallClock::new(clock.clone());
+        assert_eq!(wall.offset(), WallOffset::default());
+        for (wall_millis, offset) in [
+            (5_100, 0),
+            (3_605_000, 3_600_000),
+            (3_604_900, 3_600_000),
+            (3_604_899, 3_599_899),
+            (4_000, -1_000),
+        ] {
+            clock.set_wall(Timestamp::from_nanos(wall_millis * 1_000_000));
+            assert_eq!(wall.offset(), WallOffset { millis: offset }, "{wall_millis}");
+            assert_eq!(clock.now(), Timestamp::from_nanos(5_000_000_000));
+        }
+        let behind = wall.offset();
+        assert_eq!((behind.to_wall_millis(5_000), behind.from_wall_millis(4_000)), (4_000, 5_000));
+        assert_eq!(WallClock::new(Clock::monotonic()).offset(), WallOffset::default());
     }
 
     #[test]

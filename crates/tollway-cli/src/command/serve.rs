@@ -107,7 +107,7 @@ impl Serve {
             .config
             .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
         announce(&limiter, &from, &store, &server).map_err(OutputError::from)?;
-        signals.run(server);
+        signals.run(server)?;
         Ok(Outcome::Yes)
     }
 

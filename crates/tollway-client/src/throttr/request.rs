@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
-use tollway_wire::throttr::{ID_MAX, IdTooLong, ThrottrCommand, ThrottrReply, decode_reply, encode_request};
+use tollway_wire::throttr::{
+    ID_MAX, IdTooLong, QuotaAttribute, ThrottrCommand, ThrottrReply, decode_reply, encode_request,
+};
 
 use crate::{InvalidRequest, InvalidThrottrReply};
 
@@ -45,12 +47,7 @@ impl<'a> QuotaRequest<'a> {
         change: Change,
         value: u64,
     ) -> Self {
-        let change = match change {
-            Change::Patch => ThrottrCommand::CHANGE_PATCH,
-            Change::Increase => ThrottrCommand::CHANGE_INCREASE,
-            Change::Decrease => ThrottrCommand::CHANGE_DECREASE,
-        };
-        Self::new(ThrottrCommand::Update { attribute: attribute.byte(), change, value }, consumer, resource)
+        Self::new(ThrottrCommand::Update { attribute, change, value }, consumer, resource)
     }
 
     /// Creates a request that deletes a quota.
@@ -81,29 +78,6 @@ impl<'a> QuotaRequest<'a> {
     pub(super) fn encode(&self, id: u32, out: &mut Vec<u8>) -> Result<ExpectedReply, InvalidRequest> {
         encode_request(id, &self.command, self.consumer, self.resource, out)?;
         Ok(ExpectedReply { id, to_query: self.command == ThrottrCommand::Query })
-    }
-}
-
-/// The part of a quota that an update changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuotaAttribute {
-    /// The number of units that are left. The value of the update is a number of units.
-    Quota,
-    /// The time that the quota lives. The value of the update is in the unit that the quota was made with, as the
-    /// protocol has it.
-    ///
-    /// An `insert` of these clients uses the largest unit of seconds, milliseconds and nanoseconds in which its time is
-    /// a whole number: for a quota that was made with 10 s a value of 3 is 3 seconds, and for one that was made with
-    /// 1500 ms it is 3 milliseconds. A `query` returns the unit, in [`QuotaInfo::lifetime`].
-    Ttl,
-}
-
-impl QuotaAttribute {
-    const fn byte(self) -> u8 {
-        match self {
-            Self::Quota => ThrottrCommand::ATTRIBUTE_QUOTA,
-            Self::Ttl => ThrottrCommand::ATTRIBUTE_TTL,
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Requests of the Throttr protocol: binary and numbered, with replies in the same order.
 
-use tollway_core::algorithm::{QuotaTtl, TtlUnit};
-use tollway_wire::throttr::{IdTooLong, ThrottrCommand, ThrottrReply, decode_reply, encode_request};
+use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
+use tollway_wire::throttr::{
+    IdTooLong, QuotaAttribute, ThrottrCommand, ThrottrReply, decode_reply, encode_request,
+};
 
 use super::{NotAReply, Protocol, Reply, ReplyKind};
 use crate::keys::KeySpace;
@@ -29,7 +31,7 @@ impl From<ThrottrAsk> for ThrottrCommand {
     fn from(ask: ThrottrAsk) -> Self {
         match ask {
             ThrottrAsk::Update => {
-                Self::Update { attribute: Self::ATTRIBUTE_QUOTA, change: Self::CHANGE_DECREASE, value: 1 }
+                Self::Update { attribute: QuotaAttribute::Quota, change: Change::Decrease, value: 1 }
             }
             ThrottrAsk::Query => Self::Query,
             ThrottrAsk::Insert => Self::Insert { quota: QUOTA, lifetime: LIFETIME },

@@ -1,4 +1,4 @@
-//! What is to be sent, put into as few calls as it takes.
+//! Arranges datagrams so that they are sent in as few calls as possible.
 
 use std::cmp::Reverse;
 use std::io;
@@ -13,12 +13,12 @@ const BYTES_AT_ONCE: usize = 4 << 10;
 /// The most bytes that one datagram of any kind can have, and so the most that are handed over for GSO.
 const BYTES_MAX: usize = 65_000;
 
-/// Datagrams to be sent.
+/// Collects datagrams that are to be sent.
 #[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
     items: Vec<Item>,
-    /// Who gets which of the items: those added one after another for one peer.
+    /// The items that were added one after another for one peer.
     runs: Vec<Run>,
     /// The datagrams of one peer in the order of their sizes, where they did not stand in one already.
     sorted: Vec<u8>,
@@ -35,11 +35,11 @@ struct Item {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     peer: Peer,
-    /// Where its items begin; they end where the next run's do.
+    /// The index of its first item. Its last is the one before the next run.
     first: usize,
 }
 
-/// What one peer gets in one call: datagrams of `size` bytes each, of which the last may have fewer.
+/// The datagrams that go to one peer in one call. Each has `size` bytes, and the last may have fewer.
 #[derive(Clone, Debug)]
 struct Parcel {
     peer: Peer,
@@ -55,7 +55,7 @@ enum Place {
 }
 
 impl Outbox {
-    /// Nothing to send, and room for what a quiet server sends at once.
+    /// Creates an empty outbox, with room for what a quiet server sends at once.
     pub fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(BYTES_AT_ONCE),
@@ -88,12 +88,12 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// How many datagrams there are.
+    /// Returns the number of datagrams.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Is there none?
+    /// Returns whether there are no datagrams.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -134,7 +134,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing of it is sent.
+    /// Marks all of it as not sent.
     pub(super) fn rewind(&mut self) {
         self.sent = 0;
     }
@@ -185,7 +185,7 @@ impl Outbox {
         system::send_together(&datagrams.socket, contents)
     }
 
-    /// The parcel in hand as single datagrams: where GSO is refused, each may still go by itself.
+    /// Splits the next parcel into single datagrams: if GSO is refused, each may still go by itself.
     #[cold]
     fn unpack(&mut self) {
         let Parcel { peer, place, range, size } = self.parcels[self.sent].clone();
@@ -209,18 +209,18 @@ impl Default for Outbox {
 }
 
 impl Parcel {
-    /// Is it one datagram?
+    /// Returns whether this is one datagram.
     fn is_one(&self) -> bool {
         self.range.len() <= self.size
     }
 }
 
-/// One after another without a gap, none longer than the one before.
+/// Returns whether the items follow each other without a gap, and none is longer than the one before.
 fn stands_in_order(run: &[Item]) -> bool {
     run.is_sorted_by(|one, next| next.len <= one.len && next.start == one.start + one.len)
 }
 
-/// Puts datagrams of one size, and one shorter at the end, into one parcel.
+/// Puts datagrams of one size, and a shorter one at the end, into one parcel.
 fn split(peer: Peer, run: &[Item], place: Place, segments_max: usize, parcels: &mut Vec<Parcel>) {
     let mut rest = run;
     while let [first, ..] = rest {
@@ -246,7 +246,7 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port)).into()
     }
 
-    /// What each peer gets, as the kernel would take it apart.
+    /// Returns the sizes of the datagrams that each peer gets, as the kernel would split them.
     fn arranged(datagrams: &[(u16, usize)], segments_max: usize) -> Vec<(u16, Vec<usize>)> {
         let mut outbox = Outbox::new();
         for (number, (port, len)) in datagrams.iter().enumerate() {

@@ -1,252 +1,145 @@
-//! HTTP/1.1 over TCP: reads what has arrived, answers all of it, writes once.
+//! HTTP/1.1: answers every request that has arrived, in order.
 
 mod route;
 
-use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tollway_wire::http::{
-    Framer, FramerEvent, FramingError, Method, MissingPart, ProblemDetails, ResponseWriter,
-};
+use tollway_wire::http::{Framer, FramerEvent, Method, MissingPart, ProblemDetails, ResponseWriter};
 
-use super::patience::{OutOfPatience, Patience};
-use super::{Worker, linger};
+use super::connection::{Missing, Next, Received, Session};
+use super::tcp::TcpProtocol;
+use crate::worker::Worker;
 
-/// Room for what one read brings: a few dozen requests, or one with a browser's cookies.
-const READ_SIZE: usize = 4 << 10;
-/// Buffers above this are given back once they are empty, so that one large request does not cost for ever.
-const KEEP_SIZE: usize = 16 << 10;
+/// Speaks HTTP/1.1.
+pub(super) struct Http;
 
-/// Talks to one client until it hangs up, breaks the protocol, is too slow, or the server drains.
-pub(super) async fn converse(mut stream: TcpStream, worker: &Worker) {
-    let ended = Conversation::new(worker).run(&mut stream).await;
-    let metrics = &worker.metrics;
-    match ended {
-        End::Closed => return,
-        End::Refused => {}
-        End::TooSlow(MissingPart::Start) => return metrics.cut_idle.one(),
-        End::TooSlow(MissingPart::Head) => metrics.cut_head.one(),
-        End::TooSlow(MissingPart::Body) => metrics.cut_body.one(),
-        End::Stalled => return metrics.cut_write.one(),
+impl TcpProtocol for Http {
+    type Shared = Arc<Worker>;
+    type Session = HttpSession;
+
+    fn shared(&self, worker: &Arc<Worker>) -> Arc<Worker> {
+        Arc::clone(worker)
     }
-    linger(&mut stream, worker.shared.bounds.linger).await;
-}
 
-/// Tells a client that there are too many.
-pub(super) async fn turn_away(mut stream: TcpStream, worker: &Worker) {
-    let mut conversation = Conversation::new(worker);
-    conversation.refuse(&ProblemDetails::too_many_connections(worker.shared.slots.max()));
-    if conversation.flush(&mut stream).await.is_ok() {
-        linger(&mut stream, worker.shared.bounds.linger).await;
+    fn session(worker: &Arc<Arc<Worker>>, is_reserved: bool) -> HttpSession {
+        let framer = Framer::new(worker.bounds().head, worker.bounds().body);
+        HttpSession { worker: Arc::clone(worker), framer, is_reserved }
     }
 }
 
-/// How a conversation ended.
-enum End {
-    /// Both sides know.
-    Closed,
-    /// The client has been told why, and may still be sending.
-    Refused,
-    /// The client did not send the rest of a request, and has been told so.
-    TooSlow(MissingPart),
-    /// The client does not read.
-    Stalled,
-}
-
-/// Of a write that came to nothing.
-impl From<OutOfPatience> for End {
-    fn from(error: OutOfPatience) -> Self {
-        match error {
-            OutOfPatience::TooSlow => Self::Stalled,
-            OutOfPatience::Failed => Self::Closed,
-        }
-    }
-}
-
-/// What to do after answering what had arrived.
-enum Next {
-    Read(MissingPart),
-    /// There was no room for more answers; the rest is still to be looked at.
-    AnswerOn,
-    Close,
-    Refuse(FramingError),
-}
-
-struct Conversation<'w> {
-    worker: &'w Worker,
+/// Answers the requests of one connection.
+pub(super) struct HttpSession {
+    worker: Arc<Worker>,
     framer: Framer,
-    inbox: Vec<u8>,
-    outbox: Vec<u8>,
-    scratch: Vec<u8>,
-    date: Date,
-    patience: Patience,
-    /// When the last request was answered: asking what time it is costs as much as deciding.
-    answered_at: Instant,
+    /// True if the gate was full: only the paths for operators are answered, and then the connection is closed.
+    is_reserved: bool,
 }
 
-impl<'w> Conversation<'w> {
-    fn new(worker: &'w Worker) -> Self {
-        let bounds = &worker.shared.bounds;
-        Self {
-            worker,
-            framer: Framer::new(bounds.head, bounds.body),
-            inbox: Vec::with_capacity(READ_SIZE),
-            outbox: Vec::new(),
-            scratch: Vec::new(),
-            date: Date::default(),
-            patience: Patience::new(bounds.idle),
-            answered_at: Instant::now(),
-        }
-    }
-
-    async fn run(&mut self, stream: &mut TcpStream) -> End {
-        let mut drain = pin!(self.worker.drain.clone().started());
-        let mut draining = false;
-        let mut awaited = MissingPart::Start;
-        let mut until = self.deadline(MissingPart::Start);
-        loop {
-            self.make_room();
-            let read = stream.read_buf(&mut self.inbox);
-            // Half a request may take its time; a connection without one has no reason to stay.
-            let idle = awaited == MissingPart::Start && !draining;
-            let heard = self.patience.read(until, read, idle.then_some(drain.as_mut())).await;
-            match heard {
-                Ok(Some(0)) | Err(OutOfPatience::Failed) => return End::Closed,
-                Ok(Some(_)) => {}
-                Ok(None) => {
-                    draining = true;
-                    until = Instant::now() + self.worker.shared.bounds.drain_idle;
-                    continue;
-                }
-                Err(OutOfPatience::TooSlow) if draining && awaited == MissingPart::Start => {
-                    return End::Closed;
-                }
-                Err(OutOfPatience::TooSlow) => return self.too_slow(stream, awaited).await,
-            }
-            let next = loop {
-                let next = self.answer_all().await;
-                if let Err(error) = self.flush(stream).await {
-                    return error.into();
-                }
-                match next {
-                    Next::AnswerOn => {}
-                    next => break next,
-                }
-            };
-            match next {
-                Next::Read(awaiting) => {
-                    // A part that is still awaited has the deadline it had: every byte would else earn another.
-                    if awaiting != awaited || awaiting == MissingPart::Start {
-                        until = self.deadline(awaiting);
-                        awaited = awaiting;
-                    }
-                }
-                Next::Refuse(error) => {
-                    self.refuse(&ProblemDetails::from(error));
-                    return self.flush(stream).await.map_or_else(End::from, |()| End::Refused);
-                }
-                Next::Close | Next::AnswerOn => {
-                    let _ = stream.shutdown().await;
-                    return End::Closed;
-                }
-            }
-        }
-    }
-
-    /// Answers every whole request of the inbox, as far as there is room for the answers.
-    async fn answer_all(&mut self) -> Next {
-        let Self { worker, framer, inbox, outbox, scratch, date, .. } = self;
-        let in_force = worker.service.in_force();
-        let mut started = Instant::now();
-        date.refresh(started);
-        let mut start = 0;
-        let next = loop {
-            if outbox.len() > worker.shared.bounds.outbox {
-                break Next::AnswerOn;
-            }
-            match framer.next(&inbox[start..]) {
-                Ok(FramerEvent::Request(request)) => {
-                    let close = request.close || worker.drain.has_started();
-                    let head_only = request.method == Method::Head;
-                    let response = ResponseWriter { outbox, scratch, date: date.text(), close, head_only };
-                    let decided = route::answer(&request, worker, &in_force, response).await;
-                    start += request.len;
-                    let ended = Instant::now();
-                    if decided {
-                        worker.metrics.latency.record(ended - started);
-                    }
-                    started = ended;
-                    if close {
-                        break Next::Close;
-                    }
-                }
-                Ok(FramerEvent::Continue) => outbox.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
-                Ok(FramerEvent::Incomplete(awaiting)) => break Next::Read(awaiting),
-                Err(error) => break Next::Refuse(error),
-            }
-        };
-        inbox.drain(..start);
-        self.answered_at = started;
-        next
-    }
-
-    async fn flush(&mut self, stream: &mut TcpStream) -> Result<(), OutOfPatience> {
-        // Nearly always all of it fits at once, and nobody has to wait.
-        let written = if self.outbox.is_empty() { 0 } else { stream.try_write(&self.outbox).unwrap_or(0) };
-        if written < self.outbox.len() {
-            let until = Instant::now() + self.worker.shared.bounds.write_time;
-            self.patience.write(until, stream.write_all(&self.outbox[written..])).await?;
-        }
-        self.outbox.clear();
-        self.outbox.shrink_to(KEEP_SIZE);
-        Ok(())
-    }
-
-    fn refuse(&mut self, problem: &ProblemDetails) {
-        let Self { worker, outbox, scratch, date, .. } = self;
-        date.refresh(Instant::now());
-        let response = ResponseWriter { outbox, scratch, date: date.text(), close: true, head_only: false };
-        worker.metrics.responded(response.problem(problem));
-    }
-
-    async fn too_slow(&mut self, stream: &mut TcpStream, awaited: MissingPart) -> End {
-        let part = match awaited {
-            MissingPart::Start => return End::TooSlow(awaited),
-            MissingPart::Head => "rest of the headers",
-            MissingPart::Body => "rest of the body",
-        };
-        self.refuse(&ProblemDetails::request_timeout(part));
-        self.flush(stream).await.map_or_else(End::from, |()| End::TooSlow(awaited))
-    }
-
-    fn deadline(&self, awaiting: MissingPart) -> Instant {
-        let bounds = &self.worker.shared.bounds;
-        self.answered_at
-            + match awaiting {
-                MissingPart::Start => bounds.idle,
-                MissingPart::Head => bounds.head_time,
-                MissingPart::Body => bounds.body_time,
-            }
-    }
-
-    fn make_room(&mut self) {
-        if self.inbox.is_empty() {
-            self.inbox.shrink_to(KEEP_SIZE);
-        }
-        self.inbox.reserve(READ_SIZE);
-    }
-}
-
-/// The `Date` header, written anew when the second has passed.
+/// The buffers that an answer is written with.
 #[derive(Default)]
-struct Date {
+pub(super) struct HttpScratch {
+    body: Vec<u8>,
+    date: DateHeader,
+}
+
+impl Session for HttpSession {
+    type Scratch = HttpScratch;
+
+    async fn receive(
+        &mut self,
+        arrived: &[u8],
+        output: &mut Vec<u8>,
+        scratch: &mut HttpScratch,
+        draining: bool,
+    ) -> Received {
+        let Self { worker, framer, is_reserved } = self;
+        let worker: &Worker = worker;
+        let in_force = worker.service.in_force();
+        let mut at = Instant::now();
+        scratch.date.refresh(at);
+        let HttpScratch { body, date } = scratch;
+        let mut taken = 0;
+        let next = loop {
+            if output.len() > worker.bounds().outbox {
+                break Next::Again;
+            }
+            match framer.next(&arrived[taken..]) {
+                Ok(FramerEvent::Request(request)) => {
+                    let close = request.close || draining || *is_reserved;
+                    let head_only = request.method == Method::Head;
+                    let response =
+                        ResponseWriter { outbox: output, scratch: body, date: date.text(), close, head_only };
+                    let decided = if *is_reserved && !route::is_for_operators(request.path) {
+                        let problem = ProblemDetails::too_many_connections();
+                        worker.metrics.responded(response.problem(&problem));
+                        false
+                    } else {
+                        route::answer(&request, worker, &in_force, response).await
+                    };
+                    taken += request.len;
+                    let answered = Instant::now();
+                    if decided {
+                        worker.metrics.latency.record(answered - at);
+                    }
+                    at = answered;
+                    if close {
+                        // A client that is told to come back later may have sent more.
+                        break if *is_reserved { Next::Refuse } else { Next::Close };
+                    }
+                }
+                Ok(FramerEvent::Continue) => output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
+                Ok(FramerEvent::Incomplete(part)) => break Next::Read(missing(part)),
+                Err(error) => {
+                    self.refuse(&ProblemDetails::from(error), output, scratch);
+                    break Next::Refuse;
+                }
+            }
+        };
+        Received { taken, next, at }
+    }
+
+    fn time_out(&mut self, missing: Missing, output: &mut Vec<u8>, scratch: &mut HttpScratch) {
+        let part = match missing {
+            Missing::Head => "rest of the headers",
+            Missing::Body => "rest of the body",
+            Missing::Nothing | Missing::Frame => return,
+        };
+        scratch.date.refresh(Instant::now());
+        self.refuse(&ProblemDetails::request_timeout(part), output, scratch);
+    }
+}
+
+impl HttpSession {
+    fn refuse(&self, problem: &ProblemDetails, output: &mut Vec<u8>, scratch: &mut HttpScratch) {
+        let HttpScratch { body, date } = scratch;
+        let response = ResponseWriter {
+            outbox: output,
+            scratch: body,
+            date: date.text(),
+            close: true,
+            head_only: false,
+        };
+        self.worker.metrics.responded(response.problem(problem));
+    }
+}
+
+const fn missing(part: MissingPart) -> Missing {
+    match part {
+        MissingPart::Start => Missing::Nothing,
+        MissingPart::Head => Missing::Head,
+        MissingPart::Body => Missing::Body,
+    }
+}
+
+/// Formats the `Date` header once a second.
+#[derive(Default)]
+struct DateHeader {
     text: String,
     until: Option<Instant>,
 }
 
-impl Date {
+impl DateHeader {
     fn refresh(&mut self, now: Instant) {
         if self.until.is_none_or(|until| now >= until) {
             self.text = httpdate::fmt_http_date(SystemTime::now());

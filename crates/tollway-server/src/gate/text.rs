@@ -1,69 +1,142 @@
-//! The text protocol over UDP: receives what has arrived, answers all of it, sends at once.
+//! The text protocol over UDP: receives what has arrived, answers all of it, and sends all replies together.
 
+use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 
+use socket2::{Protocol, Socket};
+use tokio::task::JoinSet;
+use tollway::config::TrustedNetworks;
 use tollway_wire::text::encode;
 use tracing::warn;
 
-use super::Worker;
+use super::tcp::propagate;
+use super::{Gate, GateFuture};
 use crate::datagrams::{Datagrams, Inbox, Outbox};
-use crate::occasion::Occasion;
+use crate::log_throttle::LogThrottle;
 use crate::service::TextService;
+use crate::stats::Stats;
+use crate::worker::Worker;
 
-/// How often a drain looks for datagrams that had arrived when it began. A flood must not keep it.
-const LAST_LOOKS: usize = 16;
+/// The number of batches that each worker answers at a time if the store is shared: while one waits for its answers,
+/// the others are received.
+const BATCHES_IN_FLIGHT: usize = 8;
+/// The number of times that a drain receives the datagrams that had arrived when it began. A flood must not keep it.
+const LAST_RECEIVES: usize = 16;
 
-/// Answers everybody until the server drains.
-pub(super) async fn converse(datagrams: &Datagrams, worker: &Worker, service: TextService) {
-    let mut conversation = Conversation { worker, service, inbox: Inbox::new(), outbox: Outbox::new() };
-    let mut draining = pin!(worker.drain.clone().started());
-    let mut trouble = Occasion::default();
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut draining => break,
-            received = datagrams.receive(&mut conversation.inbox) => match received {
-                Ok(()) => conversation.answer(datagrams).await,
-                Err(error) => {
-                    worker.metrics.text.receive_errors.one();
-                    if let Some(times) = trouble.now() {
-                        warn!(%error, times, "text gate cannot receive datagrams");
-                    }
-                    tokio::task::yield_now().await;
-                }
-            },
-        }
-    }
-    for _ in 0..LAST_LOOKS {
-        if datagrams.receive_now(&mut conversation.inbox).is_err() {
-            return;
-        }
-        conversation.answer(datagrams).await;
+/// Speaks the text protocol.
+pub(super) struct TextGate {
+    address: SocketAddr,
+    trusted: TrustedNetworks,
+    stats: Arc<Stats>,
+}
+
+impl TextGate {
+    pub(super) fn new(address: SocketAddr, trusted: TrustedNetworks, workers: usize) -> Self {
+        Self { address, trusted, stats: Arc::new(Stats::new(workers.max(1))) }
     }
 }
 
-struct Conversation<'w> {
-    worker: &'w Worker,
+impl Gate for TextGate {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn transport(&self) -> Protocol {
+        Protocol::UDP
+    }
+
+    fn serve(self: Arc<Self>, socket: Socket, worker: Arc<Worker>) -> io::Result<GateFuture> {
+        let datagrams = Arc::new(Datagrams::new(socket.into())?);
+        let mut batches = JoinSet::new();
+        for _ in 0..if worker.awaits_store() { BATCHES_IN_FLIGHT } else { 1 } {
+            let service =
+                TextService::new(Arc::clone(&worker.service), Arc::clone(&self.stats), worker.index);
+            let batch = TextBatch {
+                gate: Arc::clone(&self),
+                datagrams: Arc::clone(&datagrams),
+                worker: Arc::clone(&worker),
+                service,
+                inbox: Inbox::new(),
+                outbox: Outbox::new(),
+            };
+            batches.spawn(batch.run());
+        }
+        Ok(Box::pin(async move {
+            while let Some(ended) = batches.join_next().await {
+                propagate(ended);
+            }
+        }))
+    }
+}
+
+/// Answers one batch of datagrams at a time.
+struct TextBatch {
+    gate: Arc<TextGate>,
+    datagrams: Arc<Datagrams>,
+    worker: Arc<Worker>,
     service: TextService,
     inbox: Inbox,
     outbox: Outbox,
 }
 
-impl Conversation<'_> {
-    async fn answer(&mut self, datagrams: &Datagrams) {
-        let Self { worker, service, inbox, outbox } = self;
+impl TextBatch {
+    /// Answers everybody until the server drains.
+    async fn run(mut self) {
+        let datagrams = Arc::clone(&self.datagrams);
+        let mut draining = pin!(self.worker.drain.clone().started());
+        let mut throttle = LogThrottle::default();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut draining => break,
+                received = datagrams.receive(&mut self.inbox) => match received {
+                    Ok(()) => self.answer().await,
+                    Err(error) => {
+                        self.worker.metrics.text.receive_errors.one();
+                        if let Some(times) = throttle.log_now() {
+                            warn!(%error, times, "text gate cannot receive datagrams");
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                },
+            }
+        }
+        for _ in 0..LAST_RECEIVES {
+            if datagrams.receive_now(&mut self.inbox).is_err() {
+                return;
+            }
+            self.answer().await;
+        }
+    }
+
+    async fn answer(&mut self) {
+        let Self { gate, datagrams, worker, service, inbox, outbox } = self;
+        let metrics = &worker.metrics.text;
+        // The sender may be forged, and the answer longer than the question: others could be flooded with it.
+        let trusted = inbox.iter().filter(|(peer, _)| {
+            let trusted = gate.trusted.contain(peer.address);
+            if !trusted {
+                metrics.untrusted.one();
+            }
+            trusted
+        });
         if worker.shared.echo {
-            for (peer, datagram) in inbox.iter() {
+            for (peer, datagram) in trusted {
                 outbox.push(peer, |out| out.extend_from_slice(datagram));
             }
         } else {
-            let answers = service
-                .answer(inbox.iter(), |peer, id, reply| outbox.push(peer, |out| encode(id, reply, out)));
+            let answers =
+                service.answer(trusted, |peer, id, reply| outbox.push(peer, |out| encode(id, reply, out)));
             answers.await;
         }
         if !outbox.is_empty() {
-            let failed = datagrams.send(outbox).await;
-            worker.metrics.text.send_errors.add(failed as u64);
+            metrics.send_errors.add(datagrams.send(outbox).await as u64);
         }
     }
 }

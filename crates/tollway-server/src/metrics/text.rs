@@ -22,18 +22,10 @@ use super::{
     Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, SmockronCounters, TextCounters, ThrottrCounters,
     WorkerMetrics,
 };
+use crate::gate::{ConnectionLimit, Gate};
 
-/// What a process can say beyond its counters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gauges {
-    pub(crate) connections: usize,
-    pub(crate) connections_max: usize,
-    pub(crate) subscribers: usize,
-    pub(crate) delays: usize,
-}
-
-/// All of it, as text.
-pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gauges: Gauges) -> String {
+/// Returns the page of all metrics.
+pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>]) -> String {
     let mut page = Page(String::with_capacity(8 << 10));
     page.family("tollway_build_info", "gauge", "The version of the server, as a label; always 1.");
     page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -42,15 +34,18 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gauges: Gauges) -> Str
     limits(&mut page, &limiter.policy());
     store(&mut page, limiter);
     reloads(&mut page, metrics);
-    http(&mut page, metrics, gauges);
+    http(&mut page, metrics);
+    connections(&mut page, metrics, gates);
     latency(&mut page, metrics);
     text(&mut page, metrics);
     throttr(&mut page, metrics);
-    smockron(&mut page, metrics, gauges);
+    smockron(&mut page, metrics);
+    gates.iter().for_each(|gate| gate.write_metrics(&mut page));
     page.0
 }
 
-struct Page(String);
+/// A page in the format of Prometheus.
+pub(crate) struct Page(String);
 
 impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
@@ -66,8 +61,8 @@ impl Page {
         }
     }
 
-    /// A family of one sample.
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    /// Appends a family of one sample.
+    pub(crate) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -227,24 +222,33 @@ fn sum(metrics: &Metrics, of: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
     metrics.workers.iter().map(|worker| of(worker).get()).sum()
 }
 
-fn http(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
+fn http(page: &mut Page, metrics: &Metrics) {
     page.family("tollway_http_responses_total", "counter", "HTTP responses by class of status.");
     for class in 2..=5 {
         let count = sum(metrics, |worker| &worker.responses[class]);
         page.sample("tollway_http_responses_total", &[("status", &format!("{class}xx"))], count);
     }
-    page.single("tollway_connections", "gauge", "Open connections.", gauges.connections);
+}
+
+fn connections(page: &mut Page, metrics: &Metrics, gates: &[Arc<dyn Gate>]) {
+    let limits = || gates.iter().filter_map(|gate| Some((gate.name(), gate.connection_limit()?)));
+    let mut family = |name, kind, help, of: fn(&ConnectionLimit) -> u64| {
+        page.family(name, kind, help);
+        limits().for_each(|(gate, limit)| page.sample(name, &[("gate", gate)], of(limit)));
+    };
+    family("tollway_connections", "gauge", "Open connections.", |limit| limit.open() as u64);
     let help = "Maximum number of open connections.";
-    page.single("tollway_connections_max", "gauge", help, gauges.connections_max);
-    let accepted = sum(metrics, |worker| &worker.connections);
-    page.single("tollway_connections_total", "counter", "Connections accepted.", accepted);
-    let shed = sum(metrics, |worker| &worker.connections_shed);
-    page.single(
-        "tollway_connections_shed_total",
-        "counter",
-        "Connections refused at the connection limit.",
-        shed,
-    );
+    family("tollway_connections_max", "gauge", help, |limit| limit.max() as u64);
+    family("tollway_connections_total", "counter", "Connections accepted.", |limit| limit.accepted.get());
+    let help = "Idle connections closed to make room for others.";
+    family("tollway_connections_evicted_total", "counter", help, |limit| limit.evicted.get());
+    let name = "tollway_connections_refused_total";
+    page.family(name, "counter", "Connections refused at the limit of the gate or of the address.");
+    for (gate, limit) in limits() {
+        for (reason, count) in [("gate", &limit.refused_gate), ("address", &limit.refused_address)] {
+            page.sample(name, &[("gate", gate), ("reason", reason)], count.get());
+        }
+    }
     page.family("tollway_connections_cut_total", "counter", "Connections closed by a timeout, by phase.");
     for (when, count) in [
         ("idle", sum(metrics, |worker| &worker.cut_idle)),
@@ -292,6 +296,8 @@ fn text(page: &mut Page, metrics: &Metrics) {
     page.single("tollway_text_datagrams_total", "counter", "Datagrams received.", datagrams);
     let help = "Malformed datagrams, which get no reply.";
     page.single("tollway_text_silent_total", "counter", help, of(|text| &text.silent));
+    let help = "Datagrams from outside trusted_networks or from port 0, which get no reply.";
+    page.single("tollway_text_untrusted_total", "counter", help, of(|text| &text.untrusted));
     page.family("tollway_text_answers_total", "counter", "Answers by whether the key was over its limit.");
     for (answer, count) in [("Y", of(|text| &text.over)), ("N", of(|text| &text.not_over))] {
         page.sample("tollway_text_answers_total", &[("over", answer)], count);
@@ -316,7 +322,7 @@ fn throttr(page: &mut Page, metrics: &Metrics) {
     page.single("tollway_throttr_unknown_type_total", "counter", help, of(|throttr| &throttr.unknown_type));
 }
 
-fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
+fn smockron(page: &mut Page, metrics: &Metrics) {
     let of = |counter: fn(&SmockronCounters) -> &Counter| sum(metrics, |worker| counter(&worker.smockron));
     let name = "tollway_smockron_requests_total";
     page.family(name, "counter", "Requests reported by gatekeepers, by domain and status.");
@@ -353,8 +359,4 @@ fn smockron(page: &mut Page, metrics: &Metrics, gauges: Gauges) {
     }
     let help = "Connections closed because of a ZeroMQ protocol error.";
     page.single("tollway_smockron_broken_total", "counter", help, of(|smockron| &smockron.broken));
-    let help = "Subscribers connected to the control address.";
-    page.single("tollway_smockron_subscribers", "gauge", help, gauges.subscribers);
-    let help = "Delays kept for gatekeepers that reconnect.";
-    page.single("tollway_smockron_delays", "gauge", help, gauges.delays);
 }

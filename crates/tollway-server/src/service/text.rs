@@ -11,7 +11,7 @@ use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply
 use tracing::{debug, warn};
 
 use super::{InForce, Service};
-use crate::occasion::Occasion;
+use crate::log_throttle::LogThrottle;
 use crate::stats::Stats;
 
 /// How many datagrams are looked up together.
@@ -32,7 +32,7 @@ pub(crate) struct TextService {
     decisions: Vec<Decision>,
     /// The keys of a `check_limit`, one after another.
     composed: Vec<u8>,
-    unmatched: Occasion,
+    unmatched: LogThrottle,
 }
 
 /// Somebody who asks whether a key is over its limit.
@@ -70,7 +70,7 @@ impl TextService {
             readings: Vec::with_capacity(BATCH),
             decisions: Vec::new(),
             composed: Vec::new(),
-            unmatched: Occasion::default(),
+            unmatched: LogThrottle::default(),
         }
     }
 
@@ -266,7 +266,7 @@ impl TextService {
 
     #[cold]
     fn note_unmatched(&mut self, key: &[u8]) {
-        if let Some(keys) = self.unmatched.now() {
+        if let Some(keys) = self.unmatched.log_now() {
             warn!(
                 keys,
                 "some keys match no rule and are never over the limit; add a last rule that matches \".*\""

@@ -1,30 +1,30 @@
-//! The Throttr protocol's requests, as many as have arrived.
+//! Runs the requests of the Throttr protocol, as many as have arrived.
 
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use tollway::config::OnInsert;
-use tollway_core::algorithm::{Change, QuotaCommand, QuotaOperation, QuotaOutcome};
-use tollway_wire::throttr::{ThrottrCommand, ThrottrReply, ThrottrRequest, decode, encode};
+use tollway_core::algorithm::{QuotaCommand, QuotaOperation, QuotaOutcome};
+use tollway_wire::throttr::{QuotaAttribute, ThrottrCommand, ThrottrReply, ThrottrRequest, decode, encode};
 
 use super::Service;
 
-/// How many requests are looked up together.
+/// The number of requests that are run in one call.
 const BATCH: usize = 64;
 
-/// One worker's way from requests to replies.
+/// Answers the Throttr requests of one worker.
 pub(crate) struct ThrottrService {
     service: Arc<Service>,
     on_insert: OnInsert,
 }
 
-/// What became of the bytes that had arrived.
+/// Reports what became of the bytes that had arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
-    /// How many of them were requests, all of which are answered.
+pub(crate) struct ThrottrAnswered {
+    /// The number of bytes that were requests, all of which are answered.
     pub(crate) taken: usize,
-    /// What follows is no request: nothing after it can be understood.
-    pub(crate) broken: bool,
+    /// True if the rest starts with no request: nothing after it can be decoded.
+    pub(crate) is_broken: bool,
 }
 
 impl ThrottrService {
@@ -32,31 +32,26 @@ impl ThrottrService {
         Self { service, on_insert }
     }
 
-    /// Is an answer something to wait for?
-    pub(crate) fn waits(&self) -> bool {
-        self.service.limiter.is_shared()
-    }
-
-    /// Answers every whole request in `inbox`, in order. `outcomes` is where they are gathered, kept between calls to spare
-    /// an allocation each.
+    /// Answers every complete request in `inbox`, in order. `outcomes` is emptied and filled; the caller keeps it to
+    /// save allocations.
     pub(crate) async fn answer(
         &self,
         inbox: &[u8],
         outbox: &mut Vec<u8>,
         outcomes: &mut Vec<QuotaOutcome>,
-    ) -> Heard {
-        let mut heard = Heard { taken: 0, broken: false };
+    ) -> ThrottrAnswered {
+        let mut answered = ThrottrAnswered { taken: 0, is_broken: false };
         loop {
             let mut requests: ArrayVec<ThrottrRequest<'_>, BATCH> = ArrayVec::new();
             while !requests.is_full() {
-                match decode(&inbox[heard.taken..]) {
+                match decode(&inbox[answered.taken..]) {
                     Ok(Some((request, len))) => {
                         requests.push(request);
-                        heard.taken += len;
+                        answered.taken += len;
                     }
                     Ok(None) => break,
                     Err(_) => {
-                        heard.broken = true;
+                        answered.is_broken = true;
                         break;
                     }
                 }
@@ -64,7 +59,7 @@ impl ThrottrService {
             let more = requests.is_full();
             self.answer_batch(&requests, outbox, outcomes).await;
             if !more {
-                return heard;
+                return answered;
             }
         }
     }
@@ -77,7 +72,7 @@ impl ThrottrService {
     ) {
         let mut commands: ArrayVec<QuotaCommand<'_>, BATCH> = ArrayVec::new();
         for request in requests {
-            // What makes no sense still has its turn: it reads, and is told that it failed.
+            // An update that is not defined reads the pair in its turn, and fails.
             let operation = self.operation(&request.command).unwrap_or(QuotaOperation::Query);
             commands.push(QuotaCommand { pair: request.key.bytes(), operation });
         }
@@ -102,7 +97,7 @@ impl ThrottrService {
         metrics.failed.add(failed);
     }
 
-    /// `None` for an attribute or a change that there is not.
+    /// Returns the operation of a command, or `None` for an update that is not defined.
     fn operation(&self, command: &ThrottrCommand) -> Option<QuotaOperation> {
         Some(match *command {
             ThrottrCommand::Insert { quota, lifetime } => {
@@ -110,19 +105,13 @@ impl ThrottrService {
                 QuotaOperation::Insert { left: quota, lifetime, over_live }
             }
             ThrottrCommand::Query => QuotaOperation::Query,
-            ThrottrCommand::Update { attribute, change, value } => {
-                let change = match change {
-                    ThrottrCommand::CHANGE_PATCH => Change::Patch,
-                    ThrottrCommand::CHANGE_INCREASE => Change::Increase,
-                    ThrottrCommand::CHANGE_DECREASE => Change::Decrease,
-                    _ => return None,
-                };
-                match attribute {
-                    ThrottrCommand::ATTRIBUTE_QUOTA => QuotaOperation::ChangeLeft { change, value },
-                    ThrottrCommand::ATTRIBUTE_TTL => QuotaOperation::ChangeLifetime { change, value },
-                    _ => return None,
-                }
+            ThrottrCommand::Update { attribute: QuotaAttribute::Quota, change, value } => {
+                QuotaOperation::ChangeLeft { change, value }
             }
+            ThrottrCommand::Update { attribute: QuotaAttribute::Ttl, change, value } => {
+                QuotaOperation::ChangeLifetime { change, value }
+            }
+            ThrottrCommand::UndefinedUpdate { .. } => return None,
             ThrottrCommand::Purge => QuotaOperation::Purge,
         })
     }

@@ -1,4 +1,4 @@
-//! The clients and the gates, face to face.
+//! Tests our clients against the gates.
 
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ fn a_blocking_pipeline_is_carried_out_in_order() {
         assert_eq!(gone, [ThrottrReply::Status(true), ThrottrReply::Status(false)]);
     }
     let unknown = QuotaRequest {
-        command: ThrottrCommand::Update { attribute: 9, change: 9, value: 9 },
+        command: ThrottrCommand::UndefinedUpdate { attribute: 9, change: 9, value: 9 },
         consumer: b"c",
         resource: b"r",
     };

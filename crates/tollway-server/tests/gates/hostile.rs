@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use tollway_server::Bounds;
+use tollway_testbed::ZmqSocket;
+use tollway_wire::zmtp::SocketType;
 
 use crate::support::{POLICY, Reply, read_all, start, start_with};
 
@@ -214,29 +216,87 @@ fn extreme_values_in_every_field_get_an_answer_or_an_explanation() {
     gate.assert_alive();
 }
 
+const CLOSING: &str = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
 #[test]
-fn the_newest_connection_is_told_that_there_are_too_many() {
+fn a_gate_full_of_requests_answers_only_operators() {
     let gate = start_with(POLICY, |settings| {
-        settings.bounds.connections = 3;
+        settings.gates.http_connections.total = 3;
         settings.workers = 1;
     });
     let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
     let mut served: Vec<_> = (0..3).map(|_| gate.connect()).collect();
     let mut answer = [0; 512];
     for stream in &mut served {
+        stream.write_all(&[&request[..], b"GET /unfinished"].concat()).unwrap();
+        assert!(stream.read(&mut answer).unwrap() > 0);
+    }
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let answer = gate.exchange(format!("GET {path}{CLOSING}").as_bytes());
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nConnection: close\r\n"),
+            "{answer}"
+        );
+    }
+    let refusal = gate.exchange(format!("GET /v1/gate?limit=Login&id=a{CLOSING}").as_bytes());
+    assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("\r\nRetry-After: 1\r\n"), "{refusal}");
+    for stream in &mut served {
+        stream.write_all(b" HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert!(stream.read(&mut answer).unwrap() > 0, "requests that have begun are answered");
+    }
+    let page = gate.exchange(format!("GET /metrics{CLOSING}").as_bytes());
+    assert!(page.contains("tollway_connections_refused_total{gate=\"http\",reason=\"gate\"} 4\n"), "{page}");
+}
+
+#[test]
+fn a_full_gate_closes_the_connection_that_has_been_idle_for_longest() {
+    let gate = start_with(POLICY, |settings| {
+        settings.gates.http_connections.total = 2;
+        settings.workers = 1;
+    });
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut answer = [0; 512];
+    let mut connections: Vec<_> = (0..3)
+        .map(|_| {
+            let mut stream = gate.connect();
+            stream.write_all(request).unwrap();
+            assert!(stream.read(&mut answer).unwrap() > 0);
+            stream
+        })
+        .collect();
+    assert_eq!(read_all(&mut connections[0]), "");
+    for stream in &mut connections[1..] {
         stream.write_all(request).unwrap();
         assert!(stream.read(&mut answer).unwrap() > 0);
     }
-    let refusal = gate.exchange(request);
-    assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("\r\nRetry-After: 1\r\n"), "{refusal}");
-    for stream in &mut served {
-        stream.write_all(request).unwrap();
-        assert!(stream.read(&mut answer).unwrap() > 0, "those inside are served on");
-    }
-    drop(served.pop());
-    // The place is free when the server has seen the client go.
-    while !gate
-        .exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .starts_with("HTTP/1.1 200 ")
-    {}
+}
+
+#[test]
+fn silent_subscribers_do_not_shut_others_out() {
+    let gate = start_with(POLICY, |settings| {
+        settings.gates.smockron.as_mut().unwrap().connections.total = 2;
+        settings.workers = 1;
+    });
+    let control = gate.server.smockron_control_addr().unwrap();
+    let silent: Vec<_> = (0..10).map(|_| ZmqSocket::connect(control, SocketType::Sub)).collect();
+    let mut subscriber = gate.subscriber(&[b"web\0"]);
+    assert!(subscriber.published().is_empty(), "one without a topic made room");
+    gate.assert_alive();
+    drop(silent);
+}
+
+#[test]
+fn one_address_cannot_take_every_connection() {
+    let gate = start_with(POLICY, |settings| {
+        settings.gates.http_connections.per_address = Some(2);
+        settings.workers = 1;
+    });
+    let _held: Vec<_> = (0..2).map(|_| gate.connect()).collect();
+    let refusal = gate.exchange(format!("GET /v1/gate?limit=Login&id=a{CLOSING}").as_bytes());
+    assert!(refusal.starts_with("HTTP/1.1 503 "), "{refusal}");
+    let page = gate.exchange(format!("GET /metrics{CLOSING}").as_bytes());
+    assert!(
+        page.contains("tollway_connections_refused_total{gate=\"http\",reason=\"address\"} 2\n"),
+        "{page}"
+    );
 }

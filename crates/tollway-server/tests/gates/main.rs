@@ -1,4 +1,4 @@
-//! The server over real sockets: each gate, its clients good and bad, and the traces.
+//! Tests the server over real sockets: each gate, its clients good and bad, and the traces.
 //!
 //! One program, so that what tests have in common is built and linked once.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]

@@ -1,4 +1,4 @@
-//! A real nginx with the configuration of `docs/nginx.md`, in front of a real server.
+//! Runs a real nginx with the configuration of `docs/nginx.md`, in front of a real server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -148,7 +148,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The configuration on the page.
+/// Returns the configuration on the page.
 fn documented() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nginx.md");
     let page = fs::read_to_string(page).unwrap();

@@ -215,7 +215,7 @@ fn what_no_operation_explains_is_a_problem_document_too() {
 
 struct Document(Value);
 
-/// A path, a method and a status.
+/// Names a path, a method and a status.
 type Response = (String, String, String);
 
 impl Document {
@@ -312,7 +312,7 @@ impl Document {
     }
 }
 
-/// What `/readyz` says on a connection from before the drain.
+/// Returns the answer of `/readyz` on a connection from before the drain.
 fn not_ready(method: &str) -> Reply {
     let gate: Harness = start_with(POLICY, |settings| settings.bounds.drain_idle = TEST_TIMEOUT);
     let mut stream = gate.connect();

@@ -1,5 +1,5 @@
-//! The Smockron gate and gatekeepers by libzmq. The tests need a Python with it, which `cargo xtask test` names in
-//! `TOLLWAY_PYZMQ`; without one they say so and test nothing.
+//! Tests the Smockron gate with gatekeepers that use libzmq. The tests need a Python with it, which `cargo xtask test`
+//! names in `TOLLWAY_PYZMQ`; without one they say so and test nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -208,7 +208,7 @@ fn who_never_says_what_it_is_is_not_waited_for() {
 
 #[test]
 fn who_does_not_read_loses_messages_and_nobody_else_does() {
-    let gate = start_bounded(|bounds| bounds.mailbox = 256 << 10);
+    let gate = start_bounded(|bounds| bounds.queue = 256 << 10);
     let (mut deaf, mut subscriber) = (gate.subscriber(&[b"slow\0"]), gate.subscriber(&[b"slow\0"]));
     let mut publisher = gate.publisher();
     let identifier = vec![b'x'; 4_000];
@@ -264,6 +264,24 @@ fn who_comes_back_hears_of_the_delays_that_hold() {
     // What is over is forgotten.
     gate.clock.set(Timestamp::EPOCH + Nanos::from_secs(3_600));
     wait_for(&gate, "tollway_smockron_delays", 0);
+}
+
+#[test]
+fn times_on_the_wire_follow_the_wall_clock() {
+    let gate = start();
+    let (mut publisher, mut subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
+    publisher.send(&accepted(b"slow\0", b"before"));
+    gate.accounted(1);
+    assert_eq!(subscriber.published(), [delay_until("slow", "before", "3600000")]);
+    // The wall clock steps by an hour; no time has passed for the limits.
+    gate.clock.set_wall(Timestamp::EPOCH + Nanos::from_secs(3_600));
+    publisher.send(&[b"web\0", b"ACCEPTED", b"x", b"3600000", b"", b""]);
+    gate.accounted(2);
+    assert_eq!(subscriber.published(), [delay_until("web", "x", "3601000")]);
+    // Who comes back is told by the wall clock, too, and what was delayed before the step still is.
+    let mut late = ZmqSocket::connect(gate.server.smockron_control_addr().unwrap(), SocketType::Sub);
+    late.subscribe(b"slow\0");
+    assert_eq!(late.receive(), ReceivedEvent::Message(delay_until("slow", "before", "7200000")));
 }
 
 #[test]

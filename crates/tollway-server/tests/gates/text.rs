@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tollway_testbed::TEST_TIMEOUT;
+use tollway_testbed::{TEST_TIMEOUT, eventually};
 
+use crate::support::zeromq::total;
 use crate::support::{Harness, start_with};
 
 const KEYS: &str = "
@@ -40,6 +41,10 @@ fn send_pings(socket: &UdpSocket, count: usize) {
     for number in 0..count {
         socket.send(format!("{number} ping").as_bytes()).unwrap();
     }
+}
+
+fn metric(gate: &Harness, name: &str) -> u64 {
+    total(&gate.get("/metrics").body, name)
 }
 
 fn assert_alive(gate: &Harness) {
@@ -146,6 +151,24 @@ fn a_source_port_of_zero_is_nobody() {
     let socket = client(&gate);
     send_pings(&socket, 64);
     (0..64).for_each(|_| assert!(reply(&socket).ends_with(" pong")));
+    assert_eq!(metric(&gate, "tollway_text_untrusted_total "), 3);
+}
+
+#[test]
+fn senders_outside_the_trusted_networks_get_no_reply_and_are_counted() {
+    let gate = start_with(KEYS, |settings| {
+        settings.gates.trusted_networks = ["127.0.0.2".parse().unwrap()].into_iter().collect();
+    });
+    let (trusted, untrusted) = (UdpSocket::bind("127.0.0.2:0").unwrap(), client(&gate));
+    trusted.connect(gate.server.text_addr().unwrap()).unwrap();
+    trusted.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    for request in [&b"1 ping"[..], b"1 over_limit k", b"1 check_limit {}"] {
+        untrusted.send(request).unwrap();
+    }
+    eventually("three to be counted", || metric(&gate, "tollway_text_untrusted_total ") == 3);
+    assert_eq!(ask(&trusted, b"2 over_limit k"), "2 ok N 0.0 1000000.0 10", "nobody used the key before");
+    untrusted.set_nonblocking(true).unwrap();
+    assert_eq!(untrusted.recv(&mut [0; 100]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

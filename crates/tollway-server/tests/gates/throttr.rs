@@ -208,17 +208,25 @@ fn a_client_that_never_reads_is_cut_off_and_holds_little() {
 
 #[test]
 fn one_connection_too_many_is_closed_and_the_others_stay() {
-    let gate = start_bounded(|bounds| bounds.connections = 2);
+    let gate = start_with("limits: {}", |settings| {
+        settings.gates.throttr_connections.total = 2;
+        settings.workers = 1;
+    });
     let mut inside = [connect(&gate), connect(&gate)];
+    let next = query(2, "c");
     for stream in &mut inside {
-        stream.write_all(&query(1, "c")).unwrap();
+        stream.write_all(&[&query(1, "c"), &next[..3]].concat()).unwrap();
         read(stream, 5);
     }
     assert_closed(&mut connect(&gate));
     for stream in &mut inside {
-        stream.write_all(&query(2, "c")).unwrap();
+        stream.write_all(&next[3..]).unwrap();
         assert_eq!(read(stream, 5), status(2, 0));
     }
+    let mut newest = connect(&gate);
+    newest.write_all(&next).unwrap();
+    assert_eq!(read(&mut newest, 5), status(2, 0), "an idle connection makes room");
+    assert_closed(&mut inside[0]);
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn all(_: &TraceRequest) -> bool {
     true
 }
 
-/// Can it be asked in JSON? That is text, and a value of a selector need not be.
+/// Returns whether a request can be sent as JSON. That is text, and the value of a selector need not be.
 fn in_json(request: &TraceRequest) -> bool {
     let TraceRequest::Rule(request) = request else { return true };
     request.selectors.iter().all(|(_, value)| std::str::from_utf8(value).is_ok())

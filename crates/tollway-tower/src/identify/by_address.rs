@@ -19,8 +19,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use http::{Extensions, HeaderName};
+use tollway_core::network::mask;
 
-use super::network::mask;
 use super::{ClientId, Identify, Network, RequestHead};
 
 /// The header to which each proxy appends the address that connected to it.

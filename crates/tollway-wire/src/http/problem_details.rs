@@ -70,11 +70,15 @@ impl ProblemDetails {
     }
 
     /// Creates a problem for a connection above the connection limit.
-    pub fn too_many_connections(max: usize) -> Self {
-        let detail = format!(
-            "the server has {max} connections, which is its limit; try again later, and keep connections open"
-        );
-        Self::new(HttpStatus::ServiceUnavailable, "too-many-connections", "Too many connections", detail)
+    pub fn too_many_connections() -> Self {
+        let detail = "the server has as many connections as it accepts, from everybody or from one address; try again \
+                      later, and keep connections open";
+        Self::new(
+            HttpStatus::ServiceUnavailable,
+            "too-many-connections",
+            "Too many connections",
+            detail.to_owned(),
+        )
     }
 
     /// Creates a problem for a server that is not ready, with the reason.

@@ -1,7 +1,7 @@
 //! Encodes and decodes Throttr requests.
 
 use thiserror::Error;
-use tollway_core::algorithm::{QuotaTtl, TtlUnit};
+use tollway_core::algorithm::{Change, QuotaTtl, TtlUnit};
 
 /// A decoded request, whose key is borrowed from the read buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,28 +28,54 @@ pub enum ThrottrCommand {
     Query,
     /// Changes a quota.
     Update {
-        /// The number to change: one of the `ATTRIBUTE_` bytes, or a byte that is not defined.
-        attribute: u8,
-        /// The kind of change: one of the `CHANGE_` bytes, or a byte that is not defined.
-        change: u8,
+        /// The number to change.
+        attribute: QuotaAttribute,
+        /// The kind of change.
+        change: Change,
         /// The amount to add or subtract, or the new value.
+        value: u64,
+    },
+    /// Changes nothing, because a byte has no meaning. A server replies that it was not done.
+    UndefinedUpdate {
+        /// The byte in the place of the attribute.
+        attribute: u8,
+        /// The byte in the place of the change.
+        change: u8,
+        /// The value.
         value: u64,
     },
     /// Deletes a quota.
     Purge,
 }
 
-impl ThrottrCommand {
-    /// Selects the number of units that are left.
-    pub const ATTRIBUTE_QUOTA: u8 = 0;
-    /// Selects the time until the quota expires.
-    pub const ATTRIBUTE_TTL: u8 = 1;
-    /// Sets the number to the value.
-    pub const CHANGE_PATCH: u8 = 0;
-    /// Adds the value to the number.
-    pub const CHANGE_INCREASE: u8 = 1;
-    /// Subtracts the value from the number.
-    pub const CHANGE_DECREASE: u8 = 2;
+/// The part of a quota that an update changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaAttribute {
+    /// The number of units that are left. The value of the update is a number of units.
+    Quota,
+    /// The time until the quota expires. The value of the update is in the unit that the quota was inserted with: for a
+    /// quota that was inserted with 10 s a value of 3 is 3 seconds, and for one that was inserted with 1500 ms it is 3
+    /// milliseconds. A query returns the unit.
+    Ttl,
+}
+
+/// The byte of each attribute.
+const ATTRIBUTES: [(u8, QuotaAttribute); 2] = [(0, QuotaAttribute::Quota), (1, QuotaAttribute::Ttl)];
+/// The byte of each change.
+const CHANGES: [(u8, Change); 3] = [(0, Change::Patch), (1, Change::Increase), (2, Change::Decrease)];
+
+fn decode_update(attribute: u8, change: u8, value: u64) -> ThrottrCommand {
+    let attribute_of = ATTRIBUTES.iter().find(|(byte, _)| *byte == attribute);
+    match (attribute_of, CHANGES.iter().find(|(byte, _)| *byte == change)) {
+        (Some((_, attribute)), Some((_, change))) => {
+            ThrottrCommand::Update { attribute: *attribute, change: *change, value }
+        }
+        _ => ThrottrCommand::UndefinedUpdate { attribute, change, value },
+    }
+}
+
+fn byte_of<T: PartialEq>(bytes: &[(u8, T)], meaning: &T) -> u8 {
+    bytes.iter().find(|(_, other)| other == meaning).expect("every meaning has a byte").0
 }
 
 /// The key of a quota, which consists of a consumer and a resource. Each is 0 to 255 bytes of any value.
@@ -122,8 +148,7 @@ fn decode_known(kind: u8, inbox: &[u8]) -> Option<(ThrottrRequest<'_>, usize)> {
         UPDATE => {
             let ([attribute, change], rest) = rest.split_first_chunk()?;
             let (value, rest) = rest.split_first_chunk()?;
-            let value = u64::from_le_bytes(*value);
-            (ThrottrCommand::Update { attribute: *attribute, change: *change, value }, rest)
+            (decode_update(*attribute, *change, u64::from_le_bytes(*value)), rest)
         }
         _ => (ThrottrCommand::Purge, rest),
     };
@@ -173,6 +198,11 @@ pub fn encode_request(
         ThrottrCommand::Query => put_head(QUERY, out),
         ThrottrCommand::Update { attribute, change, value } => {
             put_head(UPDATE, out);
+            out.extend_from_slice(&[byte_of(&ATTRIBUTES, attribute), byte_of(&CHANGES, change)]);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        ThrottrCommand::UndefinedUpdate { attribute, change, value } => {
+            put_head(UPDATE, out);
             out.extend_from_slice(&[*attribute, *change]);
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -217,14 +247,18 @@ mod tests {
             (
                 "03 78563412 01 02 0807060504030201 00 01 ff",
                 0x1234_5678,
-                ThrottrCommand::Update { attribute: 1, change: 2, value: 0x0102_0304_0506_0708 },
+                ThrottrCommand::Update {
+                    attribute: QuotaAttribute::Ttl,
+                    change: Change::Decrease,
+                    value: 0x0102_0304_0506_0708,
+                },
                 b"",
                 b"\xff",
             ),
             (
                 "03 00000000 07 ff ffffffffffffffff 00 00",
                 0,
-                ThrottrCommand::Update { attribute: 7, change: 255, value: u64::MAX },
+                ThrottrCommand::UndefinedUpdate { attribute: 7, change: 255, value: u64::MAX },
                 b"",
                 b"",
             ),

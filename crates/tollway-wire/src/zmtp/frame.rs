@@ -52,10 +52,31 @@ pub struct MessageFrames<'a> {
 }
 
 impl<'a> MessageFrames<'a> {
-    /// Iterates over `whole`, which holds complete frames only.
-    pub(super) const fn new(whole: &'a [u8]) -> Self {
-        Self { rest: whole }
+    /// Iterates over the frames of `message`, which a session has decoded before.
+    pub const fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
     }
+
+    /// Returns the bytes of the frames that are left, with their headers.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+/// Splits bytes that [`encode`] wrote into messages.
+pub fn messages(bytes: &[u8]) -> impl Iterator<Item = MessageFrames<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (message, mut end) = (rest, 0);
+        loop {
+            let (frame, len) = Frame::read(&message[end..]).ok()??;
+            end += len;
+            if !frame.more {
+                rest = &message[end..];
+                return Some(MessageFrames::new(&message[..end]));
+            }
+        }
+    })
 }
 
 impl<'a> Iterator for MessageFrames<'a> {

@@ -32,7 +32,7 @@ use tollway_core::{
     NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
 };
 
-use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl};
+use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl, TrustedNetworks};
 
 /// The widest column. A longer name sticks out of its column instead of widening it for every line.
 const COLUMN_MAX: usize = 60;
@@ -83,15 +83,20 @@ fn store(config: &Config) -> String {
 }
 
 fn gates(gates: &Gates) -> String {
-    let all = [("http", gates.http), ("text", gates.text), ("throttr", gates.throttr)];
     let listens =
         |address: Option<SocketAddr>| address.map_or("off".to_owned(), |address| address.to_string());
-    let all: Vec<_> = all.iter().map(|(name, address)| format!("{name} {}", listens(*address))).collect();
+    let (http, text, throttr) = (listens(gates.http), listens(gates.text), listens(gates.throttr));
+    let trusted = if gates.trusted_networks == TrustedNetworks::LOCAL {
+        String::new()
+    } else {
+        format!(" (trusted_networks {})", gates.trusted_networks)
+    };
     let on_insert = match gates.on_insert {
         OnInsert::Fail => "",
         OnInsert::Reset => " (on_insert reset)",
     };
-    format!("{}{on_insert}, smockron {}", all.join(", "), smockron(gates.smockron.as_ref()))
+    let smockron = smockron(gates.smockron.as_ref());
+    format!("http {http}, text {text}{trusted}, throttr {throttr}{on_insert}, smockron {smockron}")
 }
 
 fn smockron(gate: Option<&SmockronGate>) -> String {

@@ -1,6 +1,8 @@
 //! Reads the section `gates`: the addresses at which the server listens.
 
+mod max_connections;
 mod smockron;
+mod trusted_networks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,18 +11,27 @@ use thiserror::Error;
 use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
+use max_connections::{PER_ADDRESS, TOTAL};
 
+pub use max_connections::MaxConnections;
 pub use smockron::SmockronGate;
+pub use trusted_networks::TrustedNetworks;
 
 /// The address of each gate; a gate that is off has `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gates {
     /// The address at which the HTTP gate listens.
     pub http: Option<SocketAddr>,
+    /// The number of connections that the HTTP gate accepts.
+    pub http_connections: MaxConnections,
     /// The UDP address at which the text gate listens.
     pub text: Option<SocketAddr>,
+    /// The networks whose datagrams the text gate answers.
+    pub trusted_networks: TrustedNetworks,
     /// The address at which the Throttr gate listens.
     pub throttr: Option<SocketAddr>,
+    /// The number of connections that the Throttr gate accepts.
+    pub throttr_connections: MaxConnections,
     /// The effect of an insert at the Throttr gate on a pair that exists already.
     pub on_insert: OnInsert,
     /// The addresses at which the Smockron gate listens.
@@ -44,8 +55,8 @@ impl Default for Gates {
             http: Some(Self::HTTP),
             text: Some(Self::TEXT),
             throttr: Some(Self::THROTTR),
-            on_insert: OnInsert::default(),
             smockron: Some(SmockronGate::at(SmockronGate::ACCOUNTING)),
+            ..Self::OFF
         }
     }
 }
@@ -68,8 +79,16 @@ impl Gates {
     pub const THROTTR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
     /// A configuration in which every gate is off.
-    pub const OFF: Self =
-        Self { http: None, text: None, throttr: None, on_insert: OnInsert::Fail, smockron: None };
+    pub const OFF: Self = Self {
+        http: None,
+        http_connections: MaxConnections::DEFAULT,
+        text: None,
+        trusted_networks: TrustedNetworks::LOCAL,
+        throttr: None,
+        throttr_connections: MaxConnections::DEFAULT,
+        on_insert: OnInsert::Fail,
+        smockron: None,
+    };
 
     /// Parses an address and a port, or `off`. Errors suggest `usual`, the default address of the gate.
     pub fn address(text: &str, usual: SocketAddr) -> Result<Option<SocketAddr>, GateAddressError> {
@@ -89,9 +108,13 @@ impl Gates {
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
         let gates = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
-        let http = GateFields::read(gates.get("http"), Self::HTTP, &["listen"], errors);
-        let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen"], errors);
-        let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &["listen", "on_insert"], errors);
+        let http = GateFields::read(gates.get("http"), Self::HTTP, &["listen", TOTAL, PER_ADDRESS], errors);
+        let http_connections = MaxConnections::read(&http.settings, errors);
+        let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen", "trusted_networks"], errors);
+        let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
+        let names = ["listen", "on_insert", TOTAL, PER_ADDRESS];
+        let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &names, errors);
+        let throttr_connections = MaxConnections::read(&throttr.settings, errors);
         let on_insert = throttr.setting("on_insert", |entry| {
             choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)
         });
@@ -99,8 +122,11 @@ impl Gates {
         // Everything is read before the first `?`, so that one mistake does not hide the next.
         Some(Self {
             http: http.listen?,
+            http_connections: http_connections?,
             text: text.listen?,
+            trusted_networks: trusted_networks?,
             throttr: throttr.listen?,
+            throttr_connections: throttr_connections?,
             on_insert: on_insert?,
             smockron: smockron?,
         })

@@ -292,6 +292,24 @@ fn a_gate_has_an_address_and_perhaps_more() {
     }
     let reset = gates("gates: { throttr: { listen: '[::1]:9', on_insert: reset } }");
     assert_eq!((reset.throttr, reset.on_insert), ("[::1]:9".parse().ok(), OnInsert::Reset));
+    let crowded = gates(
+        "gates: { http: { max_connections: 7, max_connections_per_address: 5 }, throttr: { max_connections: 3 } }",
+    );
+    assert_eq!((crowded.http_connections.total, crowded.http_connections.of_address(true)), (7, 5));
+    assert_eq!(
+        (crowded.throttr_connections.total, crowded.throttr_connections.of_address(false)),
+        (3, 2_500)
+    );
+    assert_eq!(Gates::OFF.http_connections.of_address(false), 2_500);
+    let trusting = read("limits: {}\ngates: { text: { trusted_networks: [10.0.0.0/8, '::1'] } }");
+    let sender = |text: &str| text.parse::<SocketAddr>().unwrap();
+    assert!(trusting.gates.trusted_networks.contain(sender("10.1.2.3:9")));
+    assert!(!trusting.gates.trusted_networks.contain(sender("127.0.0.1:9")));
+    let described = describe(&trusting).to_string();
+    assert!(
+        described.contains("text 127.0.0.1:2000 (trusted_networks 10.0.0.0/8 ::1/128), throttr off"),
+        "{described}"
+    );
     check(&[
         (
             "gates: { text: 10.0.0.1, throttr: { on_insert: replace, listne: 9000 } }",
@@ -304,7 +322,30 @@ fn a_gate_has_an_address_and_perhaps_more() {
                  \"127.0.0.1:9000\", or \"0.0.0.0:9000\" for every interface?)",
             ],
         ),
-        ("gates: { text: { on_insert: reset } }", &["1:18: unknown field \"on_insert\"; text has listen"]),
+        (
+            "gates: { text: { on_insert: reset } }",
+            &["1:18: unknown field \"on_insert\"; text has listen and trusted_networks"],
+        ),
+        (
+            "gates: { http: { max_connections: 0 }, smockron: { max_connections_per_address: many } }",
+            &[
+                "1:35: max_connections must be a whole number from 1 to 1000000, not \"0\"",
+                "1:81: max_connections_per_address must be a whole number from 1 to 1000000, not \"many\"",
+            ],
+        ),
+        (
+            "gates: { text: { trusted_networks: 10.0.0.0/8 } }",
+            &[
+                "1:36: trusted_networks must be a list of networks, such as [10.0.0.0/8, 192.168.7.1], not \"10.0.0.0/8\"",
+            ],
+        ),
+        (
+            "gates: { text: { trusted_networks: [10.0.0.0/8, 10.0.0.1/8, here] } }",
+            &[
+                "1:49: trusted_networks: network \"10.0.0.1/8\" has bits set after its prefix (did you mean \"10.0.0.0/8\"?)",
+                "1:61: trusted_networks: network \"here\" must begin with an IP address, such as 10.0.0.0/8 or 2001:db8::/32",
+            ],
+        ),
         (
             "gates: { txt: off, trottr: off }",
             &[
@@ -344,7 +385,7 @@ fn the_smockron_gate_has_two_addresses() {
             "gates: { smockron: { control: off, statsd: here, listen: 1 } }",
             &[
                 "1:44: statsd must be a host and a port, such as 127.0.0.1:8125, or off, not \"here\"",
-                "1:50: unknown field \"listen\"; smockron has accounting, control and statsd",
+                "1:50: unknown field \"listen\"; smockron has accounting, control, statsd, max_connections and max_connections_per_address",
             ],
         ),
         (

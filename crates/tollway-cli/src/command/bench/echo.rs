@@ -63,7 +63,7 @@ impl Echo {
         let signals = Signals::catch().context("cannot handle signals")?;
         let server = Server::start(settings).context("cannot start the echo server")?;
         announce(&server).map_err(OutputError::from)?;
-        signals.run(server);
+        signals.run(server)?;
         Ok(Outcome::Yes)
     }
 }

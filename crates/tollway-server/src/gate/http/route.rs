@@ -1,4 +1,4 @@
-//! Which path is for what.
+//! Maps paths to what they do.
 
 use tollway::engine::Engine;
 use tollway::store::NodeState;
@@ -8,17 +8,17 @@ use tollway_wire::http::{
     ProblemDetails, ResponseWriter,
 };
 
-use crate::gate::Worker;
 use crate::metrics;
 use crate::service::{CallError, InForce, Reply};
+use crate::worker::Worker;
 
-/// What is for people, or for whoever only looks at the status.
+/// The content type of answers that people read.
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The interface, as a document.
+/// The OpenAPI document, which describes the interface.
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// What is at a path.
+/// Names everything that a path can stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     Command(Verb),
@@ -33,10 +33,10 @@ enum Route {
     OpenApi,
 }
 
-/// What stands before the name of a rule.
+/// The part of a path that stands before the name of a rule.
 const RULES: &str = "/v1/rules/";
 
-/// Every path there is. The one that nearly every request asks for is first.
+/// All paths. The one that nearly every request has is first.
 const ROUTES: [(&str, Route); 13] = [
     ("/v1/spend", Route::Command(Verb::Spend)),
     ("/v1/check", Route::Command(Verb::Check)),
@@ -71,12 +71,17 @@ impl Route {
     }
 }
 
-/// The name in a path to a rule.
+/// Returns the name in the path of a rule.
 fn rule_name(path: &str) -> Option<&str> {
     path.strip_prefix(RULES).filter(|name| !name.is_empty())
 }
 
-/// Answers one request, and says whether something was decided, given back or reset.
+/// Returns whether a path is for operators, whose requests are answered even if the gate is full.
+pub(super) fn is_for_operators(path: &str) -> bool {
+    matches!(Route::at(path), Some(Route::Health | Route::Ready | Route::Metrics))
+}
+
+/// Answers one request, and returns whether something was decided, refunded or reset.
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
     worker: &Worker,
@@ -100,6 +105,10 @@ pub(super) async fn answer(
         }
         Some(Route::Ready) if worker.drain.has_started() => {
             (response.problem(&ProblemDetails::not_ready("draining: no new connections are accepted")), false)
+        }
+        Some(Route::Health) if !worker.shared.health.is_good() => {
+            let detail = "a part of the server panicked and is being started again; see the log";
+            (response.problem(&ProblemDetails::not_ready(detail)), false)
         }
         Some(Route::Health) => (response.document(HttpStatus::Ok, TEXT, b"ok\n"), false),
         Some(Route::Ready) => {
@@ -203,12 +212,12 @@ async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWrit
 }
 
 fn metrics(worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
-    let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, worker.gauges());
+    let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, &worker.shared.gates);
     response.document(HttpStatus::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
 }
 
-/// Ready, and how the store is. Reachable or not, every question is answered: a proxy that took all servers out because they
-/// share a store would take the site down.
+/// Returns the answer of a server that is ready, with the state of the store. The server is ready even if the store is
+/// unreachable: a proxy that took out all servers that share a store would take the site down.
 fn readiness(limiter: &Engine) -> String {
     let mut text = "ok\n".to_owned();
     for node in limiter.health().into_iter().flat_map(|health| health.nodes) {

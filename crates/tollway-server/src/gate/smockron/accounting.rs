@@ -1,109 +1,120 @@
-//! Where gatekeepers say what they let through: a SUB socket that binds, and subscribes to everything.
+//! The gate to which gatekeepers report what they let through: a SUB socket that binds, and subscribes to everything.
 
-use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tollway_wire::zmtp::{SocketType, ZmtpEvent, encode_handshake, encode_pong, encode_subscription};
+use tollway_wire::zmtp::{
+    SocketType, ZmtpEvent, ZmtpSession, encode_handshake, encode_pong, encode_subscription,
+};
 
-use super::peer::{Peer, all_said};
-use super::{End, keep_alive};
-use crate::gate::Worker;
-use crate::gate::patience::{OutOfPatience, Patience};
+use super::backlog::{Backlog, Messages};
+use super::reminders::remind_and_recall;
+use super::{Master, decode_all, zmtp_next};
+use crate::bounds::Bounds;
+use crate::gate::GateFuture;
+use crate::gate::connection::{Missing, Received, Session};
+use crate::gate::tcp::TcpProtocol;
+use crate::service::SmockronService;
+use crate::worker::Worker;
 
-/// Silence is no reason to part: the system notices who is gone.
-const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
+/// Receives reports.
+pub(in crate::gate) struct Accounting {
+    master: Arc<Master>,
+}
 
-impl From<OutOfPatience> for End {
-    fn from(error: OutOfPatience) -> Self {
-        match error {
-            OutOfPatience::TooSlow => Self::Stalled,
-            OutOfPatience::Failed => Self::Closed,
-        }
+/// The state that the connections of one worker share.
+pub(in crate::gate) struct AccountingShared {
+    pub(super) worker: Arc<Worker>,
+    pub(super) master: Arc<Master>,
+    pub(super) service: SmockronService,
+    pub(super) backlog: Backlog,
+}
+
+impl Accounting {
+    pub(in crate::gate) const fn new(master: Arc<Master>) -> Self {
+        Self { master }
     }
 }
 
-/// Listens to one gatekeeper until it hangs up, breaks the protocol, or the server drains.
-pub(in crate::gate) async fn account(mut stream: TcpStream, worker: &Worker) {
-    let _ = keep_alive(&stream);
-    let metrics = &worker.metrics;
-    match run(&mut stream, worker).await {
-        End::Closed => {}
-        End::Broken => metrics.smockron.broken.one(),
-        End::HalfAFrame => metrics.cut_frame.one(),
-        End::Stalled => metrics.cut_write.one(),
+impl TcpProtocol for Accounting {
+    type Shared = AccountingShared;
+    type Session = AccountingSession;
+
+    fn shared(&self, worker: &Arc<Worker>) -> AccountingShared {
+        AccountingShared {
+            worker: Arc::clone(worker),
+            master: Arc::clone(&self.master),
+            service: SmockronService::new(Arc::clone(&worker.service)),
+            backlog: Backlog::new(worker.bounds().accounting),
+        }
     }
-    // What it said before the end counts.
-    if worker.drain.has_started() {
-        worker.backlog.emptied().await;
+
+    fn session(shared: &Arc<AccountingShared>, _is_reserved: bool) -> AccountingSession {
+        AccountingSession { shared: Arc::clone(shared), zmtp: ZmtpSession::new(SocketType::Sub) }
+    }
+
+    fn background(&self, shared: &Arc<AccountingShared>) -> Option<GateFuture> {
+        let (shared, reminding) = (Arc::clone(shared), remind_and_recall(Arc::clone(shared)));
+        Some(Box::pin(async move {
+            // One worker does what is done once for all.
+            let first = shared.worker.index == 0;
+            tokio::select! {
+                () = reminding, if first => {}
+                () = super::backlog::record_all(&shared) => {}
+            }
+        }))
     }
 }
 
-async fn run(stream: &mut TcpStream, worker: &Worker) -> End {
-    let bounds = &worker.shared.bounds;
-    let mut drain = pin!(worker.drain.clone().started());
-    let mut draining = false;
-    let mut patience = Patience::new(bounds.frame_time);
-    let mut peer = Peer::new(SocketType::Sub);
-    let mut replies = Vec::new();
-    encode_handshake(SocketType::Sub, &mut replies);
-    let mut until = Instant::now() + bounds.frame_time;
-    loop {
-        if !replies.is_empty() {
-            let until = Instant::now() + bounds.write_time;
-            if let Err(error) = patience.write(until, stream.write_all(&replies)).await {
-                return error.into();
-            }
-            replies = Vec::new();
-        }
-        let was_awaited = peer.is_awaited();
-        let hear = peer.hear(stream, worker, |conversation, inbox| {
-            let (before, mut messages) = (conversation.clone(), 0);
-            let heard = all_said(conversation, inbox, |said| match said {
-                ZmtpEvent::Message(_) => messages += 1,
-                other => reply(&other, &mut replies),
-            });
-            if !worker.backlog.put(before, &inbox[..heard.taken]) {
-                worker.metrics.smockron.overload.add(messages);
-            }
-            heard
+/// Receives the reports of one gatekeeper.
+pub(in crate::gate) struct AccountingSession {
+    shared: Arc<AccountingShared>,
+    zmtp: ZmtpSession,
+}
+
+impl Session for AccountingSession {
+    type Scratch = ();
+    const READ_SIZE: usize = 64 << 10;
+    const ENDLESS: bool = true;
+
+    fn open(&mut self, output: &mut Vec<u8>) {
+        encode_handshake(SocketType::Sub, output);
+    }
+
+    fn awaits(&self) -> Missing {
+        Missing::Frame
+    }
+
+    /// A silent gatekeeper is well: the system notices one that is gone.
+    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
+        (missing != Missing::Nothing).then_some(bounds.frame_time)
+    }
+
+    async fn receive(
+        &mut self,
+        arrived: &[u8],
+        output: &mut Vec<u8>,
+        (): &mut (),
+        _draining: bool,
+    ) -> Received {
+        let mut messages = Messages::with_capacity(arrived.len());
+        let (taken, is_broken) = decode_all(&mut self.zmtp, arrived, |event| match event {
+            ZmtpEvent::Message(frames) => messages.push(&frames),
+            // Only now: libzmq takes what comes before it is ready itself for a part of the handshake, and hangs up.
+            ZmtpEvent::Ready => encode_subscription(b"", output),
+            ZmtpEvent::Ping(context) => encode_pong(context, output),
+            _ => {}
         });
-        let heard = match patience.read(until, hear, (!draining).then_some(drain.as_mut())).await {
-            Ok(Some(Some(heard))) => heard,
-            Ok(Some(None)) | Err(OutOfPatience::Failed) => return End::Closed,
-            Ok(None) => {
-                // What is on its way counts, but a gatekeeper never ends by itself.
-                draining = true;
-                until = Instant::now() + bounds.drain_idle;
-                continue;
-            }
-            Err(OutOfPatience::TooSlow) if draining => return End::Closed,
-            Err(OutOfPatience::TooSlow) => return End::HalfAFrame,
-        };
-        if heard.broken {
-            return End::Broken;
+        let metrics = &self.shared.worker.metrics.smockron;
+        let count = messages.len() as u64;
+        if count > 0 && !self.shared.backlog.put(messages) {
+            metrics.overload.add(count);
         }
-        // Others want to be heard, too, and what they said is to be entered.
-        tokio::task::yield_now().await;
-        if draining {
-            if Instant::now() >= until {
-                return End::Closed;
-            }
-        } else if !peer.is_awaited() {
-            until = Instant::now() + FOR_EVER;
-        } else if !was_awaited {
-            // Only when another message begins: every byte would else earn another deadline.
-            until = Instant::now() + bounds.frame_time;
-        }
+        let next = zmtp_next(&self.zmtp, taken < arrived.len(), is_broken, metrics);
+        Received { taken, next, at: Instant::now() }
     }
-}
 
-fn reply(said: &ZmtpEvent<'_>, replies: &mut Vec<u8>) {
-    match said {
-        // Only now: libzmq takes whatever comes before it is ready itself for part of the opening, and hangs up.
-        ZmtpEvent::Ready => encode_subscription(b"", replies),
-        ZmtpEvent::Ping(context) => encode_pong(context, replies),
-        _ => {}
+    async fn drained(&mut self) {
+        self.shared.backlog.emptied().await;
     }
 }

@@ -1,8 +1,8 @@
-//! What gatekeepers said and is yet to be entered: bytes, up to a bound.
+//! Messages that have been read and not yet recorded, up to a bound in bytes.
 //!
-//! Reading never waits for entering, so that no gatekeeper's words grow old in the system's buffers, which nobody bounds for all
-//! gatekeepers together. What finds no room is dropped, and it is the newest: a delay that is told late helps nobody, and
-//! whoever is not entered is not delayed.
+//! Reading never waits for recording: otherwise reports would age in the buffers of the system, which nobody bounds for
+//! all gatekeepers together. Messages without room are dropped, and those are the newest: a delay that is published
+//! late helps nobody, and a report that is not recorded delays nobody.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -11,54 +11,74 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
-use tollway_wire::zmtp::{ZmtpEvent, ZmtpSession};
+use tollway_wire::zmtp::MessageFrames;
 
-use super::peer::all_said;
-use crate::gate::Worker;
+use super::accounting::AccountingShared;
+use crate::gate::tcp::propagate;
 
-/// How long entering goes on before those who read have their turn: as long as it takes to read from tens of them, so
-/// that whatever arrives, a good part of the time is spent on what was let in.
+/// The time for which recording goes on before reading gets its turn: as long as reading from tens of connections
+/// takes, so that a good part of the time is spent on what was read, whatever arrives.
 const TURN: Duration = Duration::from_millis(1);
 
-pub(in crate::gate) struct Backlog {
+pub(super) struct Backlog {
     bytes_max: usize,
     state: Mutex<State>,
-    arrived: Notify,
+    added: Notify,
     emptied: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    pieces: VecDeque<Piece>,
-    /// Of these, and of what is being entered.
+    waiting: VecDeque<Messages>,
+    /// The size of these, and of those that are being recorded.
     bytes: usize,
 }
 
-/// Whole messages, as they arrived.
-struct Piece {
-    /// What it had come to before them.
-    conversation: ZmtpSession,
+/// Messages that arrived together.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
     bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Messages {
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ends: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, message: &MessageFrames<'_>) {
+        self.bytes.extend_from_slice(message.as_bytes());
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = MessageFrames<'_>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| MessageFrames::new(&self.bytes[start..*end]))
+    }
 }
 
 impl Backlog {
-    pub(in crate::gate) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, state: Mutex::default(), arrived: Notify::new(), emptied: Notify::new() }
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, state: Mutex::default(), added: Notify::new(), emptied: Notify::new() }
     }
 
-    /// Puts whole messages last, with what the conversation had come to before them; false if there is no room.
-    pub(super) fn put(&self, conversation: ZmtpSession, bytes: &[u8]) -> bool {
+    /// Adds messages. Returns false if there is no room for them.
+    pub(super) fn put(&self, messages: Messages) -> bool {
         let mut state = self.lock();
-        if bytes.len() > self.bytes_max - state.bytes {
+        if messages.bytes.len() > self.bytes_max - state.bytes {
             return false;
         }
-        state.bytes += bytes.len();
-        state.pieces.push_back(Piece { conversation, bytes: bytes.to_vec() });
-        self.arrived.notify_one();
+        state.bytes += messages.bytes.len();
+        state.waiting.push_back(messages);
+        self.added.notify_one();
         true
     }
 
-    /// Returns when all that was put here has been entered.
+    /// Returns when everything that was put here has been recorded.
     pub(super) async fn emptied(&self) {
         loop {
             let mut emptied = pin!(self.emptied.notified());
@@ -70,16 +90,16 @@ impl Backlog {
         }
     }
 
-    async fn take(&self) -> Piece {
+    async fn take(&self) -> Messages {
         loop {
-            if let Some(piece) = self.lock().pieces.pop_front() {
-                return piece;
+            if let Some(messages) = self.lock().waiting.pop_front() {
+                return messages;
             }
-            self.arrived.notified().await;
+            self.added.notified().await;
         }
     }
 
-    fn entered(&self, bytes: usize) {
+    fn recorded(&self, bytes: usize) {
         let mut state = self.lock();
         state.bytes -= bytes;
         if state.bytes == 0 {
@@ -88,35 +108,24 @@ impl Backlog {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in there panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Piece {
-    fn messages(&self) -> Vec<impl Iterator<Item = &[u8]>> {
-        let mut messages = Vec::new();
-        all_said(&mut self.conversation.clone(), &self.bytes, |said| {
-            if let ZmtpEvent::Message(frames) = said {
-                messages.push(frames);
-            }
-        });
-        messages
-    }
-}
-
-/// Enters what waits, in the order in which it came, for as long as it is polled. Where the store is something to wait for, one
-/// piece need not be entered before the next is on its way.
-pub(in crate::gate) async fn enter_for_ever(worker: Arc<Worker>) {
-    let mut under_way = JoinSet::new();
+/// Records what waits, in the order in which it came, for as long as it is polled. If the store is shared, messages are
+/// recorded while earlier ones still wait for their answer.
+pub(super) async fn record_all(shared: &Arc<AccountingShared>) {
+    let mut in_flight = JoinSet::new();
     let mut turn = Instant::now();
     loop {
-        let piece = worker.backlog.take().await;
-        if worker.smockron.waits() {
-            while under_way.try_join_next().is_some() {}
-            under_way.spawn(enter(Arc::clone(&worker), piece));
+        let messages = shared.backlog.take().await;
+        if shared.worker.awaits_store() {
+            while let Some(ended) = in_flight.try_join_next() {
+                propagate(ended);
+            }
+            in_flight.spawn(record(Arc::clone(shared), messages));
         } else {
-            enter(Arc::clone(&worker), piece).await;
+            record(Arc::clone(shared), messages).await;
         }
         if turn.elapsed() > TURN {
             yield_now().await;
@@ -125,20 +134,21 @@ pub(in crate::gate) async fn enter_for_ever(worker: Arc<Worker>) {
     }
 }
 
-async fn enter(worker: Arc<Worker>, piece: Piece) {
-    let entering = Entering { worker, piece };
-    entering.worker.smockron.account(entering.piece.messages()).await;
+async fn record(shared: Arc<AccountingShared>, messages: Messages) {
+    let recording = Recording { shared, messages };
+    let AccountingShared { master, service, .. } = &*recording.shared;
+    master.account(service, recording.messages.iter()).await;
 }
 
-/// Gives the room back, however entering ends.
-struct Entering {
-    worker: Arc<Worker>,
-    piece: Piece,
+/// Gives the room of the messages back, however recording ends.
+struct Recording {
+    shared: Arc<AccountingShared>,
+    messages: Messages,
 }
 
-impl Drop for Entering {
+impl Drop for Recording {
     fn drop(&mut self) {
-        self.worker.backlog.entered(self.piece.bytes.len());
+        self.shared.backlog.recorded(self.messages.bytes.len());
     }
 }
 
@@ -146,29 +156,29 @@ impl Drop for Entering {
 mod tests {
     use std::task::{Context, Waker};
 
-    use tollway_wire::zmtp::SocketType;
-
     use super::*;
 
     fn put(backlog: &Backlog, bytes: &[u8]) -> bool {
-        backlog.put(ZmtpSession::new(SocketType::Sub), bytes)
+        let mut messages = Messages::default();
+        messages.push(&MessageFrames::new(bytes));
+        backlog.put(messages)
     }
 
     #[tokio::test]
-    async fn what_finds_no_room_is_the_newest() {
+    async fn the_newest_messages_are_dropped() {
         let backlog = Backlog::new(10);
         let all = [(&b"12345"[..], true), (b"6789", true), (b"no", false), (b"0", true), (b"no", false)];
         for (bytes, fits) in all {
             assert_eq!(put(&backlog, bytes), fits, "{}", bytes.escape_ascii());
         }
         assert_eq!(backlog.take().await.bytes, b"12345");
-        assert!(!put(&backlog, b"a"), "what is being entered still counts");
-        backlog.entered(5);
+        assert!(!put(&backlog, b"a"), "what is being recorded still counts");
+        backlog.recorded(5);
         assert!(put(&backlog, b"abcde"));
     }
 
     #[tokio::test]
-    async fn it_is_empty_when_all_has_been_entered() {
+    async fn it_is_empty_when_everything_is_recorded() {
         let backlog = Backlog::new(10);
         backlog.emptied().await;
         assert!(put(&backlog, b"12345"));
@@ -176,7 +186,7 @@ mod tests {
         let mut emptied = pin!(backlog.emptied());
         let mut context = Context::from_waker(Waker::noop());
         assert!(emptied.as_mut().poll(&mut context).is_pending());
-        backlog.entered(taken.bytes.len());
+        backlog.recorded(taken.bytes.len());
         assert!(emptied.as_mut().poll(&mut context).is_ready());
     }
 }

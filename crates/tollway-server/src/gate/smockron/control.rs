@@ -1,95 +1,125 @@
-//! Where gatekeepers hear whom to delay: a PUB socket that binds.
+//! The gate at which gatekeepers hear of delays: a PUB socket that binds.
 
-use std::io;
-use std::pin::pin;
-use std::time::Instant;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use tokio::net::TcpStream;
-use tokio::time::sleep_until;
-use tollway_wire::zmtp::{SocketType, ZmtpEvent, encode_handshake, encode_pong};
+use tollway_wire::zmtp::{SocketType, ZmtpEvent, ZmtpSession, encode_handshake, encode_pong};
 
-use super::peer::{Heard, Peer, all_said};
-use super::{End, keep_alive};
-use crate::gate::Worker;
-use crate::service::Subscription;
+use super::subscriber::Subscription;
+use super::{Master, decode_all, zmtp_next};
+use crate::bounds::Bounds;
+use crate::gate::connection::{Missing, Received, Session};
+use crate::gate::tcp::TcpProtocol;
+use crate::metrics::{Page, WorkerMetrics};
+use crate::worker::Worker;
 
-/// Tells one gatekeeper what it wants to hear until it hangs up, breaks the protocol, or the server drains.
-pub(in crate::gate) async fn control(stream: TcpStream, worker: &Worker) {
-    let _ = keep_alive(&stream);
-    let metrics = &worker.metrics;
-    let mut subscription = worker.smockron.hub().join();
-    match run(&stream, worker, &mut subscription).await {
-        End::Closed => {}
-        End::Broken => metrics.smockron.broken.one(),
-        End::HalfAFrame => metrics.cut_frame.one(),
-        End::Stalled => metrics.cut_write.one(),
+/// Publishes delays.
+pub(in crate::gate) struct Control {
+    master: Arc<Master>,
+}
+
+/// The state that the connections of one worker share.
+pub(in crate::gate) struct ControlShared {
+    master: Arc<Master>,
+    metrics: Arc<WorkerMetrics>,
+}
+
+impl Control {
+    pub(in crate::gate) const fn new(master: Arc<Master>) -> Self {
+        Self { master }
     }
 }
 
-async fn run(stream: &TcpStream, worker: &Worker, subscription: &mut Subscription) -> End {
-    let bounds = &worker.shared.bounds;
-    let mut drain = pin!(worker.drain.clone().started());
-    let mut peer = Peer::new(SocketType::Pub);
-    let mut opening = Vec::new();
-    encode_handshake(SocketType::Pub, &mut opening);
-    subscription.reply(&opening);
-    let mut awaited_until = Instant::now() + bounds.frame_time;
-    loop {
-        let was_awaited = peer.is_awaited();
-        let unsent = !subscription.unsent().is_empty();
-        tokio::select! {
-            written = stream.writable(), if unsent => match written.and_then(|()| send(stream, subscription)) {
-                Ok(()) => {}
-                Err(_) => return End::Closed,
-            },
-            () = subscription.mail(), if !unsent => {}
-            heard = peer.hear(stream, worker, |conversation, inbox| {
-                all_said(conversation, inbox, |said| answer(&said, subscription, worker))
-            }) => match heard {
-                Ok(Some(Heard { broken: false, .. })) => {
-                    if !was_awaited {
-                        awaited_until = Instant::now() + bounds.frame_time;
-                    }
-                }
-                Ok(Some(_)) => return End::Broken,
-                Ok(None) | Err(_) => return End::Closed,
-            },
-            () = sleep_until(awaited_until.into()), if was_awaited => return End::HalfAFrame,
-            () = &mut drain => break,
-        }
-    }
-    // What was accounted for when the drain began is published by then. Who has no room now has had his chance.
-    tokio::time::sleep(2 * bounds.drain_idle).await;
-    while !subscription.unsent().is_empty() && send(stream, subscription).is_ok_and(|()| true) {
-        tokio::task::yield_now().await;
-    }
-    End::Closed
-}
+impl TcpProtocol for Control {
+    type Shared = ControlShared;
+    type Session = ControlSession;
 
-fn send(stream: &TcpStream, subscription: &mut Subscription) -> io::Result<()> {
-    match stream.try_write(subscription.unsent()) {
-        Ok(sent) => {
-            subscription.advance(sent);
-            Ok(())
+    fn shared(&self, worker: &Arc<Worker>) -> ControlShared {
+        ControlShared { master: Arc::clone(&self.master), metrics: Arc::clone(&worker.metrics) }
+    }
+
+    fn session(shared: &Arc<ControlShared>, _is_reserved: bool) -> ControlSession {
+        ControlSession {
+            shared: Arc::clone(shared),
+            zmtp: ZmtpSession::new(SocketType::Pub),
+            subscription: shared.master.publisher.join(),
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) => Err(error),
+    }
+
+    fn write_metrics(&self, page: &mut Page) {
+        let publisher = &self.master.publisher;
+        let help = "Subscribers connected to the control address.";
+        page.single("tollway_smockron_subscribers", "gauge", help, publisher.subscribers());
+        let help = "Delays kept for gatekeepers that reconnect.";
+        page.single("tollway_smockron_delays", "gauge", help, publisher.delays());
     }
 }
 
-fn answer(said: &ZmtpEvent<'_>, subscription: &Subscription, worker: &Worker) {
-    match said {
-        ZmtpEvent::Subscribe(topic) => {
-            let refused = !subscription.subscribe(topic);
-            worker.metrics.smockron.topics_refused.add(u64::from(refused));
-        }
-        ZmtpEvent::Cancel(topic) => subscription.cancel(topic),
-        ZmtpEvent::Ping(context) => {
-            let mut pong = Vec::new();
-            encode_pong(context, &mut pong);
-            subscription.reply(&pong);
-        }
-        // A publisher is told nothing else that matters.
-        ZmtpEvent::Greeting | ZmtpEvent::Ready | ZmtpEvent::Message(_) | ZmtpEvent::Ignored => {}
+/// Sends one subscriber what is published.
+pub(in crate::gate) struct ControlSession {
+    shared: Arc<ControlShared>,
+    zmtp: ZmtpSession,
+    subscription: Subscription,
+}
+
+impl Session for ControlSession {
+    type Scratch = ();
+    const READ_SIZE: usize = 4 << 10;
+    const ENDLESS: bool = true;
+
+    fn open(&mut self, output: &mut Vec<u8>) {
+        encode_handshake(SocketType::Pub, output);
+    }
+
+    fn awaits(&self) -> Missing {
+        Missing::Frame
+    }
+
+    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
+        (missing != Missing::Nothing).then_some(bounds.frame_time)
+    }
+
+    /// A subscriber that does not read loses messages, and hears of the delays again when it reads.
+    fn write_timeout(_bounds: &Bounds) -> Option<Duration> {
+        None
+    }
+
+    async fn receive(
+        &mut self,
+        arrived: &[u8],
+        output: &mut Vec<u8>,
+        (): &mut (),
+        _draining: bool,
+    ) -> Received {
+        let Self { shared, zmtp, subscription } = self;
+        let metrics = &shared.metrics.smockron;
+        let (taken, is_broken) = decode_all(zmtp, arrived, |event| match event {
+            ZmtpEvent::Subscribe(topic) if !subscription.subscribe(topic) => metrics.topics_refused.one(),
+            ZmtpEvent::Cancel(topic) => subscription.cancel(topic),
+            ZmtpEvent::Ping(context) => {
+                // A pong follows everything that was published before the ping.
+                subscription.take(output);
+                encode_pong(context, output);
+            }
+            // Nothing else that a publisher receives matters.
+            _ => {}
+        });
+        let next = zmtp_next(zmtp, taken < arrived.len(), is_broken, metrics);
+        Received { taken, next, at: Instant::now() }
+    }
+
+    fn poll_push(&mut self, context: &mut Context<'_>, output: &mut Vec<u8>) -> Poll<()> {
+        self.subscription.poll_take(context, output)
+    }
+
+    /// A full gate closes those that have not subscribed to anything. Others hear what is published, and are not idle.
+    fn is_idle(&self) -> bool {
+        !self.subscription.has_topics()
+    }
+
+    /// By then, reports that were read before the drain are recorded, and their delays published.
+    fn drain_time(bounds: &Bounds) -> Duration {
+        2 * bounds.drain_idle
     }
 }

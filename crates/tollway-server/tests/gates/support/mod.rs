@@ -47,7 +47,7 @@ pub(crate) fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Ha
     })
 }
 
-/// Every gate on a free port.
+/// Puts every gate on a free port.
 pub(crate) fn any_ports() -> Gates {
     let any = Some("127.0.0.1:0".parse().unwrap());
     let smockron = any.map(SmockronGate::at);
@@ -132,7 +132,7 @@ impl Harness {
         read_all(&mut stream)
     }
 
-    /// Is the next request served?
+    /// Asserts that the next request is served.
     pub(crate) fn assert_alive(&self) {
         assert_eq!(self.get("/healthz").status, 200);
     }

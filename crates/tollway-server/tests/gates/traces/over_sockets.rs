@@ -17,7 +17,7 @@ pub(crate) struct OverSockets {
     http: OverHttp,
     text: UdpSocket,
     throttr: TcpStream,
-    /// What was sent over TCP and is not yet a whole request.
+    /// The bytes that were sent over TCP and are not yet a whole request.
     half: Vec<u8>,
     pings: u64,
     publisher: ZmqSocket,
@@ -44,8 +44,8 @@ impl OverSockets {
         }
     }
 
-    /// The answer, if one is due; and what comes back before two pings are answered, one after the other, if none is. Replies
-    /// that go out together have no order, nor have those that wait for the store.
+    /// Returns the answer, if one is due; if none is, what comes back before two pings are answered, one after the other.
+    /// Replies that are sent together have no order, nor have those that wait for the store.
     fn text(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         self.text.send(datagram).unwrap();
         let due = text::decode(datagram).is_some();

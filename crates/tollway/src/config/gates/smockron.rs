@@ -7,6 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::max_connections::{MaxConnections, PER_ADDRESS, TOTAL};
 use super::read_address;
 use crate::config::errors::ErrorCollector;
 use crate::config::fields::{YamlFields, refuse, scalar_text};
@@ -21,6 +22,8 @@ pub struct SmockronGate {
     pub control: Option<SocketAddr>,
     /// The host and port of a StatsD server that gets a count for every request.
     pub statsd: Option<String>,
+    /// The number of connections that each of the two addresses accepts.
+    pub connections: MaxConnections,
 }
 
 impl SmockronGate {
@@ -31,7 +34,7 @@ impl SmockronGate {
 
     /// Returns a gate with accounting at this address, and control at the port that follows.
     pub const fn at(accounting: SocketAddr) -> Self {
-        Self { accounting, control: None, statsd: None }
+        Self { accounting, control: None, statsd: None, connections: MaxConnections::DEFAULT }
     }
 
     /// Returns the address at which the master publishes delays. If the port of `accounting` is 0 (any free port), so
@@ -58,17 +61,19 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Opt
 }
 
 fn read_fields(entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
-    let fields = YamlFields::read(entries, "smockron", &["accounting", "control", "statsd"], errors);
+    let names = ["accounting", "control", "statsd", TOTAL, PER_ADDRESS];
+    let fields = YamlFields::read(entries, "smockron", &names, errors);
     let mut address = |name, usual| fields.get(name).map(|entry| read_address(entry, usual, errors));
     let accounting = address("accounting", SmockronGate::ACCOUNTING);
     let control = address("control", SmockronGate::CONTROL);
     let statsd = fields.get("statsd").map(|entry| read_statsd(entry, errors));
+    let connections = MaxConnections::read(&fields, errors)?;
     let (control, statsd) = (control.unwrap_or(Some(None))?, statsd.unwrap_or(Some(None))?);
     if let Some(entry) = fields.get("control").filter(|_| control.is_none()) {
         return refuse(entry, "must be an address, where gatekeepers learn of delays", errors);
     }
     let accounting = accounting.unwrap_or(Some(Some(SmockronGate::ACCOUNTING)))?;
-    Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd }))
+    Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd, connections }))
 }
 
 fn read_statsd(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<String>> {

@@ -1,54 +1,47 @@
-//! What is done for all gatekeepers together, by one worker.
+//! Sends the delays in force to subscribers that come, and reads those of a shared store once, at start. One worker
+//! does it for all.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, MissedTickBehavior, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tollway_core::{Domain, ErrorChain};
 use tracing::{info, warn};
 
-use crate::gate::Worker;
-use crate::service::control;
+use super::accounting::AccountingShared;
+use crate::service::control_message;
 
-/// Between the reminders of delays that hold: at most some two hundred thousand a second, and the workers do other things.
+/// The pause between reminders, which leaves time for other work: some two hundred thousand delays are sent a second.
 const REMIND_EVERY: Duration = Duration::from_millis(10);
-/// How often delays that are over are forgotten, and how much of them is looked through each time: all in two seconds.
+/// The interval at which delays that are over are dropped, and the number of parts each time: all in two seconds.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 const SWEEP_PARTS: usize = 16;
-/// How many buckets of a shared store are looked at in one call, and how long it is left alone in between.
+/// The number of buckets of a shared store that are read in one call, and the pause between calls.
 const RECALL_PAGE: usize = 4_096;
 const RECALL_EVERY: Duration = Duration::from_millis(10);
-/// How long a store that does not answer is left alone.
+/// The pause after a call to which the store gave no answer.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// The shortest time between two log lines about a store that stays unreachable.
 const REMIND_LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Reminds, forgets, and recalls, until the server drains.
-pub(in crate::gate) async fn keep(worker: &Worker) {
-    tokio::select! {
-        () = remind(worker) => {}
-        () = async {
-            recall_all(worker).await;
-            std::future::pending().await
-        } => {}
-        () = worker.drain.clone().started() => {}
-    }
+/// Reminds and recalls, for as long as it is polled.
+pub(super) async fn remind_and_recall(shared: Arc<AccountingShared>) {
+    tokio::join!(remind(&shared), recall_all(&shared));
 }
 
-/// Tells gatekeepers that come which delays hold already, and forgets those that are over.
-async fn remind(worker: &Worker) {
-    let hub = worker.smockron.hub();
-    let mut sweep = tokio::time::interval(SWEEP_EVERY);
+async fn remind(shared: &AccountingShared) {
+    let (publisher, metrics) = (&shared.master.publisher, &shared.worker.metrics.smockron);
+    let mut sweep = interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut part = 0_usize;
     loop {
         tokio::select! {
             _ = sweep.tick() => {
-                let now = now(worker);
-                (0..SWEEP_PARTS).for_each(|next| hub.sweep(part.wrapping_add(next), now));
+                (0..SWEEP_PARTS).for_each(|next| publisher.sweep(part.wrapping_add(next)));
                 part = part.wrapping_add(SWEEP_PARTS);
             }
-            () = hub.newcomer() => {
-                while hub.remind_some(now(worker), &worker.metrics.smockron) {
+            () = publisher.reminder_added() => {
+                while publisher.remind_some(metrics) {
                     sleep(REMIND_EVERY).await;
                 }
             }
@@ -56,28 +49,29 @@ async fn remind(worker: &Worker) {
     }
 }
 
-/// Publishes the delays that hold in a shared store: those of a master that was here before, or of others.
-async fn recall_all(worker: &Worker) {
-    if worker.smockron.waits() {
-        let policy = worker.shared.limiter.policy();
+/// Publishes the delays in force in a shared store: those of a master that was here before, or of others.
+async fn recall_all(shared: &AccountingShared) {
+    if shared.worker.awaits_store() {
+        let policy = shared.worker.shared.limiter.policy();
         for domain in policy.domains() {
-            recall(worker, domain).await;
+            recall(shared, domain).await;
         }
     }
 }
 
-async fn recall(worker: &Worker, domain: &Domain) {
+async fn recall(shared: &AccountingShared, domain: &Domain) {
     let mut from = 0;
     let mut outage = LoggedOutage::default();
     loop {
-        match worker.shared.limiter.delays(domain, from, RECALL_PAGE).await {
+        match shared.worker.shared.limiter.delays(domain, from, RECALL_PAGE).await {
             Ok(page) => {
                 if outage.ends() {
                     info!("the delays in force can be read from the store again");
                 }
                 let name = domain.name().as_bytes();
-                let controls = page.delays.iter().map(|delay| control(name, &delay.identifier, delay.until));
-                worker.smockron.hub().recall(controls.collect(), &worker.metrics.smockron);
+                let delays =
+                    page.delays.iter().map(|delay| control_message(name, &delay.identifier, delay.until));
+                shared.master.publisher.recall(delays.collect(), &shared.worker.metrics.smockron);
                 let Some(next) = page.next else { return };
                 from = next;
                 sleep(RECALL_EVERY).await;
@@ -90,11 +84,6 @@ async fn recall(worker: &Worker, domain: &Domain) {
             }
         }
     }
-}
-
-/// In milliseconds since 1970.
-fn now(worker: &Worker) -> u64 {
-    worker.shared.limiter.clock().now().as_nanos() / 1_000_000
 }
 
 /// An outage of the store that the log tells once when it begins and once when it ends, with a reminder a minute.

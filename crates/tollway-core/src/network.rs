@@ -1,5 +1,6 @@
 //! IP networks, written as an address and a prefix length.
 
+use std::fmt;
 use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -53,6 +54,12 @@ impl Network {
     }
 }
 
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.prefix)
+    }
+}
+
 impl FromStr for Network {
     type Err = ParseNetworkError;
 
@@ -87,7 +94,7 @@ impl FromStr for Network {
 }
 
 /// Returns the address with all bits after the first `prefix` cleared.
-pub(super) fn mask(address: IpAddr, prefix: u8) -> IpAddr {
+pub fn mask(address: IpAddr, prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let dropped = 32 - u32::from(prefix.min(32));
@@ -124,6 +131,7 @@ mod tests {
             ("::1", "::1", "::2"),
         ] {
             let parsed: Network = network.parse().unwrap();
+            assert_eq!(parsed.to_string().parse(), Ok(parsed), "{network}");
             assert!(parsed.contains(inside.parse().unwrap()), "{network} {inside}");
             assert!(!parsed.contains(outside.parse().unwrap()), "{network} {outside}");
         }

@@ -1,4 +1,4 @@
-//! Every request, told to a StatsD in datagrams of many lines.
+//! Sends a line for every request to a StatsD server, many in one datagram.
 //!
 //! ```text
 //! request.status.DELAYED:1|c
@@ -6,7 +6,7 @@
 //! request.delayed_by:250|ms
 //! ```
 //!
-//! Nothing waits for it: what the system has no room for is dropped, and counted.
+//! Nothing waits for it: datagrams that the system has no room for are dropped, and counted.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,24 +22,24 @@ use tollway_wire::smockron::AccountingStatus;
 
 use crate::metrics::SmockronCounters;
 
-/// What fits in a packet of Ethernet, with the heads of IPv6 and UDP.
+/// The number of bytes that fit in a packet of Ethernet, beside the headers of IPv6 and UDP.
 const DATAGRAM_MAX: usize = 1_432;
-/// The longest that is said of one request.
+/// The number of bytes that one request takes at most.
 const LINES_MAX: usize = 96;
-/// How often a name is looked up again: its host may have moved.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The interval at which a name is resolved again: its host may have moved.
+const RESOLVE_EVERY: Duration = Duration::from_secs(60);
 
-/// Where a StatsD listens.
+/// Sends to a StatsD server.
 #[derive(Clone, Debug)]
-pub(crate) struct Statsd {
+pub(super) struct Statsd {
     socket: Arc<UdpSocket>,
-    /// Dropped with the last clone, which ends the thread that looks it up.
-    _at_work: Arc<Sender<Infallible>>,
+    /// Ends the thread that resolves the name, when it is dropped with the last clone.
+    _resolving: Arc<Sender<Infallible>>,
 }
 
 impl Statsd {
-    /// Finds the host, which need not listen yet.
-    pub(crate) fn find(host: &str) -> io::Result<Self> {
+    /// Resolves the host, which need not listen yet.
+    pub(super) fn find(host: &str) -> io::Result<Self> {
         let explain = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot resolve statsd host \"{host}\": {error}"))
         };
@@ -55,33 +55,35 @@ impl Statsd {
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
-        let (socket, (at_work, done)) = (Arc::new(socket), channel());
+        let (socket, (resolving, done)) = (Arc::new(socket), channel());
         if host.parse::<SocketAddr>().is_err() {
             let (host, socket) = (host.to_owned(), Arc::clone(&socket));
-            // Looking up a name may take long, and no worker waits for it.
-            thread::Builder::new().name("statsd".to_owned()).spawn(move || follow(&host, &socket, &done))?;
+            // Resolving a name may take long, and no worker waits for it.
+            thread::Builder::new()
+                .name("statsd".to_owned())
+                .spawn(move || resolve_again(&host, &socket, &done))?;
         }
-        Ok(Self { socket, _at_work: Arc::new(at_work) })
+        Ok(Self { socket, _resolving: Arc::new(resolving) })
     }
 
-    /// Lines that are sent when there are many, and when they are dropped.
+    /// Returns lines that are sent when there are many, and when they are dropped.
     pub(super) fn lines<'a>(&'a self, metrics: &'a SmockronCounters) -> Lines<'a> {
         Lines { socket: &self.socket, metrics, datagram: Vec::with_capacity(DATAGRAM_MAX), requests: 0 }
     }
 }
 
-/// Until nobody needs it any more.
-fn follow(host: &str, socket: &UdpSocket, done: &Receiver<Infallible>) {
-    while done.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-        // A name that is not found today is where it was yesterday.
+/// Resolves the name now and then, until the server stops.
+fn resolve_again(host: &str, socket: &UdpSocket, done: &Receiver<Infallible>) {
+    while done.recv_timeout(RESOLVE_EVERY) == Err(RecvTimeoutError::Timeout) {
+        // A name that cannot be resolved stays where it was.
         if let Ok(found) = host.to_socket_addrs() {
-            turn(socket, found);
+            redirect(socket, found);
         }
     }
 }
 
-/// Sends from now on to the first of these that the socket can reach, unless it does so already.
-fn turn(socket: &UdpSocket, found: impl Iterator<Item = SocketAddr>) {
+/// Connects the socket to the first of these addresses, unless it is connected to one of them.
+fn redirect(socket: &UdpSocket, found: impl Iterator<Item = SocketAddr>) {
     let Ok(now) = socket.peer_addr() else { return };
     let found: Vec<_> = found.filter(|address| address.is_ipv4() == now.is_ipv4()).collect();
     if let Some(first) = found.first()
@@ -147,11 +149,11 @@ mod tests {
         hears(&here);
         let [at, then] = [&here, &there].map(|socket| socket.local_addr().unwrap());
         let elsewhere = "[::1]:1".parse().unwrap();
-        turn(&statsd.socket, [elsewhere, then, at].into_iter());
+        redirect(&statsd.socket, [elsewhere, then, at].into_iter());
         hears(&here);
-        turn(&statsd.socket, [elsewhere, then].into_iter());
+        redirect(&statsd.socket, [elsewhere, then].into_iter());
         hears(&there);
-        turn(&statsd.socket, [elsewhere].into_iter());
+        redirect(&statsd.socket, [elsewhere].into_iter());
         hears(&there);
     }
 }

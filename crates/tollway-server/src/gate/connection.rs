@@ -1,0 +1,464 @@
+//! The one loop that serves a connection: read, handle, send, until one side ends it.
+//!
+//! The bytes go to a [`Session`], which knows the protocol. The loop knows deadlines, drains and buffers. Buffers
+//! belong to the worker and are borrowed while bytes are handled: an idle connection keeps nothing but an unfinished
+//! request. The stream can be anything that reads and writes bytes, so that TLS can be put between it and the socket.
+
+use std::future::{Future, poll_fn, ready};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use tollway::block_on;
+
+use super::deadline::DeadlineTimer;
+use super::limit::ConnectionPermit;
+use crate::bounds::Bounds;
+use crate::metrics::WorkerMetrics;
+use crate::worker::Worker;
+
+/// The time that stands for no deadline.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
+/// Buffers above this size are freed when they are empty, so that one large message does not cost memory for ever.
+const KEEP_SIZE: usize = 128 << 10;
+/// The size above which the buffer of one connection's unfinished request is freed. There are many connections.
+const KEEP_UNFINISHED: usize = 1 << 10;
+/// The number of unused buffers that one worker keeps for one gate. It needs more than one only if the store is shared.
+const KEEP_BUFFERS: usize = 4;
+
+/// One connection's side of a protocol: it gets bytes and gives bytes.
+pub(super) trait Session: Send + 'static {
+    /// The buffers that are needed only while bytes are handled, and are kept to save allocations.
+    type Scratch: Default + Send;
+    /// The number of bytes that are read at once, before other connections get their turn.
+    const READ_SIZE: usize = 16 << 10;
+    /// True if the peer never ends a connection by itself. Then a drain ends it, even in the middle of a message, and
+    /// it yields to other connections after each read.
+    const ENDLESS: bool = false;
+
+    /// Handles what has arrived, and appends what is to be sent. `draining` is true if the server accepts no more
+    /// requests after these.
+    fn receive(
+        &mut self,
+        arrived: &[u8],
+        output: &mut Vec<u8>,
+        scratch: &mut Self::Scratch,
+        draining: bool,
+    ) -> impl Future<Output = Received> + Send;
+
+    /// Appends what a new connection sends before it has received anything.
+    fn open(&mut self, _output: &mut Vec<u8>) {}
+
+    /// Returns what a new connection waits for.
+    fn awaits(&self) -> Missing {
+        Missing::Nothing
+    }
+
+    /// Returns the time that the peer has to send what is missing, or `None` if it has for ever.
+    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
+        Some(match missing {
+            Missing::Nothing => bounds.idle,
+            Missing::Head => bounds.head_time,
+            Missing::Body => bounds.body_time,
+            Missing::Frame => bounds.frame_time,
+        })
+    }
+
+    /// Returns the time that the peer has to take what is sent, or `None` if it has until a drain.
+    fn write_timeout(bounds: &Bounds) -> Option<Duration> {
+        Some(bounds.write_time)
+    }
+
+    /// Appends what is sent without a request, or returns pending and wakes the task when there is something.
+    fn poll_push(&mut self, _context: &mut Context<'_>, _output: &mut Vec<u8>) -> Poll<()> {
+        Poll::Pending
+    }
+
+    /// Returns whether a full gate may close this connection while nothing is missing.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// Appends the answer to a peer that did not send in time what was missing.
+    fn time_out(&mut self, _missing: Missing, _output: &mut Vec<u8>, _scratch: &mut Self::Scratch) {}
+
+    /// Returns the time for which a drain still reads from an idle connection.
+    fn drain_time(bounds: &Bounds) -> Duration {
+        bounds.drain_idle
+    }
+
+    /// Returns when everything that was received before a drain has had its effect.
+    fn drained(&mut self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+}
+
+/// The part of a message that has not arrived yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// No message has begun.
+    Nothing,
+    /// The rest of the head of an HTTP request.
+    Head,
+    /// The rest of the body of an HTTP request.
+    Body,
+    /// The rest of a frame of another protocol.
+    Frame,
+}
+
+/// Reports what became of bytes that had arrived.
+pub(super) struct Received {
+    /// The number of bytes that were handled. The others stay for the next call.
+    pub(super) taken: usize,
+    pub(super) next: Next,
+    /// A time after the bytes were handled. Reading the clock takes as long as a decision, so it is read once.
+    pub(super) at: Instant,
+}
+
+/// Tells the loop what follows after the output has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// More is read.
+    Read(Missing),
+    /// The rest of what has arrived is handled: there was no room for more output.
+    Again,
+    /// The connection is closed.
+    Close,
+    /// The connection is closed, but the peer may still be sending, and must be able to read the output.
+    Refuse,
+}
+
+/// Holds what was read, and what is sent for it.
+pub(super) struct Buffers<T> {
+    /// The buffer that is read into. All of it is initialized, so that no zeros are written first.
+    input: Vec<u8>,
+    filled: usize,
+    output: Vec<u8>,
+    scratch: T,
+}
+
+/// Keeps the unused buffers of one gate on one worker.
+pub(super) struct BufferPool<T>(Mutex<Vec<Buffers<T>>>);
+
+impl<T: Default> BufferPool<T> {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn take(&self) -> Buffers<T> {
+        let unused = self.lock().pop();
+        unused.unwrap_or_else(|| Buffers {
+            input: Vec::new(),
+            filled: 0,
+            output: Vec::new(),
+            scratch: T::default(),
+        })
+    }
+
+    fn put(&self, mut buffers: Buffers<T>) {
+        buffers.output.clear();
+        buffers.output.shrink_to(KEEP_SIZE);
+        if buffers.input.len() > KEEP_SIZE + KEEP_SIZE / 2 {
+            buffers.input = Vec::new();
+        }
+        let mut unused = self.lock();
+        if unused.len() < KEEP_BUFFERS {
+            unused.push(buffers);
+        }
+    }
+
+    /// The lock is never contended: one thread serves all connections of a worker.
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffers<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves one connection until its peer hangs up, breaks the protocol or is too slow, or the server drains.
+pub(super) async fn serve<S: Session>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    session: S,
+    permit: ConnectionPermit,
+    pool: &BufferPool<S::Scratch>,
+    worker: &Worker,
+) {
+    let timer = DeadlineTimer::new(S::read_timeout(session.awaits(), worker.bounds()).unwrap_or(NEVER));
+    let mut connection = Connection {
+        stream,
+        session,
+        permit,
+        pool,
+        worker,
+        unfinished: Vec::new(),
+        timer,
+        drain: Box::pin(worker.drain.clone().started()),
+        drain_started: false,
+        draining: false,
+    };
+    let end = connection.run().await;
+    end.count(&worker.metrics);
+    if matches!(end, End::Refused | End::TooSlow(Missing::Head | Missing::Body)) {
+        // On the heap: its buffer would otherwise be part of every connection.
+        Box::pin(connection.linger()).await;
+    }
+    if worker.drain.has_started() {
+        connection.session.drained().await;
+    }
+}
+
+/// Names the ways in which a connection ends.
+enum End {
+    /// Both sides know that it is closed.
+    Closed,
+    /// The peer has its output, and may still be sending.
+    Refused,
+    /// The peer did not send the rest of a message.
+    TooSlow(Missing),
+    /// The peer did not take its output.
+    Stalled,
+}
+
+impl End {
+    fn count(&self, metrics: &WorkerMetrics) {
+        match self {
+            Self::Closed | Self::Refused => {}
+            Self::TooSlow(Missing::Nothing) => metrics.cut_idle.one(),
+            Self::TooSlow(Missing::Head) => metrics.cut_head.one(),
+            Self::TooSlow(Missing::Body) => metrics.cut_body.one(),
+            Self::TooSlow(Missing::Frame) => metrics.cut_frame.one(),
+            Self::Stalled => metrics.cut_write.one(),
+        }
+    }
+}
+
+/// The event that a waiting connection got.
+enum Waited<T> {
+    Input(Buffers<T>),
+    Push(Buffers<T>),
+    HungUp,
+    Drain,
+    TimedOut,
+}
+
+struct Connection<'w, S: Session, Io> {
+    stream: Io,
+    session: S,
+    permit: ConnectionPermit,
+    pool: &'w BufferPool<S::Scratch>,
+    worker: &'w Worker,
+    /// The start of a message whose rest has not arrived.
+    unfinished: Vec<u8>,
+    timer: DeadlineTimer,
+    drain: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// True once the drain has started, so that its future is not polled again.
+    drain_started: bool,
+    /// True once the deadline is that of the drain.
+    draining: bool,
+}
+
+impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io> {
+    async fn run(&mut self) -> End {
+        let bounds = self.worker.bounds();
+        let mut missing = self.session.awaits();
+        let mut deadline = deadline::<S>(Instant::now(), missing, bounds);
+        let mut opening = Vec::new();
+        self.session.open(&mut opening);
+        if let Err(end) = self.flush(&mut opening).await {
+            return end;
+        }
+        loop {
+            let may_end = missing == Missing::Nothing || S::ENDLESS;
+            let buffers = match self.wait(deadline, may_end).await {
+                Waited::Input(buffers) => buffers,
+                Waited::Push(mut buffers) => match self.flush(&mut buffers.output).await {
+                    Ok(()) => {
+                        self.pool.put(buffers);
+                        continue;
+                    }
+                    Err(end) => return end,
+                },
+                Waited::HungUp => return End::Closed,
+                Waited::Drain => {
+                    self.draining = true;
+                    deadline = Instant::now() + S::drain_time(bounds);
+                    continue;
+                }
+                Waited::TimedOut if self.draining && may_end => return self.push_last().await,
+                Waited::TimedOut => return self.time_out(missing).await,
+            };
+            if !self.permit.set_busy() {
+                return End::Closed;
+            }
+            let (handled, next, at) = match self.handle(buffers).await {
+                Ok(handled) => handled,
+                Err(end) => return end,
+            };
+            let now_missing = match next {
+                Next::Read(missing) => missing,
+                Next::Refuse => return End::Refused,
+                Next::Close | Next::Again => {
+                    let _ = self.stream.shutdown().await;
+                    return End::Closed;
+                }
+            };
+            // A part that is still missing keeps its deadline: otherwise every byte would earn another.
+            let begins = now_missing == Missing::Nothing || now_missing != missing || handled;
+            if begins && !(self.draining && S::ENDLESS) {
+                deadline = self::deadline::<S>(at, now_missing, bounds);
+            }
+            missing = now_missing;
+            if missing == Missing::Nothing && self.session.is_idle() {
+                self.permit.set_idle(at);
+            }
+            if S::ENDLESS {
+                // A read is never pending while more has arrived, so others would not get their turn.
+                yield_now().await;
+                if self.draining && Instant::now() >= deadline {
+                    return self.push_last().await;
+                }
+            }
+        }
+    }
+
+    /// Waits until bytes have arrived or are to be pushed, or a reason to end comes first.
+    async fn wait(&mut self, deadline: Instant, notice_drain: bool) -> Waited<S::Scratch> {
+        poll_fn(|context| {
+            let mut buffers = self.pool.take();
+            match self.poll_read(context, &mut buffers) {
+                Poll::Ready(Ok(1..)) => return Poll::Ready(Waited::Input(buffers)),
+                Poll::Ready(_) => return Poll::Ready(Waited::HungUp),
+                Poll::Pending => {}
+            }
+            if self.session.poll_push(context, &mut buffers.output).is_ready() {
+                return Poll::Ready(Waited::Push(buffers));
+            }
+            self.pool.put(buffers);
+            if notice_drain && !self.draining && self.poll_drain(context) {
+                return Poll::Ready(Waited::Drain);
+            }
+            self.timer.poll(context, deadline).map(|()| Waited::TimedOut)
+        })
+        .await
+    }
+
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> bool {
+        self.drain_started = self.drain_started || self.drain.as_mut().poll(context).is_ready();
+        self.drain_started
+    }
+
+    /// Reads behind what is unfinished, and returns the number of bytes.
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut Buffers<S::Scratch>,
+    ) -> Poll<io::Result<usize>> {
+        let kept = self.unfinished.len();
+        if buffers.input.len() < kept + S::READ_SIZE {
+            buffers.input.resize(kept + S::READ_SIZE, 0);
+        }
+        let (before, room) = buffers.input.split_at_mut(kept);
+        let mut room = ReadBuf::new(&mut room[..S::READ_SIZE]);
+        Pin::new(&mut self.stream).poll_read(context, &mut room).map_ok(|()| {
+            let read = room.filled().len();
+            before.copy_from_slice(&self.unfinished);
+            buffers.filled = kept + read;
+            read
+        })
+    }
+
+    /// Handles everything that has arrived, and sends the output. Returns whether a whole message was among it, what
+    /// follows, and a time after it.
+    async fn handle(&mut self, mut buffers: Buffers<S::Scratch>) -> Result<(bool, Next, Instant), End> {
+        let mut taken = 0;
+        let (next, at) = loop {
+            let Buffers { input, filled, output, scratch } = &mut buffers;
+            let draining = self.draining || self.worker.drain.has_started();
+            let arrived = &input[taken..*filled];
+            let received = if self.worker.awaits_store() {
+                // On the heap, so that connections without a request are small.
+                Box::pin(self.session.receive(arrived, output, scratch, draining)).await
+            } else {
+                block_on(self.session.receive(arrived, output, scratch, draining))
+            };
+            taken += received.taken;
+            self.flush(output).await?;
+            match received.next {
+                Next::Again => {}
+                next => break (next, received.at),
+            }
+        };
+        self.unfinished.clear();
+        self.unfinished.extend_from_slice(&buffers.input[taken..buffers.filled]);
+        if self.unfinished.is_empty() && self.unfinished.capacity() > KEEP_UNFINISHED {
+            self.unfinished = Vec::new();
+        }
+        self.pool.put(buffers);
+        Ok((taken > 0, next, at))
+    }
+
+    /// Sends the output. Nearly always all of it fits at once, and no clock is read.
+    async fn flush(&mut self, output: &mut Vec<u8>) -> Result<(), End> {
+        let bounds = self.worker.bounds();
+        let (mut sent, mut deadline) = (0, None);
+        let written = poll_fn(|context| {
+            while sent < output.len() {
+                match Pin::new(&mut self.stream).poll_write(context, &output[sent..]) {
+                    Poll::Ready(Ok(more @ 1..)) => sent += more,
+                    Poll::Ready(_) => return Poll::Ready(Err(End::Closed)),
+                    Poll::Pending => {
+                        let limit = match S::write_timeout(bounds) {
+                            Some(limit) => limit,
+                            None if self.poll_drain(context) => bounds.drain_idle,
+                            None => return Poll::Pending,
+                        };
+                        let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+                        return self.timer.poll(context, deadline).map(|()| Err(End::Stalled));
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        });
+        written.await?;
+        output.clear();
+        // TLS may have taken the bytes without having sent them.
+        self.stream.flush().await.map_err(|_| End::Closed)
+    }
+
+    /// Sends what was pushed until the end of a drain.
+    async fn push_last(&mut self) -> End {
+        let mut output = Vec::new();
+        while poll_fn(|context| Poll::Ready(self.session.poll_push(context, &mut output).is_ready())).await {
+            if let Err(end) = self.flush(&mut output).await {
+                return end;
+            }
+        }
+        End::Closed
+    }
+
+    async fn time_out(&mut self, missing: Missing) -> End {
+        let mut buffers = self.pool.take();
+        self.session.time_out(missing, &mut buffers.output, &mut buffers.scratch);
+        match self.flush(&mut buffers.output).await {
+            Ok(()) => End::TooSlow(missing),
+            Err(end) => end,
+        }
+    }
+
+    /// Reads on for a moment: closing with unread bytes would reset the connection, and the peer would lose the output.
+    async fn linger(&mut self) {
+        let mut ignored = [0; 1024];
+        let drained = async {
+            let _ = self.stream.shutdown().await;
+            while self.stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+        };
+        let _ = timeout(self.worker.bounds().linger, drained).await;
+    }
+}
+
+fn deadline<S: Session>(from: Instant, missing: Missing, bounds: &Bounds) -> Instant {
+    from + S::read_timeout(missing, bounds).unwrap_or(NEVER)
+}

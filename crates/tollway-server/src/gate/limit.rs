@@ -1,0 +1,341 @@
+//! Limits the connections of one gate, for all clients together and for one address.
+//!
+//! A full gate closes the connection that has been idle for longest, and accepts the new one. If every connection is in
+//! the middle of a request, the new one is refused. A gate with a reserve still accepts a few refused connections, for
+//! requests that must always be answered; in a full reserve, too, the new one replaces an idle one.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tokio::task::AbortHandle;
+use tollway::config::MaxConnections;
+use tollway_core::network::mask;
+
+use crate::metrics::Counter;
+
+/// The customers of most providers have a /64 each, so its addresses count as one.
+const IPV6_PREFIX: u8 = 64;
+/// The number of idle connections that one search finds, to be closed one after another.
+const CANDIDATES: usize = 256;
+/// The pause after a search that found nothing, as a multiple of its time: it looks at every connection.
+const SEARCH_PAUSE: u32 = 20;
+
+/// Counts the connections of one gate on all workers.
+pub(crate) struct ConnectionLimit {
+    max: MaxConnections,
+    reserve: usize,
+    started: Instant,
+    table: Mutex<Table>,
+    pub(crate) accepted: Counter,
+    pub(crate) refused_gate: Counter,
+    pub(crate) refused_address: Counter,
+    pub(crate) evicted: Counter,
+}
+
+#[derive(Default)]
+struct Table {
+    connections: HashMap<u64, Arc<Entry>>,
+    by_address: HashMap<IpAddr, usize>,
+    reserved: usize,
+    last_id: u64,
+    candidates: VecDeque<(u64, u64)>,
+    /// The earliest time of the next search, among those that are not of the reserve and those that are.
+    next_search: [Option<Instant>; 2],
+}
+
+struct Entry {
+    id: u64,
+    address: IpAddr,
+    is_reserved: bool,
+    /// The time at which it became idle, in nanoseconds, or [`BUSY`] or [`EVICTED`].
+    idle_since: AtomicU64,
+    task: OnceLock<AbortHandle>,
+}
+
+const BUSY: u64 = 0;
+const EVICTED: u64 = u64::MAX;
+
+/// The right of one connection to be open, until it is dropped.
+pub(super) struct ConnectionPermit {
+    limit: Arc<ConnectionLimit>,
+    entry: Arc<Entry>,
+}
+
+impl ConnectionLimit {
+    pub(crate) fn new(max: &MaxConnections) -> Self {
+        Self {
+            max: *max,
+            reserve: 0,
+            started: Instant::now(),
+            table: Mutex::default(),
+            accepted: Counter::default(),
+            refused_gate: Counter::default(),
+            refused_address: Counter::default(),
+            evicted: Counter::default(),
+        }
+    }
+
+    /// Adds a number of connections above the limit, for requests that are always answered.
+    pub(crate) fn with_reserve(mut self, reserve: usize) -> Self {
+        self.reserve = reserve;
+        self
+    }
+
+    /// Returns the maximum number of connections, with the reserve.
+    pub(crate) fn max(&self) -> usize {
+        self.max.total + self.reserve
+    }
+
+    /// Returns the number of open connections.
+    pub(crate) fn open(&self) -> usize {
+        self.lock().connections.len()
+    }
+
+    /// Returns a permit for a connection from this address, or `None` if it is refused.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
+        let address = counted_address(peer);
+        let mut table = self.lock();
+        let max = self.max.of_address(address.is_loopback());
+        let refused = if table.by_address.get(&address).is_some_and(|open| *open >= max) {
+            Some(&self.refused_address)
+        } else if table.connections.len() - table.reserved >= self.max.total && !self.evict(&mut table, false)
+        {
+            Some(&self.refused_gate)
+        } else {
+            None
+        };
+        if let Some(refused) = refused {
+            refused.one();
+            if self.reserve == 0 || (table.reserved >= self.reserve && !self.evict(&mut table, true)) {
+                return None;
+            }
+        }
+        self.accepted.one();
+        table.last_id += 1;
+        let entry = Arc::new(Entry {
+            id: table.last_id,
+            address,
+            is_reserved: refused.is_some(),
+            idle_since: AtomicU64::new(BUSY),
+            task: OnceLock::new(),
+        });
+        table.insert(&entry);
+        Some(ConnectionPermit { limit: Arc::clone(self), entry })
+    }
+
+    /// Closes the connection that has been idle for longest, of the reserve or of the others.
+    fn evict(&self, table: &mut Table, reserved: bool) -> bool {
+        for _ in 0..2 {
+            while let Some((seen, id)) = table.candidates.pop_front() {
+                let Some(entry) = table.connections.get(&id).filter(|entry| entry.is_reserved == reserved)
+                else {
+                    continue;
+                };
+                let claim =
+                    entry.idle_since.compare_exchange(seen, EVICTED, Ordering::AcqRel, Ordering::Relaxed);
+                if claim.is_ok() {
+                    let entry = Arc::clone(entry);
+                    table.remove(&entry);
+                    if let Some(task) = entry.task.get() {
+                        task.abort();
+                    }
+                    self.evicted.one();
+                    return true;
+                }
+            }
+            if !table.search(reserved) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Returns a time as one that is neither [`BUSY`] nor [`EVICTED`].
+    fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.started).as_nanos()).unwrap_or(EVICTED - 2) + 1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn insert(&mut self, entry: &Arc<Entry>) {
+        self.connections.insert(entry.id, Arc::clone(entry));
+        if entry.is_reserved {
+            self.reserved += 1;
+        } else {
+            *self.by_address.entry(entry.address).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        self.connections.remove(&entry.id);
+        if entry.is_reserved {
+            self.reserved -= 1;
+        } else if let Some(open) = self.by_address.get_mut(&entry.address) {
+            *open -= 1;
+            if *open == 0 {
+                self.by_address.remove(&entry.address);
+            }
+        }
+    }
+
+    /// Finds the connections that have been idle for longest. Returns false if there is none.
+    fn search(&mut self, reserved: bool) -> bool {
+        let started = Instant::now();
+        let next_search = &mut self.next_search[usize::from(reserved)];
+        if next_search.is_some_and(|next| started < next) {
+            return false;
+        }
+        let idle = self.connections.values().filter(|entry| entry.is_reserved == reserved);
+        let mut idle: Vec<_> =
+            idle.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry.id)).collect();
+        idle.retain(|(since, _)| *since != BUSY);
+        if idle.len() > CANDIDATES {
+            idle.select_nth_unstable(CANDIDATES);
+            idle.truncate(CANDIDATES);
+        }
+        idle.sort_unstable();
+        *next_search = idle.is_empty().then(|| Instant::now() + SEARCH_PAUSE * started.elapsed());
+        self.candidates = idle.into();
+        !self.candidates.is_empty()
+    }
+}
+
+impl ConnectionPermit {
+    /// Returns whether this connection is one of the reserve, because there was no other place.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.entry.is_reserved
+    }
+
+    /// Returns what makes this connection one that can be closed to make room.
+    pub(super) fn evictable(&self) -> Evictable {
+        Evictable { entry: Arc::clone(&self.entry), idle_since: self.limit.nanos(Instant::now()) }
+    }
+
+    /// Marks the connection as busy: it is not closed to make room. Returns false if that has happened already.
+    pub(super) fn set_busy(&self) -> bool {
+        let idle_since = &self.entry.idle_since;
+        let seen = idle_since.load(Ordering::Relaxed);
+        // Only an eviction can come between.
+        seen != EVICTED
+            && idle_since.compare_exchange(seen, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Marks the connection as idle since `at`.
+    pub(super) fn set_idle(&self, at: Instant) {
+        self.entry.idle_since.store(self.limit.nanos(at), Ordering::Release);
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        let mut table = self.limit.lock();
+        if self.entry.idle_since.load(Ordering::Acquire) != EVICTED {
+            table.remove(&self.entry);
+        }
+    }
+}
+
+/// A connection that has a permit, and whose task is not known yet.
+pub(super) struct Evictable {
+    entry: Arc<Entry>,
+    idle_since: u64,
+}
+
+impl Evictable {
+    /// Lets the connection be closed to make room, by ending its task while it is idle.
+    pub(super) fn by_ending(self, task: AbortHandle) {
+        let _ = self.entry.task.set(task);
+        self.entry.idle_since.store(self.idle_since, Ordering::Release);
+    }
+}
+
+fn counted_address(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(Ipv6Addr::LOCALHOST) => peer,
+        address @ IpAddr::V6(_) => mask(address, IPV6_PREFIX),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn limit(total: usize, per_address: Option<usize>) -> Arc<ConnectionLimit> {
+        Arc::new(ConnectionLimit::new(&MaxConnections { total, per_address }))
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// A connection that has been idle since so many nanoseconds after the start.
+    fn idle(limit: &Arc<ConnectionLimit>, peer: &str, since: u64) -> ConnectionPermit {
+        let permit = limit.admit(address(peer)).unwrap();
+        permit.set_idle(limit.started + Duration::from_nanos(since));
+        permit
+    }
+
+    #[test]
+    fn a_full_gate_closes_the_connection_that_has_been_idle_for_longest() {
+        let limit = limit(3, None);
+        let permits =
+            [idle(&limit, "192.0.2.1", 30), idle(&limit, "192.0.2.2", 10), idle(&limit, "192.0.2.3", 20)];
+        assert!(permits[1].set_busy());
+        let newcomer = limit.admit(address("192.0.2.4")).unwrap();
+        assert!(!newcomer.is_reserved());
+        assert_eq!(permits.each_ref().map(ConnectionPermit::set_busy), [true, true, false]);
+        assert_eq!((limit.open(), limit.evicted.get()), (3, 1));
+        assert!(limit.admit(address("192.0.2.5")).is_none(), "nobody is idle");
+        assert_eq!(limit.refused_gate.get(), 1);
+        drop(permits);
+        assert_eq!(limit.open(), 1, "the place of an evicted connection is given back once");
+    }
+
+    #[test]
+    fn one_address_has_a_limit_of_its_own() {
+        let limit = limit(10, Some(2));
+        let same = ["2001:db8::1", "2001:db8::ffff", "2001:db8:0:0:9::"];
+        let permits = same.map(|peer| limit.admit(address(peer)));
+        assert_eq!(
+            permits.each_ref().map(Option::is_some),
+            [true, true, false],
+            "a /64 counts as one address"
+        );
+        let mapped = ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"].map(|peer| limit.admit(address(peer)));
+        assert_eq!(mapped.each_ref().map(Option::is_some), [true, true, false]);
+        assert_eq!((limit.refused_address.get(), limit.refused_gate.get()), (2, 0));
+        drop(permits);
+        assert!(limit.admit(address("2001:db8::2")).is_some());
+    }
+
+    #[test]
+    fn loopback_may_use_every_connection_unless_its_number_is_configured() {
+        let limit = limit(10_000, None);
+        for (peer, expected) in [("127.0.0.1", 10_000), ("::1", 10_000), ("192.0.2.1", 2_500)] {
+            let permits: Vec<_> = (0..10_000).map_while(|_| limit.admit(address(peer))).collect();
+            assert_eq!(permits.len(), expected, "{peer}");
+        }
+    }
+
+    #[test]
+    fn a_reserve_is_for_those_that_are_refused_and_the_newest_replaces_an_idle_one() {
+        let limit =
+            Arc::new(ConnectionLimit::new(&MaxConnections { total: 1, per_address: None }).with_reserve(2));
+        let _busy = limit.admit(address("192.0.2.1")).unwrap();
+        let [first, second] = [10, 20].map(|since| idle(&limit, "192.0.2.2", since));
+        assert!(first.is_reserved() && second.is_reserved());
+        let third = limit.admit(address("192.0.2.2")).unwrap();
+        assert_eq!([first.set_busy(), second.set_busy(), third.is_reserved()], [false, true, true]);
+        assert!(limit.admit(address("192.0.2.2")).is_none(), "nobody in the reserve is idle");
+    }
+}

@@ -1,0 +1,207 @@
+//! Gates over TCP: accepts connections within the limits of the gate, and serves each in a task of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, Socket, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{error, warn};
+
+use super::connection::{self, BufferPool, Session};
+use super::limit::{ConnectionLimit, ConnectionPermit};
+use super::{Gate, GateFuture};
+use crate::log_throttle::LogThrottle;
+use crate::metrics::Page;
+use crate::worker::Worker;
+
+/// The time for which accepting pauses when the process is out of file descriptors.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
+/// The time after which the system probes a silent peer, the time between probes, and the number that may fail. A
+/// gatekeeper may have nothing to say for hours; one that is gone gives its place back after two minutes.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
+
+/// Defines a protocol over connections.
+pub(super) trait TcpProtocol: Send + Sync + 'static {
+    /// The state that the connections of one worker share.
+    type Shared: Send + Sync + 'static;
+    type Session: Session;
+
+    /// Creates the state that the connections of one worker share.
+    fn shared(&self, worker: &Arc<Worker>) -> Self::Shared;
+
+    /// Creates the session of a new connection. One that is reserved exists because the gate was full.
+    fn session(shared: &Arc<Self::Shared>, is_reserved: bool) -> Self::Session;
+
+    /// Returns a task that runs beside the connections of one worker, if there is one.
+    fn background(&self, _shared: &Arc<Self::Shared>) -> Option<GateFuture> {
+        None
+    }
+
+    /// Appends the metrics that are no counters of a worker.
+    fn write_metrics(&self, _page: &mut Page) {}
+}
+
+/// Listens for the connections of one protocol.
+pub(super) struct TcpGate<P> {
+    name: &'static str,
+    address: SocketAddr,
+    limit: Arc<ConnectionLimit>,
+    protocol: P,
+}
+
+impl<P: TcpProtocol> TcpGate<P> {
+    pub(super) fn new(name: &'static str, address: SocketAddr, limit: ConnectionLimit, protocol: P) -> Self {
+        Self { name, address, limit: Arc::new(limit), protocol }
+    }
+}
+
+impl<P: TcpProtocol> Gate for TcpGate<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn serve(self: Arc<Self>, socket: Socket, worker: Arc<Worker>) -> io::Result<GateFuture> {
+        let listener = TcpListener::from_std(socket.into())?;
+        let shared = Arc::new(self.protocol.shared(&worker));
+        let mut background = JoinSet::new();
+        if let Some(task) = self.protocol.background(&shared) {
+            background.spawn(task);
+        }
+        let acceptor = Acceptor::<P> {
+            limit: Arc::clone(&self.limit),
+            shared,
+            buffers: Arc::new(BufferPool::new()),
+            worker,
+            connections: JoinSet::new(),
+        };
+        Ok(Box::pin(acceptor.run(listener, background)))
+    }
+
+    fn connection_limit(&self) -> Option<&ConnectionLimit> {
+        Some(&self.limit)
+    }
+
+    fn write_metrics(&self, page: &mut Page) {
+        self.protocol.write_metrics(page);
+    }
+}
+
+/// Accepts the connections of one gate on one worker.
+struct Acceptor<P: TcpProtocol> {
+    limit: Arc<ConnectionLimit>,
+    shared: Arc<P::Shared>,
+    buffers: Arc<BufferPool<<P::Session as Session>::Scratch>>,
+    worker: Arc<Worker>,
+    connections: JoinSet<()>,
+}
+
+impl<P: TcpProtocol> Acceptor<P> {
+    /// Accepts connections until the drain starts, then waits until all have ended.
+    async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>) {
+        let mut draining = pin!(self.worker.drain.clone().started());
+        let mut throttle = LogThrottle::default();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.admit(stream, peer),
+                    Err(error) => pause(&error, &mut throttle).await,
+                },
+                Some(ended) = self.connections.join_next() => report(ended),
+                Some(ended) = background.join_next() => propagate(ended),
+                () = &mut draining => break,
+            }
+        }
+        self.admit_waiting(listener);
+        loop {
+            tokio::select! {
+                ended = self.connections.join_next() => match ended {
+                    Some(ended) => report(ended),
+                    None => return,
+                },
+                Some(ended) = background.join_next() => propagate(ended),
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        // A refused peer sees the connection closed: most protocols have no word for it.
+        let Some(permit) = self.limit.admit(peer.ip()) else { return };
+        // Without it, the second of two pipelined answers waits for the client's delayed acknowledgement: 40 ms.
+        let _ = stream.set_nodelay(true);
+        if P::Session::ENDLESS {
+            let _ = keep_alive(&stream);
+        }
+        let (evictable, session) = (permit.evictable(), P::session(&self.shared, permit.is_reserved()));
+        let serving = self.serve(stream, session, permit);
+        evictable.by_ending(self.connections.spawn(serving));
+    }
+
+    fn serve(
+        &self,
+        stream: TcpStream,
+        session: P::Session,
+        permit: ConnectionPermit,
+    ) -> impl Future<Output = ()> + Send + use<P> {
+        let (buffers, worker) = (Arc::clone(&self.buffers), Arc::clone(&self.worker));
+        async move { connection::serve(stream, session, permit, &buffers, &worker).await }
+    }
+
+    /// Admits the connections that the kernel accepted before the drain: their requests get an answer.
+    fn admit_waiting(&mut self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        while !P::Session::ENDLESS
+            && let Ok((stream, peer)) = listener.accept()
+        {
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                self.admit(stream, peer);
+            }
+        }
+    }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if ended.is_err_and(|error| error.is_panic()) {
+        error!("a connection task panicked; the others continue");
+    }
+}
+
+/// Continues the panic of a task that serves the whole gate, so that the gate is started again.
+pub(super) fn propagate(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        resume_unwind(panic);
+    }
+}
+
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    let (idle, interval, count) = KEEPALIVE;
+    let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(count);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
+}
+
+/// Pauses when the process is out of files or memory: open connections may be about to give some back. Other errors
+/// concern one client only.
+async fn pause(error: &io::Error, throttle: &mut LogThrottle) {
+    let of_client =
+        [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
+    if of_client.contains(&error.kind()) {
+        return;
+    }
+    if let Some(times) = throttle.log_now() {
+        warn!(%error, times, "cannot accept connections");
+    }
+    sleep(OUT_OF_FILES).await;
+}

@@ -1,0 +1,240 @@
+//! A toy gate, which shows what a gate over TCP consists of, and gates that fail.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::duplex;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tollway::config::{Gates, MaxConnections};
+use tollway::engine::Engine;
+use tollway::{Clock, Config};
+use tollway_testbed::{TEST_TIMEOUT, eventually};
+
+use super::connection::{self, BufferPool, Missing, Next, Received, Session};
+use super::tcp::TcpProtocol;
+use super::*;
+use crate::bounds::Bounds;
+use crate::drain::drain;
+use crate::server::Server;
+use crate::worker::{Health, Shared};
+
+/// The toy: it answers every line `ping` with a line `pong`, and others with a question mark.
+struct Ping;
+
+struct PingSession;
+
+impl TcpProtocol for Ping {
+    type Shared = ();
+    type Session = PingSession;
+
+    fn shared(&self, _worker: &Arc<Worker>) {}
+
+    fn session(_shared: &Arc<()>, _is_reserved: bool) -> PingSession {
+        PingSession
+    }
+}
+
+impl Session for PingSession {
+    type Scratch = ();
+
+    async fn receive(
+        &mut self,
+        arrived: &[u8],
+        output: &mut Vec<u8>,
+        (): &mut (),
+        draining: bool,
+    ) -> Received {
+        let taken = arrived.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        for line in arrived[..taken].split_inclusive(|byte| *byte == b'\n') {
+            match line {
+                b"ping\n" => output.extend_from_slice(b"pong\n"),
+                b"panic\n" => panic!("as requested"),
+                _ => output.extend_from_slice(b"?\n"),
+            }
+        }
+        let next = match (taken == arrived.len(), draining) {
+            (false, _) => Next::Read(Missing::Frame),
+            (true, false) => Next::Read(Missing::Nothing),
+            (true, true) => Next::Refuse,
+        };
+        Received { taken, next, at: Instant::now() }
+    }
+}
+
+/// A gate whose task panics when it is told to.
+#[derive(Default)]
+struct Fragile {
+    panic: Notify,
+    started: AtomicUsize,
+}
+
+impl Gate for Fragile {
+    fn name(&self) -> &'static str {
+        "fragile"
+    }
+
+    fn address(&self) -> SocketAddr {
+        any_port()
+    }
+
+    fn serve(self: Arc<Self>, _socket: Socket, worker: Arc<Worker>) -> io::Result<GateFuture> {
+        self.started.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::pin(async move {
+            tokio::select! {
+                () = self.panic.notified() => panic!("as requested"),
+                () = worker.drain.clone().started() => {}
+            }
+        }))
+    }
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn settings() -> Settings {
+    let limiter = Engine::open(Config::default(), Clock::monotonic()).unwrap();
+    let gates = Gates { http: Some(any_port()), ..Gates::OFF };
+    Settings { gates, workers: 1, ..Settings::new(Arc::new(limiter)) }
+}
+
+/// Starts the HTTP gate beside these.
+fn start(settings: Settings, others: Vec<Arc<dyn Gate>>) -> Server {
+    let mut gates = listed(&settings).unwrap();
+    gates.extend(others);
+    Server::start_gates(settings, gates).unwrap()
+}
+
+fn ping_gate(total: usize) -> Arc<dyn Gate> {
+    let limit = ConnectionLimit::new(&MaxConnections { total, per_address: None });
+    Arc::new(TcpGate::new("ping", any_port(), limit, Ping))
+}
+
+fn connect(server: &Server, gate: &str) -> TcpStream {
+    let stream = TcpStream::connect(server.address_of(gate).unwrap()).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream
+}
+
+fn ask(stream: &mut TcpStream, request: &str, answer: &str) {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut received = vec![0; answer.len()];
+    stream.read_exact(&mut received).unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), answer);
+}
+
+fn get(server: &Server, path: &str) -> String {
+    let mut stream = connect(server, "http");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_gate_is_its_sessions_and_a_line_in_the_list() {
+    let server = start(settings(), vec![ping_gate(10)]);
+    let mut client = connect(&server, "ping");
+    ask(&mut client, "ping\nwhat\nping\npi", "pong\n?\npong\n");
+    ask(&mut client, "ng\n", "pong\n");
+    let page = get(&server, "/metrics");
+    assert!(page.contains("tollway_connections{gate=\"ping\"} 1\n"), "{page}");
+    server.drain();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn a_panic_in_one_connection_ends_that_one() {
+    let server = start(settings(), vec![ping_gate(10)]);
+    let (mut bad, mut good) = (connect(&server, "ping"), connect(&server, "ping"));
+    bad.write_all(b"panic\n").unwrap();
+    assert_eq!(bad.read_to_end(&mut Vec::new()).unwrap(), 0);
+    ask(&mut good, "ping\n", "pong\n");
+    assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn a_full_gate_makes_room_by_closing_an_idle_connection() {
+    let server = start(settings(), vec![ping_gate(2)]);
+    let (mut first, mut second) = (connect(&server, "ping"), connect(&server, "ping"));
+    ask(&mut first, "ping\n", "pong\n");
+    ask(&mut second, "ping\nunfinished", "pong\n");
+    let mut third = connect(&server, "ping");
+    ask(&mut third, "ping\nunfinished", "pong\n");
+    assert_eq!(first.read_to_end(&mut Vec::new()).unwrap(), 0, "it was idle for longest");
+    let mut fourth = connect(&server, "ping");
+    assert_eq!(fourth.read_to_end(&mut Vec::new()).unwrap(), 0, "nobody is idle");
+    ask(&mut second, "\n", "?\n");
+    let page = get(&server, "/metrics");
+    for line in ["evicted_total{gate=\"ping\"} 1\n", "refused_total{gate=\"ping\",reason=\"gate\"} 1\n"] {
+        assert!(page.contains(&format!("tollway_connections_{line}")), "{page}");
+    }
+}
+
+#[test]
+fn a_gate_that_panics_is_not_healthy_until_it_is_started_again() {
+    for (pause, started, status) in [(TEST_TIMEOUT, 1, "503"), (Duration::ZERO, 2, "200")] {
+        let settings = settings();
+        let bounds = Bounds { restart_pause: pause, ..settings.bounds };
+        let fragile = Arc::new(Fragile::default());
+        let server = start(Settings { bounds, ..settings }, vec![Arc::clone(&fragile) as Arc<dyn Gate>]);
+        assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200 "));
+        fragile.panic.notify_one();
+        eventually(status, || {
+            get(&server, "/healthz").starts_with(&format!("HTTP/1.1 {status} "))
+                && fragile.started.load(Ordering::SeqCst) == started
+        });
+        server.stop();
+    }
+}
+
+/// A session that always has something to send, and whose peer never ends.
+struct Flood;
+
+impl Session for Flood {
+    type Scratch = ();
+    const ENDLESS: bool = true;
+
+    async fn receive(&mut self, arrived: &[u8], _: &mut Vec<u8>, (): &mut (), _: bool) -> Received {
+        Received { taken: arrived.len(), next: Next::Read(Missing::Nothing), at: Instant::now() }
+    }
+
+    fn write_timeout(_: &Bounds) -> Option<Duration> {
+        None
+    }
+
+    fn poll_push(&mut self, _: &mut Context<'_>, output: &mut Vec<u8>) -> Poll<()> {
+        output.resize(1_000, 0);
+        Poll::Ready(())
+    }
+}
+
+#[tokio::test]
+async fn a_drain_sleeps_while_a_peer_does_not_read() {
+    let Settings { limiter, bounds, .. } = settings();
+    let (metrics, health) = (Arc::new(crate::metrics::Metrics::new(1)), Arc::new(Health::default()));
+    let shared = Shared { limiter, metrics, bounds, gates: Vec::new(), health, echo: false };
+    let (switch, drain) = drain();
+    let worker = Worker::new(0, Arc::new(shared), drain);
+    let (stream, _deaf) = duplex(64);
+    let limit = Arc::new(ConnectionLimit::new(&MaxConnections::DEFAULT));
+    let permit = limit.admit([127, 0, 0, 1].into()).unwrap();
+    let buffers = BufferPool::new();
+    let mut polls = 0;
+    let mut serving = pin!(connection::serve(stream, Flood, permit, &buffers, &worker));
+    switch.start();
+    let counted = std::future::poll_fn(|context| {
+        polls += 1;
+        serving.as_mut().poll(context)
+    });
+    // The timeout is for a failure of this test, in which it never ends.
+    assert!(timeout(TEST_TIMEOUT, counted).await.is_ok());
+    assert!(polls < 10, "woken {polls} times with nothing to do");
+}

@@ -1,0 +1,132 @@
+//! Reads the networks whose datagrams are answered.
+//!
+//! ```yaml
+//! text: { listen: 10.0.0.5:2000, trusted_networks: [10.0.0.0/8, 'fd00::/8'] }
+//! ```
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use tollway_core::Network;
+
+use crate::config::errors::ErrorCollector;
+use crate::config::fields::{refuse, scalar_text};
+use crate::config::yaml::{YamlEntry, YamlValue};
+
+/// The networks whose datagrams are answered. By default these are the loopback, private and link-local ranges.
+///
+/// The source of a datagram can be forged, and an answer may be much longer than its question: a gate that answers
+/// everybody can be used to flood others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedNetworks(Option<Box<[Network]>>);
+
+impl TrustedNetworks {
+    /// Trusts the loopback, private and link-local ranges of IPv4 and IPv6.
+    pub const LOCAL: Self = Self(None);
+
+    /// Returns whether datagrams from this address are answered. An IPv4-mapped IPv6 address counts as the IPv4
+    /// address. Nobody can receive an answer at port 0.
+    #[inline]
+    pub fn contain(&self, sender: SocketAddr) -> bool {
+        let address = sender.ip().to_canonical();
+        let trusted = match &self.0 {
+            None => is_local(address),
+            Some(networks) => networks.iter().any(|network| network.contains(address)),
+        };
+        trusted && sender.port() != 0
+    }
+
+    /// Reads a list of networks, each of which is an address and a prefix length, or one address.
+    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
+        let must_be = "must be a list of networks, such as [10.0.0.0/8, 192.168.7.1]";
+        let YamlValue::List(items) = &entry.value.value else { return refuse(entry, must_be, errors) };
+        let mut networks = Vec::with_capacity(items.len());
+        let mut valid = true;
+        for item in items {
+            match scalar_text(item).unwrap_or_default().parse() {
+                Ok(network) => networks.push(network),
+                Err(error) => {
+                    errors.add(item.at, format!("{}: {error}", entry.key.quoted()));
+                    valid = false;
+                }
+            }
+        }
+        valid.then(|| networks.into_iter().collect())
+    }
+}
+
+impl FromIterator<Network> for TrustedNetworks {
+    fn from_iter<T: IntoIterator<Item = Network>>(networks: T) -> Self {
+        Self(Some(networks.into_iter().collect()))
+    }
+}
+
+/// Writes the networks, separated by spaces.
+impl fmt::Display for TrustedNetworks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("loopback, private and link-local"),
+            Some(networks) => {
+                let networks: Vec<_> = networks.iter().map(Network::to_string).collect();
+                f.write_str(if networks.is_empty() { "none" } else { "" })?;
+                f.write_str(&networks.join(" "))
+            }
+        }
+    }
+}
+
+const fn is_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_networks_are_trusted_by_default() {
+        for (sender, expected) in [
+            ("127.0.0.1:9", true),
+            ("127.0.0.1:0", false),
+            ("10.255.0.1:9", true),
+            ("172.16.0.1:9", true),
+            ("172.32.0.1:9", false),
+            ("192.168.0.1:9", true),
+            ("169.254.1.1:9", true),
+            ("203.0.113.1:9", false),
+            ("0.0.0.0:9", false),
+            ("255.255.255.255:9", false),
+            ("[::1]:9", true),
+            ("[::1]:0", false),
+            ("[fd00::1]:9", true),
+            ("[fe80::1]:9", true),
+            ("[fec0::1]:9", false),
+            ("[2001:db8::1]:9", false),
+            ("[::]:9", false),
+            ("[::ffff:10.0.0.1]:9", true),
+            ("[::ffff:203.0.113.1]:9", false),
+        ] {
+            assert_eq!(TrustedNetworks::LOCAL.contain(sender.parse().unwrap()), expected, "{sender}");
+        }
+    }
+
+    #[test]
+    fn listed_networks_replace_the_default() {
+        let networks: TrustedNetworks =
+            ["203.0.113.0/24", "2001:db8::/32"].map(|text| text.parse().unwrap()).into_iter().collect();
+        for (sender, expected) in [
+            ("203.0.113.7:9", true),
+            ("[::ffff:203.0.113.7]:9", true),
+            ("203.0.113.7:0", false),
+            ("[2001:db8::7]:9", true),
+            ("127.0.0.1:9", false),
+        ] {
+            assert_eq!(networks.contain(sender.parse().unwrap()), expected, "{sender}");
+        }
+    }
+}
