@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tollway::Limiter;
@@ -36,8 +35,7 @@ type Layer = AdmissionLayer<Delayed<LocalLimit>>;
 fn layer(limiter: Limiter) -> Result<Layer, Box<dyn Error>> {
     let limit = Delayed::new(LocalLimit::new(limiter, "PerClient")?, Duration::from_secs(2));
     // The proxy in front of the service runs on this machine, if there is one.
-    let by_address = ByAddress::from_extension(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
-        .trust_proxies(["127.0.0.0/8".parse()?, "::1".parse()?]);
+    let by_address = ByAddress::peer().trust_proxies(["127.0.0.0/8".parse()?, "::1".parse()?]);
     Ok(AdmissionLayer::new(limit).identify(by_address).exempt_path("/healthz").always_add_headers(true))
 }
 

@@ -13,11 +13,14 @@ mod gatekeeper;
 mod local_limit;
 #[cfg(feature = "local")]
 mod local_rule;
+#[cfg(any(feature = "local", feature = "remote"))]
+mod on_failure;
 #[cfg(feature = "remote")]
 mod remote_limit;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
@@ -27,15 +30,14 @@ use tollway_core::{Decision, Nanos, Verdict};
 pub use self::local_limit::LocalLimit;
 #[cfg(feature = "local")]
 pub use self::local_rule::LocalRule;
+#[cfg(any(feature = "local", feature = "remote"))]
+pub use self::on_failure::OnFailure;
 #[cfg(feature = "remote")]
-pub use self::remote_limit::{OnFailure, RemoteLimit};
-use crate::LogInfo;
+pub use self::remote_limit::RemoteLimit;
+use crate::{LogInfo, Unidentified};
 
 /// Decides whether one more request of a client may pass.
 pub trait Admit: Send + Sync + 'static {
-    /// The status that a rejection has, unless the layer sets another.
-    const STATUS: StatusCode = StatusCode::TOO_MANY_REQUESTS;
-
     /// Counts one request of the client `id` and decides whether it may pass.
     fn admit(&self, id: &[u8]) -> AdmitFuture;
 
@@ -50,10 +52,46 @@ pub trait Admit: Send + Sync + 'static {
         let _ = (id, decision, headers);
     }
 
+    /// Returns the status that a rejection has, unless the layer sets another.
+    fn status(&self) -> StatusCode {
+        StatusCode::TOO_MANY_REQUESTS
+    }
+
+    /// Returns the number of requests that wait for their turn now.
+    fn waiting(&self) -> usize {
+        0
+    }
+
     /// Returns the time between two requests that pass at the limit's rate, if it is known.
     fn interval(&self, id: &[u8]) -> Option<Duration> {
         let _ = id;
         None
+    }
+}
+
+impl<A: Admit + ?Sized> Admit for Arc<A> {
+    fn admit(&self, id: &[u8]) -> AdmitFuture {
+        (**self).admit(id)
+    }
+
+    fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
+        (**self).admit_with_log_info(id, log_info)
+    }
+
+    fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
+        (**self).add_headers(id, decision, headers);
+    }
+
+    fn status(&self) -> StatusCode {
+        (**self).status()
+    }
+
+    fn waiting(&self) -> usize {
+        (**self).waiting()
+    }
+
+    fn interval(&self, id: &[u8]) -> Option<Duration> {
+        (**self).interval(id)
     }
 }
 
@@ -106,7 +144,8 @@ pub struct AdmitReply {
 pub enum AdmitOutcome {
     /// The request passes without a wait.
     Passed,
-    /// The request passes because the server or the store is unreachable, and the configuration says to fail open.
+    /// The request passes because nothing can decide, and the configuration says to fail open: the server or the store
+    /// is unreachable, or the policy lacks the limit.
     FailedOpen,
     /// The request waited for its turn and passes now.
     Delayed {
@@ -118,13 +157,13 @@ pub enum AdmitOutcome {
         /// The time until the same request would be allowed; `None` if waiting does not help.
         retry_after: Option<Duration>,
     },
-    /// The request is rejected because the server or the store is unreachable. Its client is not over a limit.
+    /// The request is rejected because nothing can decide. Its client is not over a limit.
     Unavailable {
         /// The time after which a client should try again.
         retry_after: Option<Duration>,
     },
-    /// The request has no client id, or one that its limit cannot have.
-    Unidentified,
+    /// The request has no client id, or one that its limit does not accept.
+    Unidentified(Unidentified),
 }
 
 impl From<AdmitOutcome> for AdmitReply {

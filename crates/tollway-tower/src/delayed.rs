@@ -67,11 +67,6 @@ impl<A: Admit> Delayed<A> {
         self.inner.queues.set_max(max);
         self
     }
-
-    /// Returns the number of requests that wait now.
-    pub fn waiting(&self) -> usize {
-        self.inner.queues.waiting()
-    }
 }
 
 /// Clones share their queues: requests that wait at one clone hold up those at another.
@@ -93,8 +88,6 @@ impl<A: fmt::Debug> fmt::Debug for Delayed<A> {
 }
 
 impl<A: Admit> Admit for Delayed<A> {
-    const STATUS: StatusCode = A::STATUS;
-
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         self.admit_with(id, |admit| admit.admit(id))
     }
@@ -105,6 +98,14 @@ impl<A: Admit> Admit for Delayed<A> {
 
     fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
         self.inner.admit.add_headers(id, decision, headers);
+    }
+
+    fn status(&self) -> StatusCode {
+        self.inner.admit.status()
+    }
+
+    fn waiting(&self) -> usize {
+        self.inner.queues.waiting()
     }
 
     fn interval(&self, id: &[u8]) -> Option<Duration> {

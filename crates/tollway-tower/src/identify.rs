@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`ByAddress`] | the address of the client, also behind trusted proxies |
 //! | [`ByHeader`] | the value of a header |
+//! | [`ByHeaderOrAddress`] | the value of a header, or the address of a client that sends none |
 //! | a closure over the [`RequestHead`] | the [`ClientId`] that it returns |
 //!
 //! ```
@@ -24,19 +25,33 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 pub use tollway_core::{Network, ParseNetworkError};
 
 pub use self::by_address::ByAddress;
-pub use self::by_header::ByHeader;
+pub use self::by_header::{ByHeader, ByHeaderOrAddress};
 pub use self::client_id::ClientId;
 
 /// Identifies the client that sent a request.
 pub trait Identify: Send + Sync + 'static {
-    /// Returns the id of the client, or `None` if the request does not identify one.
-    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId>;
+    /// Returns the id of the client, or the reason why the request does not identify one.
+    fn identify(&self, head: RequestHead<'_>) -> Result<ClientId, Unidentified>;
 }
 
 impl<F: Fn(RequestHead<'_>) -> Option<ClientId> + Send + Sync + 'static> Identify for F {
-    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId> {
-        self(head)
+    fn identify(&self, head: RequestHead<'_>) -> Result<ClientId, Unidentified> {
+        self(head).ok_or(Unidentified::Missing)
     }
+}
+
+/// The reasons why a request has no client id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unidentified {
+    /// The request lacks what identifies its client, such as a header.
+    Missing,
+    /// The request has the header that identifies its client more than once. It is rejected in any case.
+    Ambiguous,
+    /// The id is too long, or not one that the limit accepts.
+    Invalid,
+    /// The server added no address to the request. That is a mistake in the server's setup, not in the request.
+    NoPeerAddress,
 }
 
 /// The parts of a request that identify its client: all but the body.

@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tollway_core::Decision;
 use tower_layer::Layer;
 
 use crate::admit::{Admit, AdmitOutcome, AdmitReply};
 use crate::exempt_paths::ExemptPaths;
-use crate::identify::{ByAddress, Identify};
+use crate::identify::{ByAddress, Identify, Unidentified};
 use crate::log_info::LogInfoSource;
-use crate::rejection;
+use crate::log_throttle::LogThrottle;
+use crate::rejection::{NO_PEER_ADDRESS, Rejection, grpc_content_type};
 use crate::request_counts::{RequestCounters, RequestCounts};
 use crate::service::AdmissionService;
 
@@ -27,11 +28,12 @@ pub struct AdmissionLayer<A, I = ByAddress> {
 /// Tells what happens to a request that has no client id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnidentified {
-    /// The request passes.
+    /// The request is rejected with 400, or `INVALID_ARGUMENT` for gRPC. If the server adds no address to its requests,
+    /// it is rejected with 500, or `INTERNAL`.
     #[default]
-    Pass,
-    /// The request is rejected with 400, or `INVALID_ARGUMENT` for gRPC.
     Reject,
+    /// The request passes, unless its client id is ambiguous.
+    Pass,
 }
 
 /// The decision about one request, as the hook of [`AdmissionLayer::on_decision`] gets it.
@@ -58,6 +60,7 @@ pub(crate) struct LayerState<A, I> {
     pub(crate) shadow: bool,
     pub(crate) counters: Arc<RequestCounters>,
     pub(crate) log_info: LogInfoSource,
+    unidentified_log: Arc<LogThrottle>,
     on_unidentified: OnUnidentified,
     status: StatusCode,
     always_add_headers: bool,
@@ -68,22 +71,23 @@ pub(crate) struct LayerState<A, I> {
 pub(crate) enum RequestAction {
     /// Forwards the request to the service, and adds these headers to the response.
     Forward(Option<Box<HeaderMap>>),
-    /// Responds with this head and an empty body.
-    Reject(Box<http::response::Parts>),
+    /// Responds with this.
+    Reject(Box<Response<&'static str>>),
 }
 
 impl<A: Admit> AdmissionLayer<A> {
     /// Makes a layer that lets `admit` decide about each request, by the address of its peer: [`ByAddress::peer`].
     pub fn new(admit: A) -> Self {
         let state = LayerState {
+            status: admit.status(),
             admit: Arc::new(admit),
             identify: Arc::new(ByAddress::peer()),
             exempt_paths: ExemptPaths::default(),
             shadow: false,
             counters: Arc::default(),
             log_info: LogInfoSource::default(),
+            unidentified_log: Arc::default(),
             on_unidentified: OnUnidentified::default(),
-            status: A::STATUS,
             always_add_headers: false,
             hook: None,
         };
@@ -105,7 +109,7 @@ impl<A, I> AdmissionLayer<A, I> {
         self.identify(identify)
     }
 
-    /// Sets what happens to requests without a client id (default: they pass).
+    /// Sets what happens to requests without a client id (default: they are rejected).
     pub fn on_unidentified(mut self, on_unidentified: OnUnidentified) -> Self {
         self.state.on_unidentified = on_unidentified;
         self
@@ -168,6 +172,14 @@ impl<A, I> AdmissionLayer<A, I> {
         self
     }
 
+    /// Returns the number of requests that wait for their turn now.
+    pub fn waiting(&self) -> usize
+    where
+        A: Admit,
+    {
+        self.state.admit.waiting()
+    }
+
     /// Returns the number of requests that had each outcome so far.
     pub fn counts(&self) -> RequestCounts {
         self.state.counters.read()
@@ -211,6 +223,7 @@ impl<A, I> Clone for LayerState<A, I> {
             exempt_paths: self.exempt_paths.clone(),
             counters: Arc::clone(&self.counters),
             log_info: self.log_info.clone(),
+            unidentified_log: Arc::clone(&self.unidentified_log),
             hook: self.hook.clone(),
             ..*self
         }
@@ -225,6 +238,7 @@ impl<A, I> LayerState<A, I> {
             shadow,
             counters,
             log_info,
+            unidentified_log,
             on_unidentified,
             status,
             always_add_headers,
@@ -238,6 +252,7 @@ impl<A, I> LayerState<A, I> {
             shadow,
             counters,
             log_info,
+            unidentified_log,
             on_unidentified,
             status,
             always_add_headers,
@@ -262,30 +277,46 @@ impl<A: Admit, I> LayerState<A, I> {
             AdmitOutcome::Passed | AdmitOutcome::FailedOpen | AdmitOutcome::Delayed { .. } => {
                 RequestAction::Forward(self.headers_when_allowed(id, reply))
             }
-            AdmitOutcome::Unidentified if self.on_unidentified == OnUnidentified::Pass => {
-                RequestAction::Forward(None)
-            }
-            _ => {
-                let mut head = rejection::head(&reply.outcome, self.status, request);
-                self.add_headers(id, reply, &mut head.headers);
-                RequestAction::Reject(Box::new(head))
+            AdmitOutcome::Unidentified(reason) if self.passes(reason) => RequestAction::Forward(None),
+            AdmitOutcome::Unidentified(_)
+            | AdmitOutcome::Rejected { .. }
+            | AdmitOutcome::Unavailable { .. } => {
+                let rejection = Rejection::of(&reply.outcome, self.status);
+                let mut response = rejection.response(grpc_content_type(request));
+                self.add_headers(id, reply, response.headers_mut());
+                RequestAction::Reject(Box::new(response))
             }
         }
     }
 
     /// Counts a reply and calls the hook.
     pub(crate) fn record(&self, id: Option<&[u8]>, reply: &AdmitReply) {
-        let first = self.counters.count(&reply.outcome);
-        if first && reply.outcome == AdmitOutcome::Unidentified {
-            // Once, because every request may be like this one: the server does not pass on its peers' addresses, say.
-            tracing::warn!(
-                on_unidentified = ?self.on_unidentified,
-                "request without a client id; check that the server adds what the layer identifies by"
-            );
+        self.counters.count(&reply.outcome);
+        if let AdmitOutcome::Unidentified(reason) = reply.outcome {
+            self.log_unidentified(reason);
         }
         if let Some(hook) = &self.hook {
             let (outcome, decision) = (reply.outcome, reply.decision.as_ref());
             hook(DecisionEvent { id, outcome, decision, shadow: self.shadow });
+        }
+    }
+
+    /// Returns true if a request without a client id passes.
+    fn passes(&self, reason: Unidentified) -> bool {
+        self.on_unidentified == OnUnidentified::Pass && reason != Unidentified::Ambiguous
+    }
+
+    /// Logs what the operator must know: no request is limited, or none passes.
+    fn log_unidentified(&self, reason: Unidentified) {
+        let (passes, is_setup) = (self.passes(reason), reason == Unidentified::NoPeerAddress);
+        // A client that identifies itself badly and is rejected is no concern of the operator.
+        if !passes && !is_setup {
+            return;
+        }
+        match self.unidentified_log.allow() {
+            None => {}
+            Some(held_back) if is_setup && !passes => tracing::error!(held_back, "{NO_PEER_ADDRESS}"),
+            Some(held_back) => tracing::warn!(held_back, ?reason, "a request without a client id passes"),
         }
     }
 

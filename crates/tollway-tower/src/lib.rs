@@ -22,6 +22,7 @@
 //! | `remote` | `RemoteLimit`, over a server |
 //! | `gatekeeper` | [`Admit`] for the gatekeeper of `tollway-client` |
 //! | `redis` | `local` with limiters whose store is Redis |
+//! | `axum`, `tonic` | the default identification finds the address that this server adds to a request |
 //!
 //! Without features the crate has the layer, [`Identify`], [`Admit`] and [`Delayed`], for sources of your own.
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ mod exempt_paths;
 mod identify;
 mod layer;
 mod log_info;
+mod log_throttle;
 #[cfg(any(feature = "local", feature = "remote"))]
 mod rate_limit_headers;
 mod rejection;
@@ -40,15 +42,23 @@ mod response_body;
 mod response_future;
 mod service;
 
+#[cfg(any(feature = "local", feature = "remote"))]
+pub use admit::OnFailure;
+#[cfg(feature = "remote")]
+pub use admit::RemoteLimit;
 pub use admit::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
 #[cfg(feature = "local")]
 pub use admit::{LocalLimit, LocalRule};
-#[cfg(feature = "remote")]
-pub use admit::{OnFailure, RemoteLimit};
 pub use delayed::{DEFAULT_MAX_DELAYED, Delayed};
-pub use identify::{ByAddress, ByHeader, ClientId, Identify, Network, ParseNetworkError, RequestHead};
+pub use identify::{
+    ByAddress, ByHeader, ByHeaderOrAddress, ClientId, Identify, Network, ParseNetworkError, RequestHead,
+    Unidentified,
+};
 pub use layer::{AdmissionLayer, DecisionEvent, OnUnidentified};
 pub use log_info::{LogInfo, user_agent};
+#[doc(hidden)]
+pub use log_throttle::LogThrottle;
+pub use rejection::{Rejection, grpc_content_type};
 pub use request_counts::RequestCounts;
 pub use response_body::ResponseBody;
 pub use response_future::ResponseFuture;

@@ -26,15 +26,16 @@ macro_rules! counts {
 counts! {
     /// The requests that passed without a wait.
     passed,
-    /// The requests that passed because the server or the store was unreachable.
+    /// The requests that passed because nothing could decide: the server or the store was unreachable, or the policy
+    /// lacks the limit.
     failed_open,
     /// The requests that passed after a wait.
     delayed,
     /// The requests that were rejected because they were over their limit.
     rejected,
-    /// The requests that were rejected because the server or the store was unreachable.
+    /// The requests that were rejected for the same reasons.
     unavailable,
-    /// The requests that had no client id. They pass or are rejected, as the layer is set.
+    /// The requests that had no client id. They are rejected or pass, as the layer is set.
     unidentified,
     /// The requests that were not counted because their path is exempt.
     exempt,
@@ -43,17 +44,17 @@ counts! {
 }
 
 impl RequestCounters {
-    /// Counts one more request, and returns true if it is the first with this outcome.
-    pub(crate) fn count(&self, outcome: &AdmitOutcome) -> bool {
+    /// Counts one more request by its outcome.
+    pub(crate) fn count(&self, outcome: &AdmitOutcome) {
         let counter = match outcome {
             AdmitOutcome::Passed => &self.passed,
             AdmitOutcome::FailedOpen => &self.failed_open,
             AdmitOutcome::Delayed { .. } => &self.delayed,
             AdmitOutcome::Rejected { .. } => &self.rejected,
             AdmitOutcome::Unavailable { .. } => &self.unavailable,
-            AdmitOutcome::Unidentified => &self.unidentified,
+            AdmitOutcome::Unidentified(_) => &self.unidentified,
         };
-        counter.fetch_add(1, Ordering::Relaxed) == 0
+        one_more(counter);
     }
 }
 

@@ -7,23 +7,33 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a response: the service's own is passed on unchanged, and a rejection has an empty one.
+    /// The body of a response: the service's own is passed on unchanged, and a rejection has a line of text.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
         inner: Option<B>,
+        text: &'static str,
     }
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) const EMPTY: Self = Self { inner: None };
-
-    pub(crate) const fn new(inner: B) -> Self {
-        Self { inner: Some(inner) }
+    /// Wraps the body of a service.
+    pub const fn new(inner: B) -> Self {
+        Self { inner: Some(inner), text: "" }
     }
 }
 
-impl<B: Body> Body for ResponseBody<B> {
+/// Makes the body of a [`Rejection`](crate::Rejection).
+impl<B> From<&'static str> for ResponseBody<B> {
+    fn from(text: &'static str) -> Self {
+        Self { inner: None, text }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body<Data: From<&'static str>>,
+{
     type Data = B::Data;
     type Error = B::Error;
 
@@ -31,17 +41,20 @@ impl<B: Body> Body for ResponseBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().inner.as_pin_mut() {
+        let this = self.project();
+        match this.inner.as_pin_mut() {
             Some(inner) => inner.poll_frame(cx),
-            None => Poll::Ready(None),
+            None if this.text.is_empty() => Poll::Ready(None),
+            None => Poll::Ready(Some(Ok(Frame::data(std::mem::take(this.text).into())))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(B::is_end_stream)
+        self.inner.as_ref().map_or(self.text.is_empty(), B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), B::size_hint)
+        let text = || SizeHint::with_exact(self.text.len() as u64);
+        self.inner.as_ref().map_or_else(text, B::size_hint)
     }
 }

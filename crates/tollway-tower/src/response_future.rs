@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::response::Parts;
 use http::{HeaderMap, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -33,7 +32,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, A, I, B, F> {
         Forwarding { #[pin] future: F, headers: Option<Box<HeaderMap>> },
-        Rejected { head: Option<Box<Parts>> },
+        Rejected { response: Option<Box<Response<&'static str>>> },
         Waiting { pending: Box<PendingRequest<S, A, I, B>> },
     }
 }
@@ -73,8 +72,8 @@ impl<S: Service<Request<B>>, A, I, B> ResponseFuture<S, A, I, B> {
         Self { state: State::Forwarding { future, headers } }
     }
 
-    pub(crate) fn reject(head: Box<Parts>) -> Self {
-        Self { state: State::Rejected { head: Some(head) } }
+    pub(crate) fn reject(response: Box<Response<&'static str>>) -> Self {
+        Self { state: State::Rejected { response: Some(response) } }
     }
 
     pub(crate) fn wait(pending: PendingRequest<S, A, I, B>) -> Self {
@@ -111,9 +110,9 @@ where
                     }
                     return Poll::Ready(Ok(response.map(ResponseBody::new)));
                 }
-                StateProjection::Rejected { head } => {
-                    let head = head.take().expect("a future is not polled after it was ready");
-                    return Poll::Ready(Ok(Response::from_parts(*head, ResponseBody::EMPTY)));
+                StateProjection::Rejected { response } => {
+                    let response = response.take().expect("a future is not polled after it was ready");
+                    return Poll::Ready(Ok(response.map(ResponseBody::from)));
                 }
                 StateProjection::Waiting { pending } => ready!(pending.poll(cx)),
             };
@@ -131,7 +130,7 @@ impl<S: Service<Request<B>>, A: Admit, I, B> PendingRequest<S, A, I, B> {
             RequestAction::Forward(headers) => {
                 State::Forwarding { future: self.service.call(request), headers }
             }
-            RequestAction::Reject(head) => State::Rejected { head: Some(head) },
+            RequestAction::Reject(response) => State::Rejected { response: Some(response) },
         })
     }
 }

@@ -60,9 +60,9 @@ where
             one_more(&state.counters.exempt);
             return ResponseFuture::forward(self.inner.call(request), None);
         }
-        let Some(id) = state.identify.identify(RequestHead::new(&request)) else {
-            let unidentified = AdmitOutcome::Unidentified.into();
-            return self.act_on(None, &unidentified, request);
+        let id = match state.identify.identify(RequestHead::new(&request)) {
+            Ok(id) => id,
+            Err(reason) => return self.act_on(None, &AdmitOutcome::Unidentified(reason).into(), request),
         };
         let log_info = LogInfo::new(RequestHead::new(&request), &state.log_info);
         match state.admit.admit_with_log_info(id.as_ref(), &log_info) {
@@ -96,7 +96,7 @@ impl<S, A: Admit, I> AdmissionService<S, A, I> {
     {
         match self.state.next_action(id.map(ClientId::as_ref), reply, request.headers()) {
             RequestAction::Forward(headers) => ResponseFuture::forward(self.inner.call(request), headers),
-            RequestAction::Reject(head) => ResponseFuture::reject(head),
+            RequestAction::Reject(response) => ResponseFuture::reject(response),
         }
     }
 }

@@ -8,8 +8,6 @@ use crate::LogInfo;
 
 /// Delays and rejects requests within the gatekeeper's own bounds. A rejection is a 503, which Smockron clients expect.
 impl Admit for Gatekeeper {
-    const STATUS: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         admit_future(self.decide(id, &[]))
     }
@@ -17,6 +15,14 @@ impl Admit for Gatekeeper {
     /// Sends the log info to the master with the accounting message.
     fn admit_with_log_info(&self, id: &[u8], log_info: &LogInfo<'_>) -> AdmitFuture {
         admit_future(self.decide(id, &log_info.bytes()))
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    fn waiting(&self) -> usize {
+        self.stats().waiting
     }
 }
 

@@ -9,19 +9,22 @@ use tollway::AsyncLimiter;
 use tollway_core::algorithm::Algorithm;
 use tollway_core::{ChargeError, Decision};
 
-use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply};
-use crate::rate_limit_headers;
+use super::on_failure::FailureHandler;
+use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, OnFailure};
+use crate::{Unidentified, rate_limit_headers};
 
 /// Charges each request to one limit of a limiter in this process.
 ///
 /// With the memory store the reply is ready at once; Redis is awaited.
 ///
-/// A reload of the limiter changes the numbers of the limit. If the new policy lacks the limit, every request passes.
+/// A reload of the limiter changes the numbers of the limit. If the new policy lacks the limit, that is logged as an
+/// error, and [`on_failure`](Self::on_failure) decides.
 #[derive(Clone)]
 pub struct LocalLimit {
     limiter: AsyncLimiter,
     limit: Arc<str>,
     cost: u64,
+    failure: FailureHandler,
 }
 
 impl LocalLimit {
@@ -30,7 +33,7 @@ impl LocalLimit {
         let limiter = limiter.into();
         let policy = limiter.policy();
         match policy.limit(limit) {
-            Some(_) => Ok(Self { limiter, limit: limit.into(), cost: 1 }),
+            Some(_) => Ok(Self { limiter, limit: limit.into(), cost: 1, failure: FailureHandler::default() }),
             None => Err(policy.unknown_limit(limit)),
         }
     }
@@ -39,6 +42,21 @@ impl LocalLimit {
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
+    }
+
+    /// Sets what happens to requests after a reload removed the limit (default: they pass).
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.failure.on_failure = on_failure;
+        self
+    }
+
+    fn reply(&self, decision: Result<Decision, ChargeError>) -> AdmitReply {
+        match decision {
+            Ok(decision) => decision.into(),
+            Err(ChargeError::Id { .. }) => AdmitOutcome::Unidentified(Unidentified::Invalid).into(),
+            Err(ChargeError::CostTooHigh { .. }) => AdmitOutcome::Rejected { retry_after: None }.into(),
+            Err(error) => self.failure.misconfigured(&error),
+        }
     }
 }
 
@@ -52,12 +70,12 @@ impl fmt::Debug for LocalLimit {
 impl Admit for LocalLimit {
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         if let Some(decided) = self.limiter.engine().spend_now(&self.limit, id, self.cost) {
-            return AdmitFuture::Ready(reply(decided));
+            return AdmitFuture::Ready(self.reply(decided));
         }
         let (this, id) = (self.clone(), id.to_vec());
-        AdmitFuture::Pending(Box::pin(
-            async move { reply(this.limiter.spend(&this.limit, &id, this.cost).await) },
-        ))
+        AdmitFuture::Pending(Box::pin(async move {
+            this.reply(this.limiter.spend(&this.limit, &id, this.cost).await)
+        }))
     }
 
     fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
@@ -73,15 +91,5 @@ impl Admit for LocalLimit {
             Algorithm::TokenBucket(limit) => Some(limit.emission_interval().saturating_mul(self.cost).into()),
             _ => None,
         }
-    }
-}
-
-fn reply(decision: Result<Decision, ChargeError>) -> AdmitReply {
-    match decision {
-        Ok(decision) => decision.into(),
-        Err(ChargeError::Id { .. }) => AdmitOutcome::Unidentified.into(),
-        Err(ChargeError::CostTooHigh { .. }) => AdmitOutcome::Rejected { retry_after: None }.into(),
-        // A reload removed the limit: requests that nothing limits pass.
-        Err(_) => AdmitOutcome::Passed.into(),
     }
 }

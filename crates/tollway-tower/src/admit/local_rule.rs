@@ -7,15 +7,18 @@ use std::sync::Arc;
 use tollway::AsyncLimiter;
 use tollway_core::{KeyedRule, RuleBill, RuleDecision, RuleLookupError, RuleRef};
 
-use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, outcome};
+use super::on_failure::FailureHandler;
+use super::{Admit, AdmitFuture, AdmitReply, OnFailure, outcome};
 
 /// Decides by one configured rule of a limiter. Each selector of the rule has the request's client id as its value.
 ///
-/// A reload of the limiter changes the rule. If the new policy lacks the rule, every request passes.
+/// A reload of the limiter changes the rule. If the new policy lacks the rule, that is logged as an error, and
+/// [`on_failure`](Self::on_failure) decides.
 #[derive(Clone)]
 pub struct LocalRule {
     limiter: AsyncLimiter,
     rule: Arc<str>,
+    failure: FailureHandler,
 }
 
 impl LocalRule {
@@ -23,7 +26,18 @@ impl LocalRule {
     pub fn new(limiter: impl Into<AsyncLimiter>, rule: &str) -> Result<Self, RuleLookupError> {
         let limiter = limiter.into();
         limiter.policy().find_rule(&RuleRef::Named(rule.to_owned()), None)?;
-        Ok(Self { limiter, rule: rule.into() })
+        Ok(Self { limiter, rule: rule.into(), failure: FailureHandler::default() })
+    }
+
+    /// Sets what happens to requests after a reload removed the rule (default: they pass).
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.failure.on_failure = on_failure;
+        self
+    }
+
+    fn missing(&self) -> AdmitReply {
+        let error = RuleLookupError::UnknownRule { name: self.rule.to_string(), nearest: None };
+        self.failure.misconfigured(&error)
     }
 }
 
@@ -38,7 +52,7 @@ impl Admit for LocalRule {
         let engine = self.limiter.engine();
         let policy = engine.policy();
         let Some(rule) = policy.rule(&self.rule) else {
-            return AdmitFuture::Ready(AdmitOutcome::Passed.into());
+            return AdmitFuture::Ready(self.missing());
         };
         if let Some(decision) = engine.resolve_now(&bill(rule, id)) {
             return AdmitFuture::Ready(reply(decision));
@@ -46,7 +60,7 @@ impl Admit for LocalRule {
         let (this, id) = (self.clone(), id.to_vec());
         AdmitFuture::Pending(Box::pin(async move {
             let policy = this.limiter.policy();
-            let Some(rule) = policy.rule(&this.rule) else { return AdmitOutcome::Passed.into() };
+            let Some(rule) = policy.rule(&this.rule) else { return this.missing() };
             reply(this.limiter.engine().resolve(&bill(rule, &id)).await)
         }))
     }

@@ -1,12 +1,9 @@
 //! Identifies clients by their IP address, also behind proxies.
 //!
 //! ```
-//! use std::net::SocketAddr;
-//! use axum::extract::ConnectInfo;
 //! use tollway_tower::ByAddress;
 //!
-//! let by_address = ByAddress::from_extension(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
-//!     .trust_proxies(["10.0.0.0/8".parse()?, "2001:db8:1::/48".parse()?]);
+//! let by_address = ByAddress::peer().trust_proxies(["10.0.0.0/8".parse()?, "2001:db8:1::/48".parse()?]);
 //! # Ok::<(), tollway_tower::ParseNetworkError>(())
 //! ```
 //!
@@ -21,7 +18,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName};
 use tollway_core::network::mask;
 
-use super::{ClientId, Identify, Network, RequestHead};
+use super::{ClientId, Identify, Network, RequestHead, Unidentified};
 
 /// The header to which each proxy appends the address that connected to it.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -45,16 +42,25 @@ pub struct ByAddress {
 type PeerFn = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
 
 impl ByAddress {
-    /// Reads the peer's address from a [`SocketAddr`] in the extensions of the request.
+    /// Reads the peer's address from the extension that the server added to the request.
+    ///
+    /// | server | extension | added by |
+    /// |---|---|---|
+    /// | hyper and others | [`SocketAddr`] | you: insert what `accept` returned |
+    /// | axum, with feature `axum` | `ConnectInfo<SocketAddr>` | `into_make_service_with_connect_info` |
+    /// | tonic, with feature `tonic` | `TcpConnectInfo` | tonic |
     pub fn peer() -> Self {
-        Self::from_extension(|peer: &SocketAddr| *peer)
+        Self::from_extensions(known_peer)
     }
 
     /// Reads the peer's address from an extension of another type, which depends on the server.
     pub fn from_extension<T: Send + Sync + 'static, P: Into<Option<SocketAddr>>>(
         peer: impl Fn(&T) -> P + Send + Sync + 'static,
     ) -> Self {
-        let peer = move |extensions: &Extensions| peer(extensions.get::<T>()?).into();
+        Self::from_extensions(move |extensions| peer(extensions.get::<T>()?).into())
+    }
+
+    fn from_extensions(peer: impl Fn(&Extensions) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
         Self { peer: Arc::new(peer), proxies: Arc::new([]), ipv4_prefix: 32, ipv6_prefix: IPV6_PREFIX }
     }
 
@@ -95,6 +101,11 @@ impl ByAddress {
         Some(client)
     }
 
+    /// Returns true if the peer that sent the request is a trusted proxy.
+    pub fn is_from_proxy(&self, head: RequestHead<'_>) -> bool {
+        (self.peer)(head.extensions).is_some_and(|peer| self.is_proxy(peer.ip()))
+    }
+
     fn is_proxy(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|network| network.contains(address))
     }
@@ -117,13 +128,37 @@ impl Default for ByAddress {
 }
 
 impl Identify for ByAddress {
-    fn identify(&self, head: RequestHead<'_>) -> Option<ClientId> {
-        let client = self.client_address(head)?;
-        match mask(client, if client.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }) {
+    fn identify(&self, head: RequestHead<'_>) -> Result<ClientId, Unidentified> {
+        let client = self.client_address(head).ok_or(Unidentified::NoPeerAddress)?;
+        let id = match mask(client, if client.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }) {
             IpAddr::V4(address) => ipv4_id(address),
             IpAddr::V6(address) => ClientId::from_display(address),
+        };
+        id.ok_or(Unidentified::Missing)
+    }
+}
+
+/// Returns the peer's address from the first extension of a known type.
+fn known_peer(extensions: &Extensions) -> Option<SocketAddr> {
+    if let Some(peer) = extensions.get::<SocketAddr>() {
+        return Some(*peer);
+    }
+    #[cfg(feature = "axum")]
+    {
+        use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+        if let Some(ConnectInfo(peer)) = extensions.get::<ConnectInfo<SocketAddr>>() {
+            return Some(*peer);
+        }
+        // The tests of a service in axum have this one instead.
+        if let Some(MockConnectInfo(peer)) = extensions.get::<MockConnectInfo<SocketAddr>>() {
+            return Some(*peer);
         }
     }
+    #[cfg(feature = "tonic")]
+    if let Some(info) = extensions.get::<tonic::transport::server::TcpConnectInfo>() {
+        return info.remote_addr();
+    }
+    None
 }
 
 /// Returns the id of an IPv4 address. `Display` would take longer than the rest of the layer.

@@ -32,6 +32,14 @@ impl ClientId {
         id.non_empty()
     }
 
+    /// Makes an id of two parts, of which the first is not empty.
+    pub(super) fn prefixed(prefix: &str, rest: &[u8]) -> Self {
+        let mut id = Self::EMPTY;
+        id.append(prefix.as_bytes());
+        id.append(rest);
+        id
+    }
+
     fn non_empty(self) -> Option<Self> {
         (!self.as_ref().is_empty()).then_some(self)
     }

@@ -35,8 +35,6 @@ impl Paused {
 }
 
 impl Admit for Paused {
-    const STATUS: StatusCode = LocalLimit::STATUS;
-
     fn admit(&self, id: &[u8]) -> AdmitFuture {
         let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap();
         self.clock.set(Timestamp::EPOCH + Nanos::new(nanos));

@@ -6,8 +6,10 @@ use tollway_tower::{ByAddress, ByHeader, ClientId, Identify, Network, RequestHea
 use crate::support::request;
 
 fn by(identify: &impl Identify, request: &Request<()>) -> String {
-    let found = identify.identify(RequestHead::new(request));
-    found.map_or("(nobody)".to_owned(), |id| String::from_utf8(id.as_ref().to_vec()).unwrap())
+    match identify.identify(RequestHead::new(request)) {
+        Ok(id) => String::from_utf8(id.as_ref().to_vec()).unwrap(),
+        Err(reason) => format!("({reason:?})"),
+    }
 }
 
 fn behind(proxies: &str) -> ByAddress {
@@ -25,7 +27,7 @@ fn a_client_is_its_address_or_its_network() {
         ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::"),
         ("2001:db8:1:3::", "2001:db8:1:3::"),
         ("::1", "::"),
-        ("", "(nobody)"),
+        ("", "(NoPeerAddress)"),
     ] {
         assert_eq!(by(&ByAddress::peer(), &request("/", peer, &[])), id, "{peer}");
     }
@@ -79,7 +81,7 @@ fn only_declared_proxies_are_believed_and_only_as_far_as_they_go() {
         ("10.0.0.1", "fe80::1%eth0", "10.0.0.1"),
         ("10.0.0.1", "[198.51.100.1", "10.0.0.1"),
         ("10.0.0.1", ",,,,", "10.0.0.1"),
-        ("", "198.51.100.1", "(nobody)"),
+        ("", "198.51.100.1", "(NoPeerAddress)"),
     ] {
         let mut request = request("/", peer, &[]);
         let value = HeaderValue::from_bytes(forwarded.as_bytes()).unwrap();
@@ -107,25 +109,43 @@ fn without_declared_proxies_the_header_says_nothing() {
 #[test]
 fn a_header_is_an_identifier_if_it_says_something() {
     let by_key = ByHeader::new(HeaderName::from_static("x-api-key"));
-    let long = "k".repeat(300);
+    let (long, too_long) = ("k".repeat(1_024), "k".repeat(1_025));
     for (headers, id) in [
         (&[("x-api-key", "k1")][..], "k1"),
-        (&[("X-API-Key", "k1"), ("x-api-key", "k2")], "k1"),
+        (&[("X-API-Key", "k1"), ("x-api-key", "k2")], "(Ambiguous)"),
         (&[("x-api-key", long.as_str())], &long),
-        (&[("x-api-key", "")], "(nobody)"),
-        (&[("authorization", "k1")], "(nobody)"),
-        (&[], "(nobody)"),
+        (&[("x-api-key", too_long.as_str())], "(Invalid)"),
+        (&[("x-api-key", "")], "(Missing)"),
+        (&[("authorization", "k1")], "(Missing)"),
+        (&[], "(Missing)"),
     ] {
         assert_eq!(by(&by_key, &request("/", "192.0.2.7", headers)), id, "{headers:?}");
     }
+}
+
+/// A client must not be able to name another client's address, or to leave the header out for a new bucket.
+#[test]
+fn the_value_of_a_header_is_never_the_id_of_an_address() {
+    let key = ByHeader::new(HeaderName::from_static("x-api-key")).or_address(ByAddress::peer());
+    for (headers, id) in [
+        (&[("x-api-key", "10.0.0.9")][..], "header:x-api-key=10.0.0.9"),
+        (&[("x-api-key", "header:x-api-key=10.0.0.9")], "header:x-api-key=header:x-api-key=10.0.0.9"),
+        (&[("x-api-key", "")], "10.0.0.9"),
+        (&[], "10.0.0.9"),
+        (&[("x-api-key", "k1"), ("x-api-key", "k1")], "(Ambiguous)"),
+        (&[("x-api-key", &"k".repeat(1_025))], "(Invalid)"),
+    ] {
+        assert_eq!(by(&key, &request("/", "10.0.0.9", headers)), id, "{headers:?}");
+    }
+    assert_eq!(by(&key, &request("/", "", &[])), "(NoPeerAddress)");
 }
 
 #[test]
 fn a_closure_sees_all_but_the_body() {
     let identify = |head: RequestHead<'_>| head.uri.path().strip_prefix("/users/").and_then(ClientId::new);
     assert_eq!(by(&identify, &request("/users/7", "", &[])), "7");
-    assert_eq!(by(&identify, &request("/users/", "", &[])), "(nobody)");
-    assert_eq!(by(&identify, &request("/", "", &[])), "(nobody)");
+    assert_eq!(by(&identify, &request("/users/", "", &[])), "(Missing)");
+    assert_eq!(by(&identify, &request("/", "", &[])), "(Missing)");
 }
 
 #[test]
@@ -133,7 +153,7 @@ fn the_peer_may_be_in_an_extension_of_any_type() {
     #[derive(Clone)]
     struct Connection(Option<std::net::SocketAddr>);
     let address = ByAddress::from_extension(|connection: &Connection| connection.0);
-    for (peer, id) in [(Some("192.0.2.7:1".parse().unwrap()), "192.0.2.7"), (None, "(nobody)")] {
+    for (peer, id) in [(Some("192.0.2.7:1".parse().unwrap()), "192.0.2.7"), (None, "(NoPeerAddress)")] {
         let mut request = request("/", "203.0.113.9", &[]);
         request.extensions_mut().insert(Connection(peer));
         assert_eq!(by(&address, &request), id);

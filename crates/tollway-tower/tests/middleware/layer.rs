@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tollway::Config;
 use tollway::core::{Nanos, Timestamp};
 use tollway_tower::{
-    AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, ClientId, LocalLimit, LocalRule,
-    OnUnidentified, RequestCounts,
+    AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, ClientId, LocalLimit, LocalRule, OnFailure,
+    OnUnidentified, RequestCounts, Unidentified,
 };
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::support::{Hello, POLICY, limiter, per_client, request, send, statuses};
+use crate::support::{ErrorLog, Hello, POLICY, limiter, per_client, request, send, statuses};
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
@@ -44,11 +44,12 @@ async fn who_comes_too_soon_is_told_when_to_come_again() {
     assert_eq!(statuses(&mut service, [from(ALICE), from(ALICE)]).await, [200, 200]);
     clock.set(Timestamp::EPOCH + Nanos::from_millis(500));
     let (status, headers, body) = send(&mut service, from(ALICE)).await;
-    assert_eq!((status, &*body), (429, ""));
+    assert_eq!((status, &*body), (429, "too many requests\n"));
     assert_eq!(
         shown(&headers),
         [
             "cache-control: no-store",
+            "content-type: text/plain; charset=utf-8",
             "ratelimit-policy: \"PerClient\";q=2;w=20",
             "ratelimit: \"PerClient\";r=0;t=10",
             "retry-after: 10",
@@ -93,13 +94,15 @@ async fn a_grpc_client_is_told_in_its_own_words() {
     let grpc = || request("/pkg.Service/Method", ALICE, &[("content-type", "application/grpc+proto")]);
     for (status, code, message) in [
         (StatusCode::TOO_MANY_REQUESTS, "8", "too many requests"),
-        (StatusCode::SERVICE_UNAVAILABLE, "14", "unavailable; retry later"),
+        (StatusCode::SERVICE_UNAVAILABLE, "14", "too many requests"),
     ] {
         let mut service = AdmissionLayer::new(per_client()).reject_with(status).layer(Hello);
         assert_eq!(statuses(&mut service, [grpc(), grpc()]).await, [200, 200]);
         let (status, headers, body) = send(&mut service, grpc()).await;
         assert_eq!((status, &*body), (200, ""));
         assert_eq!(headers["content-type"], "application/grpc+proto");
+        assert_eq!(headers["cache-control"], "no-store");
+        assert_eq!(headers["retry-after"], "10");
         assert_eq!(headers["grpc-status"], code);
         assert_eq!(headers["grpc-message"], message);
         assert_eq!(headers["grpc-retry-pushback-ms"], "10000");
@@ -135,7 +138,8 @@ async fn a_shadow_counts_and_lets_everybody_through() {
     assert_eq!(layer.counts(), expected);
     let rejected = AdmitOutcome::Rejected { retry_after: Some(Duration::from_secs(10)) };
     let passed = AdmitOutcome::Passed;
-    assert_eq!(*told.lock().unwrap(), [passed, passed, rejected, rejected, AdmitOutcome::Unidentified]);
+    let no_address = AdmitOutcome::Unidentified(Unidentified::NoPeerAddress);
+    assert_eq!(*told.lock().unwrap(), [passed, passed, rejected, rejected, no_address]);
 }
 
 #[tokio::test]
@@ -172,12 +176,55 @@ async fn who_identifies_nobody_passes_or_does_not() {
         assert_eq!(layer.counts(), expected, "{choice:?}");
     }
     let grpc = request("/", ALICE, &[("content-type", "application/grpc")]);
-    let strict = AdmissionLayer::new(limit).identify(account).on_unidentified(OnUnidentified::Reject);
-    let (_, headers, _) = send(&mut strict.layer(Hello), grpc).await;
+    let mut strict = AdmissionLayer::new(limit.clone()).identify(account.clone()).layer(Hello);
+    let (_, headers, _) = send(&mut strict, grpc).await;
     assert_eq!(
         (headers["grpc-status"].as_bytes(), headers["grpc-retry-pushback-ms"].as_bytes()),
         (&b"3"[..], &b"-1"[..])
     );
+    // The service may take the other one.
+    let lenient = AdmissionLayer::new(limit).identify(account).on_unidentified(OnUnidentified::Pass);
+    let twice = request("/", ALICE, &[("x-account", "7"), ("x-account", "8")]);
+    let (status, _, body) = send(&mut lenient.layer(Hello), twice).await;
+    assert_eq!((status, &*body), (400, "the request has more than one client id\n"));
+}
+
+#[tokio::test]
+async fn a_server_that_adds_no_address_is_found_by_its_first_request() {
+    let log = ErrorLog::capture();
+    let layer = AdmissionLayer::new(per_client());
+    let mut service = layer.layer(Hello);
+    for _ in 0..3 {
+        let (status, headers, body) = send(&mut service, from("")).await;
+        assert_eq!((status, &headers["cache-control"]), (500, &"no-store".parse().unwrap()));
+        assert!(body.contains("into_make_service_with_connect_info"), "{body}");
+    }
+    assert_eq!(log.lines().len(), 1, "every request is like this one");
+    assert!(log.lines()[0].contains("no extension with the address"), "{:?}", log.lines());
+    let grpc = request("/", "", &[("content-type", "application/grpc")]);
+    let (_, headers, _) = send(&mut service, grpc).await;
+    assert_eq!(
+        (&headers["grpc-status"], headers.get("grpc-retry-pushback-ms")),
+        (&"13".parse().unwrap(), None)
+    );
+    assert_eq!(layer.counts(), counts(|counts| counts.unidentified = 4));
+    let lenient = AdmissionLayer::new(per_client()).on_unidentified(OnUnidentified::Pass);
+    assert_eq!(statuses(&mut lenient.layer(Hello), [from("")]).await, [200]);
+    assert_eq!(log.lines().len(), 1, "it was configured so");
+}
+
+/// Bytes that are not text are an id like any other, and two of them are two clients.
+#[tokio::test]
+async fn ids_that_are_not_utf8_have_buckets_of_their_own() {
+    let layer = AdmissionLayer::new(per_client()).identify(ByHeader::new(HeaderName::from_static("x-key")));
+    let mut service = layer.layer(Hello);
+    let with = |key: &[u8]| {
+        let mut request = from(ALICE);
+        request.headers_mut().insert("x-key", HeaderValue::from_bytes(key).unwrap());
+        request
+    };
+    let requests = [b"\xe9", b"\xe9", b"\xe9", b"\xe8", b"\xff"].map(|key| with(key));
+    assert_eq!(statuses(&mut service, requests).await, [200, 200, 429, 200, 200]);
 }
 
 #[tokio::test]
@@ -203,8 +250,27 @@ async fn a_reload_reaches_the_layer() {
     let larger = "limits: { PerClient: { burst: 3, count: 1, period: 10s } }";
     limiter.reload(Config::parse(larger, "larger").unwrap().policy);
     assert_eq!(statuses(&mut service, [ALICE; 2].map(from)).await, [200, 429]);
-    limiter.reload(Config::parse("limits: {}", "empty").unwrap().policy);
-    assert_eq!(statuses(&mut service, [ALICE; 2].map(from)).await, [200, 200], "there is no limit any more");
+}
+
+#[tokio::test]
+async fn a_limit_that_a_reload_removed_is_an_error_that_is_counted() {
+    let log = ErrorLog::capture();
+    for (on_failure, expected) in [(OnFailure::Pass, 200), (OnFailure::Reject, 503)] {
+        let (limiter, _) = limiter(POLICY);
+        let limit = LocalLimit::new(limiter.clone(), "PerClient").unwrap().on_failure(on_failure);
+        let rule = LocalRule::new(limiter.clone(), "upload").unwrap().on_failure(on_failure);
+        let (by_limit, by_rule) = (AdmissionLayer::new(limit), AdmissionLayer::new(rule));
+        limiter.reload(Config::parse("limits: {}", "empty").unwrap().policy);
+        assert_eq!(statuses(&mut by_limit.layer(Hello), [ALICE; 2].map(from)).await, [expected; 2]);
+        assert_eq!(statuses(&mut by_rule.layer(Hello), [ALICE; 2].map(from)).await, [expected; 2]);
+        for counts in [by_limit.counts(), by_rule.counts()] {
+            assert_eq!((counts.passed, counts.failed_open + counts.unavailable), (0, 2));
+        }
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 4, "one each: {lines:?}");
+    assert!(lines[0].contains("limit \"PerClient\" does not exist"), "{lines:?}");
+    assert!(lines[1].contains("rule \"upload\" does not exist"), "{lines:?}");
 }
 
 #[test]

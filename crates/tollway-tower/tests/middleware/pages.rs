@@ -5,7 +5,16 @@ use std::fs;
 use tollway_tower::AdmissionLayer;
 use tower_layer::Layer;
 
+use crate::servers::{get_from, listen};
 use crate::support::{Hello, per_client, request, send};
+
+mod quick_start {
+    include!("quick_start.rs");
+
+    pub(super) async fn run(listener: TcpListener) -> Result<(), Box<dyn Error>> {
+        serve(listener).await
+    }
+}
 
 const PAGE: &str = "../../docs/middleware.md";
 
@@ -23,6 +32,27 @@ async fn a_rejection_has_the_headers_that_the_page_shows() {
     shown.sort();
     sent.sort();
     assert_eq!(shown, sent);
+}
+
+/// The first example of the page, run as it stands there, limits its clients.
+#[tokio::test]
+async fn the_quick_start_limits() {
+    let text = fs::read_to_string(PAGE).unwrap();
+    assert_eq!(blocks(&text, "rust").next().unwrap(), include_str!("quick_start.rs"));
+    let (listener, address) = listen().await;
+    let requests = async {
+        let mut statuses = Vec::new();
+        for _ in 0..40 {
+            statuses.push(get_from(address, "/", &[]).await.0);
+        }
+        statuses
+    };
+    let statuses = tokio::select! {
+        served = quick_start::run(listener) => panic!("{served:?}"),
+        statuses = requests => statuses,
+    };
+    assert_eq!(statuses[..20], [200; 20]);
+    assert!(statuses.contains(&429), "{statuses:?}");
 }
 
 fn blocks<'a>(text: &'a str, language: &'a str) -> impl Iterator<Item = &'a str> {

@@ -11,11 +11,11 @@ use tollway_client::http::Client;
 use tollway_server::{Server, Settings};
 use tollway_testbed::TEST_TIMEOUT;
 use tollway_tower::{
-    AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, Delayed, OnFailure, RemoteLimit,
+    AdmissionLayer, Admit, AdmitFuture, AdmitOutcome, ByHeader, Delayed, OnFailure, RemoteLimit, Unidentified,
 };
 use tower_layer::Layer;
 
-use crate::support::{Hello, POLICY, limiter, request, send, statuses};
+use crate::support::{ErrorLog, Hello, POLICY, limiter, request, send, statuses};
 
 const ALICE: &str = "192.0.2.1";
 const BOB: &str = "192.0.2.2";
@@ -46,17 +46,51 @@ async fn a_server_decides_for_all_who_ask_it() {
 }
 
 #[tokio::test]
-async fn what_the_server_cannot_answer_is_the_layers_to_decide() {
+async fn a_limit_that_the_server_lacks_is_an_error_that_is_counted() {
     let (server, client) = serve(limiter(POLICY).0);
-    for (limit, account) in [("PerCleint", "7"), ("PerAccount", "seven")] {
-        for (on_failure, expected) in [(OnFailure::Pass, 200), (OnFailure::Reject, 503)] {
-            let remote = RemoteLimit::new(client.clone(), limit).on_failure(on_failure);
-            let layer = AdmissionLayer::new(remote)
-                .identify(ByHeader::new(http::HeaderName::from_static("x-account")));
-            let pending = request("/", ALICE, &[("x-account", account)]);
-            assert_eq!(send(&mut layer.layer(Hello), pending).await.0, expected, "{limit} {account}");
-        }
+    let log = ErrorLog::capture();
+    for (on_failure, expected) in [(OnFailure::Pass, 200), (OnFailure::Reject, 503)] {
+        let remote = RemoteLimit::new(client.clone(), "PerCleint").on_failure(on_failure);
+        let layer = AdmissionLayer::new(remote);
+        let requests = [ALICE; 3].map(|peer| request("/", peer, &[]));
+        assert_eq!(statuses(&mut layer.layer(Hello), requests).await, [expected; 3]);
+        let counts = layer.counts();
+        assert_eq!((counts.passed, counts.failed_open + counts.unavailable), (0, 3));
     }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 2, "one each: {lines:?}");
+    assert!(
+        lines[0].contains("limit \"PerCleint\" does not exist (did you mean \"PerClient\"?)"),
+        "{lines:?}"
+    );
+    server.stop();
+}
+
+#[tokio::test]
+async fn a_limit_that_the_server_lacks_is_known_at_the_start() {
+    let (server, client) = serve(limiter(POLICY).0);
+    let misspelt = RemoteLimit::connect(client.clone(), "PerCleint").await.unwrap_err();
+    assert!(misspelt.to_string().contains("did you mean \"PerClient\"?"), "{misspelt}");
+    for limit in ["PerClient", "PerAccount"] {
+        RemoteLimit::connect(client.clone(), limit).await.unwrap();
+    }
+    server.stop();
+    assert!(RemoteLimit::connect(client, "PerClient").await.is_err(), "the server is gone");
+}
+
+/// A client must not have a way around the limit, whatever happens while the server is unreachable.
+#[tokio::test]
+async fn an_id_that_the_limit_does_not_accept_is_rejected() {
+    let (server, client) = serve(limiter(POLICY).0);
+    let layer = AdmissionLayer::new(RemoteLimit::new(client, "PerAccount"))
+        .identify(ByHeader::new(http::HeaderName::from_static("x-account")));
+    let mut service = layer.layer(Hello);
+    for (account, expected) in [(&b"7"[..], 200), (b"seven", 400), (b"\xe9", 400), (b"\xe8", 400)] {
+        let mut request = request("/", ALICE, &[]);
+        request.headers_mut().insert("x-account", http::HeaderValue::from_bytes(account).unwrap());
+        assert_eq!(send(&mut service, request).await.0, expected, "{account:?}");
+    }
+    assert_eq!((layer.counts().passed, layer.counts().unidentified), (1, 3));
     server.stop();
 }
 
@@ -65,7 +99,8 @@ async fn what_the_server_cannot_answer_is_the_layers_to_decide() {
 async fn an_id_that_is_not_utf8_is_no_identifier() {
     let (server, client) = serve(limiter(POLICY).0);
     let remote = RemoteLimit::new(client, "PerClient");
-    assert_eq!(remote.admit(b"caf\xe9").reply().await.outcome, AdmitOutcome::Unidentified);
+    let invalid = AdmitOutcome::Unidentified(Unidentified::Invalid);
+    assert_eq!(remote.admit(b"caf\xe9").reply().await.outcome, invalid);
     assert_eq!(remote.admit(b"cafe").reply().await.outcome, AdmitOutcome::Passed);
     server.stop();
 }

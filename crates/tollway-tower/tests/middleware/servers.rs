@@ -4,26 +4,25 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::routing::get;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tollway_testbed::TEST_TIMEOUT;
-use tollway_tower::{AdmissionLayer, Admit, ByAddress, Delayed};
+use tollway_tower::{AdmissionLayer, Admit, ByAddress, Delayed, OnUnidentified};
 use tower_layer::Layer;
 
 use crate::support::{Hello, per_client};
 
-async fn listen() -> (TcpListener, SocketAddr) {
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
 /// Sends a request with a foreign client, and returns the status, `Retry-After` and the body.
-async fn get_from(
+pub(crate) async fn get_from(
     address: SocketAddr,
     path: &str,
     headers: &'static [(&str, &str)],
@@ -44,10 +43,6 @@ async fn get_from(
     asked.await.unwrap()
 }
 
-fn connect_info() -> ByAddress {
-    ByAddress::from_extension(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer)
-}
-
 async fn serve_axum<A: Admit>(layer: AdmissionLayer<A, ByAddress>) -> SocketAddr {
     let (listener, address) = listen().await;
     let app = Router::new().route("/", get(|| async { "hello" })).route("/healthz", get(|| async { "ok" }));
@@ -58,9 +53,10 @@ async fn serve_axum<A: Admit>(layer: AdmissionLayer<A, ByAddress>) -> SocketAddr
 
 #[tokio::test]
 async fn in_axum() {
-    let layer = AdmissionLayer::new(per_client()).identify(connect_info()).exempt_path("/healthz");
+    let layer = AdmissionLayer::new(per_client()).exempt_path("/healthz");
     let address = serve_axum(layer.clone()).await;
-    let (hello, too_soon) = ((200, String::new(), "hello".to_owned()), (429, "10".to_owned(), String::new()));
+    let (hello, too_soon) =
+        ((200, String::new(), "hello".to_owned()), (429, "10".to_owned(), "too many requests\n".to_owned()));
     assert_eq!(get_from(address, "/", &[]).await, hello);
     assert_eq!(get_from(address, "/", &[]).await, hello);
     assert_eq!(get_from(address, "/", &[]).await, too_soon);
@@ -71,9 +67,23 @@ async fn in_axum() {
     assert_eq!((counts.passed, counts.rejected, counts.exempt), (2, 2, 1));
 }
 
+/// Serving without the addresses of clients is the mistake that used to limit nobody.
+#[tokio::test]
+async fn in_axum_without_addresses() {
+    for (on_unidentified, expected) in [(OnUnidentified::Reject, 500), (OnUnidentified::Pass, 200)] {
+        let (listener, address) = listen().await;
+        let layer = AdmissionLayer::new(per_client()).on_unidentified(on_unidentified);
+        let app = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let (status, _, body) = get_from(address, "/", &[]).await;
+        assert_eq!(status, expected);
+        assert_eq!(body.contains("into_make_service_with_connect_info"), expected == 500, "{body}");
+    }
+}
+
 #[tokio::test]
 async fn in_axum_behind_a_proxy() {
-    let by_address = connect_info().trust_proxies(["127.0.0.0/8".parse().unwrap()]);
+    let by_address = ByAddress::peer().trust_proxies(["127.0.0.0/8".parse().unwrap()]);
     let address = serve_axum(AdmissionLayer::new(per_client()).identify(by_address)).await;
     for (headers, status) in [
         (&[("x-forwarded-for", "198.51.100.1")][..], 200),
@@ -88,7 +98,7 @@ async fn in_axum_behind_a_proxy() {
 #[tokio::test]
 async fn a_client_that_hangs_up_waits_no_longer() {
     let gate = Delayed::new(per_client(), Duration::from_secs(3_600));
-    let layer = AdmissionLayer::new(gate.clone()).identify(connect_info());
+    let layer = AdmissionLayer::new(gate.clone());
     let address = serve_axum(layer.clone()).await;
     for _ in 0..2 {
         assert_eq!(get_from(address, "/", &[]).await.0, 200);
@@ -216,10 +226,9 @@ mod grpc {
 
 #[tokio::test]
 async fn in_tonic() {
-    use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
+    use tonic::transport::server::TcpIncoming;
     let (listener, address) = listen().await;
-    let layer =
-        AdmissionLayer::new(per_client()).identify(ByAddress::from_extension(TcpConnectInfo::remote_addr));
+    let layer = AdmissionLayer::new(per_client());
     let server = tonic::transport::Server::builder().layer(layer.clone()).add_service(grpc::Echo);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
 

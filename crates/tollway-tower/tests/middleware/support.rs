@@ -1,8 +1,10 @@
 //! Helpers of the tests: a limiter with a manual clock, a service that says hello, and requests to it.
 
 use std::convert::Infallible;
+use std::fmt::{self, Write};
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, Request, Response};
@@ -11,6 +13,9 @@ use tollway::core::Timestamp;
 use tollway::{AsyncLimiter, Clock, Config};
 use tollway_tower::{AdmissionService, Admit, Identify, LocalLimit};
 use tower_service::Service;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// Allows two at once, then one in ten seconds.
 pub(crate) const POLICY: &str = "
@@ -82,4 +87,59 @@ pub(crate) async fn statuses<A: Admit, I: Identify>(
         statuses.push(send(service, request).await.0);
     }
     statuses
+}
+
+/// Collects the errors that this thread logs, until it is dropped.
+pub(crate) struct ErrorLog {
+    lines: Arc<Mutex<Vec<String>>>,
+    _capturing: DefaultGuard,
+}
+
+impl ErrorLog {
+    pub(crate) fn capture() -> Self {
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        Self { _capturing: set_default(ErrorSubscriber(Arc::clone(&lines))), lines }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+}
+
+struct ErrorSubscriber(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for ErrorSubscriber {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::ERROR
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = LogLine(String::new());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct LogLine(String);
+
+impl Visit for LogLine {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        write!(self.0, "{field}={value} ").unwrap();
+    }
 }

@@ -47,8 +47,10 @@ impl Who {
     /// to send pages of it. The peer's address is an extension of the request.
     pub(super) fn identify<B>(&self, request: &Request<B>) -> Option<ClientId> {
         let head = RequestHead::new(request);
-        let by_header = self.header.as_ref().and_then(|header| header.identify(head));
-        by_header.filter(|id| id.as_ref().len() <= IDENTIFIER_MAX).or_else(|| self.address.identify(head))
+        let by_header = self.header.as_ref().and_then(|header| header.identify(head).ok());
+        by_header
+            .filter(|id| id.as_ref().len() <= IDENTIFIER_MAX)
+            .or_else(|| self.address.identify(head).ok())
     }
 }
 
