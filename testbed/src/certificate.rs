@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 /// The files of a certificate authority, and of a server certificate that it signed for `localhost` and `127.0.0.1`.
 #[derive(Debug)]
-pub(crate) struct Certificates {
+pub struct Certificates {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// Creates new keys and certificates, in files of `directory`.
-    pub(crate) fn create(directory: &Path) -> Self {
+    pub fn create(directory: &Path) -> Self {
         let [authority, certificate, key] =
             ["ca.pem", "server.pem", "server.key"].map(|name| directory.join(name));
         let mut params = CertificateParams::new([]).expect("no names to be wrong");
@@ -37,8 +37,18 @@ impl Certificates {
     }
 
     /// Returns the file that clients must trust.
-    pub(crate) fn authority(&self) -> &Path {
+    pub fn authority(&self) -> &Path {
         &self.authority
+    }
+
+    /// Returns the file with the certificate of the server.
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// Returns the file with the private key of the server.
+    pub fn key(&self) -> &Path {
+        &self.key
     }
 
     /// Returns the arguments for a Redis server that listens with TLS at `port`, and nowhere without.

@@ -36,6 +36,7 @@ pub const PARTS: &[Part] = &[
     part("macros", "crates/tollway-macros"),
     part("client", "crates/tollway-client"),
     part("tower", "crates/tollway-tower"),
+    part("guard", "crates/tollway-guard"),
     part("load", "crates/tollway-load"),
     part("python", "crates/tollway-python"),
     part("xtask", "xtask"),

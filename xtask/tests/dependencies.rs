@@ -3,6 +3,7 @@
 //! ```text
 //! core <- wire <- client        core <- macros <- tollway <- tower, python
 //! core, wire, tollway <- server <- cli        core, wire <- load <- cli        wire <- testbed
+//! client, tower <- guard <- cli
 //! ```
 //!
 //! An arrow points at what is used. Tests may use what they like; what is built may not.
@@ -20,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollway-client", &["tollway-core", "tollway-wire"]),
     ("tollway", &["tollway-core", "tollway-macros"]),
     ("tollway-tower", &["tollway-core", "tollway-wire", "tollway", "tollway-client"]),
+    ("tollway-guard", &["tollway-client", "tollway-tower"]),
     ("tollway-macros", &["tollway-core"]),
     ("tollway-python", &["tollway-core", "tollway"]),
     ("tollway-server", &["tollway-core", "tollway-wire", "tollway"]),
@@ -32,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollway-server",
             "tollway-client",
             "tollway-tower",
+            "tollway-guard",
             "tollway-load",
         ],
     ),

@@ -1,60 +1,40 @@
-//! `tollway guard`: a reverse proxy with a gatekeeper in it.
-
-mod body;
-mod bounds;
-mod conversation;
-mod headers;
-mod metrics;
-mod pace;
-mod patient;
-mod places;
-mod pool;
-mod proxy;
-mod refusal;
-mod sockets;
-mod streams;
-mod tunnel;
-mod upstream;
-mod who;
-mod worker;
+//! `tollway guard`: the arguments of the reverse proxy, which is in `tollway-guard`.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use clap::{ArgGroup, Args};
+use http::HeaderName;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Semaphore;
 use tollway::core::Nanos;
+use tollway::{AsyncLimiter, Clock, Config};
 use tollway_client::gatekeeper::{Gatekeeper, RejectedReports};
+use tollway_guard::{GuardSettings, Upstream};
 use tollway_server::allow_connections;
-use tollway_tower::Network;
+use tollway_tower::{Admit, Delayed, LocalLimit, LocalRule, Network};
 
-use self::metrics::Metrics;
-use self::places::Places;
-use self::proxy::Settings;
-use self::upstream::Upstream;
-use self::who::{Who, Whom};
 use super::Outcome;
-use super::serve::{cores, log_to_stderr};
+use super::serve::log_to_stderr;
 use crate::output::OutputError;
 
 /// Start a reverse proxy that rate-limits an HTTP service
 ///
-/// A request is passed to the upstream at once or after a delay, or rejected with 503 and Retry-After, according to the last
-/// message of the master. The decision needs no round trip, and without a master every request passes. Bodies are streamed;
-/// WebSocket and other upgrades pass through, and so does HTTP/2 without TLS. On SIGTERM and SIGINT the proxy drains: it accepts
-/// no new connections, answers pending requests, and exits with 0.
+/// A request is passed to the upstream at once or after a delay, or rejected with Retry-After. A domain of a master decides
+/// (--domain): without a round trip, and every request passes if the master is unreachable. Or a limit or a rule of a
+/// configuration file decides (--limit, --rule), in memory or in the store of the file. Bodies are streamed; WebSocket and
+/// other upgrades pass through, and so does HTTP/2 without TLS. On SIGTERM and SIGINT the proxy drains: it accepts no new
+/// connections, answers pending requests, and exits with 0.
 #[derive(Args)]
+#[command(group = ArgGroup::new("decides").required(true).args(["domain", "limit", "rule"]))]
 #[command(after_help = "\
 Examples:
-  tollway guard --listen 0.0.0.0:8000 --upstream http://127.0.0.1:3000 --domain api
+  tollway guard --listen 0.0.0.0:8000 --upstream http://127.0.0.1:3000 --limit PerClient --config tollway.yaml
   tollway guard --listen [::]:80 --upstream http://app:3000 --domain api --master limits:10004 --max-delay 2s
   tollway guard --listen :8000 --upstream h2c://grpc:50051 --domain grpc --identify header:x-api-key
-  tollway guard --listen :8000 --upstream http://app:3000 --domain api --trust-proxy 10.0.0.0/8 --metrics :9100
+  tollway guard --listen :8000 --upstream https://app.example --domain api --trust-proxy 10.0.0.0/8 --metrics :9100
 
 The client address is limited (for IPv6, its /64 network). Behind a load balancer, name its network with --trust-proxy:
 X-Forwarded-For is read only from trusted proxies. The master is \"tollway serve\" with the domain in its configuration, or
@@ -63,12 +43,24 @@ pub(crate) struct Guard {
     /// The address and port to listen on
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: SocketAddr,
-    /// The service to protect: http://HOST:PORT, or h2c://HOST:PORT for HTTP/2 without TLS
+    /// The service to protect: http://HOST:PORT, https://HOST:PORT, or h2c://HOST:PORT for HTTP/2 without TLS
     #[arg(long, value_name = "URL")]
     upstream: Upstream,
+    /// A PEM file with the certificate authorities of an https:// upstream [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
     /// The domain in the configuration of the master
     #[arg(long, value_name = "NAME")]
-    domain: String,
+    domain: Option<String>,
+    /// The limit in the configuration file
+    #[arg(long, value_name = "NAME", requires = "config")]
+    limit: Option<String>,
+    /// The rule in the configuration file; the identifier is the value of each of its selectors
+    #[arg(long, value_name = "NAME", requires = "config")]
+    rule: Option<String>,
+    /// The configuration file of --limit or --rule, read at start
+    #[arg(short, long, value_name = "FILE", env = "TOLLWAY_CONFIG")]
+    config: Option<PathBuf>,
     /// The address of the master for accounting
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10004")]
     master: String,
@@ -76,9 +68,9 @@ pub(crate) struct Guard {
     #[arg(long, value_name = "HOST:PORT")]
     control: Option<String>,
     /// The identifier of a request: address, or header:NAME (the address if the header is missing)
-    #[arg(long, value_name = "WHO", default_value = "address")]
-    identify: Whom,
-    /// A network of trusted proxies, whose X-Forwarded-For is read; can be repeated
+    #[arg(long, value_name = "WHO", default_value = "address", value_parser = identify)]
+    identify: Identify,
+    /// A network of trusted proxies, whose X-Forwarded headers are read; can be repeated
     #[arg(long, value_name = "CIDR")]
     trust_proxy: Vec<Network>,
     /// The maximum delay; requests that need a longer one are rejected
@@ -87,7 +79,7 @@ pub(crate) struct Guard {
     /// The maximum number of delayed requests; others are rejected
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = count)]
     max_delayed: usize,
-    /// The maximum number of delays to remember
+    /// The maximum number of delays of the master to remember
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count)]
     max_known: usize,
     /// Report rejected requests to the master: send, off, or a sample such as 1/100
@@ -98,11 +90,11 @@ pub(crate) struct Guard {
     timeout: Nanos,
     /// The timeout for a client that sends or receives nothing, also between two requests
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
-    patience: Nanos,
+    client_timeout: Nanos,
     /// The maximum number of client connections; beyond it, idle and slow clients are disconnected
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clients)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = connections)]
     max_connections: usize,
-    /// The address and port for Prometheus metrics, at /metrics
+    /// The address and port for Prometheus metrics, at /metrics, and /healthz
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
     /// The number of worker threads [default: one per core]
@@ -110,7 +102,18 @@ pub(crate) struct Guard {
     workers: Option<u16>,
 }
 
-/// An address and a port; `:8000` is every address.
+/// The identification that was chosen; `None` is by address.
+type Identify = Option<HeaderName>;
+
+fn identify(text: &str) -> Result<Identify, String> {
+    match text.strip_prefix("header:").map(str::parse) {
+        Some(Ok(name)) => Ok(Some(name)),
+        None if text == "address" => Ok(None),
+        _ => Err("must be address, or header:NAME".to_owned()),
+    }
+}
+
+/// Parses an address and a port; `:8000` is every address.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let everywhere = text.strip_prefix(':').map(|port| format!("[::]:{port}"));
     let address = everywhere.as_deref().unwrap_or(text).parse();
@@ -128,7 +131,7 @@ fn rejected(text: &str) -> Result<RejectedReports, String> {
     }
 }
 
-/// A time in which something may happen, and after which it is too late.
+/// Parses a timeout.
 fn time(text: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error| format!("{error}"))?;
     let possible = (Nanos::from_millis(1)..=Nanos::from_secs(86_400)).contains(&time);
@@ -139,64 +142,80 @@ fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "must be a whole number".to_owned())
 }
 
-fn clients(text: &str) -> Result<usize, String> {
-    let clients = text.parse().ok().filter(|clients| (1..=Semaphore::MAX_PERMITS).contains(clients));
-    clients.ok_or_else(|| "must be a whole number of at least 1".to_owned())
+fn connections(text: &str) -> Result<usize, String> {
+    let connections = text.parse().ok().filter(|number| (1..=Semaphore::MAX_PERMITS).contains(number));
+    connections.ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 impl Guard {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         log_to_stderr();
-        let listener = bind(self.listen)?;
-        let metrics_listener = self.metrics.map(bind).transpose()?;
-        let gatekeeper = self.gatekeeper()?;
-        let metrics = Arc::new(Metrics::new(gatekeeper.clone()));
-        let settings = Arc::new(Settings {
-            gatekeeper,
-            who: Who::new(self.identify.clone(), &self.trust_proxy),
-            upstream: self.upstream.clone(),
-            timeout: Duration::from(self.timeout),
-            metrics,
-            places: Places::new(self.max_connections),
-            patience: Duration::from(self.patience),
-        });
-        // Each may need one to the upstream, too.
+        let guard = self.bind()?;
+        // A client needs one file, and the connection to the upstream another.
         allow_connections(self.max_connections.saturating_mul(2));
-        let (drain, draining) = watch::channel(false);
-        // Before anything is announced: whoever reads that may send a signal.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let signals = { runtime.block_on(async { Signals::catch() }).context("cannot handle signals")? };
-        let mut workers = Vec::new();
-        for number in 0..self.workers.map_or_else(cores, usize::from) {
-            let (listener, settings, draining) =
-                (listener.try_clone()?, Arc::clone(&settings), draining.clone());
-            let work = move || worker::run(listener, &settings, draining);
-            workers.push(thread::Builder::new().name(format!("guard-{number}")).spawn(work)?);
-        }
-        self.announce(&listener, metrics_listener.as_ref()).map_err(OutputError::from)?;
-        // The workers have theirs: when they leave, nobody is to listen.
-        drop(listener);
         runtime.block_on(async {
-            match metrics_listener {
-                Some(listener) => tokio::select! {
-                    () = signals.come() => Ok(()),
-                    ended = metrics::serve(listener, Arc::clone(&settings.metrics)) => ended,
-                },
-                None => {
-                    signals.come().await;
-                    Ok(())
+            // Before the addresses are printed: whoever reads them may send a signal.
+            let [mut terminate, mut interrupt] = signals().context("cannot handle signals")?;
+            self.announce(&guard).map_err(OutputError::from)?;
+            let shutdown = async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
                 }
-            }
-        })?;
-        drain.send_replace(true);
-        for worker in workers {
-            worker.join().map_err(|_| anyhow::anyhow!("a worker thread panicked"))??;
-        }
-        Ok(Outcome::Yes)
+            };
+            guard.serve(shutdown).await?;
+            Ok(Outcome::Yes)
+        })
     }
 
-    fn gatekeeper(&self) -> anyhow::Result<Gatekeeper> {
-        let mut builder = Gatekeeper::builder(&self.master, &self.domain)
+    /// Makes a proxy whose requests the master, a limit or a rule decides.
+    fn bind(&self) -> anyhow::Result<tollway_guard::Guard> {
+        let defaults = GuardSettings::new(self.listen, self.upstream.clone());
+        let mut settings = GuardSettings {
+            upstream_ca: self.upstream_ca.clone(),
+            header: self.identify.clone(),
+            trusted_proxies: self.trust_proxy.clone(),
+            upstream_timeout: self.timeout.into(),
+            client_timeout: self.client_timeout.into(),
+            max_connections: self.max_connections,
+            metrics: self.metrics,
+            workers: self.workers.map_or(defaults.workers, usize::from),
+            ..defaults
+        };
+        if let Some(domain) = &self.domain {
+            let gatekeeper = self.gatekeeper(domain)?;
+            settings.gatekeeper = Some(gatekeeper.clone());
+            return Ok(tollway_guard::Guard::bind(settings, gatekeeper)?);
+        }
+        let file = self.config.as_deref().context("--limit and --rule need --config")?;
+        let config = Config::from_file(file)?;
+        let store = config.store.clone();
+        let limiter = AsyncLimiter::open(config, Clock::monotonic());
+        let limiter = limiter.with_context(|| format!("cannot open the store {store}"))?;
+        let in_file = || file.display().to_string();
+        match &self.limit {
+            Some(limit) => {
+                self.bind_delayed(settings, LocalLimit::new(limiter, limit).with_context(in_file)?)
+            }
+            None => {
+                let rule = self.rule.as_deref().unwrap_or_default();
+                self.bind_delayed(settings, LocalRule::new(limiter, rule).with_context(in_file)?)
+            }
+        }
+    }
+
+    fn bind_delayed(
+        &self,
+        settings: GuardSettings,
+        admit: impl Admit,
+    ) -> anyhow::Result<tollway_guard::Guard> {
+        let delayed = Delayed::new(admit, self.max_delay.into()).max_delayed(self.max_delayed);
+        Ok(tollway_guard::Guard::bind(settings, delayed)?)
+    }
+
+    fn gatekeeper(&self, domain: &str) -> anyhow::Result<Gatekeeper> {
+        let mut builder = Gatekeeper::builder(&self.master, domain)
             .max_delay(self.max_delay.into())
             .max_delayed(self.max_delayed)
             .max_known_delays(self.max_known)
@@ -207,40 +226,25 @@ impl Guard {
         Ok(builder.build()?)
     }
 
-    fn announce(&self, listener: &TcpListener, metrics: Option<&TcpListener>) -> io::Result<()> {
+    fn announce(&self, guard: &tollway_guard::Guard) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "tollway guard {}", env!("CARGO_PKG_VERSION"))?;
-        writeln!(out, "  listens   http://{}", listener.local_addr()?)?;
+        writeln!(out, "  listens   http://{}", guard.address()?)?;
         writeln!(out, "  upstream  {}", self.upstream)?;
-        writeln!(out, "  domain    {}, master {}", self.domain, self.master)?;
-        if let Some(metrics) = metrics {
-            writeln!(out, "  metrics   http://{}/metrics", metrics.local_addr()?)?;
+        let config = self.config.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
+        match (&self.domain, &self.limit, &self.rule) {
+            (Some(domain), ..) => writeln!(out, "  domain    {domain}, master {}", self.master)?,
+            (_, Some(limit), _) => writeln!(out, "  limit     {limit}, of {config}")?,
+            (.., rule) => writeln!(out, "  rule      {}, of {config}", rule.as_deref().unwrap_or_default())?,
+        }
+        if let Some(metrics) = guard.metrics_address()? {
+            writeln!(out, "  metrics   http://{metrics}/metrics")?;
         }
         out.flush()
     }
 }
 
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-/// What ends a server.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn come(mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+/// Catches the signals that stop the proxy.
+fn signals() -> io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
 }

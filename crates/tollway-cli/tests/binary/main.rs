@@ -8,7 +8,7 @@ mod fleet;
 mod fleet_page;
 mod gate_pages;
 mod guard;
-mod guarded;
+mod guard_process;
 mod http_page;
 mod page;
 mod pages;

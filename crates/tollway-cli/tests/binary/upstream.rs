@@ -1,4 +1,4 @@
-//! Services to protect.
+//! Starts services for a proxy to protect.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,9 +14,21 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tollway_testbed::TEST_TIMEOUT;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tollway_testbed::{Certificates, TEST_TIMEOUT};
 
-pub(crate) type Pieces = BoxBody<Bytes, hyper::Error>;
+pub(crate) type BoxedBody = BoxBody<Bytes, hyper::Error>;
+
+#[derive(Clone)]
+enum Protocol {
+    Http1,
+    Http2,
+    Https(TlsAcceptor),
+}
 
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -26,21 +38,43 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub(crate) async fn http1<F>(answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static) -> Self
     where
-        F: Future<Output = Response<Pieces>> + Send + 'static,
+        F: Future<Output = Response<BoxedBody>> + Send + 'static,
     {
-        Self::serve(answer, false).await
+        Self::serve(answer, Protocol::Http1).await
     }
 
     pub(crate) async fn http2<F>(answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static) -> Self
     where
-        F: Future<Output = Response<Pieces>> + Send + 'static,
+        F: Future<Output = Response<BoxedBody>> + Send + 'static,
     {
-        Self::serve(answer, true).await
+        Self::serve(answer, Protocol::Http2).await
     }
 
-    async fn serve<F>(answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static, http2: bool) -> Self
+    /// Starts a service with HTTP/1.1 over TLS.
+    pub(crate) async fn https<F>(
+        certificates: &Certificates,
+        answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    ) -> Self
     where
-        F: Future<Output = Response<Pieces>> + Send + 'static,
+        F: Future<Output = Response<BoxedBody>> + Send + 'static,
+    {
+        let chain = CertificateDer::pem_file_iter(certificates.certificate()).unwrap().map(Result::unwrap);
+        let key = PrivateKeyDer::from_pem_file(certificates.key()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain.collect(), key)
+            .unwrap();
+        Self::serve(answer, Protocol::Https(Arc::new(config).into())).await
+    }
+
+    async fn serve<F>(
+        answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+        protocol: Protocol,
+    ) -> Self
+    where
+        F: Future<Output = Response<BoxedBody>> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -57,14 +91,22 @@ impl Upstream {
                     let answering = answer(request);
                     async { Ok::<_, Infallible>(answering.await) }
                 });
-                let stream = TokioIo::new(stream);
+                let protocol = protocol.clone();
                 tokio::spawn(async move {
-                    if http2 {
-                        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                        let _ = server.serve_connection(stream, service).await;
-                    } else {
-                        let server = hyper::server::conn::http1::Builder::new();
-                        let _ = server.serve_connection(stream, service).await;
+                    let http1 = hyper::server::conn::http1::Builder::new();
+                    match protocol {
+                        Protocol::Http1 => {
+                            let _ = http1.serve_connection(TokioIo::new(stream), service).await;
+                        }
+                        Protocol::Http2 => {
+                            let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                            let _ = http2.serve_connection(TokioIo::new(stream), service).await;
+                        }
+                        Protocol::Https(tls) => {
+                            // A client that does not trust the certificate ends the handshake.
+                            let Ok(stream) = tls.accept(stream).await else { return };
+                            let _ = http1.serve_connection(TokioIo::new(stream), service).await;
+                        }
                     }
                 });
             }
@@ -77,7 +119,7 @@ impl Upstream {
         Self { address, connections }
     }
 
-    /// One that does with each connection what it likes.
+    /// Starts a service that runs a script on each connection.
     pub(crate) fn raw(script: impl Fn(TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -100,11 +142,11 @@ impl Upstream {
     }
 }
 
-pub(crate) fn answer(text: impl Into<String>) -> Response<Pieces> {
+pub(crate) fn answer(text: impl Into<String>) -> Response<BoxedBody> {
     Response::new(full(text))
 }
 
-pub(crate) fn full(text: impl Into<String>) -> Pieces {
+pub(crate) fn full(text: impl Into<String>) -> BoxedBody {
     Full::new(Bytes::from(text.into())).map_err(|never| match never {}).boxed()
 }
 
@@ -112,7 +154,7 @@ pub(crate) async fn body_of(body: Incoming) -> Vec<u8> {
     body.collect().await.unwrap().to_bytes().to_vec()
 }
 
-/// Lines up to the first that is empty.
+/// Reads the head of a message, up to the empty line.
 pub(crate) fn head(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let (mut head, mut byte) = (Vec::new(), [0]);

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use tokio::task::spawn_blocking;
 
 use super::overheard::Overheard;
-use crate::guarded::Guarded;
+use crate::guard_process::GuardProcess;
 use crate::run::file;
 use crate::serving::Serving;
 use crate::upstream::{Upstream, answer, full};
@@ -35,7 +35,7 @@ pub(crate) struct Arrival {
 
 pub(crate) struct Fleet {
     /// Gone before the master, so that they do not miss it.
-    pub(crate) guards: Vec<Guarded>,
+    pub(crate) guards: Vec<GuardProcess>,
     config: String,
     master: Option<Serving>,
     addresses: [String; 2],
@@ -59,7 +59,8 @@ impl Fleet {
         let upstream = upstream.await.url().replace("http://", "h2c://");
         let max_delay = format!("{}s", MAX_DELAY.as_secs());
         let arguments = ["--identify", "header:x-client", "--max-delay", &max_delay, "--workers", "1"];
-        let guards: Vec<_> = (0..GUARDS).map(|_| Guarded::of(&upstream, &addresses, &arguments)).collect();
+        let guards: Vec<_> =
+            (0..GUARDS).map(|_| GuardProcess::of(&upstream, &addresses, &arguments)).collect();
         let mut overheard = Overheard::default();
         overheard.listen(&addresses[1]);
         let fleet = Self { guards, config, master: Some(master), addresses, arrivals, overheard };

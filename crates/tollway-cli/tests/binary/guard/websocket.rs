@@ -1,10 +1,10 @@
-//! A WebSocket client and server that are not ours, and the proxy between them. They need a Python that has them, which
+//! Tests the proxy between a WebSocket client and server that are not ours. They need a Python that has them, which
 //! `cargo xtask test` names in `TOLLWAY_PYZMQ`; without one the test says so and tests nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
-use crate::guarded::Guarded;
+use crate::guard_process::GuardProcess;
 
 const SCRIPT: &str = "tests/binary/guard/websocket.py";
 
@@ -19,8 +19,8 @@ fn websockets_pass_through() {
     let mut output = BufReader::new(script.stdout.take().unwrap());
     let mut port = String::new();
     output.read_line(&mut port).unwrap();
-    let guarded = Guarded::start(&format!("http://127.0.0.1:{}", port.trim()), &[]);
-    writeln!(script.stdin.take().unwrap(), "{}", guarded.address).unwrap();
+    let guard = GuardProcess::start(&format!("http://127.0.0.1:{}", port.trim()), &[]);
+    writeln!(script.stdin.take().unwrap(), "{}", guard.address).unwrap();
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();
     assert!(script.wait().unwrap().success());

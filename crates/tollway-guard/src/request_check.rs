@@ -1,36 +1,42 @@
-//! Requests that are not passed on, because the upstream might understand something else than we do. Whatever a request could
-//! hide in another would not be limited.
+//! Rejects requests that the upstream might understand in another way than the proxy does.
+//!
+//! A request that is hidden in another one would not be limited.
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
 use hyper::{Method, Request, StatusCode, Uri, Version};
+use tollway_tower::Rejection;
 
-/// What the client is told, if its request is not passed on.
-pub(super) fn refusal<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
-    let bad = |text| Some((StatusCode::BAD_REQUEST, text));
+const CONNECT: Rejection =
+    Rejection::new(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported: this is not a forward proxy\n");
+const CODING: Rejection =
+    Rejection::new(StatusCode::NOT_IMPLEMENTED, "the only supported transfer coding is chunked\n");
+const TARGET: Rejection = Rejection::new(StatusCode::BAD_REQUEST, "the request target is invalid\n");
+const HOSTS: Rejection =
+    Rejection::new(StatusCode::BAD_REQUEST, "the request must have exactly one valid Host header\n");
+
+/// Returns the rejection of a request that can be understood in two ways.
+pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Rejection> {
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     if method == Method::CONNECT {
-        return Some((
-            StatusCode::METHOD_NOT_ALLOWED,
-            "CONNECT is not supported: this is not a forward proxy\n",
-        ));
+        return Err(CONNECT);
     }
-    if !is_plain(headers) {
-        return Some((StatusCode::NOT_IMPLEMENTED, "the only supported transfer coding is chunked\n"));
+    if !is_plain_or_chunked(headers) {
+        return Err(CODING);
     }
     if !is_target(uri, method) {
-        return bad("the request target is invalid\n");
+        return Err(TARGET);
     }
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) if is_host(host) => None,
-        (None, _) if uri.authority().is_some() || request.version() == Version::HTTP_10 => None,
-        _ => bad("the request must have exactly one valid Host header\n"),
+        (Some(host), None) if is_host(host) => Ok(()),
+        (None, _) if uri.authority().is_some() || request.version() == Version::HTTP_10 => Ok(()),
+        _ => Err(HOSTS),
     }
 }
 
-/// Chunks are made anew for the upstream; what else was done to a body for one connection would not be undone.
-fn is_plain(headers: &HeaderMap) -> bool {
+/// Returns true if the body has no coding that the proxy would have to undo. Chunks are made anew for the upstream.
+fn is_plain_or_chunked(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     codings.next().is_none_or(is_chunked) && codings.next().is_none()
@@ -56,7 +62,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        refusal(&request.body(()).unwrap()).map(|(status, _)| status.as_u16())
+        let rejection = check(&request.body(()).unwrap()).err()?;
+        Some(rejection.response(None).status().as_u16())
     }
 
     #[test]

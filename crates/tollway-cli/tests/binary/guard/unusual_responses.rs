@@ -1,4 +1,4 @@
-//! Answers that are unusual, and some that are wrong, as upstreams give them.
+//! Tests of unusual and invalid responses of an upstream.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,19 +6,19 @@ use std::net::TcpStream;
 use hyper::Request;
 use tollway_testbed::TEST_TIMEOUT;
 
-use crate::guarded::Guarded;
+use crate::guard_process::GuardProcess;
 use crate::upstream::{self, Upstream, body_of, full};
 
-/// What a client gets that asks with this, of an upstream that answers with that and hangs up.
-fn answer(ask: &str, said: &'static str) -> String {
+/// Returns what a client gets for `request` from an upstream that sends `response` and closes the connection.
+fn answer(request: &str, response: &'static str) -> String {
     let upstream = Upstream::raw(move |mut stream| {
         upstream::head(&mut stream);
-        stream.write_all(said.as_bytes()).unwrap();
+        stream.write_all(response.as_bytes()).unwrap();
     });
-    let guarded = Guarded::start(&upstream.url(), &[]);
-    let mut client = TcpStream::connect(&guarded.address).unwrap();
+    let guard = GuardProcess::start(&upstream.url(), &[]);
+    let mut client = TcpStream::connect(&guard.address).unwrap();
     client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    client.write_all(ask.as_bytes()).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     answer
@@ -29,7 +29,7 @@ const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OLD: &str = "GET / HTTP/1.0\r\n\r\n";
 
 #[test]
-fn an_answer_ends_where_it_should() {
+fn response_bodies_end_where_they_should() {
     for (ask, said, status, contains, ends) in [
         (GET, "HTTP/1.1 204 No Content\r\n\r\n", "204", "", "\r\n\r\n"),
         (GET, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello", "204", "", "\r\n\r\n"),
@@ -103,7 +103,7 @@ fn an_answer_ends_where_it_should() {
 }
 
 #[test]
-fn what_is_no_answer_is_a_502() {
+fn invalid_responses_are_a_502() {
     for said in [
         "",
         "HTTP/1.1 200",
@@ -117,9 +117,9 @@ fn what_is_no_answer_is_a_502() {
     }
 }
 
-/// Who hangs up in the middle must not seem to have said all.
+/// A client must not take a part of a response for all of it.
 #[test]
-fn half_an_answer_looks_like_one() {
+fn truncated_responses_look_truncated() {
     let counted = answer(GET, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
     assert!(counted.contains("content-length: 10\r\n") && counted.ends_with("\r\n\r\nhalf"), "{counted:?}");
     let chunked = answer(GET, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n");
@@ -127,7 +127,7 @@ fn half_an_answer_looks_like_one() {
 }
 
 #[test]
-fn who_expects_to_be_told_to_continue_is_told() {
+fn expect_100_continue_is_answered() {
     let upstream = Upstream::raw(|mut stream| {
         let head = upstream::head(&mut stream);
         assert!(!head.contains("expect"), "{head}");
@@ -135,8 +135,8 @@ fn who_expects_to_be_told_to_continue_is_told() {
         stream.read_exact(&mut body).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
     });
-    let guarded = Guarded::start(&upstream.url(), &[]);
-    let mut client = TcpStream::connect(&guarded.address).unwrap();
+    let guard = GuardProcess::start(&upstream.url(), &[]);
+    let mut client = TcpStream::connect(&guard.address).unwrap();
     client
         .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
         .unwrap();
@@ -145,22 +145,22 @@ fn who_expects_to_be_told_to_continue_is_told() {
     assert!(upstream::head(&mut client).starts_with("HTTP/1.1 200 OK\r\n"));
 }
 
-/// An upload that the upstream does not want: it says so, and hangs up without having read it.
+/// An upstream may refuse an upload without reading it.
 #[tokio::test]
-async fn an_answer_may_come_before_the_request_is_over() {
+async fn a_response_may_come_before_the_request_has_ended() {
     let upstream = Upstream::raw(|mut stream| {
         upstream::head(&mut stream);
         stream.write_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nno\n").unwrap();
         // What lies unread would make the system take the answer back.
         let _ = stream.read(&mut [0; 65_536]);
     });
-    let guarded = Guarded::start(&upstream.url(), &["--workers", "1"]);
-    let mut client = TcpStream::connect(&guarded.address).unwrap();
+    let guard = GuardProcess::start(&upstream.url(), &["--workers", "1"]);
+    let mut client = TcpStream::connect(&guard.address).unwrap();
     client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhello").unwrap();
     assert!(upstream::head(&mut client).starts_with("HTTP/1.1 413 "));
     // The next one gets another connection to the upstream, and so does not get its answer.
-    let response = guarded.ask(Request::get("/").body(full("")).unwrap()).await;
+    let response = guard.ask(Request::get("/").body(full("")).unwrap()).await;
     assert_eq!(response.status(), 413);
     assert_eq!(body_of(response.into_body()).await, b"no\n");
 }

@@ -1,15 +1,14 @@
-//! Requests that are written to be misunderstood, over raw sockets. What they must not do is to hide one request in another:
-//! whatever the upstream sees was seen, and limited, here.
+//! Tests that no request can hide in another, over raw sockets: every request that the upstream sees was limited.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use tollway_testbed::{ScriptedMaster, TEST_TIMEOUT};
 
-use crate::guarded::Guarded;
+use crate::guard_process::GuardProcess;
 use crate::upstream::{self, Upstream};
 
-/// Answers each request with the bytes that it was, and hangs up.
+/// Starts an upstream that answers each request with its bytes, and closes the connection.
 fn mirror() -> Upstream {
     Upstream::raw(|mut stream| {
         let mut seen = upstream::head(&mut stream);
@@ -27,9 +26,9 @@ fn mirror() -> Upstream {
     })
 }
 
-/// All that is answered to these bytes, from somebody who has no more to say.
-fn answer_to(guarded: &Guarded, bytes: &[u8]) -> String {
-    let mut client = TcpStream::connect(&guarded.address).unwrap();
+/// Returns the answer to these bytes.
+fn answer_to(guard: &GuardProcess, bytes: &[u8]) -> String {
+    let mut client = TcpStream::connect(&guard.address).unwrap();
     client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     // It may have been refused before it was all sent.
     let _ = client.write_all(bytes).and_then(|()| client.flush());
@@ -38,7 +37,7 @@ fn answer_to(guarded: &Guarded, bytes: &[u8]) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// A request of these lines, after which the client wants no more.
+/// Returns a request of these lines, the last of its connection.
 fn request(lines: &[&str], body: &str) -> Vec<u8> {
     format!("{}\r\nConnection: close\r\n\r\n{body}", lines.join("\r\n")).into_bytes()
 }
@@ -46,9 +45,9 @@ fn request(lines: &[&str], body: &str) -> Vec<u8> {
 const CHUNKS: &str = "5\r\nhello\r\n0\r\n\r\n";
 
 #[test]
-fn what_could_be_understood_in_two_ways_is_not_passed_on() {
+fn ambiguous_requests_are_rejected() {
     let upstream = Upstream::raw(|_| panic!("somebody passed it on"));
-    let guarded = Guarded::start(&upstream.url(), &[]);
+    let guard = GuardProcess::start(&upstream.url(), &[]);
     for (status, lines, body) in [
         // How long is the body?
         (400, &["POST / HTTP/1.1", "Host: a", "Content-Length: 5", "Content-Length: 6"][..], "hello!"),
@@ -89,15 +88,15 @@ fn what_could_be_understood_in_two_ways_is_not_passed_on() {
         (400, &["GET /", "Host: a"], ""),
         (400, &["GARBAGE"], ""),
     ] {
-        let answer = answer_to(&guarded, &request(lines, body));
+        let answer = answer_to(&guard, &request(lines, body));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{lines:?}: {answer}");
     }
 }
 
 #[test]
-fn what_is_too_much_is_not_passed_on() {
+fn oversized_requests_are_rejected() {
     let upstream = Upstream::raw(|_| panic!("somebody passed it on"));
-    let guarded = Guarded::start(&upstream.url(), &[]);
+    let guard = GuardProcess::start(&upstream.url(), &[]);
     let long = "x".repeat(70_000);
     let many = (0..10_000).map(|number| format!("X-{number}: y")).collect::<Vec<_>>().join("\r\n");
     for line in [
@@ -106,15 +105,15 @@ fn what_is_too_much_is_not_passed_on() {
         format!("GET / HTTP/1.1\r\n{many}"),
     ] {
         // Not all of it is read, so the answer may be lost with the connection.
-        let answer = answer_to(&guarded, &request(&[&line, "Host: a"], ""));
+        let answer = answer_to(&guard, &request(&[&line, "Host: a"], ""));
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
     }
 }
 
 #[test]
-fn what_is_passed_on_can_be_understood_in_one_way() {
+fn forwarded_requests_are_unambiguous() {
     let upstream = mirror();
-    let guarded = Guarded::start(&upstream.url(), &[]);
+    let guard = GuardProcess::start(&upstream.url(), &[]);
     for (lines, body, seen, not_seen) in [
         // By the later rule of the two.
         (
@@ -181,7 +180,7 @@ fn what_is_passed_on_can_be_understood_in_one_way() {
         (&["GET / HTTP/1.1\nHost: a\nX-A: b"], "", &["host: a\r\nx-a: b\r\n"], &[]),
         (&["GET / HTTP/1.0"], "", &["GET / HTTP/1.1\r\n", "host: 127.0.0.1:"], &[]),
     ] {
-        let answer = answer_to(&guarded, &request(lines, body));
+        let answer = answer_to(&guard, &request(lines, body));
         let (head, mirrored) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(" 200 OK\r\n"), "{lines:?}: {answer}");
         for text in seen {
@@ -194,53 +193,51 @@ fn what_is_passed_on_can_be_understood_in_one_way() {
 }
 
 #[test]
-fn bodies_that_are_none_end_their_request() {
+fn invalid_chunks_end_their_request() {
     let upstream = Upstream::raw(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let guarded = Guarded::start(&upstream.url(), &[]);
+    let guard = GuardProcess::start(&upstream.url(), &[]);
     for body in [
         "zz\r\nhello\r\n0\r\n\r\n",
         "5\nhello\n0\n\n",
         "4\r\nhello\r\n0\r\n\r\n",
         "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
     ] {
-        let answer = answer_to(
-            &guarded,
-            &request(&["POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"], body),
-        );
+        let answer =
+            answer_to(&guard, &request(&["POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"], body));
         assert!(answer.starts_with("HTTP/1.1 400 "), "{body:?}: {answer}");
     }
 }
 
 #[test]
-fn what_stands_behind_a_request_is_another() {
+fn pipelined_requests_stay_apart() {
     let upstream = mirror();
-    let guarded = Guarded::start(&upstream.url(), &[]);
+    let guard = GuardProcess::start(&upstream.url(), &[]);
     let two = [
         &b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"[..],
         &request(&["GET /2 HTTP/1.1", "Host: a"], ""),
     ];
-    let answer = answer_to(&guarded, &two.concat());
+    let answer = answer_to(&guard, &two.concat());
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 2, "{answer}");
     // Of what was announced in two ways, nobody knows where it ends.
     let smuggled = "5\r\nhello\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
     let first = b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let answer = answer_to(&guarded, &[&first[..], smuggled.as_bytes()].concat());
+    let answer = answer_to(&guard, &[&first[..], smuggled.as_bytes()].concat());
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1, "{answer}");
 }
 
 #[tokio::test]
-async fn nobody_says_who_he_is_unless_he_is_believed() {
+async fn forwarded_addresses_are_read_only_from_trusted_proxies() {
     let upstream = mirror();
     for (believed, identifier) in [("192.0.2.0/24", "127.0.0.1"), ("127.0.0.0/8", "192.0.2.2")] {
         let mut master = ScriptedMaster::bind("api");
-        let guarded = Guarded::of(&upstream.url(), &master.addresses(), &["--trust-proxy", believed]);
+        let guard = GuardProcess::of(&upstream.url(), &master.addresses(), &["--trust-proxy", believed]);
         master.accept();
         // Until the subscription is there, what passes is not told.
-        guarded.shows("master_connected", |value| value >= 1).await;
+        guard.shows("master_connected", |value| value >= 1).await;
         let lines = ["GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 192.0.2.1, 192.0.2.2"];
-        answer_to(&guarded, &request(&lines, ""));
+        answer_to(&guard, &request(&lines, ""));
         assert_eq!(master.message()[2], identifier, "{believed}");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients and upstreams that are too slow, on purpose or not. Patience is short here, so that it can be awaited.
+//! Tests of clients and upstreams that stall. The timeouts are short here, so that they can be awaited.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,18 +13,18 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tollway_testbed::TEST_TIMEOUT;
 
-use crate::guarded::Guarded;
-use crate::upstream::{self, Pieces, Upstream, answer, body_of, full};
+use crate::guard_process::GuardProcess;
+use crate::upstream::{self, BoxedBody, Upstream, answer, body_of, full};
 
-const SHORT: [&str; 2] = ["--patience", "300ms"];
+const SHORT: [&str; 2] = ["--client-timeout", "300ms"];
 
-fn connect(guarded: &Guarded) -> TcpStream {
-    let client = TcpStream::connect(&guarded.address).unwrap();
+fn connect(guard: &GuardProcess) -> TcpStream {
+    let client = TcpStream::connect(&guard.address).unwrap();
     client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client
 }
 
-/// All that comes until the connection ends, which it must.
+/// Returns what comes until the connection ends, which it must.
 fn to_the_end(client: &mut TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     match client.read_to_end(&mut said) {
@@ -33,19 +33,19 @@ fn to_the_end(client: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Says how long the body of a request was.
-async fn counted(request: Request<Incoming>) -> Response<Pieces> {
+/// Answers with the length of the request's body.
+async fn counted(request: Request<Incoming>) -> Response<BoxedBody> {
     answer(body_of(request.into_body()).await.len().to_string())
 }
 
 #[tokio::test]
-async fn who_asks_nothing_is_sent_away() {
+async fn an_idle_client_is_disconnected() {
     let upstream = Upstream::http1(|_| async { answer("served") }).await;
-    let guarded = Guarded::start(&upstream.url(), &SHORT);
+    let guard = GuardProcess::start(&upstream.url(), &SHORT);
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for silent in [&b""[..], b"G", b"GET / HTTP/1.1\r\nHost: a\r\nX-", b"PRI * HT", PREFACE, ASKED] {
-        let mut client = connect(&guarded);
+        let mut client = connect(&guard);
         client.write_all(silent).unwrap();
         let said = to_the_end(&mut client);
         assert_eq!(said.starts_with(b"HTTP/1.1 200 OK"), silent == ASKED);
@@ -53,10 +53,10 @@ async fn who_asks_nothing_is_sent_away() {
 }
 
 #[tokio::test]
-async fn who_asks_now_and_then_is_not_idle_however_short_its_requests_are() {
+async fn a_client_with_rare_short_requests_is_not_idle() {
     let upstream = Upstream::http2(|_| async { answer("served") }).await;
-    let guarded = Guarded::start(&upstream.url().replace("http:", "h2c:"), &["--patience", "1s"]);
-    let (mut http2, mut http1) = (guarded.http2().await, connect(&guarded));
+    let guard = GuardProcess::start(&upstream.url().replace("http:", "h2c:"), &["--client-timeout", "1s"]);
+    let (mut http2, mut http1) = (guard.http2().await, connect(&guard));
     for _ in 0..10 {
         let request = Request::get("http://a/").body(full("")).unwrap();
         assert_eq!(http2.send_request(request).await.unwrap().status(), StatusCode::OK);
@@ -69,26 +69,26 @@ async fn who_asks_now_and_then_is_not_idle_however_short_its_requests_are() {
 }
 
 #[tokio::test]
-async fn who_stops_in_the_middle_of_a_request_is_told_that_it_took_too_long() {
+async fn a_request_that_stops_arriving_is_a_408() {
     let upstream = Upstream::http1(counted).await;
-    let guarded = Guarded::start(&upstream.url(), &SHORT);
-    let mut client = connect(&guarded);
+    let guard = GuardProcess::start(&upstream.url(), &SHORT);
+    let mut client = connect(&guard);
     client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
     let said = to_the_end(&mut client);
     assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
     let (mut pieces, body) = Channel::<Bytes, hyper::Error>::new(1);
     pieces.send_data(Bytes::from("half")).await.unwrap();
-    let response = guarded.ask_http2(Request::post("http://a/").body(body.boxed()).unwrap()).await;
+    let response = guard.ask_http2(Request::post("http://a/").body(body.boxed()).unwrap()).await;
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
-    assert_eq!(guarded.metric("upstream_failures_total").await, 0);
+    assert_eq!(guard.metric("upstream_failures_total").await, 0);
 }
 
-/// An upload that takes longer than our patience, and longer than the upstream may take for its answer.
+/// The upload takes longer than the timeouts of the client and of the upstream.
 #[tokio::test]
-async fn who_is_slow_but_gets_on_is_served() {
+async fn a_slow_upload_that_makes_progress_is_served() {
     let upstream = Upstream::http1(counted).await;
-    let guarded = Guarded::start(&upstream.url(), &["--patience", "1s", "--timeout", "1s"]);
-    let mut client = connect(&guarded);
+    let guard = GuardProcess::start(&upstream.url(), &["--client-timeout", "1s", "--timeout", "1s"]);
+    let mut client = connect(&guard);
     client
         .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 12\r\n\r\n")
         .unwrap();
@@ -105,22 +105,22 @@ async fn who_is_slow_but_gets_on_is_served() {
     );
 }
 
-/// More than all buffers on the way hold.
-fn endless() -> Response<Pieces> {
+/// Returns a response that never ends.
+fn endless() -> Response<BoxedBody> {
     let (mut pieces, body) = Channel::new(1);
     tokio::spawn(async move { while pieces.send_data(Bytes::from_static(&[b'x'; 65_536])).await.is_ok() {} });
     Response::new(body.boxed())
 }
 
 #[tokio::test]
-async fn who_does_not_read_its_answer_is_cut_off() {
+async fn a_client_that_reads_nothing_is_disconnected() {
     let upstream = Upstream::http1(|_| async { endless() }).await;
-    let guarded = Guarded::start(&upstream.url(), &[&SHORT[..], &["--max-connections", "1"]].concat());
-    let mut deaf = connect(&guarded);
+    let guard = GuardProcess::start(&upstream.url(), &[&SHORT[..], &["--max-connections", "1"]].concat());
+    let mut deaf = connect(&guard);
     deaf.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     deaf.read_exact(&mut [0; 12]).unwrap();
     // There is one place, so whoever comes next is served when the first is gone.
-    let mut next = connect(&guarded);
+    let mut next = connect(&guard);
     next.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut status = [0; 12];
     next.read_exact(&mut status).unwrap();
@@ -128,13 +128,13 @@ async fn who_does_not_read_its_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_reads_is_reset_and_its_neighbours_are_not() {
+async fn a_stream_that_is_not_read_is_reset_alone() {
     let upstream = Upstream::http1(|request| async move {
         if request.uri().path() == "/endless" { endless() } else { answer("served") }
     })
     .await;
-    let guarded = Guarded::start(&upstream.url(), &SHORT);
-    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guarded.address).await.unwrap());
+    let guard = GuardProcess::start(&upstream.url(), &SHORT);
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guard.address).await.unwrap());
     let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_connection_window_size(10_000_000)
         .handshake(stream)
@@ -152,8 +152,8 @@ async fn a_stream_that_nobody_reads_is_reset_and_its_neighbours_are_not() {
             while let Some(Ok(_)) = body.frame().await {}
         }
     });
-    guarded.shows("open_requests", |value| value >= 2).await;
-    guarded.shows("open_requests", |value| value <= 1).await;
+    guard.shows("open_requests", |value| value >= 2).await;
+    guard.shows("open_requests", |value| value <= 1).await;
     let ended = loop {
         match deaf.frame().await {
             Some(Ok(_)) => {}
@@ -166,20 +166,20 @@ async fn a_stream_that_nobody_reads_is_reset_and_its_neighbours_are_not() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_stops_in_the_middle_of_what_it_announced_is_given_up() {
+async fn an_upstream_that_stalls_in_a_body_of_known_length_is_disconnected() {
     let upstream = Upstream::raw(|mut stream| {
         upstream::head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "nobody waits any longer");
     });
-    let guarded = Guarded::start(&upstream.url(), &["--timeout", "200ms"]);
-    let mut client = connect(&guarded);
+    let guard = GuardProcess::start(&upstream.url(), &["--timeout", "200ms"]);
+    let mut client = connect(&guard);
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     assert!(to_the_end(&mut client).ends_with(b"\r\n\r\nhalf"));
 }
 
 #[tokio::test]
-async fn an_upstream_that_announced_nothing_may_think_for_as_long_as_it_likes() {
+async fn an_upstream_may_pause_in_a_body_of_unknown_length() {
     let upstream = Upstream::raw(|mut stream| {
         upstream::head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\none ").unwrap();
@@ -187,22 +187,22 @@ async fn an_upstream_that_announced_nothing_may_think_for_as_long_as_it_likes() 
         thread::sleep(Duration::from_millis(600));
         stream.write_all(b"two").unwrap();
     });
-    let guarded = Guarded::start(&upstream.url(), &["--timeout", "100ms", "--patience", "100ms"]);
-    let response = guarded.ask(Request::get("/").body(full("")).unwrap()).await;
+    let guard = GuardProcess::start(&upstream.url(), &["--timeout", "100ms", "--client-timeout", "100ms"]);
+    let response = guard.ask(Request::get("/").body(full("")).unwrap()).await;
     assert_eq!(body_of(response.into_body()).await, b"one two");
 }
 
 #[tokio::test]
-async fn when_no_place_is_left_who_has_no_request_makes_room() {
+async fn idle_clients_make_room_for_new_ones() {
     let upstream = Upstream::http1(counted).await;
-    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "2"]);
-    let mut idle = connect(&guarded);
+    let guard = GuardProcess::start(&upstream.url(), &["--max-connections", "2"]);
+    let mut idle = connect(&guard);
     idle.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     assert!(upstream::head(&mut idle).starts_with("HTTP/1.1 200 "));
-    let mut unfinished = connect(&guarded);
+    let mut unfinished = connect(&guard);
     unfinished.write_all(b"GET /").unwrap();
     for _ in 0..3 {
-        let response = guarded.ask(Request::get("/").body(full("")).unwrap()).await;
+        let response = guard.ask(Request::get("/").body(full("")).unwrap()).await;
         assert_eq!(response.status(), StatusCode::OK);
     }
     to_the_end(&mut idle);
@@ -210,12 +210,13 @@ async fn when_no_place_is_left_who_has_no_request_makes_room() {
 }
 
 #[tokio::test]
-async fn when_no_place_is_left_who_is_slow_makes_room() {
+async fn slow_clients_make_room_for_new_ones() {
     let upstream = Upstream::http1(counted).await;
-    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "1", "--patience", "600ms"]);
-    let mut slow = connect(&guarded);
+    let guard =
+        GuardProcess::start(&upstream.url(), &["--max-connections", "1", "--client-timeout", "600ms"]);
+    let mut slow = connect(&guard);
     slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n").unwrap();
-    let next = tokio::spawn(guarded.ask(Request::get("/").body(full("")).unwrap()));
+    let next = tokio::spawn(guard.ask(Request::get("/").body(full("")).unwrap()));
     // Never silent for long, but of no use to anybody.
     while slow.write_all(b"x").is_ok() && !next.is_finished() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -225,10 +226,10 @@ async fn when_no_place_is_left_who_is_slow_makes_room() {
 }
 
 #[tokio::test]
-async fn requests_on_one_connection_take_as_much_as_connections() {
+async fn further_requests_on_one_connection_need_permits() {
     let upstream = Upstream::http1(|_| async { endless() }).await;
-    let guarded = Guarded::start(&upstream.url(), &["--max-connections", "2"]);
-    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guarded.address).await.unwrap());
+    let guard = GuardProcess::start(&upstream.url(), &["--max-connections", "2"]);
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(&guard.address).await.unwrap());
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
     tokio::spawn(connection);
     let mut open = Vec::new();
@@ -242,7 +243,7 @@ async fn requests_on_one_connection_take_as_much_as_connections() {
 }
 
 #[test]
-fn a_tunnel_may_be_silent() {
+fn a_tunnel_may_be_idle() {
     let upstream = Upstream::raw(|mut stream| {
         upstream::head(&mut stream);
         stream
@@ -252,12 +253,12 @@ fn a_tunnel_may_be_silent() {
         stream.read_exact(&mut byte).unwrap();
         stream.write_all(&byte).unwrap();
     });
-    let guarded = Guarded::start(&upstream.url(), &SHORT);
-    let mut tunnel = connect(&guarded);
+    let guard = GuardProcess::start(&upstream.url(), &SHORT);
+    let mut tunnel = connect(&guard);
     tunnel.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
     assert!(upstream::head(&mut tunnel).starts_with("HTTP/1.1 101 "));
     // Somebody else runs out of patience meanwhile.
-    to_the_end(&mut connect(&guarded));
+    to_the_end(&mut connect(&guard));
     tunnel.write_all(b"x").unwrap();
     assert_eq!(to_the_end(&mut tunnel), b"x");
 }
