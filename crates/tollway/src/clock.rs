@@ -1,8 +1,8 @@
 //! The clock of a limiter: the only place that reads the time.
 //!
 //! The time starts at the wall clock and advances with a monotonic counter, so a step of the wall clock changes no
-//! decision. A manual clock keeps the time that it was set to, for tests and traces. Times that are exchanged with other
-//! machines are those of the wall clock; [`WallClock`] converts between the two.
+//! decision. A manual clock keeps the time that it was set to, for tests and traces. Times that are exchanged with
+//! other machines are those of the wall clock; [`WallClock`] converts between the two.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
