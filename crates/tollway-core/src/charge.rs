@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, TokenBucketState};
 use crate::id::IdError;
 use crate::limit::Limit;
 use crate::nearest::did_you_mean;
@@ -157,6 +157,38 @@ impl<'a> Charge<'a> {
     /// Returns the part that it has in its bill.
     pub const fn kind(&self) -> ChargeKind {
         self.kind
+    }
+
+    /// Returns the number that its bucket is found by, together with the id: that of the limit and, for a token bucket,
+    /// of the emission interval that the bucket is written under.
+    #[inline]
+    pub const fn bucket_fingerprint(&self) -> u64 {
+        let interval = match self.algorithm {
+            Some(Algorithm::TokenBucket(limit)) => limit.interval_fingerprint(),
+            _ => 0,
+        };
+        self.limit.fingerprint() ^ interval
+    }
+
+    /// Returns the token bucket that its id has left from former numbers of the limit, converted to those that hold
+    /// now. `take` removes and returns the bucket that has this fingerprint, if there is one.
+    pub fn take_former(
+        &self,
+        mut take: impl FnMut(u64) -> Option<TokenBucketState>,
+    ) -> Option<TokenBucketState> {
+        let Some(Algorithm::TokenBucket(now)) = self.algorithm else { return None };
+        let former = self.limit.former_token_buckets(&self.id);
+        let (index, mut bucket) = former.iter().enumerate().rev().find_map(|(index, (limit, _))| {
+            let elsewhere = limit.emission_interval() != now.emission_interval();
+            let fingerprint = self.limit.fingerprint() ^ limit.interval_fingerprint();
+            let bucket = elsewhere.then(|| take(fingerprint)).flatten()?;
+            Some((index, bucket))
+        })?;
+        let later = former[index + 1..].iter().map(|(limit, _)| *limit).chain([now]);
+        for ((limit, until), next) in former[index..].iter().zip(later) {
+            bucket = bucket.converted(limit.emission_interval(), next, *until);
+        }
+        Some(bucket)
     }
 
     /// Returns true if this charge uses the same bucket as `other`.

@@ -2,13 +2,19 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, TokenBucket};
 use crate::id::{IdError, IdFormat};
 use crate::local_share::LocalShare;
 use crate::policy::{NameHash, fingerprint};
+use crate::time::{Nanos, Timestamp};
+
+/// The most former versions of a limit that are remembered. A bucket that was not used during as many changes of its
+/// limit starts anew.
+const FORMER_MAX: usize = 8;
 
 /// A named limit: an algorithm with its numbers, and overrides for particular ids.
 #[derive(Clone, Debug)]
@@ -23,6 +29,15 @@ pub struct Limit {
     on_full: OnFull,
     on_store_failure: OnStoreFailure,
     fingerprint: u64,
+    /// The versions with other numbers that buckets may still be left from, the newest last.
+    former: Vec<FormerLimit>,
+}
+
+/// A limit as it was until its numbers were changed.
+#[derive(Clone, Debug)]
+struct FormerLimit {
+    limit: Arc<Limit>,
+    until: Timestamp,
 }
 
 /// The answer to a new id when the store has no room to remember it.
@@ -93,6 +108,7 @@ impl Limit {
             account_overrides: false,
             on_full: OnFull::default(),
             on_store_failure: OnStoreFailure::default(),
+            former: Vec::new(),
         })
     }
 
@@ -196,6 +212,40 @@ impl Limit {
             return None;
         }
         self.overrides.get(canonical.split(|byte| *byte == b':').next()?)
+    }
+
+    /// Remembers the numbers that `old` had until `now`, for the buckets that were written under them.
+    pub(crate) fn succeed(&mut self, old: &Self, now: Timestamp) {
+        let matters = |former: &&FormerLimit| former.until + former.limit.fill_time_max() > now;
+        self.former = old.former.iter().filter(matters).cloned().collect();
+        if (&self.default, &self.overrides) != (&old.default, &old.overrides) {
+            let limit = Arc::new(Self { former: Vec::new(), ..old.clone() });
+            self.former.push(FormerLimit { limit, until: now });
+        }
+        let surplus = self.former.len().saturating_sub(FORMER_MAX);
+        self.former.drain(..surplus);
+    }
+
+    /// Returns true if there may be buckets that were written under former numbers.
+    #[inline]
+    pub fn has_former_numbers(&self) -> bool {
+        !self.former.is_empty()
+    }
+
+    /// Returns the token buckets that applied to a canonical id before, each with the moment until which it did, the
+    /// oldest first.
+    pub(crate) fn former_token_buckets(&self, canonical: &[u8]) -> Vec<(&TokenBucket, Timestamp)> {
+        let former = self.former.iter().filter_map(|former| match former.limit.algorithm_for(canonical)? {
+            Algorithm::TokenBucket(limit) => Some((limit, former.until)),
+            _ => None,
+        });
+        former.collect()
+    }
+
+    /// Returns the longest time that one of its buckets counts after its last use.
+    fn fill_time_max(&self) -> Nanos {
+        let windows = self.overrides.values().chain(&self.default).map(Algorithm::window);
+        windows.max().unwrap_or(Nanos::ZERO)
     }
 
     /// Returns the readable key of a bucket: `NewOrdersPerAccount:12345678`, or `3:12345678` with a number.

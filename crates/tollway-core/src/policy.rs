@@ -25,6 +25,7 @@ use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
 use crate::nearest::nearest;
 use crate::rule::{KeyedRule, NamedRule};
+use crate::time::Timestamp;
 
 /// The limits, the rules and the domains by name, and what holds for keys.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +91,19 @@ impl Policy {
             }
         }
         Ok(Self { limits, index, ..Self::default() })
+    }
+
+    /// Returns this policy as the one that replaces `old` at `now`: tokens that were used stay used under limits whose
+    /// numbers are changed.
+    pub fn replacing(mut self, old: &Self, now: Timestamp) -> Self {
+        let before: HashMap<u64, &Limit> =
+            old.limits.iter().map(|limit| (limit.fingerprint(), limit)).collect();
+        for limit in &mut self.limits {
+            if let Some(old) = before.get(&limit.fingerprint()) {
+                limit.succeed(old, now);
+            }
+        }
+        self
     }
 
     /// Sets the rules for keys. A rule that uses a limit that does not exist is an error.

@@ -91,9 +91,9 @@ impl Engine {
         self.parts.policy.load_full()
     }
 
-    /// Replaces the policy from the next request on. Buckets stay.
+    /// Replaces the policy from the next request on. Buckets stay, and tokens that were used stay used.
     pub fn reload(&self, policy: Policy) {
-        self.parts.policy.replace(policy);
+        self.parts.policy.replace(policy.replacing(&self.policy(), self.parts.clock.now()));
     }
 
     /// Returns the clock that decisions are made by.

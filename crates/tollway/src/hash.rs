@@ -31,7 +31,7 @@ impl HashKey {
 
     #[inline]
     pub(crate) fn hash(&self, charge: &Charge<'_>) -> BucketHash {
-        self.hash_of(charge.limit().fingerprint(), charge.id())
+        self.hash_of(charge.bucket_fingerprint(), charge.id())
     }
 
     /// Hashes an id under a limit with this fingerprint. The low half, and so the shard, depends on the id alone: the

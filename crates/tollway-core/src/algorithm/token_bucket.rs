@@ -66,6 +66,13 @@ impl TokenBucket {
         self.fill_time
     }
 
+    /// Returns a number that stands for the emission interval. A bucket is found by it, so that no bucket is read as
+    /// though it had been written under another interval.
+    #[inline]
+    pub(crate) const fn interval_fingerprint(&self) -> u64 {
+        self.emission_interval.get().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     /// Returns the time that a burst takes at the exact rate, where the fill time is rounded to whole intervals.
     pub(crate) fn burst_span(&self) -> Nanos {
         let exact = u128::from(self.burst) * u128::from(self.period.get()) / u128::from(self.count);
@@ -103,6 +110,17 @@ impl TokenBucketState {
     /// Makes a bucket that will be full at this moment.
     pub const fn full_at(full_at: Timestamp) -> Self {
         Self { full_at }
+    }
+
+    /// Returns the bucket under `limit`, if it was written under another emission interval, until `at`: the tokens that
+    /// were used at that moment stay used. A part of a token counts as a whole one, as it does in `remaining`.
+    #[must_use]
+    pub fn converted(self, interval: Nanos, limit: &TokenBucket, at: Timestamp) -> Self {
+        let used = self.full_at.since(at).get().div_ceil(interval.get().max(1));
+        if used == 0 || interval == limit.emission_interval {
+            return self;
+        }
+        Self::full_at(at + limit.time_for(used).min(limit.fill_time))
     }
 
     /// Returns the time until the bucket is full.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
-use tollway_testbed::{Random, compare};
+use tollway_testbed::{Random, compare, seed};
 
 use crate::history::{self, Model, Step};
 use crate::naive;
@@ -82,6 +82,29 @@ fn run_promise(steps: &[Step<TokenBucket>]) -> Result<u64, String> {
         decisions += 1;
     }
     Ok(decisions)
+}
+
+/// Limits whose numbers change again and again, while tokens are spent and come back.
+#[test]
+fn tokens_that_were_used_stay_used_when_the_numbers_change() {
+    let mut random = Random::new(seed());
+    for _ in 0..20_000 {
+        let mut limit = naive::NaiveTokenBucket::any_limit(&mut random);
+        let (mut bucket, mut model) = (TokenBucketState::default(), naive::NaiveTokenBucket::default());
+        let mut now = Timestamp::from_nanos(random.pick(&[0, 1_700_000_000_000_000_000]));
+        for _ in 0..10 {
+            let cost = random.between(0, limit.burst());
+            assert_eq!(model.spend(&limit, cost, now), bucket.charge(&limit, cost, now));
+            now = now + Nanos::new(random.magnitude(limit.fill_time().get().min(1 << 60)));
+            let next = naive::NaiveTokenBucket::any_limit(&mut random);
+            let used = limit.burst() - bucket.check(&limit, 0, now).remaining;
+            bucket = bucket.converted(limit.emission_interval(), &next, now);
+            model.change(&limit, &next, now);
+            let left = bucket.check(&next, 0, now).remaining;
+            assert_eq!(left, next.burst().saturating_sub(used), "{limit:?}, then {next:?}");
+            limit = next;
+        }
+    }
 }
 
 #[test]

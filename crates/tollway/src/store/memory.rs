@@ -12,6 +12,7 @@
 
 mod bills;
 mod capacity;
+mod former;
 mod locked_buckets;
 mod reports;
 mod rules;
@@ -206,6 +207,7 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return Refund::UNLIMITED };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
+        self.carry_over(&mut tables, charge, hash, now);
         with_bucket_type!(algorithm, |B, limit| B::table_mut(&mut tables).refund(
             hash,
             limit,
@@ -220,6 +222,7 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return };
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
+        self.carry_over(&mut tables, charge, hash, Timestamp::EPOCH);
         let removed = with_bucket_type!(algorithm, |B, _limit| {
             let table = B::table_mut(&mut tables);
             let removed = table.remove(hash);
@@ -235,7 +238,8 @@ impl Memory {
     pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> BucketReading {
         let Some(algorithm) = charge.algorithm() else { return BucketReading::unlimited(now) };
         let hash = self.key.hash(charge);
-        let tables = self.shards.lock(self.shards.number(hash));
+        let mut tables = self.shards.lock(self.shards.number(hash));
+        self.carry_over(&mut tables, charge, hash, now);
         with_bucket_type!(algorithm, |B, limit| {
             let bucket = B::table(&tables).get(hash);
             let check = |cost| bucket.unwrap_or(&B::default()).check(limit, cost, now);
@@ -334,6 +338,11 @@ impl Memory {
         let mut tables = self.shards.lock(self.shards.number(hash));
         if let Some(bucket) = B::table_mut(&mut tables).get_mut(hash) {
             return settle(bucket);
+        }
+        if charge.limit().has_former_numbers() {
+            self.carry_over(&mut tables, charge, hash, now);
+            drop(tables);
+            return self.change(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
         drop(tables);
         self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))

@@ -55,7 +55,9 @@ fn run(steps: &[Step]) -> Result<u64, String> {
     for (index, step) in steps.iter().enumerate() {
         let place = |why| format!("step {index}: {why}");
         if let Step::Policy(algorithms) = step {
+            let before = limiter.policy();
             limiter.reload(policy(*algorithms, IDS[0]));
+            model.reload(&before, &limiter.policy(), clock.now());
         }
         if limiter.policy().limits().is_empty() {
             continue; // A history cut down to before its first policy.
@@ -175,6 +177,42 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
             }
         }
     }
+}
+
+/// The tokens that are left of a limit of so many an hour, after each change of the numbers.
+#[test]
+fn tokens_that_were_used_stay_used_when_a_reload_changes_the_numbers() {
+    let hour = Duration::from_secs(3_600);
+    let policy = |count: u64, other: u64| {
+        let numbers = |count| Algorithm::TokenBucket(TokenBucket::new(count, count, hour).unwrap());
+        let mut limit = Limit::new("L").unwrap().with_default(numbers(count));
+        limit.add_override(b"other", numbers(other)).unwrap();
+        Policy::new(vec![limit]).unwrap()
+    };
+    let clock = Clock::manual(Timestamp::EPOCH);
+    let limiter = Limiter::with(policy(1_000, 1_000), Memory::new(100), clock.clone());
+    let left = |id: &str| limiter.check("L", id, 0).unwrap().remaining;
+    for id in ["idle", "asks", "other"] {
+        assert!(limiter.spend("L", id, 1_000).unwrap().allowed());
+    }
+    limiter.reload(policy(10_000, 1_000));
+    assert_eq!((left("asks"), left("other"), left("new")), (9_000, 0, 10_000));
+    // Six minutes later a tenth of an hour's tokens have come back, at the new rate or at the old one.
+    clock.set(Timestamp::EPOCH + Nanos::from_secs(360));
+    assert_eq!((left("asks"), left("other")), (10_000, 100));
+    assert!(limiter.spend("L", "asks", 4_000).unwrap().allowed());
+    limiter.reload(policy(5_000, 100));
+    assert_eq!((left("asks"), left("other")), (1_000, 0));
+    limiter.reload(policy(1_000, 2_000));
+    // Nobody asked for the third in the meantime: to it, 1000 an hour is all there ever was.
+    assert_eq!((left("asks"), left("other"), left("idle")), (0, 1_900, 100));
+    assert!(!limiter.spend("L", "asks", 1).unwrap().allowed());
+    clock.set(Timestamp::EPOCH + Nanos::from_secs(363) + Nanos::from_millis(600));
+    assert_eq!(left("asks"), 1);
+    limiter.reload(policy(1_000, 1_000));
+    assert_eq!((left("asks"), left("other")), (1, 902));
+    // One bucket for each id: none was left behind.
+    assert_eq!(limiter.stats().buckets, 3);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use tollway::core::algorithm::SmoothedRate;
-use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Expression, Nanos, Refund, Timestamp};
+use tollway::core::{
+    Algorithm, Bill, Charge, ChargeKind, Decision, Expression, Nanos, Policy, Refund, Timestamp,
+};
 
 use crate::naive;
 
@@ -47,6 +49,21 @@ impl Model {
             }
         }
         answer
+    }
+
+    /// The numbers of token buckets change at `now`.
+    pub(crate) fn reload(&mut self, old: &Policy, new: &Policy, now: Timestamp) {
+        for ((name, id), bucket) in &mut self.buckets {
+            let [old, new] = [old, new].map(|policy| policy.limit(name)?.algorithm_for(id));
+            if let (
+                NaiveBucket::TokenBucket(bucket),
+                Some(Algorithm::TokenBucket(old)),
+                Some(Algorithm::TokenBucket(new)),
+            ) = (bucket, old, new)
+            {
+                bucket.change(old, new, now);
+            }
+        }
     }
 
     pub(crate) fn check(

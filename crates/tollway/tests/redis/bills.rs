@@ -48,7 +48,8 @@ impl Both {
             now = now + Nanos::new(random.magnitude(3_000));
             if changing && random.one_in(20) {
                 self.forget_logs();
-                self.policy = any_policy(random);
+                self.policy = any_policy(random).replacing(&self.policy, now);
+                self.ask_all(now);
             }
             let papers: Vec<_> = (0..batch).map(|_| Paper::any(random, &IDS)).collect();
             self.on_each(&papers, |bills| {
@@ -101,6 +102,23 @@ impl Both {
             block_on(self.store.refund(&charges, Some(now))).into_iter().map(Result::unwrap).collect();
         let expected: Vec<_> = charges.iter().map(|charge| self.memory.refund(charge, now)).collect();
         assert_eq!(refunds, expected, "{lines:?} under {:?}", self.policy.limits());
+    }
+
+    /// Memory knows when the numbers changed; Redis finds out when a bucket is asked.
+    fn ask_all(&self, now: Timestamp) {
+        let limits = self.policy.limits().iter().filter(|limit| ["Bucket", "Some"].contains(&limit.name()));
+        for (limit, id) in limits.flat_map(|limit| IDS.map(|id| (limit, id))) {
+            let charge = Charge::new(limit, id.as_bytes(), 0).unwrap();
+            let mut expected = Vec::new();
+            self.memory.settle(&[Bill::one(&charge)], now, &mut expected);
+            let found = block_on(self.store.settle(&[Bill::one(&charge)], Some(now))).remove(0).unwrap();
+            assert_eq!(found, expected[0], "{id} under {limit:?}");
+            if found.remaining == 0 {
+                // More may have been used than fits, which Redis remembers for servers that have other numbers.
+                self.memory.reset(&charge);
+                block_on(self.store.reset(&[charge])).unwrap();
+            }
+        }
     }
 
     /// A longer period would bring back entries that a clock of Redis's own would have let expire.

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod bills;
+mod changed_numbers;
 mod hammer;
 mod kept;
 mod looking;

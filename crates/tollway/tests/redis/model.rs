@@ -1,13 +1,15 @@
 //! Predicts the answers of one bucket with the core's own state, kept as a store keeps it.
 
 use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
-use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Refund, Timestamp, Verdict};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Nanos, Refund, Timestamp, Verdict};
 use tollway::store::BucketState;
 
 /// A bucket, or none where nothing is remembered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     token_bucket: Option<TokenBucketState>,
+    /// The interval that the token bucket was written under, and whether more was used than it could hold then.
+    written: (Nanos, bool),
     sliding_log: Option<SlidingLogState>,
     smoothed_rate: Option<SmoothedRateState>,
     quota: Option<QuotaState>,
@@ -39,16 +41,31 @@ macro_rules! with_bucket {
 impl Model {
     pub(crate) fn check(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
         let algorithm = charge.algorithm().unwrap();
+        let mut converted = self.converted(algorithm, now);
         let decision =
-            with_bucket!(self, algorithm, |bucket, limit| check(bucket, limit, charge.cost(), now));
+            with_bucket!(converted, algorithm, |bucket, limit| check(bucket, limit, charge.cost(), now));
         Bill::one(charge).answer(&[decision])
     }
 
     /// Settles a bill of this one charge.
     pub(crate) fn settle(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
         let (algorithm, cost) = (charge.algorithm().unwrap(), charge.cost());
+        let mut converted = self.converted(algorithm, now);
+        let decision = with_bucket!(converted, algorithm, |bucket, limit| check(bucket, limit, cost, now));
+        if (charge.kind(), decision.verdict) == (ChargeKind::CheckOnly, Verdict::Allow) {
+            // Nothing is written, not even a conversion.
+            return Bill::one(charge).answer(&[decision]);
+        }
+        *self = converted;
+        let full = self.token_bucket.is_none_or(|bucket| bucket.expires_at() <= now);
+        if let Algorithm::TokenBucket(limit) = algorithm
+            && full
+            && cost > 0
+            && decision.verdict == Verdict::Allow
+        {
+            self.written = (limit.emission_interval(), false);
+        }
         with_bucket!(self, algorithm, |bucket, limit| {
-            let decision = check(bucket, limit, cost, now);
             change(bucket, now, |bucket| match (charge.kind(), decision.verdict) {
                 (ChargeKind::Spend, _) | (ChargeKind::SpendOnly, Verdict::Allow) => {
                     let _ = bucket.charge(limit, cost, now);
@@ -63,6 +80,7 @@ impl Model {
     }
 
     pub(crate) fn refund(&mut self, charge: &Charge<'_>, now: Timestamp) -> Refund {
+        *self = self.converted(charge.algorithm().unwrap(), now);
         with_bucket!(self, charge.algorithm().unwrap(), |bucket, limit| {
             change(bucket, now, |bucket| bucket.refund(limit, charge.cost(), now))
         })
@@ -70,9 +88,28 @@ impl Model {
     }
 
     pub(crate) fn held(&mut self, algorithm: &Algorithm, now: Timestamp) -> Option<BucketState> {
-        with_bucket!(self, algorithm, |bucket, _limit| {
+        let mut converted = self.converted(algorithm, now);
+        with_bucket!(converted, algorithm, |bucket, _limit| {
             bucket.as_ref().filter(|bucket| bucket.expires_at() > now).map(BucketState::from)
         })
+    }
+}
+
+impl Model {
+    /// Returns the model as Redis reads it under these numbers: what was used stays used.
+    fn converted(&self, algorithm: &Algorithm, now: Timestamp) -> Self {
+        let mut converted = self.clone();
+        let Algorithm::TokenBucket(limit) = algorithm else { return converted };
+        let (interval, overdrawn) = self.written;
+        let owed = self.token_bucket.map_or(Nanos::ZERO, |bucket| bucket.expires_at().since(now));
+        if owed == Nanos::ZERO || interval == limit.emission_interval() {
+            return converted;
+        }
+        let used = if overdrawn { limit.burst() } else { owed.get().div_ceil(interval.get()) };
+        let owed = limit.emission_interval().saturating_mul(used).min(limit.fill_time());
+        converted.token_bucket = Some(TokenBucketState::full_at(now + owed));
+        converted.written = (limit.emission_interval(), used > limit.burst());
+        converted
     }
 }
 

@@ -45,6 +45,16 @@ impl NaiveTokenBucket {
         refund(refunded, (now - (tat - burst_offset)) / emission_interval, tat - now)
     }
 
+    /// The numbers change at `now`: as many tokens stay used as were, and a part of one counts whole.
+    pub(crate) fn change(&mut self, from: &TokenBucket, to: &TokenBucket, now: Timestamp) {
+        let ((before, _), (after, burst_offset)) = (Self::spans(from), Self::spans(to));
+        let owed = (self.tat - wide(now)).max(0);
+        let used = owed / before + i128::from(owed % before > 0);
+        if used > 0 && before != after {
+            self.tat = wide(now) + (used * after).min(burst_offset);
+        }
+    }
+
     fn tat_at(&mut self, limit: &TokenBucket, now: i128) -> i128 {
         let (_, burst_offset) = Self::spans(limit);
         self.tat = self.tat.min(now + burst_offset);

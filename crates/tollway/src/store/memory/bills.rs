@@ -26,6 +26,9 @@ impl Memory {
         }
         let hashes = &hashes[..charges.len()];
         self.with_locked(hashes.iter().copied(), now, |locked| {
+            for (charge, hash) in charges.iter().zip(hashes) {
+                locked.carry_over(charge, *hash, now);
+            }
             let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
             for ((answer, charge), hash) in answers.iter_mut().zip(charges).zip(hashes) {
                 *answer = self.ask(locked, charge, *hash, now, stores);

@@ -10,7 +10,7 @@
 //! commit    change
 //! ```
 
-use tollway_core::Timestamp;
+use tollway_core::{Charge, Timestamp};
 
 use super::shard::{HasTable, Tables, TablesGuard};
 use super::{Memory, SWEEP_SLOTS};
@@ -57,6 +57,12 @@ impl<'a> LockedBuckets<'a> {
         numbers.dedup();
         let guards = numbers.into_iter().map(|number| (number, store.shards.lock(number))).collect();
         Self { store, guards, entries_full: store.entries.is_full(), reserved: 0, inserted: 0 }
+    }
+
+    /// Moves the bucket of a charge to `hash` if it was written under former numbers of its limit.
+    pub(super) fn carry_over(&mut self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) {
+        let place = self.place(hash);
+        self.store.carry_over(&mut self.guards[place].1, charge, hash, now);
     }
 
     /// Returns the bucket of `hash`, if there is one.

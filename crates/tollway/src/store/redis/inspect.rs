@@ -29,8 +29,8 @@ impl Redis {
         let mut answer = ScriptReply::new(reply?)?;
         let at = answer.now()?;
         let Some(algorithm) = charge.algorithm() else { return Ok(BucketReading::unlimited(at)) };
-        let for_nothing = FoundBucket::read(algorithm, answer.value())?;
-        let next = FoundBucket::read(algorithm, answer.value())?.decide(1, at);
+        let for_nothing = FoundBucket::read(algorithm, answer.value(), at)?;
+        let next = FoundBucket::read(algorithm, answer.value(), at)?.decide(1, at);
         let decision = for_nothing.decide(0, at);
         Ok(BucketReading { state: state(&for_nothing, answer, at)?, decision, next, at })
     }

@@ -74,8 +74,9 @@ impl<'a> Part<'a> {
 
     /// Returns the call that decides the part.
     pub(super) fn call(&self, now: Option<Timestamp>) -> Call {
-        if let Some((increment, fill)) = self.quick() {
-            let draft = CallBuilder::new(&script::SPEND, &[&self.lines[0].key]).arg(increment).arg(fill);
+        if let Some([increment, fill, unit]) = self.quick() {
+            let draft = CallBuilder::new(&script::SPEND, &[&self.lines[0].key]);
+            let draft = draft.arg(increment).arg(fill).arg(unit);
             return match now {
                 Some(now) => draft.pair(now.as_nanos()).finish(),
                 None => draft.finish(),
@@ -109,19 +110,19 @@ impl<'a> Part<'a> {
         let mut answer = ScriptReply::new(reply)?;
         if self.quick().is_some() {
             // In the form of `TIME`, unless the caller gave it.
-            let time = answer.moment(1_000_000)?;
-            let seen = vec![FoundBucket::read(self.lines[0].algorithm, answer.value())?];
-            return Ok(Read { now: now.unwrap_or(time), denied: answer.value() != Value::Nil, seen });
+            let now = now.unwrap_or(answer.moment(1_000_000)?);
+            let seen = vec![FoundBucket::read(self.lines[0].algorithm, answer.value(), now)?];
+            return Ok(Read { now, denied: answer.value() != Value::Nil, seen });
         }
         let now = answer.now()?;
         let denied = answer.number()? != 0;
-        let seen = self.lines.iter().map(|line| FoundBucket::read(line.algorithm, answer.value()));
+        let seen = self.lines.iter().map(|line| FoundBucket::read(line.algorithm, answer.value(), now));
         Ok(Read { now, denied, seen: seen.collect::<Result<_, _>>()? })
     }
 
-    /// Returns the numbers of the quickest script, if it can decide this part: the time in which the cost refills, and
-    /// the time in which an empty bucket does.
-    fn quick(&self) -> Option<(u64, u64)> {
+    /// Returns the numbers of the quickest script, if it can decide this part: the time in which the cost refills, the
+    /// time in which an empty bucket does, and the time of one unit.
+    fn quick(&self) -> Option<[u64; 3]> {
         let (Mode::Whole | Mode::Each, [line], None) = (self.mode, &*self.lines, self.expression) else {
             return None;
         };
@@ -129,7 +130,7 @@ impl<'a> Part<'a> {
         match line.algorithm {
             Algorithm::TokenBucket(limit) if limit.fill_time() < script::EXACT => {
                 let increment = limit.emission_interval().saturating_mul(cost).min(script::EXACT);
-                Some((increment.get(), limit.fill_time().get()))
+                Some([increment.get(), limit.fill_time().get(), limit.emission_interval().get()])
             }
             _ => None,
         }

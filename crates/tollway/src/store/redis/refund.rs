@@ -53,5 +53,5 @@ fn refundable<'a>(charge: &Charge<'a>) -> Option<&'a Algorithm> {
 fn read(algorithm: &Algorithm, cost: u64, reply: Reply) -> Result<Refund, StoreError> {
     let mut answer = ScriptReply::new(reply?)?;
     let now = answer.now()?;
-    Ok(FoundBucket::read(algorithm, answer.value())?.refund(cost, now))
+    Ok(FoundBucket::read(algorithm, answer.value(), now)?.refund(cost, now))
 }

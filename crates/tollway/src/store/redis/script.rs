@@ -33,8 +33,10 @@ pub(super) static RATE_UPDATE: LazyLock<Script> =
 pub(super) static QUOTA_COMMANDS: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "quota", "quota_commands").to_owned()));
 /// Takes back a part of a bill.
-pub(super) static UNDO: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "smoothed_rate", "quota", "undo").to_owned()));
+pub(super) static UNDO: LazyLock<Script> = LazyLock::new(|| {
+    let parts = lua!("number", "clock", "token_bucket_value", "smoothed_rate", "quota", "undo");
+    Script::new(parts.to_owned())
+});
 /// Decides by any rule.
 pub(super) static RULE: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "expression", "rule_log", "rule").to_owned()));
@@ -72,7 +74,7 @@ pub(super) fn inspect(algorithm: Option<&Algorithm>) -> &'static Script {
 
 /// The letter, the name and the functions of each algorithm.
 const ALGORITHMS: [(&str, &str, &str); 4] = [
-    ("b", "token_bucket", lua!("token_bucket")),
+    ("b", "token_bucket", lua!("token_bucket_value", "token_bucket")),
     ("l", "sliding_log", lua!("sliding_log")),
     ("r", "smoothed_rate", lua!("smoothed_rate")),
     ("q", "quota", lua!("quota")),
@@ -173,7 +175,8 @@ impl CallBuilder {
         match algorithm {
             Algorithm::TokenBucket(limit) => {
                 let increment = limit.emission_interval().saturating_mul(cost);
-                self.pair(increment.get()).pair(limit.fill_time().get()).arg(&["", ""])
+                let unit = limit.emission_interval().get();
+                self.pair(increment.get()).pair(limit.fill_time().get()).arg(unit).arg("")
             }
             // No log is as long as the highest cost that a double holds.
             Algorithm::SlidingLog(limit) => {

@@ -5,7 +5,7 @@ use tollway_core::algorithm::{
     Bucket, LogSummary, Quota, QuotaState, SlidingLog, SmoothedRate, SmoothedRateState, TokenBucket,
     TokenBucketState, TtlUnit,
 };
-use tollway_core::{Algorithm, Decision, Refund, Timestamp};
+use tollway_core::{Algorithm, Decision, Nanos, Refund, Timestamp};
 
 use super::StoreError;
 use super::reply::{ScriptReply, digits_of, number, unexpected};
@@ -19,9 +19,13 @@ pub(super) enum FoundBucket<'a> {
 }
 
 impl<'a> FoundBucket<'a> {
-    pub(super) fn read(algorithm: &'a Algorithm, found: Value) -> Result<Self, StoreError> {
+    /// Parses a bucket that a script found at `now`.
+    pub(super) fn read(algorithm: &'a Algorithm, found: Value, now: Timestamp) -> Result<Self, StoreError> {
         Ok(match algorithm {
-            Algorithm::TokenBucket(limit) => Self::TokenBucket(read(&found, token_bucket)?, limit),
+            Algorithm::TokenBucket(limit) => {
+                let bucket = read(&found, |text| token_bucket(text, limit, now))?;
+                Self::TokenBucket(bucket, limit)
+            }
             Algorithm::SlidingLog(limit) => Self::SlidingLog(log_summary(found)?, limit),
             Algorithm::SmoothedRate(limit) => Self::SmoothedRate(read(&found, smoothed_rate)?, limit),
             Algorithm::Quota(limit) => Self::Quota(read(&found, quota)?, limit),
@@ -62,9 +66,23 @@ pub(super) fn read<B: Default>(found: &Value, parse: impl Fn(&[u8]) -> Option<B>
     }
 }
 
-/// Parses `1700000000000000000`.
-pub(super) fn token_bucket(text: &[u8]) -> Option<TokenBucketState> {
-    digits_of(text).map(|full_at| TokenBucketState::full_at(Timestamp::from_nanos(full_at)))
+/// Parses `1700000000000000000 100000000`: when it is full, and the interval that this was written under. A bucket of
+/// another interval is converted. If more had been used than it could hold when it was converted before (`!`), it is
+/// empty then. Version 0.1 wrote no interval: such a bucket is taken as it is.
+fn token_bucket(text: &[u8], limit: &TokenBucket, now: Timestamp) -> Option<TokenBucketState> {
+    let mut words = text.split(|byte| *byte == b' ');
+    let bucket = TokenBucketState::full_at(Timestamp::from_nanos(digits_of(words.next()?)?));
+    let Some(interval) = words.next() else { return Some(bucket) };
+    let (interval, overdrawn) = match interval.strip_suffix(b"!") {
+        Some(interval) => (Nanos::new(digits_of(interval)?), true),
+        None => (Nanos::new(digits_of(interval)?), false),
+    };
+    let empty = overdrawn && interval != limit.emission_interval() && bucket.expires_at() > now;
+    Some(if empty {
+        TokenBucketState::full_at(now + limit.fill_time())
+    } else {
+        bucket.converted(interval, limit, now)
+    })
 }
 
 /// Parses `r1700000000000000000 2.5 1700000000000000000`.

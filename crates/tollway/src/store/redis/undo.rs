@@ -9,8 +9,8 @@ use super::seen::FoundBucket;
 /// The amount that was taken, with the state that is needed to take back that and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Taken {
-    /// A span, and the time from which the bucket would have been full without it.
-    Span(Nanos, Timestamp),
+    /// A span, the time from which the bucket would have been full without it, and the time of one unit.
+    Span(Nanos, Timestamp, Nanos),
     /// The number of entries, and their time.
     Entries(u64, Timestamp),
     /// The amount that was added to a rate, its period, when, to which rate, and the state before.
@@ -28,7 +28,7 @@ impl Taken {
                 let mut after = *before;
                 let _ = after.charge(limit, cost, now);
                 let span = after.expires_at().since(full_at);
-                (span > Nanos::ZERO).then_some(Self::Span(span, full_at))
+                (span > Nanos::ZERO).then_some(Self::Span(span, full_at, limit.emission_interval()))
             }
             FoundBucket::SlidingLog(..) => (cost > 0).then_some(Self::Entries(cost, now)),
             FoundBucket::SmoothedRate(before, limit) => {
@@ -57,8 +57,8 @@ impl Taken {
     /// Adds the letter of the algorithm, and six values.
     pub(super) fn write(self, draft: CallBuilder) -> CallBuilder {
         match self {
-            Self::Span(span, full_at) => {
-                draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).arg(&["", ""])
+            Self::Span(span, full_at, unit) => {
+                draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).arg(unit.get()).arg("")
             }
             Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()).arg(&["", ""]),
             Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),

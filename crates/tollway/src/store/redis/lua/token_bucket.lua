@@ -1,16 +1,53 @@
--- A token bucket is the moment when it is full again.
--- Arguments: how long the cost takes to come, and how long a full bucket does.
+-- A token bucket is the moment when it is full again, and how long one unit took to come when that was written:
+-- `1700000000000000000 100000000`.
+-- Arguments: how long the cost takes to come, how long a full bucket does, and how long one unit does.
 
 local token_bucket = {}
+
+-- What is owed under another unit: as many units are used as before, and a part of one counts whole.
+local function convert(owed_s, owed_n, from, to, fill_s, fill_n)
+  local from_s, from_n = split(from)
+  local to_s, to_n = split(to)
+  local powers, n = {}, 0
+  while not less(owed_s, owed_n, from_s, from_n) do
+    n = n + 1
+    powers[n] = {from_s, from_n, to_s, to_n}
+    from_s, from_n = plus(from_s, from_n, from_s, from_n)
+    to_s, to_n = plus(to_s, to_n, to_s, to_n)
+  end
+  local new_s, new_n = 0, 0
+  for i = n, 1, -1 do
+    local power = powers[i]
+    if not less(owed_s, owed_n, power[1], power[2]) then
+      owed_s, owed_n = minus(owed_s, owed_n, power[1], power[2])
+      new_s, new_n = plus(new_s, new_n, power[3], power[4])
+    end
+  end
+  if owed_s > 0 or owed_n > 0 then new_s, new_n = plus(new_s, new_n, split(to)) end
+  if less(fill_s, fill_n, new_s, new_n) then return fill_s, fill_n, '!' end
+  return new_s, new_n, ''
+end
 
 function token_bucket.look(bucket, at)
   bucket.cost_s, bucket.cost_n = ARGV[at] + 0, ARGV[at + 1] + 0
   bucket.fill_s, bucket.fill_n = ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  bucket.full_s, bucket.full_n = 0, 0
-  local value = redis.pcall('GET', bucket.key)
-  if is_number(value) then
-    bucket.found = value
-    bucket.full_s, bucket.full_n = split(value)
+  bucket.unit, bucket.overdrawn, bucket.full_s, bucket.full_n = ARGV[at + 4], '', 0, 0
+  local full_at, unit, overdrawn = read_token_bucket(bucket)
+  if full_at then
+    bucket.full_s, bucket.full_n = split(full_at)
+    local owed_s, owed_n = minus(bucket.full_s, bucket.full_n, now_s, now_n)
+    local owes = owed_s > 0 or owed_n > 0
+    if owes then bucket.overdrawn = overdrawn end
+    bucket.converted = owes and unit ~= '' and unit ~= bucket.unit
+    if bucket.converted then
+      if overdrawn == '!' then
+        -- Nobody knows how much was used: all of it, or servers with different numbers would forget it in turns.
+        owed_s, owed_n, bucket.overdrawn = bucket.fill_s, bucket.fill_n, ''
+      else
+        owed_s, owed_n, bucket.overdrawn = convert(owed_s, owed_n, unit, bucket.unit, bucket.fill_s, bucket.fill_n)
+      end
+      bucket.full_s, bucket.full_n = plus(now_s, now_n, owed_s, owed_n)
+    end
   end
   bucket.owed_s, bucket.owed_n =
     least(bucket.fill_s, bucket.fill_n, minus(bucket.full_s, bucket.full_n, now_s, now_n))
@@ -19,13 +56,13 @@ end
 
 local function full_after(bucket, h, l)
   local full_s, full_n = plus(now_s, now_n, h, l)
-  keep(bucket, digits(full_s, full_n), full_s, full_n)
+  write_token_bucket(bucket, full_s, full_n, bucket.unit, bucket.overdrawn)
 end
 
--- A moment too far ahead would else be too far ahead at every retry.
+-- A moment too far ahead would else be too far ahead at every retry, and one of another unit would go on in that unit.
 function token_bucket.mend(bucket)
-  if less(bucket.fill_s, bucket.fill_n, minus(bucket.full_s, bucket.full_n, now_s, now_n)) then
-    full_after(bucket, bucket.fill_s, bucket.fill_n)
+  if bucket.converted or less(bucket.fill_s, bucket.fill_n, minus(bucket.full_s, bucket.full_n, now_s, now_n)) then
+    full_after(bucket, bucket.owed_s, bucket.owed_n)
   end
 end
 

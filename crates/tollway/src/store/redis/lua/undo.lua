@@ -4,17 +4,17 @@
 
 local undo = {}
 
--- What was taken, and from when on the bucket would have been full had it not been. What others took after that moment
--- counts as taken now, so that nobody gets more for the bucket having stood below full.
+-- What was taken, from when on the bucket would have been full had it not been, and how long one unit takes to come.
+-- What others took after that moment counts as taken now, so that nobody gets more for the bucket having stood below
+-- full. A bucket that somebody has written in another unit since then is left alone.
 function undo.b(bucket, at)
-  local value = redis.pcall('GET', bucket.key)
-  if not is_number(value) then return end
-  bucket.found = value
+  local value, unit, overdrawn = read_token_bucket(bucket)
+  if unit ~= ARGV[at + 4] then return end
   local late_s, late_n = minus(now_s, now_n, ARGV[at + 2] + 0, ARGV[at + 3] + 0)
   local back_s, back_n = minus(ARGV[at] + 0, ARGV[at + 1] + 0, late_s, late_n)
   local full_s, full_n = split(value)
   full_s, full_n = minus(full_s, full_n, back_s, back_n)
-  keep(bucket, digits(full_s, full_n), full_s, full_n)
+  write_token_bucket(bucket, full_s, full_n, unit, overdrawn)
 end
 
 -- How many entries, and of which moment: these, and no newer ones.

@@ -1,0 +1,47 @@
+//! Carries buckets over to the numbers that a reload gave their limit.
+//!
+//! A token bucket is one moment, which only its emission interval turns into tokens. So the interval is a part of the
+//! hash, and a bucket is never read under an interval that it was not written under. Its first request after a change
+//! does not find it, looks where it was before, and moves it. The fast path does not notice.
+
+use tollway_core::algorithm::{Bucket, TokenBucketState};
+use tollway_core::{Charge, Timestamp};
+
+use super::Memory;
+use super::shard::{HasTable, Tables};
+use crate::hash::BucketHash;
+
+impl Memory {
+    /// Moves the token bucket of a charge to `hash`, if there is none yet and its id has one left from former numbers
+    /// of the limit. It stays in its shard, which depends on the id alone.
+    pub(super) fn carry_over(
+        &self,
+        tables: &mut Tables,
+        charge: &Charge<'_>,
+        hash: BucketHash,
+        now: Timestamp,
+    ) {
+        if charge.limit().has_former_numbers() && TokenBucketState::table(tables).get(hash).is_none() {
+            self.take_former(tables, charge, hash, now);
+        }
+    }
+
+    #[cold]
+    fn take_former(&self, tables: &mut Tables, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) {
+        let table = TokenBucketState::table_mut(tables);
+        let take = |fingerprint| {
+            let former = self.key.hash_of(fingerprint, charge.id());
+            let bucket = table.get(former).copied();
+            table.remove(former);
+            bucket
+        };
+        let Some(bucket) = charge.take_former(take) else { return };
+        if bucket.expires_at() > now {
+            // It takes the place that it had before.
+            let _ = table.change_or_insert(hash, now, || true, |new| *new = bucket);
+        } else {
+            self.capacity.give_back(1);
+        }
+        self.shards.publish_location::<TokenBucketState>(self.shards.number(hash), tables);
+    }
+}
