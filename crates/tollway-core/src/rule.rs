@@ -40,7 +40,7 @@ pub use lazy::{RuleStep, RuleValues};
 pub use log_name::LogName;
 pub use lookup::{RuleLookupError, RuleRef};
 pub use named::{NamedRule, RuleNameError};
-pub use parse::{RATES_MAX, RULE_MAX, RuleError, RuleProblem};
+pub use parse::{COUNT_MAX, RATES_MAX, RULE_MAX, RuleError, RuleProblem};
 
 /// Rates, and which of them limit. Read from text, so it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,13 +13,15 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{Rate, Rule, RuleLog};
-use crate::algorithm::LOG_MAX;
 use crate::bill::Expression;
 use crate::rate_spec::{RateSpecError, divider, span_of, whole};
 use crate::time::Nanos;
 
 /// The longest text of a rule, in bytes.
 pub const RULE_MAX: usize = 4096;
+
+/// The highest count of a rate. A log takes memory for the requests that were entered, not for those that may be.
+pub const COUNT_MAX: u64 = 10_000_000;
 /// The most rates of a rule: all their logs are looked at in one step.
 pub const RATES_MAX: usize = 32;
 /// The number of levels that expressions may nest.
@@ -51,7 +53,7 @@ pub enum RuleProblem {
     #[error("the name of a selector must be letters, digits and \"_\", and must not start with a digit")]
     Selector,
     /// The count is not a number in range.
-    #[error("a count must be a whole number from 0 to {LOG_MAX}")]
+    #[error("a count must be a whole number from 0 to {COUNT_MAX}")]
     Count,
     /// The span has no known unit.
     #[error("a span must be a unit (ms, s, m, h or d), with or without a number in front, such as s or 5m")]
@@ -227,7 +229,7 @@ impl<'a> Parser<'a> {
         }
         let count_at = trimmed(text, colon.map_or(0, |colon| colon + 1)..divider.start);
         let count = whole(&text[count_at.clone()])
-            .filter(|count| *count <= LOG_MAX)
+            .filter(|count| *count <= COUNT_MAX)
             .and_then(|count| usize::try_from(count).ok())
             .ok_or((place(count_at), RuleProblem::Count))?;
         let third = text[divider.end..].find(':').map(|colon| divider.end + colon);
@@ -345,7 +347,7 @@ mod tests {
             ("10", "^^", RuleProblem::Rate),
             ("/s", "^", RuleProblem::Count),
             ("-1/s", "^^", RuleProblem::Count),
-            ("65537/s", "^^^^^", RuleProblem::Count),
+            ("10000001/s", "^^^^^^^^", RuleProblem::Count),
             ("99999999999999999999/s", "^^^^^^^^^^^^^^^^^^^^", RuleProblem::Count),
             ("10/", "   ^", RuleProblem::Span),
             ("10/5", "   ^", RuleProblem::Span),
