@@ -20,6 +20,8 @@ const FORMER_MAX: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Limit {
     name: Box<str>,
+    /// The place in its policy, which [`Policy::new`](crate::Policy::new) sets.
+    pub(crate) index: usize,
     number: Option<u64>,
     ids: IdFormat,
     default: Option<Algorithm>,
@@ -101,6 +103,7 @@ impl Limit {
         Ok(Self {
             fingerprint: fingerprint(name.as_bytes()),
             name: name.into(),
+            index: 0,
             number: None,
             ids: IdFormat::Any,
             default: None,
@@ -153,6 +156,12 @@ impl Limit {
         self.account_overrides |= self.ids.has_account() && !id.contains(&b':');
         self.overrides.insert(id.into(), algorithm);
         Ok(())
+    }
+
+    /// Returns its place in [`Policy::limits`](crate::Policy::limits), by which counters and the like find it.
+    #[inline]
+    pub const fn index(&self) -> usize {
+        self.index
     }
 
     /// Returns the name that requests use.

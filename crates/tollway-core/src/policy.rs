@@ -81,7 +81,8 @@ pub enum PolicyError {
 
 impl Policy {
     /// Makes a policy that has these limits, in this order.
-    pub fn new(limits: Vec<Limit>) -> Result<Self, PolicyError> {
+    pub fn new(mut limits: Vec<Limit>) -> Result<Self, PolicyError> {
+        limits.iter_mut().enumerate().for_each(|(index, limit)| limit.index = index);
         let index = Index::of(&limits).map_err(|name| PolicyError::SameName { name: name.to_owned() })?;
         let mut by_fingerprint: HashMap<u64, usize> = HashMap::with_capacity(limits.len());
         for (index, limit) in limits.iter().enumerate() {
@@ -166,9 +167,14 @@ impl Policy {
     }
 
     /// Returns the domain that has this name, as a gatekeeper spells it.
-    #[inline]
     pub fn domain(&self, name: &[u8]) -> Option<&Domain> {
-        self.domains_by_name.get(name).map(|index| &self.domains[*index])
+        self.domain_index(name).map(|index| &self.domains[index])
+    }
+
+    /// Returns the place in [`domains`](Self::domains) of the domain that has this name, as a gatekeeper spells it.
+    #[inline]
+    pub fn domain_index(&self, name: &[u8]) -> Option<usize> {
+        self.domains_by_name.get(name).copied()
     }
 
     /// Returns the rules in the order in which they were configured.
@@ -179,7 +185,13 @@ impl Policy {
     /// Returns the rule that has this name.
     #[inline]
     pub fn rule(&self, name: &str) -> Option<&KeyedRule> {
-        self.rules_by_name.get(name).map(|index| self.rules[*index].keyed())
+        self.rule_index(name).map(|index| self.rules[index].keyed())
+    }
+
+    /// Returns the place in [`rules`](Self::rules) of the rule that has this name.
+    #[inline]
+    pub fn rule_index(&self, name: &str) -> Option<usize> {
+        self.rules_by_name.get(name).copied()
     }
 
     /// Returns the charge of `cost` to the bucket of `id` under the limit `name`, or why it cannot be made.

@@ -23,6 +23,7 @@
 
 mod bounds;
 pub mod datagrams;
+mod decision_log;
 mod desk;
 mod drain;
 mod gate;

@@ -1,8 +1,8 @@
-//! What has happened, counted without getting in its way.
+//! Counts what the server does, for `/metrics`.
 //!
 //! Each worker counts for itself, so that two cores never wait for one counter; a scrape adds them up. Counters belong
-//! to the name of a limit or a rule and outlive the policy that named it, so a reload never sets one back. An id is never a label:
-//! there are as many ids as clients care to invent.
+//! to the name of a limit or a rule and outlive the policy that named it, so a reload never sets one back. An id is
+//! never a label: there are as many ids as clients care to invent.
 
 mod histogram;
 mod smockron;
@@ -32,9 +32,9 @@ pub(crate) struct Metrics {
 pub(crate) struct WorkerMetrics {
     limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
     rules: Mutex<BTreeMap<Box<str>, Arc<RuleCounters>>>,
-    /// From a whole request in hand to its answer written.
+    /// The time from a complete request to its answer.
     pub(crate) latency: Latencies,
-    /// By the first digit of the status.
+    /// The responses, by the first digit of their status.
     pub(crate) responses: [Counter; 6],
     pub(crate) cut_idle: Counter,
     pub(crate) cut_head: Counter,
@@ -50,13 +50,13 @@ pub(crate) struct WorkerMetrics {
 #[derive(Debug, Default)]
 pub(crate) struct TextCounters {
     pub(crate) datagrams: Counter,
-    /// Datagrams that were not understood.
+    /// The datagrams that were no request.
     pub(crate) silent: Counter,
     /// Datagrams from outside the trusted networks.
     pub(crate) untrusted: Counter,
     pub(crate) over: Counter,
     pub(crate) not_over: Counter,
-    /// Keys that no rule matched.
+    /// The keys that no rule matched.
     pub(crate) unmatched: Counter,
     pub(crate) receive_errors: Counter,
     pub(crate) send_errors: Counter,
@@ -67,7 +67,7 @@ pub(crate) struct TextCounters {
 pub(crate) struct ThrottrCounters {
     pub(crate) done: Counter,
     pub(crate) failed: Counter,
-    /// Connections closed because what came was no request.
+    /// The connections that were closed because their bytes were no request.
     pub(crate) unknown_type: Counter,
 }
 
@@ -78,19 +78,19 @@ pub(crate) struct LimitCounters {
     checks: [Counter; OUTCOMES.len()],
     refunds: Counter,
     resets: Counter,
-    /// Decisions, of the above, that were made without the store.
+    /// The decisions, of the above, that were made without the store.
     degraded: Counter,
 }
 
 /// The counters of one rule on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct RuleCounters {
-    rulings: [Counter; OUTCOMES.len()],
-    /// Rulings, of the above, that were made without the store.
+    decisions: [Counter; OUTCOMES.len()],
+    /// The decisions, of the above, that were made without the store.
     degraded: Counter,
 }
 
-/// Every verdict, with its name as a label.
+/// All verdicts, each with its name as a label.
 const OUTCOMES: [(Verdict, &str); 7] = [
     (Verdict::Allow, "allow"),
     (Verdict::Deny, "deny"),
@@ -101,7 +101,7 @@ const OUTCOMES: [(Verdict, &str); 7] = [
     (Verdict::DenyUnreachable, "deny_unreachable"),
 ];
 
-/// A number that goes up.
+/// A counter that only goes up.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -126,13 +126,13 @@ impl Metrics {
 }
 
 impl WorkerMetrics {
-    /// The counters of the limit of this name, the same before and after a reload.
+    /// Returns the counters of the limit of this name, the same before and after a reload.
     pub(crate) fn limit(&self, name: &str) -> Arc<LimitCounters> {
         let mut limits = self.limits.lock().expect("nobody panics while counting");
         Arc::clone(limits.entry(name.into()).or_default())
     }
 
-    /// The counters of the rule of this name, the same before and after a reload.
+    /// Returns the counters of the rule of this name, the same before and after a reload.
     pub(crate) fn rule(&self, name: &str) -> Arc<RuleCounters> {
         let mut rules = self.rules.lock().expect("nobody panics while counting");
         Arc::clone(rules.entry(name.into()).or_default())
@@ -149,7 +149,7 @@ impl LimitCounters {
         self.degraded.add(u64::from(decision.degraded));
     }
 
-    /// A rate was measured, which is a spend without a decision.
+    /// Counts a measured rate, which is a spend without a decision.
     pub(crate) fn measured(&self, verdict: Verdict) {
         self.spends[outcome(verdict)].one();
     }
@@ -169,13 +169,13 @@ impl LimitCounters {
 }
 
 impl RuleCounters {
-    pub(crate) fn ruled(&self, ruling: &RuleDecision) {
-        self.rulings[outcome(ruling.verdict)].one();
-        self.degraded.add(u64::from(ruling.degraded));
+    pub(crate) fn decided(&self, decision: &RuleDecision) {
+        self.decisions[outcome(decision.verdict)].one();
+        self.degraded.add(u64::from(decision.degraded));
     }
 }
 
-/// The place of a verdict in [`OUTCOMES`].
+/// Returns the index of a verdict in [`OUTCOMES`].
 const fn outcome(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Allow => 0,

@@ -1,214 +1,76 @@
-//! From what is asked to what is answered, and counted on the way.
+//! Performs requests of any protocol on the engine, and counts and logs what was decided.
 //!
-//! The one place that turns commands into bills, whatever protocol they came by. It awaits the limiter and nothing else.
+//! It turns decoded requests into answers, and awaits the engine and nothing else.
 
-mod look;
+mod counted_policy;
+mod inspect;
 mod rules;
 mod smockron;
 mod text;
 mod throttr;
 
-use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
-use tollway::engine::Engine;
-use tollway::store::StoreError;
-use tollway_core::{
-    Bill, BillError, Charge, ChargeError, Decision, Domain, Policy, Refund, RuleLookupError, Verb,
-};
-use tollway_wire::http::{ChargeRequest, HttpCommand};
+use tollway::engine::{Engine, VerbAnswer};
+use tollway::limiter::LimiterError;
+use tollway_core::{ChargeRequest, RuleLookupError, Verb};
 
+pub(crate) use self::counted_policy::CountedPolicy;
 pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::ThrottrService;
-use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
+use crate::decision_log;
+use crate::metrics::WorkerMetrics;
 
-/// One worker's way to the limiter.
+/// The way of one worker's gates to the engine.
 pub(crate) struct Service {
     limiter: Arc<Engine>,
     metrics: Arc<WorkerMetrics>,
-    in_force: ArcSwap<InForce>,
+    policy: ArcSwap<CountedPolicy>,
 }
 
-/// A policy and the counters of its limits, rules and domains.
-pub(crate) struct InForce {
-    policy: Arc<Policy>,
-    /// By the limits' fingerprints, in order.
-    counters: Vec<(u64, Arc<LimitCounters>)>,
-    rules: HashMap<Box<str>, Arc<RuleCounters>>,
-    /// By the domains' names, with their places in the policy.
-    domains: HashMap<Box<[u8]>, (usize, Arc<DomainCounters>)>,
-}
-
-/// What a command came to.
-pub(crate) enum Reply<'a> {
-    Decision(Charges<'a>, Decision),
-    Refund(Charges<'a>, Refund),
-    Reset,
-}
-
-/// One charge, as nearly always, or several. One needs no allocation.
-pub(crate) enum Charges<'a> {
-    One(Charge<'a>),
-    Many(Vec<Charge<'a>>),
-}
-
-/// Why a command came to nothing.
+/// An error for a request that could not be decided.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
-    Charge(#[from] ChargeError),
-    #[error(transparent)]
-    Bill(#[from] BillError),
+    Limit(#[from] LimiterError),
     #[error(transparent)]
     Rule(#[from] RuleLookupError),
-    /// The store gave no answer, and nothing can be answered in its place.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl Service {
     pub(crate) fn new(limiter: Arc<Engine>, metrics: Arc<WorkerMetrics>) -> Self {
-        let in_force = ArcSwap::from_pointee(InForce::new(limiter.policy(), &metrics));
-        Self { limiter, metrics, in_force }
+        let policy = ArcSwap::from_pointee(CountedPolicy::new(limiter.policy(), &metrics));
+        Self { limiter, metrics, policy }
     }
 
-    /// The policy for the requests in hand. Taken once for all that arrived together.
-    pub(crate) fn in_force(&self) -> Arc<InForce> {
-        let policy = self.limiter.policy();
-        let known = self.in_force.load();
-        if Arc::ptr_eq(&known.policy, &policy) {
-            return Arc::clone(&known);
+    /// Returns the engine's current policy, with this worker's counters. Call it once for all requests that arrived
+    /// together.
+    pub(crate) fn policy(&self) -> Arc<CountedPolicy> {
+        let current = self.limiter.policy();
+        let counted = self.policy.load();
+        if Arc::ptr_eq(counted.policy(), &current) {
+            return Arc::clone(&counted);
         }
-        let fresh = Arc::new(InForce::new(policy, &self.metrics));
-        self.in_force.store(Arc::clone(&fresh));
-        fresh
+        let counted = Arc::new(CountedPolicy::new(current, &self.metrics));
+        self.policy.store(Arc::clone(&counted));
+        counted
     }
 
-    /// Does what `command` says.
-    pub(crate) async fn call<'a>(
+    /// Performs a verb for the HTTP gate, and counts and logs the answer.
+    pub(crate) async fn perform<'a>(
         &self,
-        in_force: &'a InForce,
-        command: &'a HttpCommand<'_>,
-    ) -> Result<Reply<'a>, CallError> {
-        match command.verb {
-            Verb::Spend => {
-                let (charges, decision) = self.spend(in_force, command).await?;
-                Ok(Reply::Decision(charges, decision))
-            }
-            Verb::Check => self.check(in_force, command).await,
-            Verb::Refund => self.refund(in_force, command).await,
-            Verb::Reset => self.reset(in_force, command).await,
+        policy: &'a CountedPolicy,
+        verb: Verb,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<VerbAnswer<'a>, LimiterError> {
+        let answer = self.limiter.perform(policy.policy(), verb, requests).await?;
+        policy.count(verb, &answer);
+        if let VerbAnswer::Decision(charges, decision) = &answer {
+            decision_log::limit("http", verb, charges, decision);
         }
-    }
-
-    /// Takes the charges of `command`, all of them or none.
-    pub(crate) async fn spend<'a>(
-        &self,
-        in_force: &'a InForce,
-        command: &'a HttpCommand<'_>,
-    ) -> Result<(Charges<'a>, Decision), CallError> {
-        let charges = in_force.charges(command)?;
-        let decision = match &charges {
-            Charges::One(charge) => self.limiter.charge(charge).await,
-            Charges::Many(charges) => self.limiter.settle(&[Bill::new(charges)?]).await[0],
-        };
-        in_force.of(&charges[decision.charge]).spent(&decision);
-        Ok((charges, decision))
-    }
-
-    async fn check<'a>(
-        &self,
-        in_force: &'a InForce,
-        command: &'a HttpCommand<'_>,
-    ) -> Result<Reply<'a>, CallError> {
-        let charges = in_force.charges(command)?;
-        let decision = self.limiter.check_bills(&[Bill::new(&charges)?]).await[0];
-        in_force.of(&charges[decision.charge]).checked(&decision);
-        Ok(Reply::Decision(charges, decision))
-    }
-
-    async fn refund<'a>(
-        &self,
-        in_force: &'a InForce,
-        command: &'a HttpCommand<'_>,
-    ) -> Result<Reply<'a>, CallError> {
-        let charges = in_force.charges(command)?;
-        Bill::new(&charges)?; // The same bucket twice would be given back twice.
-        let refund = self.limiter.refund_charges(&charges).await?;
-        charges.iter().for_each(|charge| in_force.of(charge).refunded());
-        Ok(Reply::Refund(charges, refund))
-    }
-
-    async fn reset<'a>(
-        &self,
-        in_force: &'a InForce,
-        command: &'a HttpCommand<'_>,
-    ) -> Result<Reply<'a>, CallError> {
-        let charges = in_force.charges(command)?;
-        Bill::new(&charges)?;
-        self.limiter.reset_charges(&charges).await?;
-        charges.iter().for_each(|charge| in_force.of(charge).reset());
-        Ok(Reply::Reset)
-    }
-}
-
-impl InForce {
-    fn new(policy: Arc<Policy>, metrics: &WorkerMetrics) -> Self {
-        let of_limit = |limit: &tollway_core::Limit| (limit.fingerprint(), metrics.limit(limit.name()));
-        let mut counters: Vec<_> = policy.limits().iter().map(of_limit).collect();
-        counters.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
-        let of_rule = |rule: &tollway_core::NamedRule| (rule.name().into(), metrics.rule(rule.name()));
-        let rules = policy.rules().iter().map(of_rule).collect();
-        let domains = policy.domains().iter().enumerate().map(|(index, domain)| {
-            (domain.name().as_bytes().into(), (index, metrics.smockron.domain(domain.name())))
-        });
-        let domains = domains.collect();
-        Self { policy, counters, rules, domains }
-    }
-
-    fn charges<'a>(&'a self, command: &'a HttpCommand<'_>) -> Result<Charges<'a>, ChargeError> {
-        match command.charges() {
-            [ask] => self.charge(command.verb, ask).map(Charges::One),
-            asks => asks
-                .iter()
-                .map(|ask| self.charge(command.verb, ask))
-                .collect::<Result<_, _>>()
-                .map(Charges::Many),
-        }
-    }
-
-    fn charge<'a>(&'a self, verb: Verb, ask: &'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError> {
-        let charge = self.policy.charge(&ask.limit, &ask.id, ask.cost)?.with_kind(ask.kind);
-        if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
-    }
-
-    fn domain(&self, name: &[u8]) -> Option<(&Domain, &DomainCounters)> {
-        let (index, counters) = self.domains.get(name)?;
-        Some((&self.policy.domains()[*index], counters))
-    }
-
-    fn of_rule(&self, name: &str) -> &RuleCounters {
-        self.rules.get(name).expect("the rule is of this policy, and so are the counters")
-    }
-
-    fn of(&self, charge: &Charge<'_>) -> &LimitCounters {
-        let fingerprint = charge.limit().fingerprint();
-        let index = self.counters.binary_search_by_key(&fingerprint, |(fingerprint, _)| *fingerprint);
-        &self.counters[index.expect("the charge is of this policy, and so are the counters")].1
-    }
-}
-
-impl<'a> Deref for Charges<'a> {
-    type Target = [Charge<'a>];
-
-    fn deref(&self) -> &[Charge<'a>] {
-        match self {
-            Self::One(charge) => std::slice::from_ref(charge),
-            Self::Many(charges) => charges,
-        }
+        Ok(answer)
     }
 }

@@ -1,7 +1,7 @@
-//! How often keys were asked for, where a rule wants it known.
+//! Counts how often keys were used, for the key rules that have `stats`.
 //!
-//! Each worker writes its own, so that two cores never wait for one counter; whoever asks adds them up. These are the only
-//! names of keys that are kept, so there is a bound on how many.
+//! Each worker writes its own counters, so that two cores never wait for one; a reader adds them up. These are the only
+//! names of keys that are kept, so their number is bounded.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,12 +9,12 @@ use std::sync::Mutex;
 use tollway_core::Timestamp;
 use tollway_wire::text::{KeyStats, OverLimit};
 
-/// A window of the wall clock is five minutes long, and ends at a multiple of that.
+/// The length of a window: five minutes. A window ends at a multiple of it, by the wall clock.
 const WINDOW_SECONDS: u64 = 300;
-/// How many keys each worker keeps statistics of. Those that come later have none.
+/// The number of keys that each worker keeps statistics of. Later keys have none.
 const KEYS_MAX: usize = 100_000;
 
-/// The statistics of every key, by worker.
+/// The statistics of all keys, one table for each worker.
 #[derive(Debug)]
 pub(crate) struct Stats {
     workers: Vec<Mutex<HashMap<Box<[u8]>, Record>>>,
@@ -43,7 +43,7 @@ impl Stats {
         }
     }
 
-    /// Zeros for a key that nothing is known of.
+    /// Returns the statistics of a key; zeros for a key that is not known.
     pub(crate) fn of(&self, key: &[u8], now: Timestamp) -> KeyStats {
         let mut sum = KeyStats::default();
         for records in &self.workers {
@@ -65,7 +65,7 @@ impl Record {
         self.max_rate = self.max_rate.max(answer.rate);
     }
 
-    /// The record as it reads in the window of `now`.
+    /// Returns the record as it reads in the window of `now`.
     fn at(self, now: Timestamp) -> Self {
         let window = now.as_nanos() / 1_000_000_000 / WINDOW_SECONDS;
         match window.saturating_sub(self.window) {

@@ -25,21 +25,22 @@ mod calls;
 mod current_policy;
 mod failure;
 mod inspection;
+mod verbs;
 
 #[cfg(feature = "yaml")]
 use std::io;
 use std::sync::Arc;
 
-use tollway_core::{Charge, Policy};
+use tollway_core::Policy;
 
 pub use self::blocking::BlockingEngine;
 use self::current_policy::CurrentPolicy;
 pub(crate) use self::current_policy::PolicyGuard;
 pub use self::inspection::{Inspection, RuleInspection};
+pub use self::verbs::{Charges, VerbAnswer};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
 use crate::config::Config;
-use crate::rates::KeyHash;
 use crate::store::memory::{self, Memory, MemoryStats};
 use crate::store::{Health, Redis, Store};
 
@@ -122,23 +123,6 @@ impl Engine {
     /// Returns the state of the shared store's nodes, or `None` in memory.
     pub fn health(&self) -> Option<Health> {
         self.redis.as_ref().map(|redis| redis.health())
-    }
-
-    /// Hashes a key for [`RateUpdate`](crate::rates::RateUpdate).
-    #[inline]
-    pub fn hash_key(&self, key: &[u8]) -> KeyHash {
-        self.parts.memory.hash_key(key)
-    }
-
-    /// Hashes the limit and the id of a charge for [`RateUpdate`](crate::rates::RateUpdate).
-    pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
-        self.parts.memory.hash_charge(charge)
-    }
-
-    /// Prefetches the bucket of a key. Call it for all keys of a batch before the first one is updated.
-    #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
-        self.parts.memory.prefetch(hash);
     }
 
     #[inline]

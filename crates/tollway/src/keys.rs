@@ -1,32 +1,84 @@
-//! Caches which rule applies to a key, so that the patterns run only once for each key.
+//! Decides keys, as the text gate sends them: finds the rule of each key, and makes one use of it.
 //!
 //! ```
 //! use tollway::Limiter;
-//! use tollway::keys::KeyRuleCache;
+//! use tollway::keys::{KeyLimiter, KeyOutcome};
 //!
-//! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 22, period: 20s }]")?;
-//! let (mut cache, hash) = (KeyRuleCache::new(), limiter.engine().hash_key(b"ws global"));
-//! assert_eq!(cache.find(limiter.policy().keys(), b"ws global", hash).rule, Some(0));
+//! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 1, period: 20s }]")?;
+//! let mut keys = KeyLimiter::new(limiter.engine().clone());
+//! let (policy, mut over) = (limiter.policy(), Vec::new());
+//! tollway::block_on(keys.decide(&policy, &[b"ws a", b"ws a", b"other"], |used| {
+//!     over.push(matches!(used.outcome, KeyOutcome::Rate { reading, .. } if reading.over));
+//! }));
+//! assert_eq!(over, [false, true, false]);
 //! # Ok::<(), tollway::config::ConfigErrors>(())
 //! ```
-//!
-//! Each thread has a cache of its own (there is no lock), and each policy needs a new one: after a reload, entries
-//! would name rules of the old policy. Keys are not kept, only 96 bits of the hash of each, and the results of
-//! rewriting.
 
+mod rule_cache;
 mod set_cache;
 
-use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
-use tollway_core::{FoundKey, Keys};
+use arrayvec::ArrayVec;
+use tollway_core::algorithm::{RateReading, SmoothedRate};
+use tollway_core::{Algorithm, Bill, Charge, Decision, KeyLimit, KeyRule, Policy};
 
-use self::set_cache::{KeyTag, SetCache};
-use crate::rates::KeyHash;
+use self::rule_cache::KeyRuleCache;
+use crate::engine::Engine;
+use crate::hash::BucketHash;
+use crate::rates::RateUpdate;
 
-/// The most results of rewriting that are kept. They are few: rewriting maps many keys to one, such as a range of
-/// addresses to a customer.
-const REWRITTEN_MAX: usize = 1 << 16;
+/// The number of keys that are looked up together, so that their cache misses overlap.
+const BATCH: usize = 64;
+
+/// Decides keys for one thread. It caches the rule of each key, as long as the policy stays the same.
+#[derive(Debug)]
+pub struct KeyLimiter {
+    engine: Engine,
+    /// The policy that `cache` is about.
+    policy: Arc<Policy>,
+    cache: KeyRuleCache,
+    /// Kept between calls, to save their allocations.
+    readings: Vec<RateReading>,
+    decisions: Vec<Decision>,
+}
+
+/// One use of a key, and its outcome.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct KeyUse<'a> {
+    /// The key that is counted, as rewritten.
+    pub key: &'a [u8],
+    /// The rule that applies to it; `None` if no rule matches.
+    pub rule: Option<&'a KeyRule>,
+    /// The outcome by that rule.
+    pub outcome: KeyOutcome<'a>,
+}
+
+/// The outcome of one use of a key.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyOutcome<'a> {
+    /// The key is never over: no rule matches it, its rule says so, or the named limit does not take it for an id.
+    Never,
+    /// A rate was measured: the key's own, or that of a named limit.
+    Rate {
+        /// The numbers that apply to the key.
+        limit: &'a SmoothedRate,
+        /// The rate after this use, and whether it is over.
+        reading: RateReading,
+    },
+    /// A named limit of another kind decided.
+    Decision {
+        /// The numbers that apply to the key; `None` means no limit.
+        algorithm: Option<&'a Algorithm>,
+        /// The decision about a cost of 1.
+        decision: &'a Decision,
+    },
+}
 
 /// A key after rewriting, and the rule that applies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,165 +109,136 @@ impl AsRef<[u8]> for RewrittenKey<'_> {
     }
 }
 
-/// A cache of the rules that apply to keys. It belongs to one thread and one policy.
-#[derive(Debug)]
-pub struct KeyRuleCache {
-    sets: SetCache,
-    rewritten: Vec<(Arc<[u8]>, Option<usize>)>,
-    rewritten_index: HashMap<Arc<[u8]>, u32>,
+/// A key that was looked up, with the hash of the key as rewritten.
+struct HashedKey<'k> {
+    found: KeyRuleMatch<'k>,
+    hash: BucketHash,
 }
 
-impl KeyRuleCache {
-    /// Returns an empty cache.
-    pub fn new() -> Self {
-        Self { sets: SetCache::new(), rewritten: Vec::new(), rewritten_index: HashMap::new() }
+impl KeyLimiter {
+    /// Makes a limiter of keys that asks this engine.
+    pub fn new(engine: Engine) -> Self {
+        let (policy, cache) = (engine.policy(), KeyRuleCache::new());
+        Self { engine, policy, cache, readings: Vec::new(), decisions: Vec::new() }
     }
 
-    /// Starts to fetch the entry of a key from memory, while other keys are looked up.
-    #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
-        self.sets.prefetch(KeyTag::of(hash.0));
+    /// Finds the rule of a key, and what the key is rewritten to. Counts nothing.
+    pub fn find<'k>(&mut self, policy: &Arc<Policy>, key: &'k [u8]) -> KeyRuleMatch<'k> {
+        self.hold_to(policy);
+        let hash = self.engine.memory().hash_key(key);
+        self.cache.find(policy.keys(), key, hash)
     }
 
-    /// Finds the rule of a key. `hash` is the limiter's hash of the key.
-    #[inline]
-    pub fn find<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
-        match self.sets.get(KeyTag::of(hash.0)).map(CacheEntry::decode) {
-            Some(CacheEntry::Rule(rule)) => KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule },
-            Some(CacheEntry::Rewritten(index)) => {
-                let (other, rule) = &self.rewritten[index];
-                KeyRuleMatch { key: RewrittenKey::Rewritten(Arc::clone(other)), rule: *rule }
+    /// Makes one use of each key, and passes each outcome to `answer`, in order. All that must be waited for is asked
+    /// for at once, up to 64 keys together.
+    pub async fn decide(&mut self, policy: &Arc<Policy>, keys: &[&[u8]], mut answer: impl FnMut(KeyUse<'_>)) {
+        self.hold_to(policy);
+        for keys in keys.chunks(BATCH) {
+            let memory = self.engine.memory();
+            let hashes: ArrayVec<BucketHash, BATCH> = keys.iter().map(|key| memory.hash_key(key)).collect();
+            // Two short loops: the shorter, the more of its pages the processor looks for at the same time.
+            hashes.iter().for_each(|hash| self.cache.prefetch(*hash));
+            hashes.iter().for_each(|hash| memory.prefetch_rate(*hash));
+            let mut found: ArrayVec<HashedKey<'_>, BATCH> = ArrayVec::new();
+            for (key, hash) in keys.iter().zip(&hashes) {
+                let rule = self.cache.find(policy.keys(), key, *hash);
+                let hash = match &rule.key {
+                    RewrittenKey::Unchanged(_) => *hash,
+                    RewrittenKey::Rewritten(other) => memory.hash_key(other),
+                };
+                found.push(HashedKey { found: rule, hash });
             }
-            None => self.find_new(keys, key, hash),
+            self.use_keys(policy, &found, &mut answer).await;
         }
     }
 
-    #[cold]
-    fn find_new<'k>(&mut self, keys: &Keys, key: &'k [u8], hash: KeyHash) -> KeyRuleMatch<'k> {
-        let FoundKey { key: rewritten, rule, .. } = keys.find(key);
-        if *rewritten == *key {
-            self.remember(hash, CacheEntry::Rule(rule));
-            return KeyRuleMatch { key: RewrittenKey::Unchanged(key), rule };
-        }
-        let other: Arc<[u8]> = rewritten.into_owned().into();
-        let index = self.rewritten_index.get(&other).copied().or_else(|| self.keep_rewritten(&other, rule));
-        if let Some(index) = index {
-            self.remember(hash, CacheEntry::Rewritten(index as usize));
-        }
-        KeyRuleMatch { key: RewrittenKey::Rewritten(other), rule }
-    }
-
-    /// Keeps a result of rewriting and returns its index, or `None` if there are too many.
-    fn keep_rewritten(&mut self, other: &Arc<[u8]>, rule: Option<usize>) -> Option<u32> {
-        let index =
-            u32::try_from(self.rewritten.len()).ok().filter(|_| self.rewritten.len() < REWRITTEN_MAX)?;
-        self.rewritten.push((Arc::clone(other), rule));
-        self.rewritten_index.insert(Arc::clone(other), index);
-        Some(index)
-    }
-
-    fn remember(&mut self, hash: KeyHash, remembered: CacheEntry) {
-        if let Some(code) = remembered.encode() {
-            self.sets.insert(KeyTag::of(hash.0), code);
+    /// Drops the cache if it is about another policy.
+    fn hold_to(&mut self, policy: &Arc<Policy>) {
+        if !Arc::ptr_eq(&self.policy, policy) {
+            self.policy = Arc::clone(policy);
+            self.cache = KeyRuleCache::new();
         }
     }
-}
 
-impl Default for KeyRuleCache {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The cached answer for one key. It is stored in 32 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CacheEntry {
-    /// The key is not rewritten, and has this rule or none.
-    Rule(Option<usize>),
-    /// The key is rewritten to the result with this index.
-    Rewritten(usize),
-}
-
-impl CacheEntry {
-    const REWRITTEN: u32 = 1 << 31;
-
-    fn encode(self) -> Option<u32> {
-        let (number, mark) = match self {
-            Self::Rule(rule) => (rule.map_or(0, |rule| rule + 1), 0),
-            Self::Rewritten(index) => (index, Self::REWRITTEN),
-        };
-        u32::try_from(number).ok().filter(|number| *number < Self::REWRITTEN).map(|number| number | mark)
-    }
-
-    fn decode(code: u32) -> Self {
-        let number = (code & !Self::REWRITTEN) as usize;
-        if code & Self::REWRITTEN == 0 { Self::Rule(number.checked_sub(1)) } else { Self::Rewritten(number) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::borrow::Cow;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use tollway_core::{KeyLimit, KeyMatcher, KeyRule};
-
-    use super::*;
-    use crate::hash::HashKey;
-
-    /// Counts how often it matches. `shout` is rewritten to `SHOUT`; keys with `a` have rule 0, with `S` rule 1.
-    #[derive(Debug, Default)]
-    struct CountingMatcher(AtomicUsize);
-
-    impl KeyMatcher for CountingMatcher {
-        fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
-            if key.starts_with(b"shout") { Cow::Owned(b"SHOUT".to_vec()) } else { Cow::Borrowed(key) }
-        }
-
-        fn first_match(&self, key: &[u8]) -> Option<usize> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            match key.first() {
-                Some(b'a') => Some(0),
-                Some(b'S') => Some(1),
-                _ => None,
+    async fn use_keys(
+        &mut self,
+        policy: &Policy,
+        keys: &[HashedKey<'_>],
+        answer: &mut impl FnMut(KeyUse<'_>),
+    ) {
+        let rule_of = |key: &HashedKey<'_>| key.found.rule.map(|rule| &policy.keys().rules()[rule]);
+        // In the order of the keys that use a named limit; `None` for a key that the limit does not take for an id.
+        let mut charges: ArrayVec<Option<Charge<'_>>, BATCH> = ArrayVec::new();
+        for key in keys {
+            if let Some(KeyRule { limit: KeyLimit::Use { limit }, .. }) = rule_of(key) {
+                charges.push(Charge::new(&policy.limits()[*limit], key.found.key.as_ref(), 1).ok());
             }
         }
-    }
-
-    #[test]
-    fn a_key_seen_before_is_not_matched_again() {
-        let matcher = Arc::new(CountingMatcher::default());
-        let rule = KeyRule { limit: KeyLimit::Never, stats: false };
-        let keys = Keys::new(Arc::clone(&matcher) as Arc<dyn KeyMatcher>, vec![rule; 2]);
-        let (mut cache, hash_key) = (KeyRuleCache::new(), HashKey::random());
-        let asked: Vec<String> =
-            (0..3_000).map(|number| format!("{}{number}", ["a", "b", "shout"][number % 3])).collect();
-        for round in 0..5 {
-            let before = matcher.0.load(Ordering::Relaxed);
-            for (number, key) in asked.iter().enumerate() {
-                let found = cache.find(&keys, key.as_bytes(), KeyHash(hash_key.hash_of(0, key.as_bytes())));
-                assert_eq!(found.rule, [Some(0), None, Some(1)][number % 3]);
-                let expected = if number % 3 == 2 { "SHOUT" } else { key };
-                assert_eq!(found.key.as_ref(), expected.as_bytes());
+        let (mut updates, mut bills) =
+            (ArrayVec::<RateUpdate<'_>, BATCH>::new(), ArrayVec::<Bill<'_>, BATCH>::new());
+        let mut charge = charges.iter();
+        for key in keys {
+            match rule_of(key).map(|rule| &rule.limit) {
+                Some(KeyLimit::Rate { limit, on_full, on_store_failure }) => {
+                    let update =
+                        RateUpdate::of_key(key.found.key.as_ref(), limit, *on_full, *on_store_failure);
+                    updates.push(RateUpdate { hash: Some(key.hash), ..update });
+                }
+                Some(KeyLimit::Use { .. }) => {
+                    let Some(charge) = charge.next().and_then(Option::as_ref) else { continue };
+                    match RateUpdate::of_charge(charge) {
+                        Some(update) => updates.push(update),
+                        None => bills.push(Bill::one(charge)),
+                    }
+                }
+                Some(KeyLimit::Never) | None => {}
             }
-            let matched = matcher.0.load(Ordering::Relaxed) - before;
-            // In the first rounds the cache grows and loses entries; later, only keys that share a full set miss.
-            assert!(round < 3 || matched <= asked.len() / 50, "{matched} were matched in round {round}");
         }
-        assert_eq!(cache.rewritten.len(), 1, "one result of rewriting is kept once");
+        let Self { engine, readings, decisions, .. } = self;
+        readings.clear();
+        decisions.clear();
+        let updating = engine.update_rates(&updates, readings);
+        if bills.is_empty() {
+            updating.await;
+        } else {
+            both(updating, engine.settle_into(&bills, decisions)).await;
+        }
+        let (mut readings, mut decisions) = (readings.iter(), decisions.iter());
+        let mut charge = charges.iter();
+        for key in keys {
+            let rule = rule_of(key);
+            let outcome = match rule.map(|rule| &rule.limit) {
+                Some(KeyLimit::Rate { limit, .. }) => rate(limit, readings.next()),
+                Some(KeyLimit::Use { .. }) => match charge.next().and_then(Option::as_ref) {
+                    Some(charge) => match charge.algorithm() {
+                        Some(Algorithm::SmoothedRate(limit)) => rate(limit, readings.next()),
+                        algorithm => {
+                            let decision = decisions.next().expect("every bill is answered");
+                            KeyOutcome::Decision { algorithm, decision }
+                        }
+                    },
+                    None => KeyOutcome::Never,
+                },
+                Some(KeyLimit::Never) | None => KeyOutcome::Never,
+            };
+            answer(KeyUse { key: key.found.key.as_ref(), rule, outcome });
+        }
     }
+}
 
-    #[test]
-    fn whatever_is_remembered_is_read_back() {
-        for remembered in [
-            CacheEntry::Rule(None),
-            CacheEntry::Rule(Some(0)),
-            CacheEntry::Rule(Some(9_999)),
-            CacheEntry::Rewritten(0),
-            CacheEntry::Rewritten(REWRITTEN_MAX),
-        ] {
-            assert_eq!(remembered.encode().map(CacheEntry::decode), Some(remembered));
-        }
-        assert_eq!(CacheEntry::Rule(Some(1 << 31)).encode(), None);
-    }
+#[inline]
+fn rate<'a>(limit: &'a SmoothedRate, reading: Option<&RateReading>) -> KeyOutcome<'a> {
+    KeyOutcome::Rate { limit, reading: *reading.expect("every update is answered") }
+}
+
+/// Waits for two futures at the same time. Over Redis their calls then leave in one round.
+async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut one_ready, mut other_ready) = (false, false);
+    poll_fn(|context| {
+        one_ready = one_ready || one.as_mut().poll(context).is_ready();
+        other_ready = other_ready || other.as_mut().poll(context).is_ready();
+        if one_ready && other_ready { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

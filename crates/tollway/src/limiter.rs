@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollway_core::{Bill, BillError, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund};
+use tollway_core::{Bill, BillError, ChargeError, ChargeRequest, Decision, Policy, Refund};
 
 pub use self::awaited::AsyncLimiter;
 pub use self::blocking::BlockingLimiter;
 pub use self::builder::{BuildError, LimiterBuilder};
 pub use self::handle::{AsyncHandle, BlockingHandle, Handle};
 pub use self::until_ready::UntilReadyError;
+use crate::block_on::block_on;
 #[cfg(feature = "yaml")]
 use crate::config::{Config, ConfigErrors, StoreUrl};
 use crate::engine::{Engine, Inspection};
@@ -146,34 +147,22 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
-        let policy = self.engine.current_policy();
-        let charges = policy.charge_requests(charges)?;
-        let bill = Bill::new(&charges)?;
-        let mut decisions = Vec::with_capacity(1);
-        self.engine.memory().settle(&[bill], self.engine.clock().now(), &mut decisions);
-        Ok(decisions[0])
+        Ok(block_on(self.engine.spend(&self.engine.current_policy(), charges))?.1)
     }
 
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
     pub fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
-        let policy = self.engine.current_policy();
-        let charges = policy.charge_requests(charges)?;
-        Ok(self.engine.check_in_memory(&[Bill::new(&charges)?])[0])
+        Ok(block_on(self.engine.check(&self.engine.current_policy(), charges))?.1)
     }
 
-    /// Gives back each of the charges, and returns what all refunds come to.
+    /// Gives back what [`spend_all`](Self::spend_all) took, and returns what all refunds come to.
     pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, LimiterError> {
-        let policy = self.engine.current_policy();
-        let charges = refundable(&policy, charges)?;
-        Ok(self.engine.refund_in_memory(Bill::new(&charges)?.charges()))
+        Ok(block_on(self.engine.refund(&self.engine.current_policy(), charges))?.1)
     }
 
     /// Forgets the buckets of the charges.
     pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), LimiterError> {
-        let policy = self.engine.current_policy();
-        let charges = policy.charge_requests(charges)?;
-        self.engine.reset_in_memory(Bill::new(&charges)?.charges());
-        Ok(())
+        block_on(self.engine.reset(&self.engine.current_policy(), charges)).map(drop)
     }
 
     /// Waits until `cost` fits, and takes it: on any runtime, for at most `timeout`.
@@ -241,14 +230,6 @@ impl Limiter {
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
-}
-
-/// Returns the charges, if all of them can be given back.
-fn refundable<'a>(
-    policy: &'a Policy,
-    charges: &'a [ChargeRequest<'_>],
-) -> Result<Vec<Charge<'a>>, ChargeError> {
-    policy.charge_requests(charges)?.into_iter().map(Charge::refundable).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tollway::core::algorithm::{
     SmoothedRateState, TtlUnit,
 };
 use tollway::core::{Nanos, OnFull, OnStoreFailure, Timestamp};
-use tollway::rates::{RateSubject, RateUpdate};
+use tollway::rates::RateUpdate;
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 
@@ -24,12 +24,9 @@ fn rate() -> SmoothedRate {
 
 fn update_rate(limiter: &Limiter, key: &str, on_full: OnFull) -> RateReading {
     let mut readings = Vec::new();
-    let hash = limiter.engine().hash_key(key.as_bytes());
-    let (bucket, on_store_failure) = (RateSubject::Key(key.as_bytes()), OnStoreFailure::Allow);
-    limiter.engine().blocking().update_rates(
-        &[RateUpdate { bucket, hash, limit: &rate(), on_full, on_store_failure }],
-        &mut readings,
-    );
+    let rate = rate();
+    let update = RateUpdate::of_key(key.as_bytes(), &rate, on_full, OnStoreFailure::Allow);
+    limiter.engine().blocking().update_rates(&[update], &mut readings);
     readings[0]
 }
 

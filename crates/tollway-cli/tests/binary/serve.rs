@@ -243,3 +243,29 @@ fn without_spans(text: &str) -> String {
     let parts = text.split("_after\":").map(|part| part.trim_start_matches(number));
     parts.collect::<Vec<_>>().join("_after\":")
 }
+
+#[test]
+fn every_decision_is_logged_at_debug() {
+    let config =
+        file("decisions.yaml", "limits: { L: { burst: 1, count: 1, period: 2160h } }\nrules: { r: 1/s }");
+    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"];
+    let serving = Serving::start(&arguments, &[("RUST_LOG", "tollway::decisions=debug")]);
+    assert_eq!(serving.ask(&["spend", "L:a b"]).0, 0);
+    assert_eq!(serving.ask(&["check", "L:a b"]).0, 1);
+    serving.signal("TERM");
+    let (_, log) = serving.wait();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("tollway::decisions")).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    for (line, parts) in [
+        (
+            lines[0],
+            ["spend", "gate=\"http\"", "limit=\"L\"", "id=a b", "cost=1", "verdict=Allow", "remaining=0"],
+        ),
+        (
+            lines[1],
+            ["check", "gate=\"http\"", "limit=\"L\"", "id=a b", "cost=1", "verdict=Deny", "retry_after="],
+        ),
+    ] {
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+}

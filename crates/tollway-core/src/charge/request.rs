@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::charge::{Charge, ChargeError, ChargeKind};
 use crate::policy::Policy;
 
-/// One wanted charge: a limit and an id by their names, and a cost. [`Policy::charge_requests`] makes it a [`Charge`].
+/// One wanted charge: a limit and an id by their names, and a cost. [`Policy::charge_request`] makes it a [`Charge`].
 ///
 /// ```
 /// use tollway_core::{ChargeKind, ChargeRequest};
@@ -56,14 +56,6 @@ impl Policy {
     pub fn charge_request<'a>(&'a self, request: &'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError> {
         Ok(self.charge(&request.limit, &request.id, request.cost)?.with_kind(request.kind))
     }
-
-    /// Returns the charges that `requests` ask for, in their order, or why the first of them cannot be made.
-    pub fn charge_requests<'a>(
-        &'a self,
-        requests: &'a [ChargeRequest<'_>],
-    ) -> Result<Vec<Charge<'a>>, ChargeError> {
-        requests.iter().map(|request| self.charge_request(request)).collect()
-    }
 }
 
 #[cfg(test)]
@@ -81,7 +73,8 @@ mod tests {
             ChargeRequest::new("Login", "alice", 1),
             ChargeRequest::new("All", b"*", 2).with_kind(ChargeKind::SpendOnly).into_owned(),
         ];
-        let charges = policy.charge_requests(&requests).unwrap();
+        let charges =
+            requests.iter().map(|request| policy.charge_request(request).unwrap()).collect::<Vec<_>>();
         let found: Vec<_> = charges
             .iter()
             .map(|charge| (charge.limit().name(), charge.id(), charge.cost(), charge.kind()))
@@ -91,7 +84,7 @@ mod tests {
             [("Login", &b"alice"[..], 1, ChargeKind::Spend), ("All", b"*", 2, ChargeKind::SpendOnly)]
         );
         requests.push(ChargeRequest::new("Nope", "alice", 1));
-        let error = policy.charge_requests(&requests).map(|_| ()).unwrap_err();
+        let error = requests.iter().find_map(|request| policy.charge_request(request).err()).unwrap();
         assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into(), nearest: None });
     }
 }

@@ -55,7 +55,7 @@ impl Session for HttpSession {
     ) -> Received {
         let Self { worker, framer, is_reserved } = self;
         let worker: &Worker = worker;
-        let in_force = worker.service.in_force();
+        let policy = worker.service.policy();
         let mut at = Instant::now();
         scratch.date.refresh(at);
         let HttpScratch { body, date } = scratch;
@@ -75,7 +75,7 @@ impl Session for HttpSession {
                         worker.metrics.responded(response.problem(&problem));
                         false
                     } else {
-                        route::answer(&request, worker, &in_force, response).await
+                        route::answer(&request, worker, &policy, response).await
                     };
                     taken += request.len;
                     let answered = Instant::now();

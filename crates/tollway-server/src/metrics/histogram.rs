@@ -1,4 +1,4 @@
-//! How long something took, by order of magnitude.
+//! Histograms count durations in buckets, one for each order of magnitude.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ const BOUNDS: [u64; 13] = [
 
 pub(crate) const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// Answers: from a microsecond, where deciding takes place, to a second, where something is wrong.
+/// A histogram of answers: from a microsecond, where deciding takes place, to a second, where something is wrong.
 pub(crate) type Latencies = Histogram<1>;
-/// Requests that were held back: from a millisecond to a quarter of an hour.
+/// A histogram of delayed requests: from a millisecond to a quarter of an hour.
 pub(crate) type Waits = Histogram<1_000>;
 
-/// Durations, counted, in units of so many nanoseconds.
+/// A histogram whose unit is this many nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram<const UNIT: u64> {
     counts: [Counter; BUCKETS],
@@ -36,7 +36,7 @@ pub(crate) struct Histogram<const UNIT: u64> {
 }
 
 impl<const UNIT: u64> Histogram<UNIT> {
-    /// The upper ends of the buckets but the last, in nanoseconds.
+    /// Returns the upper ends of the buckets but the last, in nanoseconds.
     pub(crate) fn bounds() -> impl Iterator<Item = u64> {
         BOUNDS.into_iter().map(|bound| bound * UNIT)
     }

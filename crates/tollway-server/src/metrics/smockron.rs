@@ -1,4 +1,4 @@
-//! What the Smockron gate counts.
+//! Defines the counters of the Smockron gate.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,20 +11,20 @@ use super::{Counter, Waits};
 #[derive(Debug, Default)]
 pub(crate) struct SmockronCounters {
     pub(super) domains: Mutex<BTreeMap<Box<str>, Arc<DomainCounters>>>,
-    /// Messages that were no accounting, by [`Malformed`].
+    /// The messages that were no accounting message, by [`Malformed`].
     pub(crate) malformed: [Counter; Malformed::ALL.len()],
-    /// Accounting for which there was no time.
+    /// The accounting messages that were dropped because the master was overloaded.
     pub(crate) overload: Counter,
     pub(crate) published: Counter,
-    /// Messages that a gatekeeper had no room for.
+    /// The messages that were dropped because the queue of a subscriber was full.
     pub(crate) lost: Counter,
-    /// Delays that there was no room to remember.
+    /// The delays that were not kept, for want of room.
     pub(crate) delays_forgotten: Counter,
-    /// Subscriptions that were too many, or too long.
+    /// The subscriptions that were refused: too many, or too long.
     pub(crate) topics_refused: Counter,
-    /// Connections closed because what came was no ZeroMQ that is spoken here.
+    /// The connections that were closed because their bytes were no ZeroMQ that the gate supports.
     pub(crate) broken: Counter,
-    /// Requests that were not told to StatsD.
+    /// The requests that StatsD was not told of.
     pub(crate) statsd_lost: Counter,
     pub(crate) delays: Waits,
 }
@@ -37,21 +37,21 @@ pub(crate) struct DomainCounters {
     pub(super) rejected: Counter,
 }
 
-/// Why a message is no accounting.
+/// The reason why a message is no accounting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// Too few of them.
+    /// The message has too few frames.
     Frames,
-    /// One that nobody configured.
+    /// The domain is not configured.
     Domain,
-    /// None of the three.
+    /// The status is none of the three.
     Status,
-    /// No number where one is due.
+    /// A time is not a number.
     Time,
 }
 
 impl Malformed {
-    /// Each at its place.
+    /// All reasons, each at the index that it has as a number.
     pub(super) const ALL: [Self; 4] = [Self::Frames, Self::Domain, Self::Status, Self::Time];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -65,7 +65,7 @@ impl Malformed {
 }
 
 impl SmockronCounters {
-    /// The counters of the domain of this name, the same before and after a reload.
+    /// Returns the counters of the domain of this name, the same before and after a reload.
     pub(crate) fn domain(&self, name: &str) -> Arc<DomainCounters> {
         let mut domains = self.domains.lock().expect("nobody panics while counting");
         Arc::clone(domains.entry(name.into()).or_default())

@@ -1,4 +1,4 @@
-//! The counters as Prometheus reads them.
+//! Writes the counters in the text format of Prometheus.
 //!
 //! ```text
 //! # HELP tollway_decisions_total Decisions by the limit that decided, the verb and the outcome.
@@ -6,7 +6,7 @@
 //! tollway_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
 //! ```
 //!
-//! Written by hand: the format is one line each, and the names of limits have no character that needs escaping.
+//! It is written by hand: the format is one line each, and the names of limits have no character that needs escaping.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -30,7 +30,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     page.family("tollway_build_info", "gauge", "The version of the server, as a label; always 1.");
     page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     decisions(&mut page, &by_name(metrics, |worker| &worker.limits));
-    rulings(&mut page, &by_name(metrics, |worker| &worker.rules));
+    rule_decisions(&mut page, &by_name(metrics, |worker| &worker.rules));
     limits(&mut page, &limiter.policy());
     store(&mut page, limiter);
     reloads(&mut page, metrics);
@@ -130,7 +130,7 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     }
 }
 
-fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
+fn rule_decisions(page: &mut Page, rules: &ByName<RuleCounters>) {
     let name = "tollway_rulings_total";
     page.family(name, "counter", "Decisions of rules by rule and outcome.");
     for (rule, counters) in rules {
@@ -138,7 +138,7 @@ fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
         for (index, (_, outcome)) in
             OUTCOMES.into_iter().enumerate().filter(|(_, (of, _))| *of != Verdict::Unlimited)
         {
-            let count = total(counters, |counters| &counters.rulings[index]);
+            let count = total(counters, |counters| &counters.decisions[index]);
             page.sample(name, &[("rule", rule), ("outcome", outcome)], count);
         }
     }
@@ -149,7 +149,7 @@ fn rulings(page: &mut Page, rules: &ByName<RuleCounters>) {
     }
 }
 
-/// The policy in force, so that a graph can show usage against what is allowed.
+/// Writes the numbers of the limits, so that a graph can show usage against what is allowed.
 fn limits(page: &mut Page, policy: &Policy) {
     let (units, window) = ("tollway_limit_units", "tollway_limit_window_seconds");
     let numbers =
@@ -217,7 +217,7 @@ fn reloads(page: &mut Page, metrics: &Metrics) {
     page.sample("tollway_reloads_total", &[("outcome", "failed")], metrics.reloads_failed.get());
 }
 
-/// A counter of all workers together.
+/// Returns the sum of a counter over all workers.
 fn sum(metrics: &Metrics, of: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
     metrics.workers.iter().map(|worker| of(worker).get()).sum()
 }
@@ -267,7 +267,7 @@ fn latency(page: &mut Page, metrics: &Metrics) {
     histogram(page, name, metrics, |worker| &worker.latency);
 }
 
-/// A histogram of all workers together.
+/// Writes a histogram of all workers together.
 fn histogram<const UNIT: u64>(
     page: &mut Page,
     name: &str,

@@ -1,34 +1,39 @@
-//! Rules, resolved and explained.
+//! Resolves and explains rules.
 
+use tollway::limiter::LimiterError;
 use tollway_core::rule::RuleDecision;
 use tollway_core::{Nanos, RuleLookupError, RuleRef, Timestamp};
 use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
-use super::{CallError, InForce, Service};
+use super::{CallError, CountedPolicy, Service};
+use crate::decision_log;
 
 impl Service {
-    /// Decides by a configured rule. A request that is allowed is entered in the rule's logs.
+    /// Decides by a configured rule, and counts it. A request that is allowed is entered in the rule's logs.
     pub(crate) async fn resolve(
         &self,
-        in_force: &InForce,
+        policy: &CountedPolicy,
         asked: &HttpRuleRequest<'_>,
     ) -> Result<RuleDecision, RuleLookupError> {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
-        let rule = in_force.policy.find_rule(&name, asked.key.as_deref())?;
-        let ruling = self.limiter.resolve(&asked.bill(&rule)?).await;
-        in_force.of_rule(&asked.rule).ruled(&ruling);
-        Ok(ruling)
+        let rule = policy.policy().find_rule(&name, asked.key.as_deref())?;
+        let decision = self.limiter.resolve(&asked.bill(&rule)?).await;
+        if let Some(index) = policy.policy().rule_index(&asked.rule) {
+            policy.rule_counters(index).decided(&decision);
+        }
+        decision_log::rule("http", &asked.rule, asked.key.as_deref(), &decision);
+        Ok(decision)
     }
 
     /// Returns which parts of a rule are reached. Decides, stores and counts nothing.
     pub(crate) async fn explain(
         &self,
-        in_force: &InForce,
+        policy: &CountedPolicy,
         asked: &HttpRuleRequest<'_>,
     ) -> Result<RuleExplanation, CallError> {
-        let rule = in_force.policy.find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
+        let rule = policy.policy().find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
         let bill = asked.bill(&rule)?;
-        let found = self.limiter.inspect_rule(&bill).await?;
+        let found = self.limiter.inspect_rule(&bill).await.map_err(LimiterError::from)?;
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
     }

@@ -8,7 +8,7 @@ use tollway_core::{Domain, Nanos, Timestamp};
 use tollway_wire::smockron::{AccountingError, AccountingMessage, AccountingStatus, ControlMessage};
 use tracing::warn;
 
-use super::{InForce, Service};
+use super::{CountedPolicy, Service};
 use crate::log_throttle::LogThrottle;
 use crate::metrics::{DomainCounters, Malformed, SmockronCounters};
 
@@ -38,10 +38,10 @@ impl SmockronService {
         publish: impl FnOnce(&[ControlMessage<'_>]),
         observe: impl FnMut(AccountingStatus, Option<Nanos>),
     ) {
-        let in_force = self.service.in_force();
+        let policy = self.service.policy();
         let (mut requests, mut reports) = (Vec::new(), Vec::new());
         for message in messages {
-            match ReportedRequest::new(&in_force, message) {
+            match ReportedRequest::new(&policy, message) {
                 Ok(request) => {
                     reports.extend(request.report(offset));
                     requests.push(request);
@@ -98,7 +98,7 @@ struct ReportedRequest<'a> {
 
 impl<'a> ReportedRequest<'a> {
     fn new<'m: 'a>(
-        in_force: &'a InForce,
+        policy: &'a CountedPolicy,
         message: impl IntoIterator<Item = &'m [u8]>,
     ) -> Result<Self, Malformed> {
         let message: AccountingMessage<'a> =
@@ -107,7 +107,7 @@ impl<'a> ReportedRequest<'a> {
                 AccountingError::UnknownStatus => Malformed::Status,
                 _ => Malformed::Time,
             })?;
-        let (domain, counters) = in_force.domain(message.domain).ok_or(Malformed::Domain)?;
+        let (domain, counters) = policy.domain(message.domain).ok_or(Malformed::Domain)?;
         Ok(Self { message, domain, counters })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollway_core::{Bill, ChargeError, ChargeRequest, Decision, Policy, Refund};
 
 use super::until_ready::{UntilReadyError, until_ready};
-use super::{AsyncHandle, BlockingLimiter, Limiter, LimiterError, refundable};
+use super::{AsyncHandle, BlockingLimiter, Limiter, LimiterError};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
 use crate::config::{Config, ConfigErrors};
@@ -95,30 +95,22 @@ impl AsyncLimiter {
     /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge
     /// that decided.
     pub async fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
-        let policy = self.engine.policy();
-        let charges = policy.charge_requests(charges)?;
-        Ok(self.engine.settle(&[Bill::new(&charges)?]).await[0])
+        Ok(self.engine.spend(&self.engine.policy(), charges).await?.1)
     }
 
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
     pub async fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
-        let policy = self.engine.policy();
-        let charges = policy.charge_requests(charges)?;
-        Ok(self.engine.check_bills(&[Bill::new(&charges)?]).await[0])
+        Ok(self.engine.check(&self.engine.policy(), charges).await?.1)
     }
 
-    /// Gives back each of the charges, and returns what all refunds come to.
+    /// Gives back what [`spend_all`](Self::spend_all) took, and returns what all refunds come to.
     pub async fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, LimiterError> {
-        let policy = self.engine.policy();
-        let charges = refundable(&policy, charges)?;
-        Ok(self.engine.refund_charges(Bill::new(&charges)?.charges()).await?)
+        Ok(self.engine.refund(&self.engine.policy(), charges).await?.1)
     }
 
     /// Forgets the buckets of the charges.
     pub async fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), LimiterError> {
-        let policy = self.engine.policy();
-        let charges = policy.charge_requests(charges)?;
-        Ok(self.engine.reset_charges(Bill::new(&charges)?.charges()).await?)
+        self.engine.reset(&self.engine.policy(), charges).await.map(drop)
     }
 
     /// Waits until `cost` fits, and takes it, on any runtime. Gives up as soon as it is known that the wait would be

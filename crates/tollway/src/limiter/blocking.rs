@@ -69,7 +69,7 @@ impl BlockingLimiter {
         block_on(self.limiter.check_all(charges))
     }
 
-    /// Gives back each of the charges, and returns what all refunds come to.
+    /// Gives back what [`spend_all`](Self::spend_all) took, and returns what all refunds come to.
     pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, LimiterError> {
         block_on(self.limiter.refund_all(charges))
     }

@@ -14,6 +14,7 @@ mod bills;
 mod capacity;
 mod former;
 mod locked_buckets;
+mod rates;
 mod reports;
 mod rules;
 mod shard;
@@ -22,8 +23,7 @@ mod table;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollway_core::algorithm::{
-    Bucket, QuotaCommand, QuotaOutcome, QuotaState, RateReading, SlidingLogState, SmoothedRateState,
-    TokenBucketState,
+    Bucket, QuotaCommand, QuotaOutcome, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState,
 };
 use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
@@ -31,7 +31,6 @@ use self::capacity::Capacity;
 use self::shard::{HasTable, Shards, with_bucket_type};
 use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
-use crate::rates::{KeyHash, RateUpdate};
 use crate::store::{BucketReading, BucketState};
 
 /// The largest number of buckets that is kept by default: a third of a gigabyte of token buckets.
@@ -60,9 +59,8 @@ const FULL_SWEEP_SLOTS: usize = 1_024;
 /// The most slots that are swept under one lock, which takes about a microsecond.
 const SWEEP_SLOTS_PER_LOCK: usize = 256;
 
-/// The fingerprints of keys and of Throttr's pairs, which have no limit. A limit whose fingerprint happened to be the
-/// same would share their buckets; the chance is as small as for two limits.
-const KEY_FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
+/// The fingerprint of Throttr's pairs, which have no limit. A limit whose fingerprint happened to be the same would
+/// share their buckets; the chance is as small as for two limits.
 const PAIR_FINGERPRINT: u64 = u64::from_le_bytes(*b"the pair");
 
 /// The `retry_after` for a new id when the store is full: by then a sweep may have dropped some buckets.
@@ -148,36 +146,6 @@ impl Memory {
             },
             Shards::prefetch_bucket::<TokenBucketState>,
         );
-    }
-
-    /// Returns the hash of a key.
-    #[inline]
-    pub fn hash_key(&self, key: &[u8]) -> KeyHash {
-        KeyHash(self.key.hash_of(KEY_FINGERPRINT, key))
-    }
-
-    /// Starts to fetch the bucket of a key from memory.
-    #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
-        self.shards.prefetch_bucket::<SmoothedRateState>(hash.0);
-        self.shards.prefetch_lock(hash.0);
-    }
-
-    /// Returns the hash of a charge's id under its limit.
-    pub fn hash_charge(&self, charge: &Charge<'_>) -> KeyHash {
-        KeyHash(self.key.hash(charge))
-    }
-
-    /// Counts one more request in each rate, and appends a reading for each.
-    pub fn update_rates(&self, updates: &[RateUpdate<'_>], now: Timestamp, readings: &mut Vec<RateReading>) {
-        readings.extend(updates.iter().map(|RateUpdate { hash, limit, on_full, .. }| {
-            let measured =
-                self.change(hash.0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
-            measured.unwrap_or_else(|StoreFull| {
-                self.refused_full.fetch_add(1, Ordering::Relaxed);
-                RateReading::new(0.0, *on_full == OnFull::Deny)
-            })
-        }));
     }
 
     /// Runs each command in turn, and appends its outcome.

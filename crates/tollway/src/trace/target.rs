@@ -1,9 +1,10 @@
 //! The trait that answers the requests of a trace, and its implementation for [`Engine`].
 
-use tollway_core::{Bill, Charge, ChargeError, ChargeRequest, ErrorChain, Policy, Refund, Timestamp, Verb};
+use tollway_core::{ErrorChain, Refund, Timestamp};
 
 use super::{LimitRequest, RuleRequest, TraceReply, TraceRequest};
-use crate::engine::{BlockingEngine, Engine};
+use crate::block_on::block_on;
+use crate::engine::{Engine, VerbAnswer};
 
 /// A target that a trace can be replayed against: a limiter, or a gate at the other end of a socket.
 pub trait TraceTarget {
@@ -29,7 +30,18 @@ impl TraceTarget for Engine {
 impl Engine {
     /// Answers a request to the gate `limit`, at the current time of the clock.
     pub fn answer_limit(&self, request: &LimitRequest) -> TraceReply {
-        answer(&self.blocking(), request).unwrap_or_else(TraceReply::Error)
+        let (policy, blocking) = (self.policy(), self.blocking());
+        let answer = block_on(blocking.engine().perform(&policy, request.verb, &request.charges));
+        match answer {
+            Ok(VerbAnswer::Decision(charges, decision)) => {
+                let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
+                TraceReply::Decision { decision, limit }
+            }
+            Ok(VerbAnswer::Refund(_, Refund::UNLIMITED)) => TraceReply::UnlimitedRefund,
+            Ok(VerbAnswer::Refund(_, refund)) => TraceReply::Refund(refund),
+            Ok(VerbAnswer::Reset(_)) => TraceReply::Reset,
+            Err(error) => TraceReply::Error(ErrorChain(&error).to_string()),
+        }
     }
 
     /// Answers a request to the gate `rule`, at the current time of the clock.
@@ -40,38 +52,4 @@ impl Engine {
         decision
             .map_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()), TraceReply::RuleDecision)
     }
-}
-
-fn answer(limiter: &BlockingEngine, request: &LimitRequest) -> Result<TraceReply, String> {
-    let policy = limiter.engine().policy();
-    let charges = charges(&policy, request).map_err(|error| ErrorChain(&error).to_string())?;
-    let bill = Bill::new(&charges).map_err(|error| ErrorChain(&error).to_string())?;
-    Ok(match request.verb {
-        Verb::Spend => decided(&charges, limiter.settle(&[bill])[0]),
-        Verb::Check => decided(&charges, limiter.check_bills(&[bill])[0]),
-        Verb::Refund => {
-            match limiter.refund_charges(&charges).map_err(|error| ErrorChain(&error).to_string())? {
-                Refund::UNLIMITED => TraceReply::UnlimitedRefund,
-                refund => TraceReply::Refund(refund),
-            }
-        }
-        Verb::Reset => {
-            limiter.reset_charges(&charges).map_err(|error| ErrorChain(&error).to_string())?;
-            TraceReply::Reset
-        }
-    })
-}
-
-fn charges<'a>(policy: &'a Policy, request: &'a LimitRequest) -> Result<Vec<Charge<'a>>, ChargeError> {
-    let verb = request.verb;
-    let charge = |request: &'a ChargeRequest<'_>| {
-        let charge = policy.charge_request(request)?;
-        if verb == Verb::Refund { charge.refundable() } else { Ok(charge) }
-    };
-    request.charges.iter().map(charge).collect()
-}
-
-fn decided(charges: &[Charge<'_>], decision: tollway_core::Decision) -> TraceReply {
-    let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
-    TraceReply::Decision { decision, limit }
 }

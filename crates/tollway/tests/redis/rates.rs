@@ -5,8 +5,7 @@ use std::time::Duration;
 use tollway::block_on;
 use tollway::core::algorithm::{SmoothedRate, SmoothedRateState};
 use tollway::core::{Nanos, OnFull, OnStoreFailure};
-use tollway::rates::{RateSubject, RateUpdate};
-use tollway::store::memory::Memory;
+use tollway::rates::RateUpdate;
 use tollway_testbed::{Random, seed};
 
 use crate::model::change;
@@ -18,7 +17,7 @@ const ROUNDS: usize = 50;
 
 #[test]
 fn rates_are_measured_as_in_the_core() {
-    let (store, memory) = (servers::store("rates"), Memory::new(1));
+    let store = servers::store("rates");
     let mut random = Random::new(seed());
     for (number, world) in WORLDS.into_iter().enumerate() {
         let keys: Vec<_> = (0..KEYS).map(|key| format!("{number} {key}")).collect();
@@ -30,12 +29,8 @@ fn rates_are_measured_as_in_the_core() {
             let updates: Vec<_> = keys
                 .iter()
                 .zip(&limits)
-                .map(|(key, limit)| RateUpdate {
-                    bucket: RateSubject::Key(key.as_bytes()),
-                    hash: memory.hash_key(key.as_bytes()),
-                    limit,
-                    on_full: OnFull::Deny,
-                    on_store_failure: OnStoreFailure::Deny,
+                .map(|(key, limit)| {
+                    RateUpdate::of_key(key.as_bytes(), limit, OnFull::Deny, OnStoreFailure::Deny)
                 })
                 .collect();
             let readings = block_on(store.update_rates(&updates, Some(now)));

@@ -1,6 +1,7 @@
 //! Maps paths to what they do.
 
-use tollway::engine::Engine;
+use tollway::engine::{Engine, VerbAnswer};
+use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
 use tollway_core::{ErrorChain, Verb};
 use tollway_wire::http::{
@@ -9,7 +10,7 @@ use tollway_wire::http::{
 };
 
 use crate::metrics;
-use crate::service::{CallError, InForce, Reply};
+use crate::service::{CallError, CountedPolicy};
 use crate::worker::Worker;
 
 /// The content type of answers that people read.
@@ -85,7 +86,7 @@ pub(super) fn is_for_operators(path: &str) -> bool {
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
     worker: &Worker,
-    in_force: &InForce,
+    policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> bool {
     let (status, decided) = match Route::at(request.path) {
@@ -93,10 +94,10 @@ pub(super) async fn answer(
         Some(route) if !route.takes(request.method) => {
             (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
-        Some(Route::Command(verb)) => command(verb, request, worker, in_force, response).await,
-        Some(Route::Gate) => gate(request, worker, in_force, response).await,
-        Some(Route::Rule) => rule(request, worker, in_force, response).await,
-        Some(Route::Explain) => (explain(request, worker, in_force, response).await, false),
+        Some(Route::Command(verb)) => command(verb, request, worker, policy, response).await,
+        Some(Route::Gate) => gate(request, worker, policy, response).await,
+        Some(Route::Rule) => rule(request, worker, policy, response).await,
+        Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
         Some(Route::Inspect) => (inspect(request, worker, response).await, false),
         Some(Route::Keys) => (keys(request, worker, response).await, false),
         Some(Route::Metrics) => (metrics(worker, response), false),
@@ -123,18 +124,18 @@ async fn command(
     verb: Verb,
     request: &HttpRequest<'_>,
     worker: &Worker,
-    in_force: &InForce,
+    policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
     let command = match HttpCommand::from_json(verb, request.body) {
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    let status = match worker.service.call(in_force, &command).await {
-        Ok(Reply::Decision(charges, decision)) => response.decision(&charges, &decision),
-        Ok(Reply::Refund(charges, refund)) => response.refund(&charges, &refund),
-        Ok(Reply::Reset) => response.reset(),
-        Err(error) => return (response.problem(&problem(error)), false),
+    let status = match worker.service.perform(policy, verb, command.charges()).await {
+        Ok(VerbAnswer::Decision(charges, decision)) => response.decision(&charges, &decision),
+        Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
+        Ok(VerbAnswer::Reset(_)) => response.reset(),
+        Err(error) => return (response.problem(&problem(error.into())), false),
     };
     (status, true)
 }
@@ -142,23 +143,26 @@ async fn command(
 async fn gate(
     request: &HttpRequest<'_>,
     worker: &Worker,
-    in_force: &InForce,
+    policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
     let gate = match GateQuery::from_query(request.query) {
         Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    match worker.service.spend(in_force, &gate.command).await {
-        Ok((charges, decision)) => (response.gate(&charges, &decision, gate.deny_status.status()), true),
-        Err(error) => (response.problem(&problem(error)), false),
+    match worker.service.perform(policy, Verb::Spend, gate.command.charges()).await {
+        Ok(VerbAnswer::Decision(charges, decision)) => {
+            (response.gate(&charges, &decision, gate.deny_status.status()), true)
+        }
+        Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
+        Err(error) => (response.problem(&problem(error.into())), false),
     }
 }
 
 async fn rule(
     request: &HttpRequest<'_>,
     worker: &Worker,
-    in_force: &InForce,
+    policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
     let name = rule_name(request.path).unwrap_or_default();
@@ -166,7 +170,7 @@ async fn rule(
         Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    match worker.service.resolve(in_force, &asked).await {
+    match worker.service.resolve(policy, &asked).await {
         Ok(ruling) => (response.rule_decision(&ruling), true),
         Err(error) => (response.problem(&error.into()), false),
     }
@@ -175,14 +179,14 @@ async fn rule(
 async fn explain(
     request: &HttpRequest<'_>,
     worker: &Worker,
-    in_force: &InForce,
+    policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> HttpStatus {
     let asked = match HttpRuleRequest::from_json(request.body) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
-    match worker.service.explain(in_force, &asked).await {
+    match worker.service.explain(policy, &asked).await {
         Ok(explained) => response.rule_explanation(&explained),
         Err(error) => response.problem(&problem(error)),
     }
@@ -195,7 +199,7 @@ async fn inspect(request: &HttpRequest<'_>, worker: &Worker, response: ResponseW
     };
     match worker.service.inspect(&asked).await {
         Ok(inspected) => response.bucket_report(&inspected),
-        Err(error) => response.problem(&problem(error)),
+        Err(error) => response.problem(&problem(error.into())),
     }
 }
 
@@ -207,7 +211,7 @@ async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWrit
     match worker.service.keys(&asked).await {
         Ok(Some(page)) => response.keys_page(&page),
         Ok(None) => response.problem(&ProblemDetails::no_ids()),
-        Err(error) => response.problem(&problem(error)),
+        Err(error) => response.problem(&problem(error.into())),
     }
 }
 
@@ -235,10 +239,10 @@ fn readiness(limiter: &Engine) -> String {
 
 fn problem(error: CallError) -> ProblemDetails {
     match error {
-        CallError::Charge(error) => error.into(),
-        CallError::Bill(error) => error.into(),
+        CallError::Limit(LimiterError::Charge(error)) => error.into(),
+        CallError::Limit(LimiterError::Bill(error)) => error.into(),
+        CallError::Limit(error) => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
         CallError::Rule(error) => error.into(),
-        CallError::Store(error) => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looking at buckets. For people: nothing is decided, and nothing counted.
+//! Shows buckets to people. Nothing is decided, and nothing counted.
 
 use tollway::limiter::LimiterError;
 use tollway::store::BucketState;
@@ -6,11 +6,11 @@ use tollway_core::algorithm::Bucket;
 use tollway_core::{Nanos, Verdict};
 use tollway_wire::http::{BucketReport, InspectQuery, KeysPage, KeysQuery, StateSummary};
 
-use super::{CallError, Service};
+use super::Service;
 
 impl Service {
     /// Returns the state of one bucket, and the decisions that follow from it.
-    pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, CallError> {
+    pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, LimiterError> {
         let inspection = self.limiter.inspect(&asked.limit, &asked.id).await?;
         let (now, next) = (&inspection.decision, &inspection.next);
         let limited = now.verdict != Verdict::Unlimited;
@@ -24,8 +24,8 @@ impl Service {
         Ok(report)
     }
 
-    /// Some of the buckets there are; `None` if the store keeps no ids.
-    pub(crate) async fn keys(&self, asked: &KeysQuery<'_>) -> Result<Option<KeysPage>, CallError> {
+    /// Returns a page of the buckets that exist; `None` if the store keeps no ids.
+    pub(crate) async fn keys(&self, asked: &KeysQuery<'_>) -> Result<Option<KeysPage>, LimiterError> {
         let page = self.limiter.keys(asked.limit.as_deref(), asked.cursor, asked.count).await?;
         Ok(page.map(|page| KeysPage::new(page.buckets, page.next)))
     }
@@ -46,14 +46,4 @@ fn state(held: &BucketState) -> Option<StateSummary> {
         }
         _ => return None,
     })
-}
-
-impl From<LimiterError> for CallError {
-    fn from(error: LimiterError) -> Self {
-        match error {
-            LimiterError::Charge(error) => Self::Charge(error),
-            LimiterError::Store(error) => Self::Store(error),
-            other => unreachable!("looking at one bucket makes no bill: {other}"),
-        }
-    }
 }

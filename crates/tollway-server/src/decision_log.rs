@@ -1,0 +1,67 @@
+//! The decision log: a line for each decision, for whoever enables the target `tollway::decisions` at `debug`.
+//!
+//! ```text
+//! RUST_LOG=tollway::decisions=debug tollway serve
+//! DEBUG tollway::decisions: spend gate="http" limit="demo" id=alice cost=1 verdict=Allow remaining=4 retry_after=0s
+//! ```
+//!
+//! A line has the ids and keys that clients chose, so it is never above `debug`. While the target is off, a decision
+//! costs one comparison.
+
+use tollway_core::{Charge, Decision, RuleDecision, Verb};
+use tollway_wire::text::OverLimit;
+use tracing::{Level, debug, enabled};
+
+/// Returns whether the log is on. Ask once for a batch.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    enabled!(target: "tollway::decisions", Level::DEBUG)
+}
+
+/// Logs the decision about a bill, with the charge that decided it.
+#[inline]
+pub(crate) fn limit(gate: &str, verb: Verb, charges: &[Charge<'_>], decision: &Decision) {
+    let charge = &charges[decision.charge];
+    debug!(
+        target: "tollway::decisions",
+        gate,
+        limit = charge.limit().name(),
+        id = %charge.id().escape_ascii(),
+        cost = charge.cost(),
+        verdict = ?decision.verdict,
+        remaining = decision.remaining,
+        retry_after = %decision.retry_nanos,
+        charges = charges.len(),
+        degraded = decision.degraded,
+        "{}",
+        verb.name(),
+    );
+}
+
+/// Logs the decision of a rule.
+#[inline]
+pub(crate) fn rule(gate: &str, rule: &str, key: Option<&str>, decision: &RuleDecision) {
+    debug!(
+        target: "tollway::decisions",
+        gate,
+        rule,
+        key,
+        verdict = ?decision.verdict,
+        retry_after = %decision.retry_nanos,
+        degraded = decision.degraded,
+        "rule",
+    );
+}
+
+/// Logs the answer about a key.
+pub(crate) fn key(gate: &str, key: &[u8], answer: &OverLimit) {
+    debug!(
+        target: "tollway::decisions",
+        gate,
+        key = %key.escape_ascii(),
+        over = answer.over,
+        rate = answer.rate,
+        limit = answer.limit,
+        "over_limit",
+    );
+}

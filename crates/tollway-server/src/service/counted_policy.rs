@@ -1,0 +1,58 @@
+//! A policy with the counters of one worker.
+
+use std::sync::Arc;
+
+use tollway::engine::VerbAnswer;
+use tollway_core::{Charge, Domain, Policy, Verb};
+
+use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
+
+/// The policy of an engine, and one worker's counters of its limits, rules and domains, each in the order of the policy.
+pub(crate) struct CountedPolicy {
+    policy: Arc<Policy>,
+    limits: Vec<Arc<LimitCounters>>,
+    rules: Vec<Arc<RuleCounters>>,
+    domains: Vec<Arc<DomainCounters>>,
+}
+
+impl CountedPolicy {
+    pub(super) fn new(policy: Arc<Policy>, metrics: &WorkerMetrics) -> Self {
+        let limits = policy.limits().iter().map(|limit| metrics.limit(limit.name())).collect();
+        let rules = policy.rules().iter().map(|rule| metrics.rule(rule.name())).collect();
+        let domains = policy.domains().iter().map(|domain| metrics.smockron.domain(domain.name())).collect();
+        Self { policy, limits, rules, domains }
+    }
+
+    pub(super) const fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Returns the counters of the limit at this place in the policy.
+    pub(super) fn limit_counters(&self, index: usize) -> &LimitCounters {
+        &self.limits[index]
+    }
+
+    /// Returns the counters of the rule at this place in the policy.
+    pub(super) fn rule_counters(&self, index: usize) -> &RuleCounters {
+        &self.rules[index]
+    }
+
+    /// Returns the domain that has this name, and its counters.
+    pub(super) fn domain(&self, name: &[u8]) -> Option<(&Domain, &DomainCounters)> {
+        let index = self.policy.domain_index(name)?;
+        Some((&self.policy.domains()[index], &self.domains[index]))
+    }
+
+    /// Counts the answer to a verb.
+    pub(super) fn count(&self, verb: Verb, answer: &VerbAnswer<'_>) {
+        let counters = |charge: &Charge<'_>| self.limit_counters(charge.limit().index());
+        match answer {
+            VerbAnswer::Decision(charges, decision) => {
+                let counters = counters(&charges[decision.charge]);
+                if verb == Verb::Spend { counters.spent(decision) } else { counters.checked(decision) }
+            }
+            VerbAnswer::Refund(charges, _) => charges.iter().for_each(|charge| counters(charge).refunded()),
+            VerbAnswer::Reset(charges) => charges.iter().for_each(|charge| counters(charge).reset()),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The verbs by which limits are asked: spend, check, refund and reset.
+//!
+//! The gates of a server, the limiters and the replays of traces perform them by this code, so that a trace tests what
+//! a gate runs.
+
+use std::ops::Deref;
+
+use tollway_core::{Bill, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund, Verb};
+
+use super::Engine;
+use crate::limiter::LimiterError;
+
+/// The answer to a verb, with the charges that it was about.
+#[derive(Debug)]
+#[must_use]
+pub enum VerbAnswer<'a> {
+    /// The answer to a spend or a check.
+    Decision(Charges<'a>, Decision),
+    /// The answer to a refund.
+    Refund(Charges<'a>, Refund),
+    /// The answer to a reset.
+    Reset(Charges<'a>),
+}
+
+/// The charges of one request. One, as nearly always, needs no allocation.
+#[derive(Debug)]
+pub enum Charges<'a> {
+    /// Holds exactly one charge.
+    One(Charge<'a>),
+    /// Holds any number of charges.
+    Many(Vec<Charge<'a>>),
+}
+
+impl Engine {
+    /// Performs a verb on the charges that are requested, under a policy that the caller holds.
+    #[inline]
+    pub async fn perform<'a>(
+        &self,
+        policy: &'a Policy,
+        verb: Verb,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<VerbAnswer<'a>, LimiterError> {
+        match verb {
+            Verb::Spend => {
+                self.spend(policy, requests).await.map(|(charges, made)| VerbAnswer::Decision(charges, made))
+            }
+            Verb::Check => {
+                self.check(policy, requests).await.map(|(charges, made)| VerbAnswer::Decision(charges, made))
+            }
+            Verb::Refund => {
+                self.refund(policy, requests).await.map(|(charges, made)| VerbAnswer::Refund(charges, made))
+            }
+            Verb::Reset => self.reset(policy, requests).await.map(VerbAnswer::Reset),
+        }
+    }
+
+    /// Takes all the charges, or none of them if one does not fit.
+    #[inline]
+    pub async fn spend<'a>(
+        &self,
+        policy: &'a Policy,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<(Charges<'a>, Decision), LimiterError> {
+        let charges = Charges::new(requests, |request| policy.charge_request(request))?;
+        let decision = match &charges {
+            Charges::One(charge) => self.charge(charge).await,
+            Charges::Many(charges) => self.settle(&[Bill::new(charges)?]).await[0],
+        };
+        Ok((charges, decision))
+    }
+
+    /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.
+    pub async fn check<'a>(
+        &self,
+        policy: &'a Policy,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<(Charges<'a>, Decision), LimiterError> {
+        let charges = Charges::new(requests, |request| policy.charge_request(request))?;
+        let decision = self.check_bills(&[Bill::new(&charges)?]).await[0];
+        Ok((charges, decision))
+    }
+
+    /// Gives back what a [`spend`](Self::spend) of the same charges took, and returns what all refunds come to.
+    pub async fn refund<'a>(
+        &self,
+        policy: &'a Policy,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<(Charges<'a>, Refund), LimiterError> {
+        let charges = Charges::new(requests, |request| policy.charge_request(request)?.refundable())?;
+        // The same bucket twice would be given back twice.
+        let refund = self.refund_charges(Bill::new(&charges)?.charges()).await?;
+        Ok((charges, refund))
+    }
+
+    /// Forgets the buckets of the charges.
+    pub async fn reset<'a>(
+        &self,
+        policy: &'a Policy,
+        requests: &'a [ChargeRequest<'_>],
+    ) -> Result<Charges<'a>, LimiterError> {
+        let charges = Charges::new(requests, |request| policy.charge_request(request))?;
+        self.reset_charges(Bill::new(&charges)?.charges()).await?;
+        Ok(charges)
+    }
+}
+
+impl<'a> Charges<'a> {
+    #[inline]
+    fn new(
+        requests: &'a [ChargeRequest<'_>],
+        charge: impl Fn(&'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError>,
+    ) -> Result<Self, ChargeError> {
+        match requests {
+            [request] => charge(request).map(Self::One),
+            requests => requests.iter().map(charge).collect::<Result<_, _>>().map(Self::Many),
+        }
+    }
+}
+
+impl<'a> Deref for Charges<'a> {
+    type Target = [Charge<'a>];
+
+    fn deref(&self) -> &[Charge<'a>] {
+        match self {
+            Self::One(charge) => std::slice::from_ref(charge),
+            Self::Many(charges) => charges,
+        }
+    }
+}
