@@ -1,5 +1,6 @@
 //! Defines the subcommands, and runs the one that was given.
 
+mod arguments;
 mod ask;
 mod bench;
 mod completions;
@@ -80,7 +81,7 @@ impl Command {
     }
 }
 
-/// How a command went, as its exit code tells. A question that could not be answered is an error instead.
+/// The outcome of a command without an error, which is its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
@@ -89,8 +90,8 @@ pub(crate) enum Outcome {
     No,
 }
 
-/// The time that a command waits for the HTTP gate. Longer than a program would: a person waits, and a page of keys is
-/// read from Redis.
+/// The timeout for the HTTP gate. It is longer than that of a program: a person waits, and a page of keys is read from
+/// Redis.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates the client of the HTTP gate at `address`.
@@ -98,7 +99,7 @@ fn client(address: &str) -> Result<Client, InvalidAddress> {
     Client::with_timeout(address, HTTP_TIMEOUT)
 }
 
-/// The configuration in `file`, or the built-in one.
+/// Returns the configuration in `file`, or the built-in one.
 fn configured(file: Option<&Path>) -> Result<Config, ConfigErrors> {
     file.map_or_else(|| Ok(Config::default()), Config::from_file)
 }

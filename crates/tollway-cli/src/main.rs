@@ -1,10 +1,10 @@
-//! `tollway`: the one binary.
+//! The command `tollway`.
 //!
-//! Every subcommand is a file in `command/`: its arguments, its help, and a `run` that says how it went. What it went
-//! like is the exit code: 0 for yes, 1 for no (a reply differed, a file is invalid), 2 for a question that could
-//! not be answered.
+//! Every subcommand is a file in `command/`: its arguments, its help, and a `run` that returns its [`Outcome`], which
+//! is the exit code: 0 for yes, 1 for no (a reply differed, a file is invalid), 2 for an error.
 
 mod command;
+mod logging;
 mod output;
 
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use tollway::core::ErrorChain;
 use crate::command::{Arguments, Outcome};
 use crate::output::OutputError;
 
-/// What a shell reports of a program that was writing to `head` when `head` had seen enough.
+/// The exit code that a shell reports for a program that wrote to a pipe which nobody read any more.
 const READER_LEFT: u8 = 141;
 
 fn main() -> ExitCode {

@@ -63,6 +63,9 @@ pub enum ChargeError {
         name: String,
         /// The name of the limit that was probably meant.
         nearest: Option<String>,
+        /// The names of all limits, if none of them is similar and they are few. The text of the error, which traces
+        /// compare, leaves them out.
+        existing: Vec<String>,
     },
     /// Not an id of this limit.
     #[error("limit \"{limit}\" rejects the id")]

@@ -27,6 +27,9 @@ use crate::nearest::nearest;
 use crate::rule::{KeyedRule, NamedRule};
 use crate::time::Timestamp;
 
+/// The most limits that the error about an unknown one lists.
+const LISTED_MAX: usize = 8;
+
 /// The limits, the rules and the domains by name, and what holds for keys.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
@@ -203,11 +206,13 @@ impl Policy {
         }
     }
 
-    /// Returns the error for a limit that does not exist, with the name that was probably meant.
+    /// Returns the error for a limit that does not exist, with the name that was probably meant or the names there are.
     #[cold]
     pub fn unknown_limit(&self, name: &str) -> ChargeError {
         let nearest = nearest(name, self.limits.iter().map(Limit::name)).map(str::to_owned);
-        ChargeError::UnknownLimit { name: name.to_owned(), nearest }
+        let is_listed = nearest.is_none() && self.limits.len() <= LISTED_MAX;
+        let existing = self.limits.iter().filter(|_| is_listed).map(|limit| limit.name().to_owned());
+        ChargeError::UnknownLimit { name: name.to_owned(), nearest, existing: existing.collect() }
     }
 }
 

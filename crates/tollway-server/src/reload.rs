@@ -46,14 +46,18 @@ impl ConfigFile {
                 if Lasting::of(&config) != self.lasting {
                     warn!("changes of store, max_buckets and gates take effect after a restart");
                 }
-                let limits = config.policy.limits().len();
+                let policy = &config.policy;
+                let (limits, rules) = (policy.limits().len(), policy.rules().len());
+                let (domains, keys) = (policy.domains().len(), policy.keys().rules().len());
                 limiter.reload(config.policy);
                 metrics.reloads_ok.one();
-                info!(path = %self.watch.path().display(), limits, "configuration reloaded");
+                let path = self.watch.path().display();
+                info!(%path, limits, rules, domains, keys, "configuration reloaded");
             }
             Err(errors) => {
                 metrics.reloads_failed.one();
-                error!("configuration not reloaded; the old policy stays in force:\n{}", ErrorChain(&errors));
+                let path = self.watch.path().display();
+                error!(%path, "configuration not reloaded; the old policy stays in force:\n{}", ErrorChain(&errors));
             }
         }
     }

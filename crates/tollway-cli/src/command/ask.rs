@@ -1,7 +1,5 @@
 //! `tollway spend`, `check`, `refund` and `reset`: ask a running server.
 
-use std::str::FromStr;
-
 use clap::Args;
 use tollway::trace::TraceReply;
 use tollway_client::ClientError;
@@ -9,6 +7,7 @@ use tollway_client::core::Verb;
 use tollway_client::http::{ChargeRequest, RawResponse};
 
 use super::Outcome;
+use super::arguments::{Bucket, cost};
 use crate::output::print_line;
 
 /// Take units from one or more buckets: from all of them, or from none
@@ -24,7 +23,7 @@ pub(crate) struct Spend {
     #[command(flatten)]
     question: Question,
     /// The units that each charge takes
-    #[arg(long, value_name = "N", default_value_t = Verb::Spend.default_cost())]
+    #[arg(long, value_name = "N", default_value_t = Verb::Spend.default_cost(), value_parser = cost)]
     cost: u64,
 }
 
@@ -40,7 +39,7 @@ pub(crate) struct Check {
     #[command(flatten)]
     question: Question,
     /// The units that each charge would take; 0 shows what is left
-    #[arg(long, value_name = "N", default_value_t = Verb::Check.default_cost())]
+    #[arg(long, value_name = "N", default_value_t = Verb::Check.default_cost(), value_parser = cost)]
     cost: u64,
 }
 
@@ -55,7 +54,7 @@ pub(crate) struct Refund {
     #[command(flatten)]
     question: Question,
     /// The units that each charge gives back
-    #[arg(long, value_name = "N", default_value_t = Verb::Refund.default_cost())]
+    #[arg(long, value_name = "N", default_value_t = Verb::Refund.default_cost(), value_parser = cost)]
     cost: u64,
 }
 
@@ -107,21 +106,6 @@ struct Question {
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone)]
-struct Bucket {
-    limit: String,
-    id: String,
-}
-
-impl FromStr for Bucket {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (limit, id) = text.split_once(':').ok_or("must be a limit and an id, such as \"demo:alice\"")?;
-        Ok(Self { limit: limit.to_owned(), id: id.to_owned() })
-    }
 }
 
 impl Question {

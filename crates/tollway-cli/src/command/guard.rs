@@ -17,7 +17,7 @@ use tollway_server::allow_connections;
 use tollway_tower::{Admit, Delayed, LocalLimit, LocalRule, Network};
 
 use super::Outcome;
-use super::serve::log_to_stderr;
+use crate::logging::LogFlags;
 use crate::output::OutputError;
 
 /// Start a reverse proxy that rate-limits an HTTP service
@@ -100,6 +100,8 @@ pub(crate) struct Guard {
     /// The number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+    #[command(flatten)]
+    log: LogFlags,
 }
 
 /// The identification that was chosen; `None` is by address.
@@ -149,7 +151,7 @@ fn connections(text: &str) -> Result<usize, String> {
 
 impl Guard {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        log_to_stderr();
+        self.log.start()?;
         let guard = self.bind()?;
         // A client needs one file, and the connection to the upstream another.
         allow_connections(self.max_connections.saturating_mul(2));

@@ -1,4 +1,4 @@
-//! `tollway inspect`: what is remembered of one id.
+//! `tollway inspect`: shows the state of one bucket.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -9,26 +9,24 @@ use tollway::core::Nanos;
 use tollway_client::http::{BucketReport, Rfc3339};
 
 use super::Outcome;
+use super::arguments::Bucket;
 use crate::output::print_line;
 
 /// Show the state of one bucket, without changing it
 ///
-/// Prints the limit of the id, the units left, when the next unit is available, when the bucket is full again, and the state
-/// as the store keeps it.
+/// Prints the limit of the id, the units left, when the next unit is available, when the bucket is full again, and the
+/// state as the store keeps it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tollway inspect demo alice
-  tollway inspect RequestsPerIPAddress 192.0.2.1 --json
+  tollway inspect demo:alice
+  tollway inspect RequestsPerIPAddress:192.0.2.1 --json
 
 Exit status: 0 success, 2 error.")]
 pub(crate) struct Inspect {
-    /// The name of the limit
-    #[arg(value_name = "LIMIT")]
-    limit: String,
-    /// The id
-    #[arg(value_name = "ID")]
-    id: String,
+    /// A limit and an id, separated by the first colon
+    #[arg(value_name = "LIMIT:ID")]
+    bucket: Bucket,
     /// The address of the server's HTTP gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
     addr: String,
@@ -39,7 +37,7 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let response = super::client(&self.addr)?.inspect_raw(&self.limit, &self.id)?;
+        let response = super::client(&self.addr)?.inspect_raw(&self.bucket.limit, &self.bucket.id)?;
         if self.json {
             print_line(&response.body)?;
         }
@@ -51,7 +49,7 @@ impl Inspect {
     }
 }
 
-/// One fact a line.
+/// Formats one fact a line.
 fn in_words(inspected: &BucketReport) -> impl Display {
     fmt::from_fn(move |f| {
         writeln!(f, "bucket     {}", inspected.bucket)?;

@@ -1,6 +1,7 @@
 //! The commands that need neither a server nor a trace, and the help of all of them.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Stdio;
 
 use crate::run::{Ran, file, root, run, tollway};
@@ -120,5 +121,31 @@ fn nobody_listening_is_no_panic() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
         assert_ne!(output.status.code(), Some(101));
+    }
+}
+
+#[test]
+fn a_missing_server_is_reported_alike_by_every_command() {
+    // Taken and released: nothing listens there, over TCP or UDP.
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for command in [
+        "spend demo:a",
+        "check demo:a",
+        "refund demo:a",
+        "reset demo:a",
+        "inspect demo:a",
+        "explain upload",
+        "explain 10/s",
+        "keys",
+        "text ping --timeout 20s",
+        "throttr query alice api",
+        "bench http",
+        "bench throttr",
+        "bench text",
+    ] {
+        let arguments: Vec<_> = command.split(' ').chain(["--addr", &address]).collect();
+        let ran = run(&arguments);
+        let expected = format!("no server at {address}; start one with \"tollway serve\"");
+        assert!(ran.code == 2 && ran.stderr.contains(&expected), "{command}: {} {}", ran.code, ran.stderr);
     }
 }

@@ -108,7 +108,7 @@ fn the_rights_on_the_page_are_enough_and_none_is_too_many() {
     }
     let config = file("fleet-rights.yaml", "limits: { L: { algorithm: sliding_log, count: 5, period: 1h } }");
     let serving = serve(&config, &url);
-    for arguments in [&["spend", "L:a"][..], &["keys"], &["inspect", "L", "a"], &["reset", "L:a"]] {
+    for arguments in [&["spend", "L:a"][..], &["keys"], &["inspect", "L:a"], &["reset", "L:a"]] {
         assert_eq!(serving.ask(arguments).0, 0, "{arguments:?}");
     }
     // What was a log, and is a token bucket now; and what is as new after a refund, and so forgotten.

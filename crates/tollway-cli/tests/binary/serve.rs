@@ -3,23 +3,95 @@
 use std::process::Command;
 
 use crate::page::{Page, printed, shell};
-use crate::run::{file, root, run};
+use crate::run::{file, root, run, tollway};
 use crate::serving::Serving;
 
 #[test]
-fn it_serves_without_a_configuration_and_says_how_to_try_it() {
-    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
-    assert!(
-        serving.printed.contains("3 limits and 1 rule from the built-in configuration"),
-        "{}",
-        serving.printed
-    );
-    let curl = format!("curl -d '{{\"limit\":\"demo\",\"id\":\"alice\"}}' http://{}/v1/spend", serving.addr);
-    assert!(serving.printed.contains(&curl), "{}", serving.printed);
-    serving.signal("TERM");
-    let (code, log) = serving.wait();
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("draining"), "{log}");
+fn a_gate_listens_on_every_interface_or_on_localhost() {
+    for (http, address) in [(":0", "0.0.0.0:"), ("localhost:0", "127.0.0.1:")] {
+        let serving = Serving::start(&["--http", http], &[]);
+        assert!(serving.addr.starts_with(address), "{http}: {}", serving.addr);
+    }
+}
+
+#[test]
+fn start_and_stop_are_logged_in_either_format() {
+    for format in ["text", "json"] {
+        let arguments = ["--http", "127.0.0.1:0", "--log-format", format];
+        let serving = Serving::start(&arguments, &[("RUST_LOG", "info,tollway_server=debug")]);
+        serving.signal("TERM");
+        let (code, log) = serving.wait();
+        assert_eq!(code, Some(0), "{log}");
+        for said in ["server started", "draining: ", "drained"] {
+            assert!(log.contains(said), "{format}: {said}: {log}");
+        }
+        for line in log.lines().filter(|_| format == "json") {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_malformed_log_filter_is_refused() {
+    for (filter, wrong) in [("debugg=x=y", "debugg=x=y"), ("info,tollway_server=loud", "tollway_server=loud")]
+    {
+        let output = tollway(&["serve"]).env("RUST_LOG", filter).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let expected = format!("tollway: RUST_LOG is not a log filter: \"{wrong}\"; it must be a level");
+        assert!(stderr.starts_with(&expected), "{stderr}");
+    }
+}
+
+const EVERYTHING: &str = "
+max_buckets: 1000
+limits: { Login: { burst: 5, count: 5, period: 1m } }
+rules: { upload: \"Or('10/s', 'user:100/h')\" }
+domains: { default: { rules: [{ rate: 1/s, burst: 10 }] } }
+keys:
+  - { match: '^ws global$', limit: 2500, period: 10s }
+  - { match: '.*', answer: never }
+";
+
+#[test]
+fn the_banner_shows_what_is_served_and_how_to_try_it() {
+    let config = file("everything.yaml", EVERYTHING);
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
+    let expected = r#"tollway VERSION
+  1 limit, 1 rule, 1 domain and 2 keys from FILE
+  at most 1000 buckets in memory
+  http     http://ADDR
+  text     udp ADDR
+  throttr  tcp ADDR
+  smockron zmq tcp://ADDR, control tcp://ADDR
+Try:
+  curl -d '{"limit":"Login","id":"alice"}' http://ADDR/v1/spend
+  curl -d '{"selectors":{"user":"alice"}}' http://ADDR/v1/rules/upload
+  tollway text --addr ADDR 'over_limit ws global'
+  tollway throttr query alice api --addr ADDR
+"#;
+    let banner = serving.banner().replace(&config, "FILE").replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    assert_eq!(banner, expected);
+}
+
+#[test]
+fn the_banner_suggests_nothing_if_there_is_nothing_to_try() {
+    let config = file("rules.yaml", "rules: { upload: 10/s }");
+    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--smockron", "off"];
+    let banner = Serving::start(&arguments, &[]).banner();
+    assert!(banner.contains("Try:\n  curl -d '{\"selectors\":{}}' "), "{banner}");
+    let config = file("domains.yaml", "domains: { default: { rules: [{ rate: 1/s }] } }");
+    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off"];
+    let banner = Serving::start(&arguments, &[]).banner();
+    assert!(banner.contains("  0 limits and 1 domain from ") && !banner.contains("Try"), "{banner}");
+}
+
+#[test]
+fn the_banner_suggests_cargo_to_whoever_used_it() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0"], &[("CARGO_PKG_NAME", "tollway-cli")]);
+    let banner = serving.banner();
+    assert!(banner.contains("\n  cargo run -- throttr query alice api --addr "), "{banner}");
 }
 
 #[test]
@@ -40,7 +112,19 @@ fn the_commands_answer_with_words_and_exit_codes() {
         (&["refund", "L:nobody"], 1, "full remaining=2 reset_after=0s"),
         (&["reset", "L:a"], 0, "ok\n"),
         (&["spend", "L:a", "--json"], 0, "{\"allowed\":true,\"remaining\":1,"),
-        (&["spend", "Nobody:a"], 2, "tollway: Unknown limit: limit \"Nobody\" does not exist"),
+        (
+            &["spend", "Nobody:a"],
+            2,
+            "tollway: Unknown limit: limit \"Nobody\" does not exist; there are L, M\n",
+        ),
+        (
+            &["spend", "L:a", "--cost", "1.5"],
+            2,
+            "error: invalid value '1.5' for '--cost <N>': costs are whole numbers; ",
+        ),
+        (&["check", "L:a", "--cost", "-1"], 2, "error: "),
+        (&["inspect", "L", "a"], 2, "error: unexpected argument 'a' found"),
+        (&["inspect", "L"], 2, "error: invalid value 'L' for '<LIMIT:ID>': must be a limit and an id"),
         (&["spend", "L:a", "--cost", "3"], 2, "tollway: Cost too high"),
         (&["spend", "L"], 2, "error: invalid value 'L'"),
     ] {
@@ -69,7 +153,7 @@ fn a_bucket_can_be_looked_at() {
     }
     for (arguments, words) in [
         (
-            ["inspect", "L", "a"],
+            ["inspect", "L:a"],
             &[
                 "bucket     7:a\n",
                 "limit      token_bucket, burst 2, 2 per 2160h: one per 1080h, full after 2160h\n",
@@ -80,14 +164,14 @@ fn a_bucket_can_be_looked_at() {
             ][..],
         ),
         (
-            ["inspect", "L", "b"],
+            ["inspect", "L:b"],
             &["remaining  2\nnext unit  now\nfull       now\nstate      none; the bucket is unused"],
         ),
-        (["inspect", "Log", "a"], &["remaining  0\n", "state      entries 1, oldest 20"]),
-        (["inspect", "Rate", "a"], &["remaining  9\n", "state      rate 0", ", measured_at 20"]),
-        (["inspect", "Quota", "a"], &["remaining  4\n", "state      used 1, expires_at 20"]),
+        (["inspect", "Log:a"], &["remaining  0\n", "state      entries 1, oldest 20"]),
+        (["inspect", "Rate:a"], &["remaining  9\n", "state      rate 0", ", measured_at 20"]),
+        (["inspect", "Quota:a"], &["remaining  4\n", "state      used 1, expires_at 20"]),
         (
-            ["inspect", "Nothing", "a/ü +&"],
+            ["inspect", "Nothing:a/ü +&"],
             &["bucket     Nothing:a/\\xc3\\xbc +&\nlimit      none; this id is unlimited\n"],
         ),
     ] {
@@ -99,11 +183,11 @@ fn a_bucket_can_be_looked_at() {
     }
     for (arguments, code, answer) in [
         (
-            &["inspect", "L", "a", "--json"][..],
+            &["inspect", "L:a", "--json"][..],
             0,
             "{\"bucket\":\"7:a\",\"algorithm\":{\"name\":\"token_bucket\",",
         ),
-        (&["inspect", "Nobody", "a"], 2, "tollway: Unknown limit: limit \"Nobody\" does not exist"),
+        (&["inspect", "Nobody:a"], 2, "tollway: Unknown limit: limit \"Nobody\" does not exist"),
         (&["keys"], 2, "tollway: The memory store cannot list buckets: it keeps only hashes of ids"),
         (&["keys", "Nobody"], 2, "tollway: Unknown limit"),
         (&["keys", "--count", "many"], 2, "error: invalid value 'many'"),
@@ -149,8 +233,8 @@ fn what_cannot_be_served_is_exit_2() {
             &["serve", "--http", "off", "--text", "off", "--throttr", "off", "--smockron", "off"],
             "every gate is off",
         ),
-        (&["serve", "--text", "2000"], "did you mean \"127.0.0.1:2000\""),
-        (&["serve", "--http", "8080"], "did you mean \"127.0.0.1:8080\""),
+        (&["serve", "--http", "0.0.0.0"], "did you mean \"0.0.0.0:8080\""),
+        (&["serve", "--log-format", "xml"], "[possible values: text, json]"),
         (&["serve", "--config", &wrong], "wrong.yaml:1:23: burst must be"),
         (&["serve", "--workers", "0"], "0 is not in 1..=1024"),
         (&["serve", "--max-buckets", "0"], "must be a whole number of at least 1"),
@@ -187,8 +271,13 @@ fn more_connections_than_the_shell_allows_files_are_served() {
 fn a_port_is_not_shared_with_another_server() {
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
     let ran = run(&["serve", "--http", &serving.addr]);
-    assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("the port is in use"), "{}", ran.stderr);
+    let expected = format!(
+        "tollway: the http gate cannot listen on {}: the port is in use by tollway (process {}); stop it, or choose \
+         another address with --http ADDR\n",
+        serving.addr,
+        serving.id()
+    );
+    assert_eq!((ran.code, ran.stderr), (2, expected));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A server in a process of its own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::run::{run, tollway};
@@ -8,8 +8,8 @@ use crate::run::{run, tollway};
 /// `tollway serve`, killed with the test if that did not stop it.
 pub(crate) struct Serving {
     child: Child,
-    /// BucketState open: a server whose output nobody takes would be another test.
-    _stdout: BufReader<ChildStdout>,
+    /// Kept open: a server whose output nobody reads would be another test.
+    stdout: BufReader<ChildStdout>,
     pub(crate) printed: String,
     pub(crate) addr: String,
 }
@@ -21,7 +21,8 @@ impl Serving {
         for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_SMOCKRON"] {
             command.env(gate, "127.0.0.1:0");
         }
-        command.env_remove("RUST_LOG");
+        // Cargo sets its variable for tests, too, and then the banner shows how to start this with cargo.
+        command.env_remove("RUST_LOG").env_remove("CARGO_PKG_NAME");
         command.args(arguments).envs(environment.iter().copied());
         Self::start_command(command)
     }
@@ -31,16 +32,34 @@ impl Serving {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut printed = String::new();
-        while !printed.contains("curl") {
+        // One of these lines is printed unless everything is off that has one.
+        while !printed.contains("zmq") && !printed.contains("Try:") {
             assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "ended after: {printed}");
         }
         let addr = printed.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
-        Self { child, _stdout: stdout, printed, addr }
+        Self { child, stdout, printed, addr }
     }
 
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// Returns the id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops the server, and returns all that it printed, without what differs from run to run.
+    pub(crate) fn banner(mut self) -> String {
+        self.signal("TERM");
+        self.stdout.read_to_string(&mut self.printed).unwrap();
+        let printed = self.printed.replace(env!("CARGO_BIN_EXE_tollway"), "tollway");
+        let mut parts = printed.split("127.0.0.1:");
+        let first = parts.next().unwrap().to_owned();
+        parts.fold(first, |text, part| {
+            text + "ADDR" + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+        })
     }
 
     /// The exit code, and what was logged.

@@ -86,7 +86,7 @@ fn every_command_works_on_redis_and_no_password_is_published() {
         for (arguments, code, answer) in [
             (&["spend", "L:a", "--cost", "2"][..], 0, "allow remaining=0 "),
             (&["spend", "L:a"], 1, "deny remaining=0 "),
-            (&["inspect", "L", "a"], 0, "bucket     7:a\nlimit      token_bucket, burst 2, "),
+            (&["inspect", "L:a"], 0, "bucket     7:a\nlimit      token_bucket, burst 2, "),
             (&["keys"], 0, "7:a\n"),
             (&["keys", "M"], 0, ""),
             (&["reset", "L:a"], 0, "ok\n"),

@@ -85,6 +85,7 @@ mod tests {
         );
         requests.push(ChargeRequest::new("Nope", "alice", 1));
         let error = requests.iter().find_map(|request| policy.charge_request(request).err()).unwrap();
-        assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into(), nearest: None });
+        let existing = vec!["Login".to_owned(), "All".to_owned()];
+        assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into(), nearest: None, existing });
     }
 }

@@ -95,7 +95,7 @@ impl ProblemDetails {
     /// Creates a problem for a listing of ids that the store does not keep.
     pub fn no_ids() -> Self {
         let title = "The memory store cannot list buckets";
-        let detail = "it keeps only hashes of ids; inspect one bucket with \"tollway inspect LIMIT ID\" or \
+        let detail = "it keeps only hashes of ids; inspect one bucket with \"tollway inspect LIMIT:ID\" or \
                       GET /v1/inspect, or use a Redis store";
         Self::new(HttpStatus::NotImplemented, "no-ids", title, detail.to_owned())
     }
@@ -147,7 +147,13 @@ impl From<ChargeError> for ProblemDetails {
             }
             _ => (HttpStatus::Unprocessable, "bad-charge", "Invalid charge", "limit"),
         };
-        Self::new(status, name, title, ErrorChain(&error).to_string()).with_field(field)
+        let mut detail = ErrorChain(&error).to_string();
+        if let ChargeError::UnknownLimit { existing, .. } = &error
+            && !existing.is_empty()
+        {
+            detail = format!("{detail}; there are {}", existing.join(", "));
+        }
+        Self::new(status, name, title, detail).with_field(field)
     }
 }
 

@@ -91,12 +91,19 @@ impl Gates {
     };
 
     /// Parses an address and a port, or `off`. Errors suggest `usual`, the default address of the gate.
+    ///
+    /// `:8080` is every interface, and `localhost:8080` is loopback. Other host names are not looked up.
     pub fn address(text: &str, usual: SocketAddr) -> Result<Option<SocketAddr>, GateAddressError> {
         if text == "off" {
             return Ok(None);
         }
         let error = || GateAddressError { usual, given: shorten(text), hint: hint(text, usual.port()) };
-        text.parse().map(Some).map_err(|_| error())
+        let host_and_port = match text.split_once(':') {
+            Some(("", port)) => port.parse().ok().map(|port| (Ipv4Addr::UNSPECIFIED, port)),
+            Some(("localhost", port)) => port.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port)),
+            _ => None,
+        };
+        host_and_port.map(SocketAddr::from).or_else(|| text.parse().ok()).map(Some).ok_or_else(error)
     }
 
     /// Returns whether every gate is off.
@@ -182,20 +189,10 @@ fn read_address(
         .ok()
 }
 
-/// Returns the address that was probably meant by a port alone, a host name, or an address alone.
+/// Returns the address that was probably meant by a port alone, an address alone, or another word for off.
 fn hint(text: &str, usual_port: u16) -> String {
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    if let Ok(port) = port.parse::<u16>() {
-        match host {
-            "" => {
-                return format!(
-                    " (did you mean \"127.0.0.1:{port}\", or \"0.0.0.0:{port}\" for every interface?)"
-                );
-            }
-            "localhost" => return format!(" (did you mean \"127.0.0.1:{port}\"?)"),
-            "*" => return format!(" (did you mean \"0.0.0.0:{port}\"?)"),
-            _ => {}
-        }
+    if let Ok(port) = text.trim_start_matches("*:").parse::<u16>() {
+        return format!(" (did you mean \"127.0.0.1:{port}\", or \":{port}\" for every interface?)");
     }
     match text.trim_matches(['[', ']']).parse::<IpAddr>() {
         Ok(address) => format!(" (did you mean \"{}\"?)", SocketAddr::new(address, usual_port)),

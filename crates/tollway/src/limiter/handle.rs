@@ -261,7 +261,11 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(
                 a.spend("x", 1),
-                Err(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None })
+                Err(ChargeError::UnknownLimit {
+                    name: "A".to_owned(),
+                    nearest: None,
+                    existing: vec!["Other".to_owned()]
+                })
             );
         }
         limiter.reload(policy(moved));
@@ -273,7 +277,7 @@ mod tests {
         let limiter = Limiter::new(policy("limits: {}"));
         assert_eq!(
             limiter.handle("A").err(),
-            Some(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None })
+            Some(ChargeError::UnknownLimit { name: "A".to_owned(), nearest: None, existing: vec![] })
         );
     }
 

@@ -387,19 +387,28 @@ fn a_word_is_one_of_those_there_are() {
 }
 
 #[test]
+fn a_gate_listens_on_every_interface_or_on_localhost() {
+    for (given, address) in
+        [(":8081", "0.0.0.0:8081"), ("localhost:8081", "127.0.0.1:8081"), ("'[::1]:8081'", "[::1]:8081")]
+    {
+        let config = Config::parse(&format!("gates: {{ http: {given} }}"), "gates.yaml").unwrap();
+        assert_eq!(config.gates.http, Some(address.parse().unwrap()), "{given}");
+    }
+}
+
+#[test]
 fn a_gate_is_an_address_or_off() {
     const ADDRESS: &str = "http must be an address and a port, such as 127.0.0.1:8080, or off";
     for (given, hint) in [
-        ("8080", " (did you mean \"127.0.0.1:8080\", or \"0.0.0.0:8080\" for every interface?)"),
-        (":8080", " (did you mean \"127.0.0.1:8080\", or \"0.0.0.0:8080\" for every interface?)"),
-        ("localhost:80", " (did you mean \"127.0.0.1:80\"?)"),
+        ("8080", " (did you mean \"127.0.0.1:8080\", or \":8080\" for every interface?)"),
+        ("'*:8080'", " (did you mean \"127.0.0.1:8080\", or \":8080\" for every interface?)"),
         ("0.0.0.0", " (did you mean \"0.0.0.0:8080\"?)"),
         ("::1", " (did you mean \"[::1]:8080\"?)"),
         ("false", " (did you mean \"off\"?)"),
         ("127.0.0.1:65536", ""),
         ("example.com:80", ""),
     ] {
-        let expected = format!("2:9: {ADDRESS}, not \"{given}\"{hint}");
+        let expected = format!("2:9: {ADDRESS}, not \"{}\"{hint}", given.trim_matches('\''));
         check(&[(&format!("gates:\n  http: {given}"), &[&expected])]);
     }
     check(&[
@@ -589,7 +598,7 @@ limits:
   A: { brust: 5, count: 5, period: 10, id: regId }
   A: {}
 gates:
-  http: 8080
+  http: 0.0.0.0
 store: disk
 ",
         &[
@@ -600,8 +609,8 @@ store: disk
             "6:8: unknown field \"brust\" (did you mean \"burst\"?)",
             "6:36: period \"10\" has no unit (did you mean \"10s\"?)",
             "7:3: \"A\" is given twice, first at 6:3",
-            "9:9: http must be an address and a port, such as 127.0.0.1:8080, or off, not \"8080\" (did you mean \
-             \"127.0.0.1:8080\", or \"0.0.0.0:8080\" for every interface?)",
+            "9:9: http must be an address and a port, such as 127.0.0.1:8080, or off, not \"0.0.0.0\" (did you mean \
+             \"0.0.0.0:8080\"?)",
             "10:8: store must be memory, or a URL such as redis://cache:6379, not \"disk\"",
         ],
     )]);

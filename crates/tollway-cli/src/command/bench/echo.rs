@@ -1,27 +1,27 @@
 //! `tollway bench echo`: an echo server that has the I/O of the gates, as a baseline.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use tollway::Clock;
-use tollway::config::{Config, GateAddressError, Gates};
+use tollway::config::{Config, Gates};
 use tollway::engine::Engine;
 use tollway::store::memory::Memory;
 use tollway_server::{Server, Settings, Signals};
 
 use crate::command::Outcome;
+use crate::command::arguments::GateFlag;
 use crate::output::OutputError;
 
-/// Nobody asks about any bucket.
+/// The size of the store, which is never used.
 const BUCKETS: usize = 1;
 
 /// Start a server that sends back what it receives, as a baseline
 ///
-/// It uses the I/O of the text and the Throttr gate. Load-test it with --echo; the difference to a real gate is the cost of
-/// decoding, deciding and encoding.
+/// It uses the I/O of the text and the Throttr gate. Load-test it with --echo; the difference to a real gate is the
+/// cost of decoding, deciding and encoding.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,26 +29,14 @@ Examples:
   tollway bench throttr --echo --addr 127.0.0.1:9001 --pipeline 64")]
 pub(crate) struct Echo {
     /// The address and port for TCP, or off
-    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9001", value_parser = throttr)]
-    throttr: Gate,
+    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9001", value_parser = GateFlag::throttr)]
+    throttr: GateFlag,
     /// The address and port for UDP, or off
-    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:2001", value_parser = text)]
-    text: Gate,
+    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:2001", value_parser = GateFlag::text)]
+    text: GateFlag,
     /// The number of worker threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-}
-
-/// Where a gate listens; `None` is nowhere.
-#[derive(Clone, Copy)]
-struct Gate(Option<SocketAddr>);
-
-fn throttr(text: &str) -> Result<Gate, GateAddressError> {
-    Gates::address(text, Gates::THROTTR).map(Gate)
-}
-
-fn text(text: &str) -> Result<Gate, GateAddressError> {
-    Gates::address(text, Gates::TEXT).map(Gate)
 }
 
 impl Echo {

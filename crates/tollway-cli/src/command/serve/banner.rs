@@ -1,0 +1,102 @@
+//! The lines that the server prints when it has started: what listens where, and commands to try.
+
+use std::env;
+use std::fmt::Write;
+
+use tollway::config::StoreUrl;
+use tollway::core::{IdFormat, Limit, Policy};
+use tollway::engine::Engine;
+use tollway_server::Server;
+
+/// Returns the banner. `from` is where the policy was read.
+pub(super) fn banner(limiter: &Engine, from: &str, store: &StoreUrl, server: &Server) -> String {
+    let policy = limiter.policy();
+    let buckets = match store {
+        StoreUrl::Memory => format!("at most {} buckets in memory", limiter.stats().max_buckets),
+        store => format!("buckets in {store}"),
+    };
+    let mut text =
+        format!("tollway {}\n  {} from {from}\n  {buckets}\n", env!("CARGO_PKG_VERSION"), counts(&policy));
+    let mut line = |line: String| text.push_str(&format!("  {line}\n"));
+    if let Some(address) = server.http_addr() {
+        line(format!("http     http://{address}"));
+    }
+    if let Some(address) = server.text_addr() {
+        line(format!("text     udp {address}"));
+    }
+    if let Some(address) = server.throttr_addr() {
+        line(format!("throttr  tcp {address}"));
+    }
+    if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
+        line(format!("smockron zmq tcp://{accounting}, control tcp://{control}"));
+    }
+    let examples = examples(&policy, server);
+    if !examples.is_empty() {
+        let _ = write!(text, "Try:\n  {}\n", examples.join("\n  "));
+    }
+    text
+}
+
+/// Returns what the policy has: `3 limits, 1 rule and 2 keys`. Only limits are mentioned if there are none.
+fn counts(policy: &Policy) -> String {
+    let counted = |(n, noun): (usize, &str)| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
+    let others = [
+        (policy.rules().len(), "rule"),
+        (policy.domains().len(), "domain"),
+        (policy.keys().rules().len(), "key"),
+    ];
+    let others = others.into_iter().filter(|(n, _)| *n > 0);
+    let mut parts: Vec<_> =
+        std::iter::once((policy.limits().len(), "limit")).chain(others).map(counted).collect();
+    match parts.pop() {
+        Some(last) if !parts.is_empty() => format!("{} and {last}", parts.join(", ")),
+        only => only.unwrap_or_default(),
+    }
+}
+
+/// Returns commands that work with what is configured and listens.
+fn examples(policy: &Policy, server: &Server) -> Vec<String> {
+    let (program, mut examples) = (program(), Vec::new());
+    if let (Some(address), Some(limit)) = (server.http_addr(), policy.limits().first()) {
+        let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
+        examples.push(format!("curl -d '{body}' http://{address}/v1/spend"));
+    }
+    if let (Some(address), Some(rule)) = (server.http_addr(), policy.rules().first()) {
+        let logs = rule.keyed().limit().rule().logs().iter();
+        let selectors: Vec<_> =
+            logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
+        let body = format!(r#"{{"selectors":{{{}}}}}"#, selectors.join(","));
+        examples.push(format!("curl -d '{body}' http://{address}/v1/rules/{}", rule.name()));
+    }
+    if let (Some(address), false) = (server.text_addr(), policy.keys().rules().is_empty()) {
+        examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));
+    }
+    if let Some(address) = server.throttr_addr() {
+        examples.push(format!("{program} throttr query alice api --addr {address}"));
+    }
+    examples
+}
+
+/// Returns how this program was started, for commands that can be copied.
+fn program() -> String {
+    // Cargo sets this for what it runs, and for nothing else.
+    if env::var_os("CARGO_PKG_NAME").is_some_and(|name| name == env!("CARGO_PKG_NAME")) {
+        let profile = if cfg!(debug_assertions) { "" } else { " --release" };
+        return format!("cargo run{profile} --");
+    }
+    env::args().next().unwrap_or_else(|| "tollway".to_owned())
+}
+
+/// Returns an id that the limit accepts.
+fn example_id(limit: &Limit) -> &'static str {
+    match limit.ids() {
+        IdFormat::Any => "alice",
+        IdFormat::Ip(_) | IdFormat::IpAddress => "192.0.2.1",
+        IdFormat::Ipv6Range => "2001:db8:1::/48",
+        IdFormat::RegId => "12345678",
+        IdFormat::Domain => "example.com",
+        IdFormat::FqdnSet => "example.com,example.org",
+        IdFormat::RegIdDomain => "12345678:example.com",
+        IdFormat::RegIdFqdnSet => "12345678:example.com,example.org",
+    }
+}
