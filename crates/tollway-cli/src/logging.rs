@@ -28,7 +28,7 @@ enum LogFormat {
 }
 
 impl LogFlags {
-    /// Logs from now on. Fails if `RUST_LOG` is malformed.
+    /// Starts to log. Fails if `RUST_LOG` is malformed.
     pub(crate) fn start(self) -> anyhow::Result<()> {
         let builder = tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(io::stderr);
         match self.log_format {

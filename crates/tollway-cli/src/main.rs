@@ -1,4 +1,4 @@
-//! The command `tollway`.
+//! Runs the command `tollway`.
 //!
 //! Every subcommand is a file in `command/`: its arguments, its help, and a `run` that returns its [`Outcome`], which
 //! is the exit code: 0 for yes, 1 for no (a reply differed, a file is invalid), 2 for an error.

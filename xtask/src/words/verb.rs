@@ -79,7 +79,7 @@ const VERBS: &str = "\
     improve include increase increment index indicate infer inform inherit initialize initiate inject insert \
     inspect install instruct interleave intern interpret interrupt introduce invalidate invoke issue iterate \
     jitter join judge jump keep kick kill know label lack land last launch lead leak leap learn leave lend let lex \
-    lie lift limit link list listen live load locate lock log look lookup loosen lose lower maintain make manage \
+    lie lift limit link list listen live load load-test locate lock log look lookup loosen lose lower maintain make manage \
     map mark mask match mean measure meet mend merge mimic mirror miss mix mock modify monitor move multiply must \
     name need negate negotiate normalize note notice notify number obey observe obtain occupy occur offer omit \
     open operate optimize order outlive overflow overlap override overrun overtake overwrite own pack pad parse \

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tollway::config::{GateAddressError, Gates, SmockronGate};
 
-/// A limit and an id, as `LIMIT:ID`.
+/// A limit and an id, which are written as `LIMIT:ID`.
 #[derive(Clone)]
 pub(super) struct Bucket {
     pub(super) limit: String,

@@ -1,4 +1,4 @@
-//! `tollway bench`: load-tests a server.
+//! `tollway bench`: sends load to a server and prints how it answered.
 
 mod echo;
 mod flags;

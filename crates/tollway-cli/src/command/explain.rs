@@ -16,9 +16,9 @@ use crate::output::print_line;
 
 /// Show which parts of a rule have reached their limit, and when each is free again
 ///
-/// Takes the name of a rule of a running server, or an expression, and a value for each selector. Reads from the server and
-/// changes nothing. "Or" limits a request if any of its parts is reached, "And" if all of them are. A part is free again when
-/// its oldest entries expire. Without a server, only the parts of an expression are shown.
+/// Takes the name of a rule of a running server, or an expression, and a value for each selector. Reads from the server
+/// and changes nothing. "Or" limits a request if any of its parts is reached, "And" if all of them are. A part is free
+/// again when its oldest entries expire. Without a server, only the parts of an expression are shown.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

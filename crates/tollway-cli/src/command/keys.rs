@@ -9,8 +9,8 @@ use crate::output::print_line;
 
 /// List the buckets that a running server keeps in Redis
 ///
-/// Prints one bucket a line, in no order, of one limit or of all. Buckets that are created or deleted meanwhile may be missing,
-/// and a bucket may be listed twice. The memory store keeps no ids, so it cannot list buckets.
+/// Prints one bucket a line, in no order, of one limit or of all. Buckets that are created or deleted meanwhile may be
+/// missing, and a bucket may be listed twice. The memory store keeps no ids, so it cannot list buckets.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

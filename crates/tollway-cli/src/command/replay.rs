@@ -25,7 +25,7 @@ use self::summary::Summary;
 use super::{Outcome, configured, store};
 use crate::output::OutputError;
 
-/// How long a reply of a shared store is waited for: nobody waits for this one, and all of them should be its own.
+/// The deadline for a reply of a shared store. It is long, because a replay should show the store's own replies.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes to standard output are gathered up to this many bytes.
@@ -33,8 +33,9 @@ const OUTPUT_BUFFER: usize = 1 << 16;
 
 /// Run a trace against a configuration, and compare the replies with the expected ones
 ///
-/// A trace is plain text with one request a line: the time, the gate, the request, and after "=>" the expected reply, if any.
-/// Prints every event with its reply, marks replies that differ, and ends with a summary of each limit. The output is itself
+/// A trace is plain text with one request a line: the time, the gate, the request, and after "=>" the expected reply, if
+/// any. Prints every event with its reply, marks replies that differ, and ends with a summary of each limit. The output
+/// is itself
 /// a trace: use it to see what a new configuration would have done to yesterday's requests, or save it as a test.
 #[derive(Args)]
 #[command(after_help = "\
@@ -99,7 +100,7 @@ fn apart(store: StoreUrl) -> StoreUrl {
     }
 }
 
-/// One trace on its way through.
+/// A trace that is being replayed.
 struct Run<W: Write> {
     out: W,
     quiet: bool,

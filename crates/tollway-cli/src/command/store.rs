@@ -1,6 +1,6 @@
-//! Which store: the flag's, or the configured one, with the password of the environment.
+//! Chooses the store: that of the flag or the configured one, with the password of the environment.
 //!
-//! `--store` is a text to clap, and is taken apart here: clap repeats a value that it refuses, password and all.
+//! `--store` is a text to clap, and is parsed here: clap prints a value that it rejects, with its password.
 
 use std::env;
 
@@ -8,11 +8,11 @@ use anyhow::anyhow;
 use tollway::config::{StoreUrl, StoreUrlError};
 use tollway::store::redis::Secret;
 
-/// A password that stands in no file, and in no list of processes.
+/// The variable of the password, which is then in no file and in no list of processes.
 const PASSWORD: &str = "TOLLWAY_STORE_PASSWORD";
 
-/// The store of the flag, or else the configured one. A password of the environment comes before that of a file, but not
-/// before one that was given with the flag.
+/// Returns the store of the flag, or else the configured one. A password of the environment comes before that of a
+/// file, but not before one that was given with the flag.
 pub(super) fn chosen(flag: Option<&str>, configured: StoreUrl) -> anyhow::Result<StoreUrl> {
     let parse = |text: &str| text.parse().map_err(|error: StoreUrlError| anyhow!("--store {error}"));
     let store = flag.map_or(Ok(configured), parse)?;

@@ -12,8 +12,8 @@ use crate::output::print_line;
 
 /// Send a command over the UDP text protocol
 ///
-/// The command gets an id in front, so that a late reply to another command is ignored; the reply is printed without it. If
-/// the command already has an id, the reply is printed with it. A server does not reply to an unknown command.
+/// The command gets an id in front, so that a late reply to another command is ignored; the reply is printed without
+/// it. If the command already has an id, the reply is printed with it. A server does not reply to an unknown command.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

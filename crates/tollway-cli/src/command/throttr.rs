@@ -1,4 +1,4 @@
-//! `tollway throttr`: make, ask for, change and forget quotas over the Throttr protocol.
+//! `tollway throttr`: creates, queries, updates and deletes quotas over the Throttr protocol.
 
 mod change;
 
@@ -17,8 +17,8 @@ use crate::output::print_line;
 
 /// Create, query, update and delete quotas over the Throttr protocol
 ///
-/// A quota belongs to a consumer and a resource, and expires after its time to live. A query does not change it: use an update
-/// to take from it.
+/// A quota belongs to a consumer and a resource, and expires after its time to live. A query does not change it: use an
+/// update to take from it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -123,7 +123,7 @@ struct Purge {
     pair: Pair,
 }
 
-/// What every request has.
+/// The arguments that every request has.
 #[derive(Args)]
 struct Pair {
     /// The consumer, at most 255 bytes

@@ -1,4 +1,4 @@
-//! `tollway validate`: is this file right, and what does it say?
+//! `tollway validate`: checks a configuration file, and prints what it means.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use crate::output::OutputError;
 
 /// Check a configuration file
 ///
-/// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form with the
-/// names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix it. Fields
-/// that have no effect are warnings.
+/// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form
+/// with the names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix
+/// it. Fields that have no effect are warnings.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -227,12 +227,12 @@ fn signal(child: &Child, name: &str) {
 
 const INCR: usize = b"*2\r\n$4\r\nINCR\r\n$7\r\nk000000\r\n".len();
 
-/// One request, one counter. Was there a request?
+/// Answers one request with a counter. Was there a request?
 fn answer(stream: &mut TcpStream) -> bool {
     stream.read_exact(&mut [0; INCR]).and_then(|()| stream.write_all(b":17\r\n")).is_ok()
 }
 
-/// What Redis would do, as far as it matters here.
+/// Answers as Redis would, as far as it matters here.
 fn count(mut stream: TcpStream) {
     while answer(&mut stream) {}
 }

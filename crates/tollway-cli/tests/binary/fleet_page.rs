@@ -129,7 +129,7 @@ fn the_rights_on_the_page_are_enough_and_none_is_too_many() {
     }
 }
 
-/// Whether each of the rules allows, one after another under one key, where every selector has the same value.
+/// Returns whether each of the rules allows, one after another under one key, where every selector has the same value.
 fn rulings(url: &str, rules: &[&str]) -> Vec<bool> {
     let config = Config::parse(&format!("store: {url}\nlimits: {{}}"), "rules.yaml").unwrap();
     let limiter = Engine::open(config, Clock::monotonic()).unwrap();

@@ -27,7 +27,7 @@ fn happen_as_shown(page: &str) {
     }
 }
 
-/// Where the gate listens that is announced in this way.
+/// Returns the address of the gate that is announced in this way.
 fn gate<'a>(serving: &'a Serving, announced: &str) -> &'a str {
     serving.printed.split(announced).nth(1).unwrap().lines().next().unwrap()
 }

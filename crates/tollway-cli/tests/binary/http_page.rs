@@ -3,7 +3,7 @@
 use crate::page::{Page, printed, shell};
 use crate::serving::Serving;
 
-/// Where the page has the server.
+/// The address that the page has for the server.
 const ON_THE_PAGE: &str = "127.0.0.1:8080";
 
 #[test]

@@ -9,18 +9,18 @@ use crate::run::root;
 pub(crate) struct Page(String);
 
 impl Page {
-    /// Of the project's files.
+    /// Reads a file of the project.
     pub(crate) fn read(path: &str) -> Self {
         Self(fs::read_to_string(root().join(path)).unwrap())
     }
 
-    /// What stands between the fences of this language.
+    /// Returns the blocks of code in this language.
     pub(crate) fn blocks(&self, language: &str) -> Vec<&str> {
         let fence = format!("```{language}\n");
         self.0.split(&fence).skip(1).map(|rest| rest.split_once("```").unwrap().0).collect()
     }
 
-    /// The first of them.
+    /// Returns the first block of code in this language.
     pub(crate) fn block(&self, language: &str) -> &str {
         self.blocks(language)[0]
     }

@@ -14,7 +14,7 @@ fn the_session_on_the_page_about_traces_happens_as_shown() {
     assert_eq!(replayed(session, Path::new(&policy).parent().unwrap()), session);
 }
 
-/// What a shell in `folder` has on its screen after the commands of a session, the lines that start with `$ `.
+/// Returns what a shell in `folder` shows after the commands of a session, the lines that start with `$ `.
 fn replayed(session: &str, folder: &Path) -> String {
     let commands = session.lines().filter_map(|line| line.strip_prefix("$ "));
     // Standing between the commands, `echo` would change the `$?` of the next.

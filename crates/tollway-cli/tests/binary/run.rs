@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::{fs, thread};
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -52,7 +52,7 @@ pub(crate) fn file(name: &str, text: impl AsRef<[u8]>) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 
-/// Where the project's own files are.
+/// Returns the root of the project.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -1,4 +1,4 @@
-//! What `docs/smockron.md` shows happens as shown.
+//! Checks that the sessions of `docs/smockron.md` happen as shown.
 
 use std::env;
 use std::process::Command;

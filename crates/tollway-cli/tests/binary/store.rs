@@ -1,4 +1,4 @@
-//! Which store is used is said by a flag, the environment or a file, and its password by none of what is printed.
+//! Checks that a flag, the environment or a file chooses the store, and that its password is never printed.
 
 use std::process::Command;
 
@@ -55,7 +55,7 @@ fn configuration(name: &str, store: &str) -> String {
     file(name, format!("{store}\n{LIMITS}"))
 }
 
-/// What somebody sees who looks everywhere.
+/// Returns everything that the server shows to anybody.
 fn published(serving: &Serving) -> String {
     let page = |path: &str| {
         let url = format!("http://{}{path}", serving.addr);

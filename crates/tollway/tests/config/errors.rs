@@ -391,7 +391,8 @@ fn a_gate_listens_on_every_interface_or_on_localhost() {
     for (given, address) in
         [(":8081", "0.0.0.0:8081"), ("localhost:8081", "127.0.0.1:8081"), ("'[::1]:8081'", "[::1]:8081")]
     {
-        let config = Config::parse(&format!("gates: {{ http: {given} }}"), "gates.yaml").unwrap();
+        let config =
+            Config::parse(&format!("limits: {{}}\ngates: {{ http: {given} }}"), "gates.yaml").unwrap();
         assert_eq!(config.gates.http, Some(address.parse().unwrap()), "{given}");
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// How many ids are counted at once, for each limit.
+/// The number of ids that are counted at once, for each limit.
 const COUNTERS: usize = 256;
 
 /// Counts the busiest ids.
@@ -45,7 +45,7 @@ impl Busiest {
         }
     }
 
-    /// The `n` busiest, the busiest first; equals in the order of their ids.
+    /// Returns the `n` busiest ids, the busiest first; equals in the order of their ids.
     pub(super) fn top(&self, n: usize) -> Vec<Busy<'_>> {
         let busy = |place: usize| Busy {
             id: &self.ids[place],

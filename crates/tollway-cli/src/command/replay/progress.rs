@@ -1,4 +1,4 @@
-//! How far a replay has come, on the terminal of whoever waits for it.
+//! Shows the progress of a replay on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -35,7 +35,7 @@ impl<W: Write> Progress<W> {
         Self { terminal, size, clock, started, shown_at: started, visible: false, next_look: LINES_A_LOOK }
     }
 
-    /// Is there a terminal that has to be shared?
+    /// Returns whether the output and the progress share one terminal.
     pub(super) const fn is_on(&self) -> bool {
         self.terminal.is_some()
     }

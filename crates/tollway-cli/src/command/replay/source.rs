@@ -1,4 +1,4 @@
-//! Where a trace comes from.
+//! Opens a trace: a file, or standard input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! What a trace came to: how many replies were as expected, and what each limit saw.
+//! Summarizes a replay: the replies that were as expected, and the decisions of each limit.
 //!
 //! ```text
 //! # limit  requests  denied  share  busiest ids
@@ -19,9 +19,9 @@ use tollway::trace::{LimitRequest, TraceReply, TraceRequest, escaped};
 
 use super::busiest::{Busiest, Busy};
 
-/// How many of a limit's ids are named.
+/// The number of ids that are named for each limit.
 const NAMED: usize = 5;
-/// How much of an id is shown.
+/// The number of characters of an id that are shown.
 const ID_SHOWN: usize = 48;
 
 /// Counts replies. It remembers the limits of the policy and their busiest ids, however many events there are.
@@ -36,7 +36,7 @@ pub(super) struct Summary {
     errors: u64,
 }
 
-/// What one limit saw.
+/// The requests that one limit decided.
 #[derive(Debug, Default)]
 struct Tally {
     requests: u64,
@@ -44,14 +44,14 @@ struct Tally {
     busiest: Busiest,
 }
 
-/// What was asked of rules.
+/// The requests that rules decided.
 #[derive(Debug, Default)]
 struct Resolved {
     requests: u64,
     denied: u64,
 }
 
-/// What a gate that answers in bytes saw.
+/// The requests of a gate that answers in bytes.
 #[derive(Debug, Default)]
 struct Asked {
     requests: u64,
@@ -90,7 +90,7 @@ impl Summary {
         }
     }
 
-    /// Did any reply differ?
+    /// Returns whether any reply differed.
     pub(super) const fn differed(&self) -> bool {
         self.differed > 0
     }
@@ -177,13 +177,13 @@ impl Tally {
     }
 }
 
-/// `1 event`, `2 events`.
+/// Formats a number of things: `1 event`, `2 events`.
 fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
 
-/// Is most of the count its own? What was taken over says little about an id.
+/// Returns whether most of the count belongs to this id. What was taken over says little about an id.
 const fn known(busy: &&Busy<'_>) -> bool {
     busy.at_least > busy.at_most / 2
 }

@@ -1,4 +1,4 @@
-//! What an update is by: `5`, `+5` or `-5`, of units or of time.
+//! Parses the value of an update: `5`, `+5` or `-5`, in units or in time.
 
 use std::str::FromStr;
 
@@ -6,18 +6,18 @@ use anyhow::bail;
 use tollway::core::Nanos;
 use tollway_client::throttr::{Change, TtlUnit};
 
-/// A number, and what to do with it.
+/// A number, and the change to make with it.
 #[derive(Clone)]
 pub(super) struct Changed<T> {
     pub(super) change: Change,
     pub(super) by: T,
 }
 
-/// A whole number.
+/// A number that must be whole.
 #[derive(Clone)]
 pub(super) struct Amount(pub(super) u64);
 
-/// A time, or a number of whichever unit the quota counts in.
+/// A time, or a number that counts in the unit of the quota.
 #[derive(Clone, Copy)]
 pub(super) enum Time {
     Units(u64),
@@ -56,12 +56,12 @@ impl FromStr for Time {
     }
 }
 
-/// `parse` alone would take another sign.
+/// Parses digits. `parse` alone would accept another sign.
 fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The time as a number of the unit, if it is a whole one.
+/// Returns the time as a number of the unit, if it is a whole one.
 pub(super) fn in_unit(span: Nanos, unit: TtlUnit) -> anyhow::Result<u64> {
     let nanos = match suffix(unit) {
         "ns" => 1,
@@ -74,7 +74,7 @@ pub(super) fn in_unit(span: Nanos, unit: TtlUnit) -> anyhow::Result<u64> {
     Ok(span.get() / nanos)
 }
 
-/// Whatever is not nanoseconds or milliseconds counts as seconds.
+/// Returns the suffix of a unit. A unit that is neither nanoseconds nor milliseconds counts as seconds.
 pub(super) const fn suffix(unit: TtlUnit) -> &'static str {
     match unit.0 {
         0 => "ns",

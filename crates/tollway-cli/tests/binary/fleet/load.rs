@@ -42,7 +42,7 @@ impl Load {
         Self { clients: JoinSet::from_iter(clients), enough }
     }
 
-    /// What came of it, when all of it has been answered.
+    /// Stops sending, and returns all requests when they have been answered.
     pub(crate) async fn end(self) -> Vec<Sent> {
         self.enough.send_replace(true);
         self.clients.join_all().await.concat()

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hyper::Request;
 use hyper::body::Incoming;
 use tokio::task::spawn_blocking;
+use tollway_testbed::TEST_TIMEOUT;
 
 use super::overheard::Overheard;
 use crate::guard_process::GuardProcess;
@@ -16,12 +17,12 @@ use crate::upstream::{Upstream, answer, full};
 
 pub(crate) const GUARDS: usize = 4;
 
-/// What each client may do: so many a second after so many at once. A request is due every 40 ms, a whole number of the
+/// The limit of each client, which is a rate per second after a burst. A request is due every 40 ms, a whole number of the
 /// milliseconds that messages speak of.
 pub(crate) const RATE: u32 = 25;
 pub(crate) const BURST: u32 = 20;
 
-/// Who would wait longer is rejected. So short that a run of a few seconds is mostly the steady state.
+/// The longest delay; a request that would wait longer is rejected. It is so short that a run of a few seconds is mostly the steady state.
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// One request, as the service saw it.
@@ -68,8 +69,8 @@ impl Fleet {
         fleet
     }
 
-    /// Until all gatekeepers have found the master, and the service: requests that come while a connection to it is being
-    /// made each make one of their own, and overtake each other.
+    /// Waits until all gatekeepers have found the master, and the service: requests that come while a connection to it
+    /// is being made each make one of their own, and overtake each other.
     async fn gather(&self) {
         for guard in &self.guards {
             guard.shows("master_connected", |value| value >= 1).await;
@@ -99,7 +100,15 @@ impl Fleet {
         self.arrivals.lock().unwrap().clone()
     }
 
-    /// How many requests had this fate.
+    /// Waits until so many requests have this status, over all gatekeepers.
+    pub(crate) async fn reaches(&self, status: &str, wanted: u64) {
+        let started = Instant::now();
+        while self.count(status).await < wanted {
+            assert!(started.elapsed() < TEST_TIMEOUT, "there are not {wanted} requests that were {status}");
+        }
+    }
+
+    /// Counts the requests with this status, over all gatekeepers.
     pub(crate) async fn count(&self, status: &str) -> u64 {
         let metric = format!("requests_total{{status=\"{status}\"}}");
         let mut sum = 0;

@@ -1,4 +1,4 @@
-//! What the master tells its gatekeepers, heard by one more subscriber. Nobody is delayed but by what it says.
+//! Listens to what the master tells its gatekeepers, as one more subscriber. Nobody is delayed but by what it says.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use tollway_testbed::{ReceivedEvent, ZmqSocket};
 use tollway_wire::smockron::ControlMessage;
 use tollway_wire::zmtp::SocketType;
 
-/// One message.
+/// One message that was heard.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) client: String,
