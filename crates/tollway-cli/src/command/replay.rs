@@ -33,10 +33,10 @@ const OUTPUT_BUFFER: usize = 1 << 16;
 
 /// Run a trace against a configuration, and compare the replies with the expected ones
 ///
-/// A trace is plain text with one request a line: the time, the gate, the request, and after "=>" the expected reply, if
-/// any. Prints every event with its reply, marks replies that differ, and ends with a summary of each limit. The output
-/// is itself
-/// a trace: use it to see what a new configuration would have done to yesterday's requests, or save it as a test.
+/// A trace is plain text with one request a line: the time, the gate, the request, and after "=>" the expected reply,
+/// if any. Prints every event with its reply, marks replies that differ, and ends with a summary of each limit. The
+/// output is itself a trace: use it to see what a new configuration would have done to yesterday's requests, or save it
+/// as a test.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -16,8 +16,8 @@ use self::load::{Load, Sent};
 use self::measured::Measured;
 use self::members::{BURST, Fleet, GUARDS, MAX_DELAY, RATE};
 
-/// Returns how many requests must have been delayed before a run ends: about four seconds of them, or as many seconds as
-/// `cargo xtask soak` wants.
+/// Returns how many requests must have been delayed before a run ends: about four seconds of them, or as many seconds
+/// as `cargo xtask soak` wants.
 fn enough_delays() -> u64 {
     let seconds: u64 = env::var("TOLLWAY_SOAK_SECS").map_or(4, |seconds| seconds.parse().unwrap());
     seconds * u64::from(RATE)

@@ -29,7 +29,8 @@ pub(super) fn draw(tree: &RulePart) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Adds a row for the part, and below it one for each of its parts. `first` stands before its own, `rest` before theirs.
+/// Adds a row for the part, and below it one for each of its parts. `first` stands before its own, `rest` before
+/// theirs.
 fn grow(part: &RulePart, first: &str, rest: &str, rows: &mut Vec<[String; 3]>) {
     let (label, log, parts): (&str, &str, &[RulePart]) = match &part.kind {
         RulePartKind::Rate { rate, log } => (rate, log.as_deref().unwrap_or("no value"), &[]),

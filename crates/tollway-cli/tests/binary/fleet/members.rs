@@ -17,12 +17,13 @@ use crate::upstream::{Upstream, answer, full};
 
 pub(crate) const GUARDS: usize = 4;
 
-/// The limit of each client, which is a rate per second after a burst. A request is due every 40 ms, a whole number of the
-/// milliseconds that messages speak of.
+/// The limit of each client, which is a rate per second after a burst. A request is due every 40 ms, a whole number of
+/// the milliseconds that messages speak of.
 pub(crate) const RATE: u32 = 25;
 pub(crate) const BURST: u32 = 20;
 
-/// The longest delay; a request that would wait longer is rejected. It is so short that a run of a few seconds is mostly the steady state.
+/// The longest delay; a request that would wait longer is rejected. It is so short that a run of a few seconds is
+/// mostly the steady state.
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// One request, as the service saw it.
