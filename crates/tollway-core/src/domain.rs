@@ -109,7 +109,8 @@ impl DomainRule {
     }
 
     /// Returns the most that a bucket of [`Logic::Gcra`] owes. Everything that is reported moves the instant on, and
-    /// anybody may send reports: without a bound, forged ones would lock a client out for as long as their sender likes.
+    /// anybody may send reports: without a bound, forged ones would lock a client out for as long as their sender
+    /// likes.
     pub fn owed_max(&self) -> Nanos {
         self.limit.fill_time() + self.delay_max()
     }

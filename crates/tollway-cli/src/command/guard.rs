@@ -22,11 +22,11 @@ use crate::output::OutputError;
 
 /// Start a reverse proxy that rate-limits an HTTP service
 ///
-/// A request is passed to the upstream at once or after a delay, or rejected with Retry-After. A domain of a master decides
-/// (--domain): without a round trip, and every request passes if the master is unreachable. Or a limit or a rule of a
-/// configuration file decides (--limit, --rule), in memory or in the store of the file. Bodies are streamed; WebSocket and
-/// other upgrades pass through, and so does HTTP/2 without TLS. On SIGTERM and SIGINT the proxy drains: it accepts no new
-/// connections, answers pending requests, and exits with 0.
+/// A request is passed to the upstream at once or after a delay, or rejected with Retry-After. A domain of a master
+/// decides (--domain): without a round trip, and every request passes if the master is unreachable. Or a limit or a
+/// rule of a configuration file decides (--limit, --rule), in memory or in the store of the file. Bodies are streamed;
+/// WebSocket and other upgrades pass through, and so does HTTP/2 without TLS. On SIGTERM and SIGINT the proxy drains:
+/// it accepts no new connections, answers pending requests, and exits with 0.
 #[derive(Args)]
 #[command(group = ArgGroup::new("decides").required(true).args(["domain", "limit", "rule"]))]
 #[command(after_help = "\

@@ -277,7 +277,8 @@ fn a_port_is_not_shared_with_another_server() {
         serving.addr,
         serving.id()
     );
-    assert_eq!((ran.code, ran.stderr), (2, expected));
+    // Before it, there may be a warning about the limit of open files.
+    assert!(ran.code == 2 && ran.stderr.ends_with(&expected), "{}: {}", ran.code, ran.stderr);
 }
 
 #[test]
