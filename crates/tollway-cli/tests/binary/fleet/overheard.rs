@@ -49,7 +49,8 @@ impl Told {
     fn new(control: &ControlMessage<'_>) -> Self {
         let until = UNIX_EPOCH + Duration::from_millis(control.delay_until);
         let ahead = until.duration_since(SystemTime::now()).unwrap_or_default();
-        let client = String::from_utf8(control.identifier.to_vec()).unwrap();
+        let identifier = str::from_utf8(control.identifier).unwrap();
+        let client = identifier.strip_prefix("header:x-client=").unwrap().to_owned();
         Self { client, until: Instant::now() + ahead }
     }
 }
