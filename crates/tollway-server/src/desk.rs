@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollway::block_on;
-use tollway::config::OnInsert;
+use tollway::config::ThrottrSettings;
 use tollway::engine::Engine;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
@@ -31,11 +31,11 @@ pub struct Desk {
 
 impl Desk {
     /// Asks this limiter, which needs a manual clock: by the machine's it would answer for now, whatever the trace says.
-    pub fn new(limiter: Engine, on_insert: OnInsert) -> Self {
+    pub fn new(limiter: Engine, settings: ThrottrSettings) -> Self {
         let limiter = Arc::new(limiter);
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
-        let throttr = ThrottrService::new(Arc::clone(&service), on_insert);
+        let throttr = ThrottrService::new(Arc::clone(&service), settings);
         let smockron = SmockronService::new(service);
         let master = Master::new(&Bounds::default(), &limiter, None).expect("no StatsD host is to be found");
         let subscription = master.publisher.join();

@@ -77,7 +77,7 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
     }
     if let Some(address) = gates.throttr {
         let limit = ConnectionLimit::new(&gates.throttr_connections);
-        let protocol = throttr::Throttr { on_insert: gates.on_insert };
+        let protocol = throttr::Throttr { settings: gates.throttr_settings };
         listed.push(Arc::new(TcpGate::new("throttr", address, limit, protocol)));
     }
     if let Some(gate) = &gates.smockron {

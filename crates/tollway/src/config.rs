@@ -49,7 +49,9 @@ use yaml::{YamlEntry, YamlNode, YamlValue};
 pub use describe::{describe, describe_algorithm};
 pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
-pub use gates::{GateAddressError, Gates, MaxConnections, OnInsert, SmockronGate, TrustedNetworks};
+pub use gates::{
+    GateAddressError, Gates, MaxConnections, OnInsert, SmockronGate, ThrottrSettings, TrustedNetworks,
+};
 pub use store::{StoreUrl, StoreUrlError};
 
 /// The names that a file can have at its top level.

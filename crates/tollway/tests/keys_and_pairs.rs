@@ -32,7 +32,10 @@ fn update_rate(limiter: &Limiter, key: &str, on_full: OnFull) -> RateReading {
 
 fn execute(limiter: &Limiter, pair: &[u8], operation: QuotaOperation) -> QuotaOutcome {
     let mut outcomes = Vec::new();
-    limiter.engine().blocking().run_quota_commands(&[QuotaCommand { pair, operation }], &mut outcomes);
+    limiter
+        .engine()
+        .blocking()
+        .run_quota_commands(&[QuotaCommand { pair, operation, ttl_max: Nanos::FOREVER }], &mut outcomes);
     outcomes[0]
 }
 
@@ -64,8 +67,10 @@ fn a_key_is_measured_as_its_bucket_alone_would_be() {
 fn a_batch_is_taken_in_its_order() {
     let limiter = limiter(1_000);
     let names: Vec<String> = (0..200).map(|number| format!("pair {}", number % 70)).collect();
-    let commands: Vec<_> =
-        names.iter().map(|name| QuotaCommand { pair: name.as_bytes(), operation: insert(10) }).collect();
+    let commands: Vec<_> = names
+        .iter()
+        .map(|name| QuotaCommand { pair: name.as_bytes(), operation: insert(10), ttl_max: Nanos::FOREVER })
+        .collect();
     let mut outcomes = Vec::new();
     limiter.engine().blocking().run_quota_commands(&commands, &mut outcomes);
     let first_time =

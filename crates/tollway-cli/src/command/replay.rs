@@ -82,9 +82,9 @@ impl Replay {
     fn desk(&self) -> anyhow::Result<Desk> {
         let config = configured(self.config.as_deref())?;
         let store = apart(store::chosen(self.store.as_deref(), config.store.clone())?);
-        let on_insert = config.gates.on_insert;
+        let settings = config.gates.throttr_settings;
         let limiter = Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
-        Ok(Desk::new(limiter, on_insert))
+        Ok(Desk::new(limiter, settings))
     }
 }
 

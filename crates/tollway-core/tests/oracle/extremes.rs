@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollway_core::Timestamp;
 use tollway_core::algorithm::{
     Bucket, Change, LOG_MAX, Quota, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, SlidingLog,
     SlidingLogState, SmoothedRate, SmoothedRateState, TokenBucket, TokenBucketState, TtlUnit,
 };
+use tollway_core::{Nanos, Timestamp};
 use tollway_testbed::{Random, seed};
 
 use crate::history::{self, Model, Step};
@@ -86,15 +86,18 @@ fn throttr_pairs_work_with_any_number_at_any_moment() {
             let mut quota = QuotaState::default();
             let lifetime = QuotaTtl { value: lifetime, unit: TtlUnit(unit) };
             assert_eq!(
-                quota.apply(QuotaOperation::Insert { left, lifetime, over_live: false }, now),
+                quota.apply(QuotaOperation::Insert { left, lifetime, over_live: false }, Nanos::FOREVER, now),
                 QuotaOutcome::Done
             );
-            let live = matches!(quota.apply(QuotaOperation::Query, now), QuotaOutcome::Found { left: found, .. } if found == left);
+            let live = matches!(quota.apply(QuotaOperation::Query, Nanos::FOREVER, now), QuotaOutcome::Found { left: found, .. } if found == left);
             assert_eq!(live, lifetime.value > 0 && now.as_nanos() < u64::MAX);
             for change in [Change::Patch, Change::Increase, Change::Decrease] {
                 let (value, now) = (random.pick(&EDGES), any_moment(&mut random));
-                let changed = quota.apply(QuotaOperation::ChangeLeft { change, value }, now);
-                assert_eq!(quota.apply(QuotaOperation::ChangeLifetime { change, value }, now), changed);
+                let changed = quota.apply(QuotaOperation::ChangeLeft { change, value }, Nanos::FOREVER, now);
+                assert_eq!(
+                    quota.apply(QuotaOperation::ChangeLifetime { change, value }, Nanos::FOREVER, now),
+                    changed
+                );
             }
         }
     }

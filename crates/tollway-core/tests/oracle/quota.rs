@@ -67,11 +67,13 @@ enum Ask {
 struct Request {
     now: u64,
     pair: u8,
+    ttl_max: u64,
     ask: Ask,
 }
 
 fn requests(random: &mut Random) -> Vec<Request> {
     let mut now = random.pick(&[0, 1_700_000_000_000_000_000]);
+    let ttl_max = random.pick(&[1_000_000, 5_000_000_000, u64::MAX]);
     let request = |_| {
         let unit = random.pick(&[0, 1, 1_000_000, 1_000_000_000]);
         now += unit * random.between(0, 4);
@@ -88,7 +90,7 @@ fn requests(random: &mut Random) -> Vec<Request> {
             8 => Ask::UpdateTtl { change, value },
             _ => Ask::Purge,
         };
-        Request { now, pair: u8::from(random.one_in(2)), ask }
+        Request { now, pair: u8::from(random.one_in(2)), ttl_max, ask }
     };
     (0..60).map(request).collect()
 }
@@ -125,7 +127,7 @@ fn answer(pairs: &mut HashMap<u8, QuotaState>, request: &Request) -> Reply {
         Ask::Purge => QuotaOperation::Purge,
     };
     let pair = pairs.entry(request.pair).or_default();
-    match pair.apply(operation, Timestamp::from_nanos(request.now)) {
+    match pair.apply(operation, Nanos::new(request.ttl_max), Timestamp::from_nanos(request.now)) {
         QuotaOutcome::Done => (true, None),
         QuotaOutcome::Found { left, lifetime } => (true, Some((left, lifetime.unit.0, lifetime.value))),
         _ => (false, None),
@@ -145,6 +147,7 @@ const LAST_MOMENT: i128 = u64::MAX as i128;
 impl Throttr {
     fn answer(&mut self, request: &Request) -> Reply {
         let now = i128::from(request.now);
+        let latest = (now + i128::from(request.ttl_max)).min(LAST_MOMENT);
         self.pairs.retain(|_, (_, _, expiry)| *expiry > now);
         if let Ask::Insert { over_live: true, .. } = request.ask {
             self.pairs.remove(&request.pair);
@@ -152,7 +155,7 @@ impl Throttr {
         let pair = self.pairs.get_mut(&request.pair);
         match (&request.ask, pair) {
             (Ask::Insert { quota, ttl_type, ttl, .. }, None) => {
-                let expiry = (now + i128::from(*ttl) * unit(*ttl_type)).min(LAST_MOMENT);
+                let expiry = (now + i128::from(*ttl) * unit(*ttl_type)).min(latest);
                 self.pairs.insert(request.pair, (i128::from(*quota), *ttl_type, expiry));
                 (true, None)
             }
@@ -174,11 +177,10 @@ impl Throttr {
             (Ask::UpdateTtl { change, value }, Some((_, ttl_type, expiry))) => {
                 let span = i128::from(*value) * unit(*ttl_type);
                 *expiry = match change {
-                    Change::Patch => now + span,
-                    Change::Increase => *expiry + span,
+                    Change::Patch => (now + span).min(latest),
+                    Change::Increase => (*expiry + span).min(latest),
                     Change::Decrease => *expiry - span,
                 };
-                *expiry = (*expiry).min(LAST_MOMENT);
                 (true, None)
             }
             (Ask::Purge, Some(_)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollway::config::OnInsert;
+use tollway::config::ThrottrSettings;
 use tollway_core::algorithm::QuotaOutcome;
 
 use super::connection::{Missing, Next, Received, Session};
@@ -13,7 +13,7 @@ use crate::worker::Worker;
 
 /// Speaks the Throttr protocol.
 pub(super) struct Throttr {
-    pub(super) on_insert: OnInsert,
+    pub(super) settings: ThrottrSettings,
 }
 
 /// The state that the connections of one worker share.
@@ -27,7 +27,7 @@ impl TcpProtocol for Throttr {
     type Session = ThrottrSession;
 
     fn shared(&self, worker: &Arc<Worker>) -> ThrottrShared {
-        let service = ThrottrService::new(Arc::clone(&worker.service), self.on_insert);
+        let service = ThrottrService::new(Arc::clone(&worker.service), self.settings);
         ThrottrShared { worker: Arc::clone(worker), service }
     }
 

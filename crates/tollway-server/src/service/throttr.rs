@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollway::config::OnInsert;
+use tollway::config::{OnInsert, ThrottrSettings};
 use tollway_core::algorithm::{QuotaCommand, QuotaOperation, QuotaOutcome};
 use tollway_wire::throttr::{QuotaAttribute, ThrottrCommand, ThrottrReply, ThrottrRequest, decode, encode};
 
@@ -15,7 +15,7 @@ const BATCH: usize = 64;
 /// Answers the Throttr requests of one worker.
 pub(crate) struct ThrottrService {
     service: Arc<Service>,
-    on_insert: OnInsert,
+    settings: ThrottrSettings,
 }
 
 /// Reports what became of the bytes that had arrived.
@@ -28,8 +28,8 @@ pub(crate) struct ThrottrAnswered {
 }
 
 impl ThrottrService {
-    pub(crate) fn new(service: Arc<Service>, on_insert: OnInsert) -> Self {
-        Self { service, on_insert }
+    pub(crate) fn new(service: Arc<Service>, settings: ThrottrSettings) -> Self {
+        Self { service, settings }
     }
 
     /// Answers every complete request in `inbox`, in order. `outcomes` is emptied and filled; the caller keeps it to
@@ -74,7 +74,8 @@ impl ThrottrService {
         for request in requests {
             // An update that is not defined reads the pair in its turn, and fails.
             let operation = self.operation(&request.command).unwrap_or(QuotaOperation::Query);
-            commands.push(QuotaCommand { pair: request.key.bytes(), operation });
+            let ttl_max = self.settings.max_ttl;
+            commands.push(QuotaCommand { pair: request.key.bytes(), operation, ttl_max });
         }
         outcomes.clear();
         self.service.limiter.run_quota_commands(&commands, outcomes).await;
@@ -101,7 +102,7 @@ impl ThrottrService {
     fn operation(&self, command: &ThrottrCommand) -> Option<QuotaOperation> {
         Some(match *command {
             ThrottrCommand::Insert { quota, lifetime } => {
-                let over_live = self.on_insert == OnInsert::Reset;
+                let over_live = self.settings.on_insert == OnInsert::Reset;
                 QuotaOperation::Insert { left: quota, lifetime, over_live }
             }
             ThrottrCommand::Query => QuotaOperation::Query,

@@ -93,8 +93,8 @@ fn a_reply_that_differs_is_found() {
 
 fn desk(config: &str) -> Desk {
     let config = Config::parse(config, "inline").unwrap_or_else(|errors| panic!("{errors}"));
-    let on_insert = config.gates.on_insert;
-    Desk::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), on_insert)
+    let settings = config.gates.throttr_settings;
+    Desk::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), settings)
 }
 
 /// The same configuration with its buckets in Redis, which may take its time: what is tested is what it answers.

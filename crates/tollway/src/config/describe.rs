@@ -32,7 +32,7 @@ use tollway_core::{
     NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
 };
 
-use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl, TrustedNetworks};
+use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl, ThrottrSettings, TrustedNetworks};
 
 /// The widest column. A longer name sticks out of its column instead of widening it for every line.
 const COLUMN_MAX: usize = 60;
@@ -91,12 +91,17 @@ fn gates(gates: &Gates) -> String {
     } else {
         format!(" (trusted_networks {})", gates.trusted_networks)
     };
-    let on_insert = match gates.on_insert {
+    let settings = gates.throttr_settings;
+    let on_insert = match settings.on_insert {
         OnInsert::Fail => "",
         OnInsert::Reset => " (on_insert reset)",
     };
+    let max_ttl = match settings.max_ttl {
+        default if default == ThrottrSettings::DEFAULT.max_ttl => String::new(),
+        ttl => format!(" (max_ttl {})", span(ttl)),
+    };
     let smockron = smockron(gates.smockron.as_ref());
-    format!("http {http}, text {text}{trusted}, throttr {throttr}{on_insert}, smockron {smockron}")
+    format!("http {http}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}")
 }
 
 fn smockron(gate: Option<&SmockronGate>) -> String {

@@ -7,9 +7,10 @@ mod trusted_networks;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
+use tollway_core::Nanos;
 
 use super::errors::ErrorCollector;
-use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
+use super::fields::{YamlFields, choice, duration, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
 use max_connections::{PER_ADDRESS, TOTAL};
 
@@ -32,8 +33,8 @@ pub struct Gates {
     pub throttr: Option<SocketAddr>,
     /// The number of connections that the Throttr gate accepts.
     pub throttr_connections: MaxConnections,
-    /// The effect of an insert at the Throttr gate on a pair that exists already.
-    pub on_insert: OnInsert,
+    /// The settings of the Throttr gate.
+    pub throttr_settings: ThrottrSettings,
     /// The addresses at which the Smockron gate listens.
     pub smockron: Option<SmockronGate>,
 }
@@ -46,6 +47,21 @@ pub enum OnInsert {
     Fail,
     /// The insert replaces the pair.
     Reset,
+}
+
+/// The settings of the Throttr gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThrottrSettings {
+    /// The effect of an insert on a pair that exists already.
+    pub on_insert: OnInsert,
+    /// The longest lifetime of a pair: a longer one is cut to it. Clients choose lifetimes of up to 2^64 seconds; without
+    /// a bound, whoever can reach the gate could fill the store for good.
+    pub max_ttl: Nanos,
+}
+
+impl ThrottrSettings {
+    /// A live pair is not replaced, and no pair lives for more than thirty days.
+    pub const DEFAULT: Self = Self { on_insert: OnInsert::Fail, max_ttl: Nanos::from_secs(30 * 86_400) };
 }
 
 /// By default every gate listens on loopback, at its default port.
@@ -86,7 +102,7 @@ impl Gates {
         trusted_networks: TrustedNetworks::LOCAL,
         throttr: None,
         throttr_connections: MaxConnections::DEFAULT,
-        on_insert: OnInsert::Fail,
+        throttr_settings: ThrottrSettings::DEFAULT,
         smockron: None,
     };
 
@@ -119,12 +135,14 @@ impl Gates {
         let http_connections = MaxConnections::read(&http.settings, errors);
         let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen", "trusted_networks"], errors);
         let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
-        let names = ["listen", "on_insert", TOTAL, PER_ADDRESS];
+        let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS];
         let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &names, errors);
         let throttr_connections = MaxConnections::read(&throttr.settings, errors);
         let on_insert = throttr.setting("on_insert", |entry| {
             choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)
         });
+        let max_ttl = throttr.settings.get("max_ttl");
+        let max_ttl = max_ttl.map_or(Some(ThrottrSettings::DEFAULT.max_ttl), |entry| duration(entry, errors));
         let smockron = gates.get("smockron").map_or(Some(None), |entry| smockron::read(entry, errors));
         // Everything is read before the first `?`, so that one mistake does not hide the next.
         Some(Self {
@@ -134,7 +152,7 @@ impl Gates {
             trusted_networks: trusted_networks?,
             throttr: throttr.listen?,
             throttr_connections: throttr_connections?,
-            on_insert: on_insert?,
+            throttr_settings: ThrottrSettings { on_insert: on_insert?, max_ttl: max_ttl? },
             smockron: smockron?,
         })
     }

@@ -159,8 +159,9 @@ impl Memory {
             commands,
             |command| self.key.hash_of(PAIR_FINGERPRINT, command.pair),
             |command, hash| {
-                let done =
-                    self.change(hash, now, |quota: &mut QuotaState| quota.apply(command.operation, now));
+                let done = self.change(hash, now, |quota: &mut QuotaState| {
+                    quota.apply(command.operation, command.ttl_max, now)
+                });
                 outcomes.push(done.unwrap_or_else(|StoreFull| {
                     self.refused_full.fetch_add(1, Ordering::Relaxed);
                     QuotaOutcome::Failed

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollway::config::{Config, Gates, OnInsert, SmockronGate, describe};
+use tollway::config::{Config, Gates, OnInsert, SmockronGate, ThrottrSettings, describe};
 use tollway::core::algorithm::SmoothedRate;
-use tollway::core::{KeyLimit, OnFull, OnStoreFailure};
+use tollway::core::{KeyLimit, Nanos, OnFull, OnStoreFailure};
 use tollway::patterns::{REWRITES_MAX, RULES_MAX};
 
 fn read(text: &str) -> Config {
@@ -290,8 +290,10 @@ fn a_gate_has_an_address_and_perhaps_more() {
     ] {
         assert_eq!(gates(text), Gates { http: None, smockron: None, ..Gates::default() }, "{text}");
     }
-    let reset = gates("gates: { throttr: { listen: '[::1]:9', on_insert: reset } }");
-    assert_eq!((reset.throttr, reset.on_insert), ("[::1]:9".parse().ok(), OnInsert::Reset));
+    let reset = gates("gates: { throttr: { listen: '[::1]:9', on_insert: reset, max_ttl: 1h } }");
+    let settings = ThrottrSettings { on_insert: OnInsert::Reset, max_ttl: Nanos::from_secs(3_600) };
+    assert_eq!((reset.throttr, reset.throttr_settings), ("[::1]:9".parse().ok(), settings));
+    assert_eq!(Gates::default().throttr_settings.max_ttl, Nanos::from_secs(30 * 86_400));
     let crowded = gates(
         "gates: { http: { max_connections: 7, max_connections_per_address: 5 }, throttr: { max_connections: 3 } }",
     );

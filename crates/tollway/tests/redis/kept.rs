@@ -112,9 +112,13 @@ fn a_key_goes_when_its_bucket_has_nothing_more_to_say_and_never_sooner() {
     let pair = b"\x01\x01ab";
     let lifetime = QuotaTtl { value: 1_500, unit: TtlUnit(1) };
     let insert = QuotaOperation::Insert { left: 3, lifetime, over_live: true };
-    let _ = block_on(bench.store.run_quota_commands(&[QuotaCommand { pair, operation: insert }], None))
-        .remove(0)
-        .unwrap();
+    let _ = block_on(
+        bench
+            .store
+            .run_quota_commands(&[QuotaCommand { pair, operation: insert, ttl_max: Nanos::FOREVER }], None),
+    )
+    .remove(0)
+    .unwrap();
     let late = bench.number(&["PEXPIRETIME", "kept:throttr/a/b"]) * 1_000_000
         - bench.expires_at(&bench.limits[3], "kept:throttr/a/b").unwrap();
     assert!((0..3_000_000).contains(&late), "a pair goes {late} ns after its end");

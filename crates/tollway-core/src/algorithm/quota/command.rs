@@ -42,6 +42,8 @@ pub struct QuotaCommand<'a> {
     pub pair: &'a [u8],
     /// The operation to run.
     pub operation: QuotaOperation,
+    /// The longest lifetime that the operation can give: a longer one is cut to it.
+    pub ttl_max: Nanos,
 }
 
 /// The result that an operation returns.
@@ -106,13 +108,19 @@ pub enum Change {
 }
 
 impl QuotaState {
-    /// Runs one operation. An expired quota is treated like one that never existed.
+    /// Runs one operation, which makes the quota live for at most `ttl_max` from now. An expired quota is treated like
+    /// one that never existed.
     #[inline]
-    pub fn apply(&mut self, operation: QuotaOperation, now: Timestamp) -> QuotaOutcome {
+    pub fn apply(&mut self, operation: QuotaOperation, ttl_max: Nanos, now: Timestamp) -> QuotaOutcome {
+        let latest = now + ttl_max;
         let live = self.is_live(now);
         match operation {
             QuotaOperation::Insert { left, lifetime, over_live } if over_live || !live => {
-                *self = Self { counter: left, expires_at: now + lifetime.nanos(), unit: lifetime.unit };
+                *self = Self {
+                    counter: left,
+                    expires_at: latest.min(now + lifetime.nanos()),
+                    unit: lifetime.unit,
+                };
                 QuotaOutcome::Done
             }
             QuotaOperation::Insert { .. } => QuotaOutcome::Failed,
@@ -132,8 +140,8 @@ impl QuotaState {
             QuotaOperation::ChangeLifetime { change, value } => {
                 let span = QuotaTtl { value, unit: self.unit }.nanos();
                 self.expires_at = match change {
-                    Change::Patch => now + span,
-                    Change::Increase => self.expires_at + span,
+                    Change::Patch => latest.min(now + span),
+                    Change::Increase => latest.min(self.expires_at + span),
                     Change::Decrease => self.expires_at - span,
                 };
                 QuotaOutcome::Done

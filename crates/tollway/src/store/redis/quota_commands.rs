@@ -29,21 +29,22 @@ impl Redis {
                 let key = self.namespace.of_pair(command.pair);
                 drafts.push(Some(CallBuilder::new(&script::QUOTA_COMMANDS, &[&key]).now(now)));
             }
-            drafts[place] = drafts[place].take().map(|draft| write(draft, command.operation));
+            drafts[place] = drafts[place].take().map(|draft| write(draft, command));
         }
         let replies = self.send(drafts.into_iter().flatten().map(CallBuilder::finish).collect()).await;
         let mut found: Vec<_> = replies.into_iter().map(read).collect();
         let apply = |command: &QuotaCommand<'_>| match &mut found[places[command.pair]] {
-            Ok((quota, now)) => Ok(quota.apply(command.operation, *now)),
+            Ok((quota, now)) => Ok(quota.apply(command.operation, command.ttl_max, *now)),
             Err(error) => Err(error.clone()),
         };
         commands.iter().map(apply).collect()
     }
 }
 
-/// Adds the name of an operation, and three numbers.
-fn write(draft: CallBuilder, operation: QuotaOperation) -> CallBuilder {
-    match operation {
+/// Adds the longest lifetime, the name of an operation, and three numbers.
+fn write(draft: CallBuilder, command: &QuotaCommand<'_>) -> CallBuilder {
+    let draft = draft.arg(command.ttl_max.get());
+    match command.operation {
         QuotaOperation::Query => draft.arg("q").arg(&["", "", ""]),
         QuotaOperation::Purge => draft.arg("x").arg(&["", "", ""]),
         QuotaOperation::Insert { left, lifetime, over_live } => {

@@ -1,5 +1,5 @@
 -- Does to one quota what each order says, one after another, and answers now and what there was before the first.
--- Arguments: now, and four for each order: what to do, and up to three numbers.
+-- Arguments: now, and five for each order: how long the quota lives at most, what to do, and up to three numbers.
 
 local bucket = {key = KEYS[1], found = false}
 read_quota(bucket)
@@ -12,13 +12,14 @@ local function change(how, ah, al, bh, bl)
 end
 
 local changed = false
-for at = 2, #ARGV, 4 do
+for at = 3, #ARGV, 5 do
+  local last_s, last_n = plus(now_s, now_n, split(ARGV[at - 1]))
   local what, how = string.match(ARGV[at], '^(%a)(.?)$')
   local live, value = less(now_s, now_n, end_s, end_n), ARGV[at + 1]
   if what == 'i' then
     if how == '!' or not live then
       left_h, left_l = split(value)
-      end_s, end_n = plus(now_s, now_n, split(ARGV[at + 2]))
+      end_s, end_n = least(last_s, last_n, plus(now_s, now_n, split(ARGV[at + 2])))
       bucket.unit, changed = ARGV[at + 3], true
     end
   elseif live and what == 'c' then
@@ -33,6 +34,7 @@ for at = 2, #ARGV, 4 do
     else
       end_s, end_n = change(how, end_s, end_n, span_h, span_l)
     end
+    if how ~= '-' then end_s, end_n = least(end_s, end_n, last_s, last_n) end
     changed = true
   elseif live and what == 'x' then
     left_h, left_l, end_s, end_n, bucket.unit, changed = 0, 0, 0, 0, '0', true
