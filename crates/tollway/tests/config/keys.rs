@@ -321,7 +321,7 @@ fn a_gate_has_an_address_and_perhaps_more() {
                 "1:48: on_insert must be fail or reset, not \"replace\"",
                 "1:57: unknown field \"listne\" (did you mean \"listen\"?)",
                 "1:65: listne must be an address and a port, such as 127.0.0.1:9000, or off, not \"9000\" (did you mean \
-                 \"127.0.0.1:9000\", or \"0.0.0.0:9000\" for every interface?)",
+                 \"127.0.0.1:9000\", or \":9000\" for every interface?)",
             ],
         ),
         (
