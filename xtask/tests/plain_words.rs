@@ -1,6 +1,6 @@
 //! Holds the project to the rules of plain words: summaries are statements, prose wraps, a name stands for one thing.
 //!
-//! `cargo xtask words` lists what breaks a rule, whether or not a test holds it yet.
+//! `cargo xtask words` lists what breaks a rule.
 #![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;
@@ -11,17 +11,6 @@ use xtask::words::{Count, Finding, PARTS, names, width};
 
 /// The highest rate of summaries, in percent, that may be questions, fragments or without a verb.
 const RATE_MAX: f64 = 3.0;
-
-/// The parts that are above [`RATE_MAX`] today, and the rate that they must not exceed. A part that is not listed is
-/// held to [`RATE_MAX`]: whoever mends a part removes its line.
-const NOT_YET_PLAIN: &[(&str, f64)] = &[("server", 9.0)];
-
-/// The parts, and folders or pages of Markdown, that still have lines of prose wider than 120 columns: whoever wraps
-/// them removes the line here.
-const NOT_YET_WRAPPED: &[&str] = &["server"];
-
-/// The parts whose names are free to mean something else: they are renamed as a whole later.
-const NOT_YET_NAMED: &[&str] = &["server"];
 
 /// Public type names that may be defined more than once, each with the reason.
 const SHARED_NAMES: &[(&str, &str)] = &[
@@ -34,11 +23,9 @@ fn doc_summaries_are_statements() {
     let root = Path::new("..");
     for part in PARTS {
         let count = Count::of(&part.files(root).unwrap()).unwrap();
-        let ceiling =
-            NOT_YET_PLAIN.iter().find(|(name, _)| *name == part.name).map_or(RATE_MAX, |(_, rate)| *rate);
         assert!(
-            count.rate() <= ceiling,
-            "{:.1} % of the {} summaries of {} are questions, fragments or have no verb; at most {ceiling} % may:\n{}",
+            count.rate() <= RATE_MAX,
+            "{:.1} % of the {} summaries of {} are questions, fragments or have no verb; at most {RATE_MAX} % may:\n{}",
             count.rate(),
             count.summaries,
             part.name,
@@ -51,8 +38,7 @@ fn doc_summaries_are_statements() {
 fn prose_wraps_at_120_columns() {
     let root = Path::new("..");
     let mut files = width::pages(root).unwrap();
-    files.retain(|page| !NOT_YET_WRAPPED.iter().any(|listed| page.starts_with(root.join(listed))));
-    for part in PARTS.iter().filter(|part| !NOT_YET_WRAPPED.contains(&part.name)) {
+    for part in PARTS {
         files.extend(part.files(root).unwrap());
     }
     let too_wide = width::too_wide(&files).unwrap();
@@ -61,19 +47,10 @@ fn prose_wraps_at_120_columns() {
 
 #[test]
 fn public_type_names_stand_for_one_thing() {
-    let named = PARTS.iter().filter(|part| !NOT_YET_NAMED.contains(&part.name));
-    let files: Vec<_> = named.flat_map(|part| part.files(Path::new("..")).unwrap()).collect();
+    let files: Vec<_> = PARTS.iter().flat_map(|part| part.files(Path::new("..")).unwrap()).collect();
     let mut shared = names::defined_twice(&files).unwrap();
     shared.retain(|name, _| !SHARED_NAMES.iter().any(|(allowed, _)| allowed == name));
     assert!(shared.is_empty(), "these public names stand for more than one thing: {shared:#?}");
-}
-
-#[test]
-fn every_part_that_is_not_yet_plain_exists() {
-    let plain = NOT_YET_PLAIN.iter().map(|(name, _)| name);
-    for name in plain.chain(NOT_YET_NAMED) {
-        assert!(PARTS.iter().any(|part| part.name == *name), "{name} is not a part of the workspace");
-    }
 }
 
 #[test]

@@ -24,7 +24,6 @@
 mod bounds;
 pub mod datagrams;
 mod decision_log;
-mod desk;
 mod drain;
 mod gate;
 mod log_throttle;
@@ -33,11 +32,12 @@ mod reload;
 mod server;
 mod service;
 mod stats;
+mod trace_responder;
 mod worker;
 
 pub use bounds::Bounds;
-pub use desk::Desk;
 pub use drain::{Signals, WorkerPanicked};
 pub use gate::allow_connections;
 pub use reload::ConfigFile;
 pub use server::{Server, Settings};
+pub use trace_responder::TraceResponder;

@@ -19,7 +19,7 @@ pub(crate) use histogram::{Latencies, Waits};
 pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
 pub(crate) use text::{Page, encode};
 
-/// The counters of one process.
+/// Holds the counters of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) workers: Vec<Arc<WorkerMetrics>>,
@@ -27,7 +27,7 @@ pub(crate) struct Metrics {
     pub(crate) reloads_failed: Counter,
 }
 
-/// The counters of one worker.
+/// Holds the counters of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
     limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
@@ -46,7 +46,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) smockron: SmockronCounters,
 }
 
-/// The counters of the text gate.
+/// Counts the datagrams of the text gate.
 #[derive(Debug, Default)]
 pub(crate) struct TextCounters {
     pub(crate) datagrams: Counter,
@@ -62,7 +62,7 @@ pub(crate) struct TextCounters {
     pub(crate) send_errors: Counter,
 }
 
-/// The counters of the Throttr gate.
+/// Counts the requests of the Throttr gate.
 #[derive(Debug, Default)]
 pub(crate) struct ThrottrCounters {
     pub(crate) done: Counter,
@@ -71,7 +71,7 @@ pub(crate) struct ThrottrCounters {
     pub(crate) unknown_type: Counter,
 }
 
-/// The counters of one limit on one worker.
+/// Counts the decisions of one limit on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct LimitCounters {
     spends: [Counter; OUTCOMES.len()],
@@ -82,7 +82,7 @@ pub(crate) struct LimitCounters {
     degraded: Counter,
 }
 
-/// The counters of one rule on one worker.
+/// Counts the decisions of one rule on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct RuleCounters {
     decisions: [Counter; OUTCOMES.len()],

@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
 
-/// How often the file is looked at. Looking is one `stat`.
+/// The time between two looks at the file. Looking is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The file that a policy came from.
@@ -26,7 +26,7 @@ pub struct ConfigFile {
     lasting: Lasting,
 }
 
-/// What a file says that holds until the server is restarted.
+/// The settings of a file that hold until the server is restarted.
 #[derive(Debug, PartialEq, Eq)]
 struct Lasting {
     store: StoreUrl,

@@ -24,7 +24,7 @@ pub(crate) use self::throttr::ThrottrService;
 use crate::decision_log;
 use crate::metrics::WorkerMetrics;
 
-/// The way of one worker's gates to the engine.
+/// Connects one worker's gates with the engine.
 pub(crate) struct Service {
     limiter: Arc<Engine>,
     metrics: Arc<WorkerMetrics>,

@@ -14,7 +14,7 @@ const WINDOW_SECONDS: u64 = 300;
 /// The number of keys that each worker keeps statistics of. Later keys have none.
 const KEYS_MAX: usize = 100_000;
 
-/// The statistics of all keys, one table for each worker.
+/// Holds the statistics of all keys, one table for each worker.
 #[derive(Debug)]
 pub(crate) struct Stats {
     workers: Vec<Mutex<HashMap<Box<[u8]>, Record>>>,

@@ -17,7 +17,7 @@ use tollway::engine::Engine;
 use tollway::store::redis::RedisUrl;
 use tollway::trace::{TraceEvent, TraceReader, TraceReply, TraceTarget, matches};
 use tollway::{Clock, Config};
-use tollway_server::Desk;
+use tollway_server::TraceResponder;
 
 use self::progress::Progress;
 use self::source::Source;
@@ -63,7 +63,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let desk = self.desk()?;
+        let responder = self.responder()?;
         let source = Source::open(&self.trace)?;
         let mut run = Run {
             out: BufWriter::with_capacity(OUTPUT_BUFFER, io::stdout().lock()),
@@ -71,7 +71,7 @@ impl Replay {
             progress: Progress::to_terminal(source.size, self.quiet),
             summary: Summary::default(),
         };
-        let read = run.events(desk, source);
+        let read = run.events(responder, source);
         run.progress.clear();
         // Also after a bad line: what came before it was answered.
         run.out.flush().map_err(OutputError::from)?;
@@ -79,12 +79,12 @@ impl Replay {
         run.finish()
     }
 
-    fn desk(&self) -> anyhow::Result<Desk> {
+    fn responder(&self) -> anyhow::Result<TraceResponder> {
         let config = configured(self.config.as_deref())?;
         let store = apart(store::chosen(self.store.as_deref(), config.store.clone())?);
         let settings = config.gates.throttr_settings;
         let limiter = Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
-        Ok(Desk::new(limiter, settings))
+        Ok(TraceResponder::new(limiter, settings))
     }
 }
 
@@ -109,12 +109,12 @@ struct Run<W: Write> {
 }
 
 impl<W: Write> Run<W> {
-    fn events(&mut self, mut desk: Desk, source: Source) -> anyhow::Result<()> {
-        let policy = desk.limiter().policy();
+    fn events(&mut self, mut responder: TraceResponder, source: Source) -> anyhow::Result<()> {
+        let policy = responder.limiter().policy();
         let mut reader = TraceReader::new(source.stream);
         while let Some(event) = reader.next() {
             let event = event.map_err(|error| anyhow!("{}:{}", source.name, ErrorChain(&error)))?;
-            let reply = desk.answer(event.at, &event.request);
+            let reply = responder.answer(event.at, &event.request);
             let differs = event.expected.as_ref().map(|expected| !matches(expected, &reply));
             self.summary.count(&policy, &event.request, &reply, differs);
             self.print(&event, &reply, differs == Some(true)).map_err(OutputError::from)?;

@@ -1,4 +1,4 @@
-//! Histograms count durations in buckets, one for each order of magnitude.
+//! Counts durations in histograms, whose buckets are orders of magnitude.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use tollway_wire::smockron::AccountingStatus;
 
 use super::{Counter, Waits};
 
-/// The counters of the Smockron gate.
+/// Counts the messages of the Smockron gate.
 #[derive(Debug, Default)]
 pub(crate) struct SmockronCounters {
     pub(super) domains: Mutex<BTreeMap<Box<str>, Arc<DomainCounters>>>,
@@ -29,7 +29,7 @@ pub(crate) struct SmockronCounters {
     pub(crate) delays: Waits,
 }
 
-/// The counters of one domain on one worker.
+/// Counts the reports of one domain on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct DomainCounters {
     pub(super) accepted: Counter,

@@ -44,7 +44,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     page.0
 }
 
-/// A page in the format of Prometheus.
+/// Builds a page in the format of Prometheus.
 pub(crate) struct Page(String);
 
 impl Page {

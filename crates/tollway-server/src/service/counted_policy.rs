@@ -1,4 +1,4 @@
-//! A policy with the counters of one worker.
+//! Pairs a policy with the counters of one worker.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use tollway_core::{Charge, Domain, Policy, Verb};
 
 use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
 
-/// The policy of an engine, and one worker's counters of its limits, rules and domains, each in the order of the policy.
+/// Pairs the policy of an engine with one worker's counters of its limits, rules and domains, each in the order of
+/// the policy.
 pub(crate) struct CountedPolicy {
     policy: Arc<Policy>,
     limits: Vec<Arc<LimitCounters>>,

@@ -22,7 +22,7 @@ const BATCH: usize = 64;
 /// The answer about a key that is never over, and about one that no rule matches.
 const NEVER: OverLimit = OverLimit::new(false, 0.0, 1.0, 1);
 
-/// The answers of one worker's text gate.
+/// Answers the datagrams of one worker's text gate.
 pub(crate) struct TextService {
     service: Arc<Service>,
     stats: Arc<Stats>,

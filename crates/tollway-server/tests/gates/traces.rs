@@ -12,14 +12,14 @@ use tollway::core::{Rule, RuleRef, Timestamp};
 use tollway::engine::Engine;
 use tollway::trace::{RuleRequest, TraceReader, TraceRequest, TraceTarget, matches};
 use tollway::{Clock, Config};
-use tollway_server::Desk;
+use tollway_server::TraceResponder;
 use tollway_testbed::{RedisCluster, RedisServer};
 
 use crate::support::start_with;
 
 #[test]
 fn the_desk_answers_the_traces() {
-    each_trace(all, |name, config, trace| run(name, &mut desk(config), trace));
+    each_trace(all, |name, config, trace| run(name, &mut responder(config), trace));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_desk_answers_the_traces_from_redis() {
     let server = RedisServer::start();
     each_trace(all, |name, config, trace| {
         server.cli(&["FLUSHALL"]);
-        run(name, &mut desk(&shared(config, &server.url())), trace);
+        run(name, &mut responder(&shared(config, &server.url())), trace);
     });
 }
 
@@ -50,7 +50,7 @@ fn the_desk_answers_the_traces_from_a_cluster() {
     let cluster = RedisCluster::start();
     each_trace(all, |name, config, trace| {
         cluster.flush();
-        run(name, &mut desk(&shared(config, &cluster.url())), trace);
+        run(name, &mut responder(&shared(config, &cluster.url())), trace);
     });
 }
 
@@ -79,7 +79,7 @@ fn the_gate_says_when_a_store_has_no_room() {
         0s  text     get_size        => size=1 keys=1
         0s  throttr  01010000000500000000000000020a0000000000000001016372  => 0100000000
     ";
-    run("inline", &mut desk(config), trace);
+    run("inline", &mut responder(config), trace);
     run("inline", &mut over_sockets(config, trace), trace);
 }
 
@@ -91,10 +91,10 @@ fn a_reply_that_differs_is_found() {
     run("inline", &mut over_sockets(config, trace), trace);
 }
 
-fn desk(config: &str) -> Desk {
+fn responder(config: &str) -> TraceResponder {
     let config = Config::parse(config, "inline").unwrap_or_else(|errors| panic!("{errors}"));
     let settings = config.gates.throttr_settings;
-    Desk::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), settings)
+    TraceResponder::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap(), settings)
 }
 
 /// The same configuration with its buckets in Redis, which may take its time: what is tested is what it answers.

@@ -44,7 +44,7 @@ impl OverSockets {
         }
     }
 
-    /// Returns the answer, if one is due; if none is, what comes back before two pings are answered, one after the other.
+    /// Returns the answer, if one is due; if none is, what comes back before two pings are answered in turn.
     /// Replies that are sent together have no order, nor have those that wait for the store.
     fn text(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         self.text.send(datagram).unwrap();

@@ -1,4 +1,4 @@
-//! Every gate's answers, without a socket.
+//! Answers traces as the gates of a server would, without sockets.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::stats::Stats;
 ///
 /// A trace is one Throttr connection: half a request waits for the rest in a later event. What is no request closes
 /// it, and the next event opens another. It is one gatekeeper, too, that hears of every domain.
-pub struct Desk {
+pub struct TraceResponder {
     limiter: Arc<Engine>,
     text: TextService,
     throttr: ThrottrService,
@@ -29,8 +29,9 @@ pub struct Desk {
     subscription: Subscription,
 }
 
-impl Desk {
-    /// Asks this limiter, which needs a manual clock: by the machine's it would answer for now, whatever the trace says.
+impl TraceResponder {
+    /// Creates one that asks this engine, which needs a manual clock: by the machine's clock it would answer for now,
+    /// whatever the trace says.
     pub fn new(limiter: Engine, settings: ThrottrSettings) -> Self {
         let limiter = Arc::new(limiter);
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
@@ -43,7 +44,7 @@ impl Desk {
         Self { limiter, text, throttr, inbox: Vec::new(), smockron, master, subscription }
     }
 
-    /// What decides.
+    /// Returns the engine that decides.
     pub fn limiter(&self) -> &Engine {
         &self.limiter
     }
@@ -76,7 +77,7 @@ impl Desk {
     }
 }
 
-impl TraceTarget for Desk {
+impl TraceTarget for TraceResponder {
     fn answer(&mut self, at: Timestamp, request: &TraceRequest) -> TraceReply {
         self.limiter.clock().set(at);
         match request {
