@@ -10,7 +10,7 @@ use tollway::{Limiter, RateLimit};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // For a fleet the text is `store: redis://cache:6379`, and nothing else differs.
-    let limiter = Limiter::from_yaml("store: memory")?;
+    let limiter = Limiter::from_yaml("limits: {}")?;
     set_global(RateLimit::new(limiter).with_namespace("mail"))?;
 
     let mut letters = Mailbox { owner: "vova".to_owned(), sent: 0 };

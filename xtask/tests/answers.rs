@@ -22,8 +22,10 @@ const ANSWERS: [&str; 13] = [
 ];
 
 /// Types that are named like an answer and lack an attribute, each with the reason.
-const EXCEPTIONS: [(&str, &str); 2] = [
+const EXCEPTIONS: [(&str, &str); 4] = [
     ("Verdict", "its doc says why it can be matched exhaustively"),
+    ("VerbAnswer", "it has a case for each verb, and a gate must answer each"),
+    ("KeyOutcome", "it has a case for each kind of key, and a gate must answer each"),
     ("ReceivedReply", "the commands of the text protocol are fixed, and so are the replies to them"),
 ];
 

@@ -61,6 +61,7 @@ pub struct KeyUse<'a> {
 
 /// The outcome of one use of a key.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub enum KeyOutcome<'a> {
     /// The key is never over: no rule matches it, its rule says so, or the named limit does not take it for an id.
     Never,

@@ -196,7 +196,7 @@ fn a_token_bucket_is_as_small_as_the_page_says() {
     let serving = serve(&config, &format!("{}?deadline=10s", redis.url()));
     assert_eq!(serving.ask(&["spend", "NewOrdersPerAccount:12345678"]).0, 0);
     let key = "tollway:NewOrdersPerAccount:12345678";
-    assert_eq!(redis.cli(&["OBJECT", "ENCODING", key]).trim(), "int");
+    assert_eq!(redis.cli(&["OBJECT", "ENCODING", key]).trim(), "embstr");
     let bytes: u64 = redis.cli(&["MEMORY", "USAGE", key]).trim().parse().unwrap();
     assert!(bytes <= 144, "{bytes}");
 }

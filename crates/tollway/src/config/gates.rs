@@ -54,8 +54,8 @@ pub enum OnInsert {
 pub struct ThrottrSettings {
     /// The effect of an insert on a pair that exists already.
     pub on_insert: OnInsert,
-    /// The longest lifetime of a pair: a longer one is cut to it. Clients choose lifetimes of up to 2^64 seconds; without
-    /// a bound, whoever can reach the gate could fill the store for good.
+    /// The longest lifetime of a pair: a longer one is cut to it. Clients choose lifetimes of up to 2^64 seconds;
+    /// without a bound, whoever can reach the gate could fill the store for good.
     pub max_ttl: Nanos,
 }
 

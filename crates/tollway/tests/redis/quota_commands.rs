@@ -40,8 +40,8 @@ fn orders_come_to_the_same_as_in_the_core() {
                 let expected = change(&mut quotas[index], now, |quota| quota.apply(operation, ttl_max, now));
                 assert_eq!(outcome.unwrap(), expected, "at {now}: {operation:?} of {before:?}");
             }
-            // All commands for a pair are one call: a quota that came and went in it was never written. Only a clock that
-            // steps back can tell.
+            // All commands for a pair are one call: a quota that came and went in it was never written. Only a clock
+            // that steps back can tell.
             for (quota, _) in quotas.iter_mut().zip(known).filter(|(_, known)| !known) {
                 *quota = quota.filter(|quota| quota.expires_at() > now);
             }
