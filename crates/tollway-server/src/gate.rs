@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
 use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
@@ -35,6 +36,19 @@ use crate::worker::Worker;
 const BACKLOG: i32 = 1024;
 /// The number of files that are not connections: listening sockets, what the runtimes wait with, the configuration.
 const OTHER_FILES: u64 = 64;
+
+/// The error that a gate cannot listen at its address. It is inside of the [`io::Error`] of a server's start.
+#[derive(Debug, Error)]
+#[error("the {gate} gate cannot listen on {address}")]
+#[non_exhaustive]
+pub struct BindError {
+    /// The name of the gate: `http`, `text`, `throttr`, or `accounting` and `control` of Smockron.
+    pub gate: &'static str,
+    /// The address that was configured.
+    pub address: SocketAddr,
+    /// The error of the system.
+    pub source: io::Error,
+}
 
 pub(crate) type GateFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -96,10 +110,8 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
 /// Returns a socket for each worker, all bound to one address: the kernel spreads connections and datagrams over them.
 pub(crate) fn bind(gate: &dyn Gate, workers: usize) -> io::Result<Vec<Socket>> {
     let (address, transport) = (gate.address(), gate.transport());
-    let explain = |error: io::Error| {
-        let what = if error.kind() == io::ErrorKind::AddrInUse { ": the port is in use" } else { "" };
-        io::Error::new(error.kind(), format!("cannot listen on {address}{what} ({error})"))
-    };
+    let explain =
+        |source: io::Error| io::Error::new(source.kind(), BindError { gate: gate.name(), address, source });
     // Sockets that share a port would also share it with another server. One that does not share finds out.
     if address.port() != 0 {
         bind_one(address, transport, false).map_err(explain)?;

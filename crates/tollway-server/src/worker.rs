@@ -4,6 +4,7 @@
 //! not healthy, and `/healthz` says so. Connections are tasks of their gate: a panic in one ends that one.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,18 +116,21 @@ impl Worker {
         }
     }
 
-    /// Runs a task until the server has drained, and starts it again when it panics.
+    /// Runs a task until the server has drained, and starts it again when it panics or cannot be started.
     async fn supervise(self: Arc<Self>, mut start: impl FnMut() -> io::Result<GateFuture>) {
         let health = &self.shared.health;
         let mut failed = false;
         loop {
             let mut task = JoinSet::new();
-            match start() {
-                Ok(future) => drop(task.spawn(future)),
-                Err(error) => error!(%error, "cannot start a task of a worker"),
-            }
-            if std::mem::take(&mut failed) && !task.is_empty() {
-                health.task_restarted();
+            let started = catch_unwind(AssertUnwindSafe(&mut start));
+            match started.unwrap_or_else(|_| Err(io::Error::other("it panicked"))) {
+                Ok(future) => {
+                    task.spawn(future);
+                    if std::mem::take(&mut failed) {
+                        health.task_restarted();
+                    }
+                }
+                Err(error) => error!(%error, "cannot start a task that serves all clients; trying again"),
             }
             let ended = tokio::select! {
                 ended = task.join_next() => ended,
@@ -137,13 +141,13 @@ impl Worker {
                     return;
                 }
             };
-            if matches!(ended, Some(Ok(()))) {
-                return;
+            match ended {
+                Some(Ok(())) => return,
+                Some(Err(_)) => error!("a task that serves all clients panicked; it is started again"),
+                None => {}
             }
-            if !failed {
-                error!("a task that serves all clients panicked; it is started again");
+            if !std::mem::replace(&mut failed, true) {
                 health.task_failed();
-                failed = true;
             }
             tokio::select! {
                 () = sleep(self.bounds().restart_pause) => {}

@@ -13,7 +13,7 @@ use clap::Args;
 use tollway::config::{FileWatch, Gates, SmockronGate};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
-use tollway_server::{ConfigFile, Server, Settings, Signals};
+use tollway_server::{BindError, ConfigFile, Server, Settings, Signals};
 use tracing::info;
 
 use super::arguments::GateFlag;
@@ -87,10 +87,9 @@ impl Serve {
         let config = Config { store: store.clone(), max_buckets, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
-        let (gates_given, config) = (gates.clone(), watched);
-        let settings = Settings { gates, workers, config, ..Settings::new(Arc::clone(&limiter)) };
+        let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
         let signals = Signals::catch().context("cannot handle signals")?;
-        let server = Server::start(settings).map_err(|error| cannot_start(error, &gates_given))?;
+        let server = Server::start(settings).map_err(cannot_start)?;
         let from = self
             .config
             .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
@@ -123,21 +122,13 @@ impl Serve {
 }
 
 /// Returns why the server did not start. If a port is in use: by which process, for which gate, and what to do.
-fn cannot_start(error: io::Error, gates: &Gates) -> anyhow::Error {
-    let smockron = gates.smockron.as_ref();
-    let in_use = [
-        ("http", gates.http),
-        ("text", gates.text),
-        ("throttr", gates.throttr),
-        ("smockron", smockron.map(|gate| gate.accounting)),
-        ("smockron", smockron.and_then(SmockronGate::control)),
-    ]
-    .into_iter()
-    .filter(|_| error.kind() == io::ErrorKind::AddrInUse)
-    .find_map(|(gate, address)| {
-        address.filter(|at| error.to_string().contains(&at.to_string())).zip(Some(gate))
-    });
-    let Some((address, gate)) = in_use else { return anyhow!(error).context("cannot start the server") };
+fn cannot_start(error: io::Error) -> anyhow::Error {
+    let failed = error.get_ref().and_then(|inner| inner.downcast_ref::<BindError>());
+    let Some(BindError { gate, address, .. }) = failed.filter(|_| error.kind() == io::ErrorKind::AddrInUse)
+    else {
+        return anyhow!(error).context("cannot start the server");
+    };
+    let gate = if matches!(*gate, "accounting" | "control") { "smockron" } else { gate };
     let owner = port_owner::find(address.port()).map(|owner| format!(" by {owner}")).unwrap_or_default();
     anyhow!(
         "the {gate} gate cannot listen on {address}: the port is in use{owner}; stop it, or choose another address with \

@@ -2,9 +2,10 @@
 //!
 //! A full gate closes the connection that has been idle for longest, and accepts the new one. If every connection is in
 //! the middle of a request, the new one is refused. A gate with a reserve still accepts a few refused connections, for
-//! requests that must always be answered; in a full reserve, too, the new one replaces an idle one.
+//! requests that must always be answered; in a full reserve the new one replaces the oldest, which may be one that
+//! never sends its whole request.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,11 +40,12 @@ pub(crate) struct ConnectionLimit {
 struct Table {
     connections: HashMap<u64, Arc<Entry>>,
     by_address: HashMap<IpAddr, usize>,
-    reserved: usize,
+    /// The connections of the reserve, the oldest first. They are not among the others.
+    reserved: BTreeMap<u64, Arc<Entry>>,
     last_id: u64,
     candidates: VecDeque<(u64, u64)>,
-    /// The earliest time of the next search, among those that are not of the reserve and those that are.
-    next_search: [Option<Instant>; 2],
+    /// The earliest time of the next search.
+    next_search: Option<Instant>,
 }
 
 struct Entry {
@@ -91,7 +93,8 @@ impl ConnectionLimit {
 
     /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
-        self.lock().connections.len()
+        let table = self.lock();
+        table.connections.len() + table.reserved.len()
     }
 
     /// Returns a permit for a connection from this address, or `None` if it is refused.
@@ -101,16 +104,21 @@ impl ConnectionLimit {
         let max = self.max.of_address(address.is_loopback());
         let refused = if table.by_address.get(&address).is_some_and(|open| *open >= max) {
             Some(&self.refused_address)
-        } else if table.connections.len() - table.reserved >= self.max.total && !self.evict(&mut table, false)
-        {
+        } else if table.connections.len() >= self.max.total && !self.evict_idle(&mut table) {
             Some(&self.refused_gate)
         } else {
             None
         };
         if let Some(refused) = refused {
             refused.one();
-            if self.reserve == 0 || (table.reserved >= self.reserve && !self.evict(&mut table, true)) {
+            if self.reserve == 0 {
                 return None;
+            }
+            if table.reserved.len() >= self.reserve
+                && let Some((_, oldest)) = table.reserved.pop_first()
+            {
+                oldest.idle_since.swap(EVICTED, Ordering::AcqRel);
+                self.end(&oldest);
             }
         }
         self.accepted.one();
@@ -126,31 +134,33 @@ impl ConnectionLimit {
         Some(ConnectionPermit { limit: Arc::clone(self), entry })
     }
 
-    /// Closes the connection that has been idle for longest, of the reserve or of the others.
-    fn evict(&self, table: &mut Table, reserved: bool) -> bool {
+    /// Closes the connection that has been idle for longest. Returns false if none is idle.
+    fn evict_idle(&self, table: &mut Table) -> bool {
         for _ in 0..2 {
             while let Some((seen, id)) = table.candidates.pop_front() {
-                let Some(entry) = table.connections.get(&id).filter(|entry| entry.is_reserved == reserved)
-                else {
-                    continue;
-                };
+                let Some(entry) = table.connections.get(&id) else { continue };
                 let claim =
                     entry.idle_since.compare_exchange(seen, EVICTED, Ordering::AcqRel, Ordering::Relaxed);
                 if claim.is_ok() {
                     let entry = Arc::clone(entry);
                     table.remove(&entry);
-                    if let Some(task) = entry.task.get() {
-                        task.abort();
-                    }
-                    self.evicted.one();
+                    self.end(&entry);
                     return true;
                 }
             }
-            if !table.search(reserved) {
+            if !table.search() {
                 return false;
             }
         }
         false
+    }
+
+    /// Ends the task of a connection that is evicted. One whose task is not known yet is ended when it is.
+    fn end(&self, entry: &Entry) {
+        if let Some(task) = entry.task.get() {
+            task.abort();
+        }
+        self.evicted.one();
     }
 
     /// Returns a time as one that is neither [`BUSY`] nor [`EVICTED`].
@@ -165,19 +175,21 @@ impl ConnectionLimit {
 
 impl Table {
     fn insert(&mut self, entry: &Arc<Entry>) {
-        self.connections.insert(entry.id, Arc::clone(entry));
         if entry.is_reserved {
-            self.reserved += 1;
+            self.reserved.insert(entry.id, Arc::clone(entry));
         } else {
+            self.connections.insert(entry.id, Arc::clone(entry));
             *self.by_address.entry(entry.address).or_default() += 1;
         }
     }
 
+    /// Removes a connection, unless an eviction has done so already.
     fn remove(&mut self, entry: &Entry) {
-        self.connections.remove(&entry.id);
         if entry.is_reserved {
-            self.reserved -= 1;
-        } else if let Some(open) = self.by_address.get_mut(&entry.address) {
+            self.reserved.remove(&entry.id);
+        } else if self.connections.remove(&entry.id).is_some()
+            && let Some(open) = self.by_address.get_mut(&entry.address)
+        {
             *open -= 1;
             if *open == 0 {
                 self.by_address.remove(&entry.address);
@@ -186,22 +198,21 @@ impl Table {
     }
 
     /// Finds the connections that have been idle for longest. Returns false if there is none.
-    fn search(&mut self, reserved: bool) -> bool {
+    fn search(&mut self) -> bool {
         let started = Instant::now();
-        let next_search = &mut self.next_search[usize::from(reserved)];
-        if next_search.is_some_and(|next| started < next) {
+        if self.next_search.is_some_and(|next| started < next) {
             return false;
         }
-        let idle = self.connections.values().filter(|entry| entry.is_reserved == reserved);
+        let entries = self.connections.values();
         let mut idle: Vec<_> =
-            idle.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry.id)).collect();
+            entries.map(|entry| (entry.idle_since.load(Ordering::Relaxed), entry.id)).collect();
         idle.retain(|(since, _)| *since != BUSY);
         if idle.len() > CANDIDATES {
             idle.select_nth_unstable(CANDIDATES);
             idle.truncate(CANDIDATES);
         }
         idle.sort_unstable();
-        *next_search = idle.is_empty().then(|| Instant::now() + SEARCH_PAUSE * started.elapsed());
+        self.next_search = idle.is_empty().then(|| Instant::now() + SEARCH_PAUSE * started.elapsed());
         self.candidates = idle.into();
         !self.candidates.is_empty()
     }
@@ -235,10 +246,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut table = self.limit.lock();
-        if self.entry.idle_since.load(Ordering::Acquire) != EVICTED {
-            table.remove(&self.entry);
-        }
+        self.limit.lock().remove(&self.entry);
     }
 }
 
@@ -249,10 +257,13 @@ pub(super) struct Evictable {
 }
 
 impl Evictable {
-    /// Lets the connection be closed to make room, by ending its task while it is idle.
+    /// Lets the connection be closed to make room, by ending its task. One that was evicted meanwhile ends at once.
     pub(super) fn by_ending(self, task: AbortHandle) {
-        let _ = self.entry.task.set(task);
-        self.entry.idle_since.store(self.idle_since, Ordering::Release);
+        let Self { entry, idle_since } = self;
+        let task = entry.task.get_or_init(|| task);
+        if entry.idle_since.compare_exchange(BUSY, idle_since, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            task.abort();
+        }
     }
 }
 
@@ -328,14 +339,18 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_is_for_those_that_are_refused_and_the_newest_replaces_an_idle_one() {
+    fn a_reserve_is_for_those_that_are_refused_and_the_newest_replaces_the_oldest() {
         let limit =
             Arc::new(ConnectionLimit::new(&MaxConnections { total: 1, per_address: None }).with_reserve(2));
         let _busy = limit.admit(address("192.0.2.1")).unwrap();
-        let [first, second] = [10, 20].map(|since| idle(&limit, "192.0.2.2", since));
+        let first = limit.admit(address("192.0.2.2")).unwrap();
+        let second = idle(&limit, "192.0.2.2", 10);
         assert!(first.is_reserved() && second.is_reserved());
         let third = limit.admit(address("192.0.2.2")).unwrap();
-        assert_eq!([first.set_busy(), second.set_busy(), third.is_reserved()], [false, true, true]);
-        assert!(limit.admit(address("192.0.2.2")).is_none(), "nobody in the reserve is idle");
+        assert_eq!([&first, &second, &third].map(ConnectionPermit::set_busy), [false, true, true]);
+        assert!(third.is_reserved());
+        assert_eq!((limit.open(), limit.evicted.get()), (3, 1), "a busy one is replaced, too");
+        drop(first);
+        assert_eq!(limit.open(), 3, "its place is given back once");
     }
 }

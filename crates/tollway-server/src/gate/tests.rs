@@ -66,9 +66,10 @@ impl Session for PingSession {
     }
 }
 
-/// A gate whose task panics when it is told to.
+/// A gate whose task panics when it is told to, and which may have to be started three times.
 #[derive(Default)]
 struct Fragile {
+    hard_to_start: bool,
     panic: Notify,
     started: AtomicUsize,
 }
@@ -83,7 +84,11 @@ impl Gate for Fragile {
     }
 
     fn serve(self: Arc<Self>, _socket: Socket, worker: Arc<Worker>) -> io::Result<GateFuture> {
-        self.started.fetch_add(1, Ordering::SeqCst);
+        match self.started.fetch_add(1, Ordering::SeqCst) {
+            0 if self.hard_to_start => panic!("as requested"),
+            1 if self.hard_to_start => return Err(io::Error::other("as requested")),
+            _ => {}
+        }
         Ok(Box::pin(async move {
             tokio::select! {
                 () = self.panic.notified() => panic!("as requested"),
@@ -151,6 +156,18 @@ fn a_gate_is_its_sessions_and_a_line_in_the_list() {
 }
 
 #[test]
+fn an_address_in_use_is_an_error_that_names_the_gate() {
+    let taken = std::net::TcpListener::bind(any_port()).unwrap();
+    let address = taken.local_addr().unwrap();
+    let settings = settings();
+    let gates = Gates { throttr: Some(address), ..settings.gates };
+    let error = Server::start(Settings { gates, ..settings }).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    let failed = error.get_ref().and_then(|inner| inner.downcast_ref::<BindError>()).unwrap();
+    assert_eq!((failed.gate, failed.address), ("throttr", address));
+}
+
+#[test]
 fn a_panic_in_one_connection_ends_that_one() {
     let server = start(settings(), vec![ping_gate(10)]);
     let (mut bad, mut good) = (connect(&server, "ping"), connect(&server, "ping"));
@@ -187,6 +204,21 @@ fn a_gate_that_panics_is_not_healthy_until_it_is_started_again() {
         let server = start(Settings { bounds, ..settings }, vec![Arc::clone(&fragile) as Arc<dyn Gate>]);
         assert!(get(&server, "/healthz").starts_with("HTTP/1.1 200 "));
         fragile.panic.notify_one();
+        eventually(status, || {
+            get(&server, "/healthz").starts_with(&format!("HTTP/1.1 {status} "))
+                && fragile.started.load(Ordering::SeqCst) == started
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn a_gate_that_cannot_be_started_is_healthy_once_it_runs() {
+    for (pause, started, status) in [(TEST_TIMEOUT, 1, "503"), (Duration::ZERO, 3, "200")] {
+        let settings = settings();
+        let bounds = Bounds { restart_pause: pause, ..settings.bounds };
+        let fragile = Arc::new(Fragile { hard_to_start: true, ..Fragile::default() });
+        let server = start(Settings { bounds, ..settings }, vec![Arc::clone(&fragile) as Arc<dyn Gate>]);
         eventually(status, || {
             get(&server, "/healthz").starts_with(&format!("HTTP/1.1 {status} "))
                 && fragile.started.load(Ordering::SeqCst) == started
