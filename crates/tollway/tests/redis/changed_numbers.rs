@@ -64,6 +64,16 @@ fn a_bucket_of_an_earlier_version_is_taken_as_it_is() {
     assert_eq!(spend(&store, &per_hour(1_000), 100, START), (true, 400));
 }
 
+#[test]
+fn a_bucket_that_nobody_could_have_written_is_used_up() {
+    let store = servers::store("damaged");
+    for value in ["1700000001000000000 0", "1700000001000000000 000", "99999999999999999999999 1"] {
+        servers::server().cli(&["SET", "damaged:L:a", value]);
+        assert_eq!(spend(&store, &per_hour(1_000), 1, START), (false, 0), "{value}");
+        assert_eq!(left(&store, &per_hour(1_000), START + Nanos::from_millis(3_600)), 1, "{value}");
+    }
+}
+
 /// The quick script, and the one for any bill, by numbers that the quick one can hold.
 #[test]
 fn both_scripts_convert_alike() {

@@ -8,6 +8,10 @@ local token_bucket = {}
 local function convert(owed_s, owed_n, from, to, fill_s, fill_n)
   local from_s, from_n = split(from)
   local to_s, to_n = split(to)
+  -- The loop below would not end. We write neither: all of it counts as used.
+  if (from_s == 0 and from_n == 0) or not less(owed_s, owed_n, 18446744073, 709551615) then
+    return fill_s, fill_n, ''
+  end
   local powers, n = {}, 0
   while not less(owed_s, owed_n, from_s, from_n) do
     n = n + 1
