@@ -1,5 +1,8 @@
 //! Tests one server that is frozen, killed, restarted and overloaded.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
 use super::load::{Load, assert_never_twice, assert_no_twos};
 use super::proxy::Proxy;
 use super::*;
@@ -165,6 +168,35 @@ fn an_idle_connection_that_ends_is_replaced_before_anybody_needs_it() {
     server.cli(&["CLIENT", "KILL", "TYPE", "NORMAL"]);
     eventually("a reconnection", || net.health().reconnects == 1 && net.health().is_well());
     assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(2))]);
+}
+
+#[test]
+fn a_server_that_answers_the_handshake_late_is_used() {
+    let server = RedisServer::start();
+    let deadline = Duration::from_nanos(1);
+    let net = Net::start(&RedisUrl { deadline, ..url(&server) }).unwrap();
+    eventually("a connection", || net.health().is_well());
+}
+
+#[test]
+fn a_server_without_room_is_an_outage_and_not_a_wrong_password() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = parse(&listener.local_addr().unwrap().to_string());
+    std::thread::spawn(move || {
+        let refuse = |mut client: TcpStream| {
+            while client.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
+                let _ = client.write_all("-ERR max number of clients reached\r\n".repeat(3).as_bytes());
+            }
+        };
+        listener.incoming().flatten().for_each(refuse);
+    });
+    let password = Some(Secret::new("right".to_owned()));
+    let net = Net::start(&RedisUrl { password, ..patiently(Topology::Single(address)) }).unwrap();
+    eventually(
+        "an outage",
+        || matches!(&net.health().nodes[0].state, NodeState::Unreachable { reason, .. } if reason.contains("max number")),
+    );
+    assert_eq!(net.health().rejected_connections, 0);
 }
 
 /// Opens the store with the default deadline.
