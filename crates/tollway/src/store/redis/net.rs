@@ -14,9 +14,9 @@
 //! [`QUEUE_MAX`](pending::QUEUE_MAX).
 
 use std::future::Future;
+use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, thread};
@@ -29,7 +29,8 @@ use self::admin::{ADMIN_MAX, AdminCommand};
 use self::dial::Dialer;
 use self::direct::DirectConnection;
 use self::driver::{Driver, Request};
-use self::health::SharedHealth;
+use self::health::{SharedHealth, WaitingCalls};
+use self::pending::Batch;
 use self::router::Router;
 use self::sentinel::Sentinels;
 use super::call::Call;
@@ -60,6 +61,10 @@ const WAITING_MAX: usize = 16_384;
 /// The longest time that opening a store waits for the outcome of the first connection attempt.
 const START_MAX: Duration = Duration::from_millis(500);
 
+/// The pause before a driver that panicked starts again, so that one that always does keeps no core busy. Callers wait
+/// meanwhile.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+
 /// The answer of a node, or the error if there is none.
 pub(crate) type Reply = Result<redis::Value, StoreError>;
 
@@ -83,16 +88,27 @@ impl Net {
             .then(|| Box::new(DirectConnection::new(Arc::clone(&dialer), Arc::clone(&health), url.deadline)));
         let sentinels = match &url.topology {
             Topology::Sentinel { sentinels, primary } => {
-                Some(Sentinels::new(sentinels.clone(), primary.clone()))
+                Some(Arc::new(Sentinels::new(sentinels.clone(), primary.clone())))
             }
             Topology::Single(_) | Topology::Cluster(_) => None,
         };
         let (first_attempt, outcome) = std::sync::mpsc::sync_channel(1);
-        let router = Router::new(url, Arc::clone(&health), Instant::now());
-        let driver = Driver::new(router, dialer, sentinels, url.deadline, first_attempt);
+        let start = {
+            let (url, health) = (url.clone(), Arc::clone(&health));
+            move || {
+                let router = Router::new(&url, Arc::clone(&health), Instant::now());
+                Driver::new(
+                    router,
+                    Arc::clone(&dialer),
+                    sentinels.clone(),
+                    url.deadline,
+                    first_attempt.clone(),
+                )
+            }
+        };
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (requests, requested) = mpsc::unbounded_channel();
-        let serve = move || runtime.block_on(driver.run(requested));
+        let serve = move || serve(&runtime, start, requested);
         thread::Builder::new().name("tollway-redis".to_owned()).spawn(serve)?;
         match outcome.recv_timeout(START_MAX) {
             Ok(Err(mistake)) => Err(io::Error::other(mistake)),
@@ -109,15 +125,19 @@ impl Net {
     /// order, unless one of them was repeated because it was not executed. Calls are shed if too many are pending.
     pub(crate) fn send(&self, calls: Vec<Call>) -> Replies {
         let count = calls.len();
-        let waiting = self.health.waiting.fetch_add(count, Ordering::Relaxed);
-        if waiting >= WAITING_MAX || count == 0 {
-            self.health.waiting.fetch_sub(count, Ordering::Relaxed);
-            self.health.shed.add(count as u64);
-            return Replies::ready(calls.iter().map(|_| Err(StoreError::Busy { waiting })).collect());
+        if count == 0 {
+            return Replies::ready(Vec::new());
         }
-        let (reply, replies) = oneshot::channel();
-        // If the driver is gone, so is the other end of `reply`, and that is an error of its own.
-        let _ = self.requests.send(Request::Calls { calls, reply });
+        let waiting = match WaitingCalls::begin(&self.health, count) {
+            Ok(waiting) => waiting,
+            Err(waiting) => {
+                self.health.shed.add(count as u64);
+                return Replies::ready(vec![Err(StoreError::Busy { waiting }); count]);
+            }
+        };
+        let (caller, replies) = oneshot::channel();
+        // If the driver is gone, so is `caller`, and that is an error of its own.
+        let _ = self.requests.send(Request::Calls(Batch { calls, waiting, caller }));
         Replies { replies, count }
     }
 
@@ -154,6 +174,24 @@ impl Net {
         let until = Instant::now() + ADMIN_MAX;
         let _ = self.requests.send(Request::Admin(AdminCommand { command, only, until, reply }));
         Replies { replies, count: 1 }
+    }
+}
+
+/// Runs the driver until all callers have gone. If it panics, its pending calls fail, and another one starts.
+fn serve(
+    runtime: &runtime::Runtime,
+    start: impl Fn() -> Driver,
+    mut requested: mpsc::UnboundedReceiver<Request>,
+) {
+    let mut driver = start();
+    // Nothing outlives a driver that panicked but counters, and the requests that it has not taken.
+    while let Err(_panic) =
+        panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(driver.run(&mut requested))))
+    {
+        tracing::error!("the redis driver panicked; its pending calls fail, and it starts again");
+        // The new driver says at once that it has no connection, so that the store does not count as well meanwhile.
+        driver = start();
+        thread::sleep(RESTART_PAUSE);
     }
 }
 

@@ -3,27 +3,26 @@
 //! Connections are opened, written and awaited in tasks, and each task ends in one [`Event`]. So nothing here waits for
 //! a node, all state has one owner, and the calls that gathered while one round was served leave in one write.
 
+use std::panic;
 use std::sync::{Arc, mpsc as channel};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{self, AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Reply;
 use super::admin::AdminCommand;
 use super::dial::{DialError, Dialer, Misconfigured, OpenConnection};
 use super::node::NodeId;
-use super::pending::PendingCall;
+use super::pending::{Batch, PendingCall};
 use super::pipeline::Pipeline;
 use super::router::{Action, ConnectFailure, Router};
 use super::sentinel::Sentinels;
 use super::slots::SlotRange;
 use crate::cause::Cause;
 use crate::store::redis::Address;
-use crate::store::redis::call::Call;
 
 /// The number of requests that are taken at a time, before replies get their turn.
 const INBOX: usize = 1024;
@@ -41,7 +40,7 @@ const LAG_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Request {
     /// A batch of calls.
-    Calls { calls: Vec<Call>, reply: oneshot::Sender<Vec<Reply>> },
+    Calls(Batch),
     /// A command of an operator.
     Admin(AdminCommand),
 }
@@ -100,14 +99,14 @@ impl Driver {
     pub(super) fn new(
         router: Router,
         dialer: Arc<Dialer>,
-        sentinels: Option<Sentinels>,
+        sentinels: Option<Arc<Sentinels>>,
         deadline: Duration,
         first_attempt: FirstAttempt,
     ) -> Self {
         Self {
             router,
             dialer,
-            sentinels: sentinels.map(Arc::new),
+            sentinels,
             connections: Vec::new(),
             opened: None,
             events: JoinSet::new(),
@@ -118,7 +117,7 @@ impl Driver {
     }
 
     /// Serves until every handle that could send a request is gone.
-    pub(super) async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
+    pub(super) async fn run(mut self, requests: &mut mpsc::UnboundedReceiver<Request>) {
         let mut inbox = Vec::with_capacity(INBOX);
         let alarm = sleep_until(Instant::now());
         tokio::pin!(alarm);
@@ -151,7 +150,7 @@ impl Driver {
             let now = Instant::now();
             for request in inbox.drain(..) {
                 match request {
-                    Request::Calls { calls, reply } => self.router.on_calls(calls, reply, now),
+                    Request::Calls(batch) => self.router.on_calls(batch, now),
                     Request::Admin(command) => self.router.on_admin(command),
                 }
             }
@@ -170,8 +169,13 @@ impl Driver {
     }
 
     fn on_event(&mut self, event: Result<Event, task::JoinError>) {
-        // A task that was aborted has nothing to report.
-        let Ok(event) = event else { return };
+        let event = match event {
+            Ok(event) => event,
+            // A node may wait for the event of a task that panicked, for ever: the driver has to start again.
+            Err(error) if error.is_panic() => panic::resume_unwind(error.into_panic()),
+            // A task that was aborted has nothing to report.
+            Err(_) => return,
+        };
         let now = Instant::now();
         match event {
             Event::Answered { node, generation, number, pipeline, replies } => {

@@ -1,16 +1,16 @@
 //! The state of the nodes and the counters of calls, which the driver writes and everybody reads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::WAITING_MAX;
 use crate::store::redis::Address;
 use crate::store::{Health, NodeHealth};
 
 /// The health of a store, shared by its driver and its callers.
 #[derive(Debug, Default)]
 pub(super) struct SharedHealth {
-    /// The number of calls that wait for their reply.
-    pub(super) waiting: AtomicUsize,
+    waiting: AtomicUsize,
     pub(super) calls: Count,
     pub(super) timeouts: Count,
     pub(super) shed: Count,
@@ -39,7 +39,34 @@ impl Count {
     }
 }
 
+/// Some calls that wait for their replies. They count as waiting until this is dropped, whatever became of them.
+#[derive(Debug)]
+pub(super) struct WaitingCalls {
+    health: Arc<SharedHealth>,
+    count: usize,
+}
+
+impl WaitingCalls {
+    /// Counts calls as waiting. If too many wait already, returns how many do.
+    pub(super) fn begin(health: &Arc<SharedHealth>, count: usize) -> Result<Self, usize> {
+        let waiting = health.waiting.fetch_add(count, Ordering::Relaxed);
+        let calls = Self { health: Arc::clone(health), count };
+        if waiting < WAITING_MAX { Ok(calls) } else { Err(waiting) }
+    }
+}
+
+impl Drop for WaitingCalls {
+    fn drop(&mut self) {
+        self.health.waiting.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
 impl SharedHealth {
+    /// Returns the number of calls that wait for their reply.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Publishes the address of the only node, and the generation of its open connection.
     pub(super) fn set_only_node(&self, address: Address, generation: u64) {
         *self.only_node.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);

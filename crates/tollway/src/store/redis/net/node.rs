@@ -156,7 +156,7 @@ impl Node {
         &mut self,
         number: u64,
         now: Instant,
-        is_awaited: impl Fn(&PendingCall) -> bool,
+        is_awaited: impl FnMut(&PendingCall) -> bool,
     ) -> Option<Pipeline> {
         if !self.has_work() {
             return None;

@@ -1,15 +1,13 @@
 //! Pending calls, and the batches of callers that wait for their replies.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Reply;
-use super::health::SharedHealth;
+use super::health::WaitingCalls;
 use crate::store::redis::call::Call;
 
 /// The longest time that a call waits in a queue of the driver while its node answers others. The deadline does not
@@ -78,44 +76,52 @@ impl PendingCall {
     }
 }
 
-/// All batches that wait for replies.
+/// The calls that one caller sends together.
 #[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) calls: Vec<Call>,
+    pub(super) waiting: WaitingCalls,
+    pub(super) caller: oneshot::Sender<Vec<Reply>>,
+}
+
+/// All batches that wait for replies.
+#[derive(Debug, Default)]
 pub(super) struct PendingBatches {
     /// The number of the first batch in `open`.
     first: u64,
-    open: VecDeque<Option<Batch>>,
-    health: Arc<SharedHealth>,
+    open: VecDeque<Option<PendingBatch>>,
 }
 
 /// The replies of one batch, as far as they have come.
 #[derive(Debug)]
-struct Batch {
+struct PendingBatch {
     replies: Vec<Option<Reply>>,
     missing: usize,
+    waiting: WaitingCalls,
     caller: oneshot::Sender<Vec<Reply>>,
 }
 
 impl PendingBatches {
-    pub(super) fn new(health: Arc<SharedHealth>) -> Self {
-        Self { first: 0, open: VecDeque::new(), health }
-    }
-
-    /// Opens a batch of `count` calls, and returns the slots of its replies.
-    pub(super) fn open(
-        &mut self,
-        count: usize,
-        caller: oneshot::Sender<Vec<Reply>>,
-    ) -> impl Iterator<Item = ReplySlot> + use<> {
+    /// Opens a batch, and returns its calls.
+    pub(super) fn open(&mut self, batch: Batch, now: Instant) -> impl Iterator<Item = PendingCall> + use<> {
+        let Batch { calls, waiting, caller } = batch;
         let batch = self.first + self.open.len() as u64;
-        let replies = (0..count).map(|_| None).collect();
-        self.open.push_back(Some(Batch { replies, missing: count, caller }));
-        (0..count).map(move |index| ReplySlot { batch, index })
+        let replies = calls.iter().map(|_| None).collect();
+        self.open.push_back(Some(PendingBatch { replies, missing: calls.len(), waiting, caller }));
+        let pending = move |(index, call)| PendingCall::new(call, ReplySlot { batch, index }, now);
+        calls.into_iter().enumerate().map(pending)
     }
 
-    /// Returns true if the slot is empty and its caller still waits.
-    pub(super) fn is_awaited(&self, slot: ReplySlot) -> bool {
-        let batch = self.position(slot).and_then(|position| self.open.get(position)?.as_ref());
-        batch.is_some_and(|batch| batch.replies[slot.index].is_none() && !batch.caller.is_closed())
+    /// Returns true if nobody awaits a slot: it is full, or its caller has gone. A batch whose caller has gone is
+    /// closed, because its calls are dropped, and no reply would ever close it.
+    pub(super) fn close_unless_awaited(&mut self, slot: ReplySlot) -> bool {
+        let place = self.position(slot).and_then(|position| self.open.get_mut(position));
+        let Some(place) = place else { return true };
+        if place.take_if(|batch| batch.caller.is_closed()).is_some() {
+            self.forget_closed();
+            return true;
+        }
+        place.as_ref().is_none_or(|batch| batch.replies[slot.index].is_some())
     }
 
     /// Fills a slot, unless it is full. The last reply of a batch delivers all of them.
@@ -128,11 +134,15 @@ impl PendingBatches {
         if batch.missing > 0 {
             return;
         }
-        if let Some(Batch { replies, caller, .. }) = place.take() {
-            self.health.waiting.fetch_sub(replies.len(), Ordering::Relaxed);
+        if let Some(PendingBatch { replies, caller, waiting, .. }) = place.take() {
+            drop(waiting);
             // The caller may have gone.
             let _ = caller.send(replies.into_iter().flatten().collect());
         }
+        self.forget_closed();
+    }
+
+    fn forget_closed(&mut self) {
         while let Some(None) = self.open.front() {
             self.open.pop_front();
             self.first += 1;
@@ -146,14 +156,17 @@ impl PendingBatches {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use redis::Value;
 
     use super::*;
     use crate::store::redis::StoreError;
+    use crate::store::redis::net::health::SharedHealth;
 
     #[test]
     fn replies_are_delivered_in_the_order_of_the_calls() {
-        let mut batches = PendingBatches::new(Arc::default());
+        let mut batches = PendingBatches::default();
         let (slots, mut replies) = open(&mut batches, 2);
         batches.fill(slots[1], Ok(Value::Int(1)));
         assert!(replies.try_recv().is_err());
@@ -163,11 +176,11 @@ mod tests {
 
     #[test]
     fn the_first_reply_of_a_slot_stays() {
-        let mut batches = PendingBatches::new(Arc::default());
+        let mut batches = PendingBatches::default();
         let (slots, mut replies) = open(&mut batches, 2);
         let (later_slots, mut later) = open(&mut batches, 1);
         batches.fill(slots[0], Err(StoreError::Busy { waiting: 7 }));
-        assert!(!batches.is_awaited(slots[0]) && batches.is_awaited(slots[1]));
+        assert!(batches.close_unless_awaited(slots[0]) && !batches.close_unless_awaited(slots[1]));
         batches.fill(slots[0], Ok(Value::Okay)); // It came after the deadline.
         batches.fill(later_slots[0], Ok(Value::Okay));
         assert_eq!(later.try_recv().unwrap(), [Ok(Value::Okay)]);
@@ -177,16 +190,24 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_has_gone_awaits_nothing() {
-        let mut batches = PendingBatches::new(Arc::default());
-        let (slots, replies) = open(&mut batches, 1);
+    fn a_batch_whose_caller_has_gone_is_closed() {
+        let mut batches = PendingBatches::default();
+        let (slots, replies) = open(&mut batches, 2);
+        let (later_slots, mut later) = open(&mut batches, 1);
         drop(replies);
-        assert!(!batches.is_awaited(slots[0]));
+        assert!(batches.close_unless_awaited(slots[1]) && batches.close_unless_awaited(slots[0]));
+        assert_eq!(batches.open.len(), 1);
+        batches.fill(slots[0], Ok(Value::Okay)); // It was in flight.
+        batches.fill(later_slots[0], Ok(Value::Okay));
+        assert_eq!(later.try_recv().unwrap(), [Ok(Value::Okay)]);
+        assert!(batches.open.is_empty());
     }
 
     fn open(batches: &mut PendingBatches, count: usize) -> (Vec<ReplySlot>, oneshot::Receiver<Vec<Reply>>) {
         let (caller, replies) = oneshot::channel();
-        batches.health.waiting.fetch_add(count, Ordering::Relaxed);
-        (batches.open(count, caller).collect(), replies)
+        let waiting = WaitingCalls::begin(&Arc::<SharedHealth>::default(), count).unwrap();
+        let calls = (0..count).map(|_| Call { slot: 0, command: redis::cmd("PING"), script: None }).collect();
+        let batch = Batch { calls, waiting, caller };
+        (batches.open(batch, Instant::now()).map(|call| call.slot).collect(), replies)
     }
 }

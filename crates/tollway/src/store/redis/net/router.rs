@@ -12,20 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Reply;
 use super::admin::{AdminCommand, AdminCommands};
 use super::cluster::{Cluster, Place};
 use super::disposition::Disposition;
 use super::health::SharedHealth;
 use super::node::{Node, NodeAlarm, NodeId};
-use super::pending::{PendingBatches, PendingCall};
+use super::pending::{Batch, PendingBatches, PendingCall};
 use super::pipeline::Pipeline;
 use super::slots::{SlotRange, Slots};
 use crate::cause::Cause;
-use crate::store::redis::call::Call;
 use crate::store::redis::{Address, RedisUrl, StoreError, Topology};
 
 /// An order that the router gives the driver.
@@ -93,7 +90,7 @@ impl Router {
         let mut router = Self {
             layout,
             nodes: address.map(|address| Node::new(address, url.deadline)).into_iter().collect(),
-            pending: PendingBatches::new(Arc::clone(&health)),
+            pending: PendingBatches::default(),
             admin: AdminCommands::default(),
             health,
             deadline: url.deadline,
@@ -119,13 +116,9 @@ impl Router {
     }
 
     /// Takes a batch of calls.
-    pub(super) fn on_calls(&mut self, calls: Vec<Call>, caller: oneshot::Sender<Vec<Reply>>, now: Instant) {
-        self.health.calls.add(calls.len() as u64);
-        let slots = self.pending.open(calls.len(), caller);
-        calls
-            .into_iter()
-            .zip(slots)
-            .for_each(|(call, slot)| self.route(PendingCall::new(call, slot, now), now));
+    pub(super) fn on_calls(&mut self, batch: Batch, now: Instant) {
+        self.health.calls.add(batch.calls.len() as u64);
+        self.pending.open(batch, now).for_each(|call| self.route(call, now));
     }
 
     /// Takes a command of an operator.
@@ -163,7 +156,7 @@ impl Router {
     pub(super) fn flush(&mut self, now: Instant) {
         for (id, node) in self.nodes.iter_mut().enumerate() {
             let number = self.sequence + 1;
-            let is_awaited = |call: &PendingCall| self.pending.is_awaited(call.slot);
+            let is_awaited = |call: &PendingCall| !self.pending.close_unless_awaited(call.slot);
             if let Some(pipeline) = node.next_pipeline(number, now, is_awaited) {
                 self.sequence = number;
                 self.actions.push(Action::Send { node: id, number, pipeline });
@@ -214,7 +207,7 @@ impl Router {
             }
             disposition => disposition,
         };
-        if !self.pending.is_awaited(call.slot) {
+        if self.pending.close_unless_awaited(call.slot) {
             return;
         }
         let slot = call.slot;
@@ -503,7 +496,7 @@ impl Router {
             return StoreError::TimedOut { address: address.to_owned(), waited: self.deadline };
         }
         self.health.shed.add(1);
-        StoreError::Busy { waiting: self.health.waiting.load(std::sync::atomic::Ordering::Relaxed) }
+        StoreError::Busy { waiting: self.health.waiting() }
     }
 
     /// Orders to read the slot map from the known nodes, and then from the configured ones.

@@ -145,7 +145,7 @@ fn more_than_may_wait_is_refused_at_once() {
     let replies = wait(net.send(vec![plain(&["PING"])]));
     assert!(matches!(replies[0], Err(StoreError::Busy { waiting: WAITING_MAX })), "{replies:?}");
     assert!(wait(waiting).iter().all(Result::is_err));
-    assert_eq!(net.health.waiting.load(Ordering::Relaxed), 0);
+    assert_eq!(net.health.waiting(), 0);
 }
 
 #[test]
@@ -176,6 +176,24 @@ fn a_server_that_answers_the_handshake_late_is_used() {
     let deadline = Duration::from_nanos(1);
     let net = Net::start(&RedisUrl { deadline, ..url(&server) }).unwrap();
     eventually("a connection", || net.health().is_well());
+}
+
+#[test]
+fn a_driver_that_panics_is_started_again() {
+    let server = RedisServer::start();
+    // No clock reaches the end of such a deadline: adding it to the time panics.
+    let net = Net::start(&RedisUrl { deadline: Duration::MAX, ..url(&server) }).unwrap();
+    for _ in 0..2 {
+        let reply = wait(net.send(vec![plain(&["PING"])])).remove(0);
+        assert!(
+            matches!(&reply, Err(StoreError::Unreachable { address, .. }) if address == "client"),
+            "{reply:?}"
+        );
+        assert_eq!(net.health.waiting(), 0);
+        let replies = wait(net.send_to_all(redis::cmd("PING")));
+        assert_eq!(replies, [Ok(Value::SimpleString("PONG".to_owned()))]);
+        assert!(net.health().is_well());
+    }
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Tests the router without sockets: events with their time go in, actions come out.
 
-use std::sync::atomic::Ordering;
-
 use super::*;
-use crate::store::redis::net::pending::QUEUE_MAX;
+use crate::store::redis::net::pending::{Batch, QUEUE_MAX};
 use crate::store::redis::net::pipeline::{PIPELINE_CALLS, Pipeline};
 use crate::store::redis::net::router::{Action, ConnectFailure};
 
@@ -55,8 +53,9 @@ impl Script {
 
     fn call(&mut self, count: usize) -> Replies {
         let (caller, replies) = oneshot::channel();
-        self.health.waiting.fetch_add(count, Ordering::Relaxed);
-        self.router.on_calls((0..count).map(|_| plain(&["PING"])).collect(), caller, self.now);
+        let waiting = WaitingCalls::begin(&self.health, count).unwrap();
+        let calls = (0..count).map(|_| plain(&["PING"])).collect();
+        self.router.on_calls(Batch { calls, waiting, caller }, self.now);
         self.gather();
         Replies { replies, count }
     }
@@ -67,6 +66,10 @@ impl Script {
         let replies = vec![reply.clone(); PIPELINE_CALLS];
         self.router.on_answered(node, self.generation, number, pipeline, Ok(replies), self.now);
         self.gather();
+    }
+
+    fn waiting(&self) -> usize {
+        self.health.waiting()
     }
 
     fn gather(&mut self) {
@@ -225,5 +228,32 @@ fn a_connection_that_dies_young_opens_the_circuit_and_an_old_one_does_not() {
         let replies = script.call(1);
         script.connect();
         assert_eq!(now_or_never(replies).is_none(), is_up_soon, "after {lived} ms");
+    }
+}
+
+#[test]
+fn a_caller_that_goes_before_the_connection_is_open_leaves_nothing_behind() {
+    let mut script = Script::start(Topology::Single(address(1)));
+    drop(script.call(PIPELINE_CALLS + 1));
+    let replies = script.call(1);
+    script.connect();
+    assert_eq!(script.waiting(), 1, "the call that is awaited");
+    script.answer(&Value::Okay);
+    assert_eq!(now_or_never(replies), Some(vec![Ok(Value::Okay)]));
+    assert_eq!(script.waiting(), 0);
+}
+
+#[test]
+fn a_caller_that_goes_after_its_call_was_sent_leaves_nothing_behind() {
+    let no_script = redis::parse_redis_value(b"-NOSCRIPT No matching script.\r\n").unwrap();
+    for reply in [Value::Okay, moved(2), no_script] {
+        let mut script = Script::start(Topology::Cluster(vec![address(1)]));
+        script.router.on_slots(Ok(vec![(0..=16383, address(1))]), script.now);
+        script.gather();
+        script.connect();
+        drop(script.call(2));
+        assert_eq!((script.sent.len(), script.waiting()), (1, 2));
+        script.answer(&reply);
+        assert_eq!(script.waiting(), 0, "{reply:?}");
     }
 }
