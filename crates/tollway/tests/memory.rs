@@ -72,6 +72,88 @@ fn a_place_is_free_again_as_soon_as_its_bucket_says_nothing() {
     }
 }
 
+/// Fills a store with buckets that live for long, but for one that has expired. Nothing else was swept.
+fn full_but_for_one_expired() -> Limiter {
+    const BUCKETS: usize = 9_000;
+    let limits = "
+limits:
+  Long:  { burst: 1, count: 1, period: 1h }
+  Short: { burst: 1, count: 1, period: 1s }
+  Log:   { algorithm: sliding_log, count: 2, period: 1h }
+";
+    let policy = Config::parse(limits, "limits").expect("the limits above").policy;
+    let limiter = Limiter::with(policy, Memory::new(BUCKETS), Clock::manual(Timestamp::EPOCH));
+    for id in 0..BUCKETS {
+        let limit = if id == BUCKETS / 2 { "Short" } else { "Long" };
+        assert!(limiter.spend(limit, format!("{id}"), 1).expect("a limit").allowed());
+    }
+    assert_eq!(limiter.spend("Long", "too early", 1).expect("a limit").verdict, Verdict::DenyFull);
+    limiter.engine().clock().set(at(1));
+    limiter
+}
+
+fn settle(limiter: &Limiter, names: &[(&str, &str)]) -> Decision {
+    let policy = limiter.policy();
+    let charges: Vec<_> =
+        names.iter().map(|(limit, id)| policy.charge(limit, id.as_bytes(), 1).expect("a limit")).collect();
+    limiter.engine().blocking().settle(&[Bill::new(&charges).expect("few charges")])[0]
+}
+
+#[test]
+fn the_only_expired_bucket_makes_room_before_anybody_is_refused() {
+    type Request = fn(&Limiter) -> Verdict;
+    let requests: [(&str, Request); 5] = [
+        ("a charge", |limiter| limiter.spend("Long", "new", 1).unwrap().verdict),
+        ("a log", |limiter| limiter.spend("Log", "new", 1).unwrap().verdict),
+        ("a check", |limiter| limiter.check("Long", "new", 1).unwrap().verdict),
+        ("a bill", |limiter| settle(limiter, &[("Long", "0"), ("Long", "new")]).verdict),
+        ("a rule", |limiter| {
+            let rule = KeyedRule::new(RuleLimit::new("user:9/h".parse().unwrap()), "", "key");
+            limiter.engine().blocking().resolve(&rule.bill(|_| Ok::<_, ()>(Some("new"))).unwrap()).verdict
+        }),
+    ];
+    for (name, request) in requests {
+        let limiter = full_but_for_one_expired();
+        // The bucket of the bill that is there already was used up.
+        let expected = if name == "a bill" { Verdict::Deny } else { Verdict::Allow };
+        assert_eq!(request(&limiter), expected, "{name}");
+        assert_eq!(limiter.stats().swept, 1, "{name}");
+        assert_eq!(limiter.stats().refused_full, 1, "{name}: only the one that came too early");
+    }
+}
+
+#[test]
+fn a_bill_of_several_charges_finds_the_room_that_expired_buckets_had_even_in_its_own_shards() {
+    let limiter = limiter(2);
+    for round in 0..50 {
+        limiter.engine().clock().set(at(round * 10));
+        let (first, second) = (format!("a{round}"), format!("b{round}"));
+        let decision = settle(&limiter, &[("Deny", &first), ("Quota", &second)]);
+        assert_eq!(decision.verdict, Verdict::Allow, "round {round}");
+        assert_eq!(limiter.stats().buckets, 2);
+        assert_eq!(limiter.spend("Deny", "another", 1).unwrap().verdict, Verdict::DenyFull);
+    }
+    assert_eq!(limiter.stats().refused_full, 50);
+}
+
+#[test]
+fn a_bill_that_may_pass_a_full_store_is_charged_once() {
+    let limiter = limiter(1);
+    let _ = limiter.spend("Quota", "there", 1).unwrap();
+    assert!(settle(&limiter, &[("Quota", "there"), ("Allow", "new")]).allowed());
+    assert_eq!(limiter.check("Quota", "there", 0).unwrap().remaining, 0);
+    assert_eq!(limiter.stats().refused_full, 1);
+}
+
+#[test]
+fn a_bucket_that_a_refund_made_expire_earlier_gives_up_its_place() {
+    let limiter = limiter(1);
+    let _ = limiter.spend("Deny", "a", 2).unwrap();
+    assert_eq!(limiter.spend("Deny", "b", 1).unwrap().verdict, Verdict::DenyFull);
+    let _ = limiter.refund("Deny", "a", 2).unwrap();
+    assert_eq!(limiter.spend("Deny", "b", 1).unwrap().verdict, Verdict::Allow);
+}
+
 #[test]
 fn reset_gives_a_place_back_once() {
     let limiter = limiter(1);
@@ -87,17 +169,11 @@ fn reset_gives_a_place_back_once() {
 fn a_bill_that_finds_no_room_takes_nothing_and_leaves_no_place_taken() {
     let limiter = limiter(2);
     let _ = limiter.spend("Deny", "there", 1).unwrap();
-    let policy = limiter.policy();
-    let settle = |names: &[(&str, &'static str)]| -> Decision {
-        let charge = |(limit, id): &(&str, &'static str)| policy.charge(limit, id.as_bytes(), 1).unwrap();
-        let charges: Vec<_> = names.iter().map(charge).collect();
-        limiter.engine().blocking().settle(&[Bill::new(&charges).unwrap()])[0]
-    };
-    let denied = settle(&[("Deny", "there"), ("Deny", "new-1"), ("Quota", "new-2")]);
+    let denied = settle(&limiter, &[("Deny", "there"), ("Deny", "new-1"), ("Quota", "new-2")]);
     assert_eq!((denied.verdict, denied.charge), (Verdict::DenyFull, 2));
     assert_eq!(limiter.check("Deny", "there", 0).unwrap().remaining, 1, "denied, it cost nothing");
     assert_eq!(limiter.stats().buckets, 1);
-    assert_eq!(settle(&[("Deny", "there"), ("Deny", "new-1")]).verdict, Verdict::Allow);
+    assert_eq!(settle(&limiter, &[("Deny", "there"), ("Deny", "new-1")]).verdict, Verdict::Allow);
     assert_eq!(limiter.stats().buckets, 2);
 }
 
@@ -146,6 +222,23 @@ fn logs_take_memory_for_so_many_entries_and_no_more() {
     limiter.engine().clock().set(at(3_600));
     assert!(limiter.sweep(usize::MAX) >= held);
     assert!(!full(100), "memory is given back with the logs");
+}
+
+#[test]
+fn the_memory_of_expired_logs_is_free_for_others_at_once() {
+    let limiter = log_limiter();
+    let full =
+        |id: usize| limiter.spend("Long", format!("{id}"), 60_000).unwrap().verdict == Verdict::DenyFull;
+    let held = (0..100).take_while(|id| !full(*id)).count();
+    limiter.engine().clock().set(at(3_600));
+    for id in 100..100 + held {
+        assert!(!full(id), "{id}");
+    }
+    assert!(full(200));
+    limiter.engine().clock().set(at(7_200));
+    let rule = KeyedRule::new(RuleLimit::new("Or('user:9/h', 'x:9/h')".parse().unwrap()), "", "key");
+    let bill = rule.bill(|_| Ok::<_, ()>(Some("late"))).unwrap();
+    assert_eq!(limiter.engine().blocking().resolve(&bill).verdict, Verdict::Allow);
 }
 
 #[test]

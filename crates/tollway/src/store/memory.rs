@@ -8,7 +8,8 @@
 //! A whole batch is hashed and prefetched before its first bucket is touched, so that up to 64 cache misses overlap
 //! instead of following each other. Expired buckets are dropped by an incremental sweep: every new bucket pays for a
 //! few slots of it. A live bucket is never dropped, because that would let a client reset its own limit by flooding the
-//! store with ids. When the store is full, the new id gets its limit's `on_full` answer.
+//! store with ids. When the store is full, the shards in which something may have expired are swept; if that frees
+//! nothing, the new id gets its limit's `on_full` answer.
 
 mod bills;
 mod capacity;
@@ -54,8 +55,9 @@ const PREFETCH_BATCH: usize = 64;
 /// is swept once while it grows by an eighth.
 const SWEEP_SLOTS: usize = 256;
 const INSERTS_PER_SWEEP: usize = 32;
-/// The number of slots that are swept for a new id when the store is full, before the id is refused.
-const FULL_SWEEP_SLOTS: usize = 1_024;
+/// The number of slots after which no further shard is swept for one request when the store is full. It takes some tens
+/// of microseconds, as one shard of a large store does.
+const FULL_SWEEP_SLOTS: usize = 16_384;
 /// The most slots that are swept under one lock, which takes about a microsecond.
 const SWEEP_SLOTS_PER_LOCK: usize = 256;
 
@@ -76,6 +78,9 @@ pub struct Memory {
     entries: Capacity,
     /// The shard that is swept next. The number only grows; it is masked to the number of shards.
     sweep_shard: AtomicUsize,
+    /// The shard that a full store looks at first. By turns, so that shards with buckets that are used again and again
+    /// cannot keep it from the others.
+    full_sweep_shard: AtomicUsize,
     sweeps: AtomicU64,
     swept: AtomicU64,
     refused_full: AtomicU64,
@@ -112,6 +117,7 @@ impl Memory {
             capacity: Capacity::new(max_buckets),
             entries: Capacity::new(max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN)),
             sweep_shard: AtomicUsize::new(0),
+            full_sweep_shard: AtomicUsize::new(0),
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
@@ -177,13 +183,14 @@ impl Memory {
         let hash = self.key.hash(charge);
         let mut tables = self.shards.lock(self.shards.number(hash));
         self.carry_over(&mut tables, charge, hash, now);
-        with_bucket_type!(algorithm, |B, limit| B::table_mut(&mut tables).refund(
+        let refund = with_bucket_type!(algorithm, |B, limit| B::table_mut(&mut tables).refund(
             hash,
             limit,
             charge.cost(),
             now
-        ))
-        .unwrap_or(Refund::UNLIMITED)
+        ));
+        self.shards.publish_next_expiry(self.shards.number(hash), &tables);
+        refund.unwrap_or(Refund::UNLIMITED)
     }
 
     /// Removes the bucket of a charge.
@@ -207,12 +214,14 @@ impl Memory {
     pub fn inspect(&self, charge: &Charge<'_>, now: Timestamp) -> BucketReading {
         let Some(algorithm) = charge.algorithm() else { return BucketReading::unlimited(now) };
         let hash = self.key.hash(charge);
+        let mut slots_left = FULL_SWEEP_SLOTS;
+        let has_place = self.make_room(|| self.capacity.has_free(1), &mut slots_left, now);
         let mut tables = self.shards.lock(self.shards.number(hash));
         self.carry_over(&mut tables, charge, hash, now);
         with_bucket_type!(algorithm, |B, limit| {
             let bucket = B::table(&tables).get(hash);
             let check = |cost| bucket.unwrap_or(&B::default()).check(limit, cost, now);
-            let full = bucket.is_none() && self.capacity.is_full();
+            let full = bucket.is_none() && !has_place;
             BucketReading {
                 state: BucketState::live(bucket, now),
                 decision: check(0),
@@ -241,12 +250,9 @@ impl Memory {
             looked_at += swept.looked_at.max(1);
             dropped += swept.dropped;
             self.entries.count(swept.entry_delta);
+            self.capacity.give_back(swept.dropped);
         }
-        self.sweeps.fetch_add(1, Ordering::Relaxed);
-        if dropped > 0 {
-            self.capacity.give_back(dropped);
-            self.swept.fetch_add(dropped as u64, Ordering::Relaxed);
-        }
+        self.count_swept(dropped);
         dropped
     }
 
@@ -326,16 +332,26 @@ impl Memory {
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, StoreFull> {
-        let mut tables = self.shards.lock(self.shards.number(hash));
-        let table = B::table_mut(&mut tables);
-        if B::GROWS && self.entries.is_full() && table.outgrows(hash, &change) {
-            drop(tables);
-            self.sweep(FULL_SWEEP_SLOTS, now);
-            return Err(StoreFull);
+        let number = self.shards.number(hash);
+        let mut tables = self.shards.lock(number);
+        if B::GROWS {
+            let mut slots_left = FULL_SWEEP_SLOTS;
+            while self.entries.is_full() && B::table(&tables).outgrows(hash, &change) {
+                drop(tables);
+                if !self.make_room(|| self.entries.has_free(1), &mut slots_left, now) {
+                    return Err(StoreFull);
+                }
+                tables = self.shards.lock(number);
+            }
         }
+        let table = B::table_mut(&mut tables);
+        let next_expiry = table.next_expiry();
         let changed = table.change_existing(hash, &change);
         if B::GROWS {
             self.entries.count(table.take_entry_delta());
+        }
+        if table.next_expiry() < next_expiry {
+            self.shards.publish_next_expiry(number, &tables);
         }
         drop(tables);
         match changed {
@@ -352,29 +368,65 @@ impl Memory {
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, StoreFull> {
         let number = self.shards.number(hash);
-        let mut place = None;
-        let room = || {
-            place = self.capacity.take();
-            place.is_some()
-        };
-        let mut tables = self.shards.lock(number);
-        let outcome = B::table_mut(&mut tables).change_or_insert(hash, now, room, &change);
-        self.entries.count(B::table_mut(&mut tables).take_entry_delta());
-        self.shards.publish_location::<B>(number, &tables);
-        drop(tables);
-        if let Some(taken) = place {
-            self.sweep_after_insert(taken, now);
-        }
-        match outcome {
-            Err(StoreFull) if self.sweep(FULL_SWEEP_SLOTS, now) > 0 => self.change_new(hash, now, change),
-            outcome => outcome,
+        let mut slots_left = FULL_SWEEP_SLOTS;
+        loop {
+            let mut place = None;
+            let room = || {
+                place = self.capacity.take();
+                place.is_some()
+            };
+            let mut tables = self.shards.lock(number);
+            let outcome = B::table_mut(&mut tables).change_or_insert(hash, now, room, &change);
+            self.entries.count(B::table_mut(&mut tables).take_entry_delta());
+            self.shards.publish_location::<B>(number, &tables);
+            drop(tables);
+            if let Some(taken) = place {
+                self.sweep_after_insert(taken, now);
+            }
+            if outcome.is_ok() || !self.make_room(|| self.capacity.has_free(1), &mut slots_left, now) {
+                return outcome;
+            }
         }
     }
 
-    /// Reserves capacity for one more bucket, after a sweep if the store is full. Returns whether it succeeded.
-    fn reserve_bucket(&self, now: Timestamp) -> bool {
-        self.capacity.take().is_some()
-            || (self.sweep(FULL_SWEEP_SLOTS, now) > 0 && self.capacity.take().is_some())
+    /// Sweeps shards in which a bucket may have expired, until `has_room` returns true. Returns whether it does.
+    ///
+    /// So a request is refused only while no bucket has expired, with two exceptions. Once [`FULL_SWEEP_SLOTS`] slots
+    /// were looked at for one request, no further shard is swept for it: where ids are used again and again, a shard
+    /// may be looked at without anything to drop. The next request goes on with the next shard, so an expired bucket is
+    /// dropped at the latest when each shard had its turn. And a bucket that expires earlier than it was going to,
+    /// because the clock ran back or its limit got smaller numbers, is dropped when the sweep gets to it, which every
+    /// refusal carries on.
+    ///
+    /// No lock may be held.
+    fn make_room(&self, has_room: impl Fn() -> bool, slots_left: &mut usize, now: Timestamp) -> bool {
+        if has_room() {
+            // Whoever comes back because others took what was freed comes back a limited number of times.
+            *slots_left = slots_left.saturating_sub(1);
+            return *slots_left > 0;
+        }
+        let first = self.full_sweep_shard.load(Ordering::Relaxed);
+        for at in first..first.saturating_add(self.shards.len()) {
+            let number = at & (self.shards.len() - 1);
+            if !self.shards.is_due(number, now) {
+                continue;
+            }
+            if *slots_left == 0 || has_room() {
+                break;
+            }
+            let swept = self.shards.sweep_whole(number, now);
+            self.full_sweep_shard.store(number + 1, Ordering::Relaxed);
+            self.entries.count(swept.entry_delta);
+            self.capacity.give_back(swept.dropped);
+            self.count_swept(swept.dropped);
+            *slots_left = slots_left.saturating_sub(swept.looked_at);
+        }
+        has_room() || (self.sweep(SWEEP_SLOTS, now) > 0 && has_room())
+    }
+
+    fn count_swept(&self, dropped: usize) {
+        self.sweeps.fetch_add(1, Ordering::Relaxed);
+        self.swept.fetch_add(dropped as u64, Ordering::Relaxed);
     }
 
     /// Sweeps a part of the store after every few new buckets, so that the store never grows faster than it is swept.

@@ -34,7 +34,7 @@ impl Memory {
                 *answer = self.ask(locked, charge, *hash, now, stores);
             }
             let decision = bill.answer(&answers[..charges.len()]);
-            if stores {
+            if stores && !locked.is_retried() {
                 for ((answer, charge), hash) in answers.iter().zip(charges).zip(hashes) {
                     commit(locked, charge, *hash, answer.verdict, decision.allowed(), now);
                 }
@@ -58,12 +58,12 @@ impl Memory {
             let take = |bucket: &mut B| _ = bucket.charge(limit, cost, now);
             let has_room = cost == 0
                 || charge.kind() == ChargeKind::CheckOnly
-                || if stores { locked.reserve(hash, now, take) } else { locked.has_room(hash, take) };
+                || if stores { locked.reserve(hash, take) } else { locked.has_room(hash, take) };
             if has_room {
                 return locked.get(hash).unwrap_or(&B::default()).check(limit, cost, now);
             }
         });
-        if stores {
+        if stores && !locked.is_retried() {
             self.refused_full.fetch_add(1, Ordering::Relaxed);
         }
         full_decision(charge)

@@ -27,7 +27,12 @@ impl Capacity {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.taken() >= self.max
+        !self.has_free(1)
+    }
+
+    /// Returns whether this many places are free.
+    pub(super) fn has_free(&self, places: usize) -> bool {
+        self.max.saturating_sub(self.taken()) >= places
     }
 
     /// Counts entries that were already taken or released. The count may exceed the bound.
@@ -43,7 +48,9 @@ impl Capacity {
 
     /// Releases places that were taken.
     pub(super) fn give_back(&self, places: usize) {
-        self.taken.fetch_sub(places, Ordering::Relaxed);
+        if places > 0 {
+            self.taken.fetch_sub(places, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn taken(&self) -> usize {

@@ -6,14 +6,17 @@
 //! lock      the shards of all buckets, in their order
 //! ask       get, or a change that is only tried: nothing is stored yet
 //! decide    by the core, from all answers
-//! reserve   capacity for what the decision would insert; without it, the answer is `on_full`
+//! reserve   capacity for what the decision would insert
 //! commit    change
 //! ```
+//!
+//! Without capacity the locks are released, expired buckets are swept, and everything is done again. If that frees too
+//! little, the answer of the last attempt is `on_full`.
 
 use tollway_core::{Charge, Timestamp};
 
 use super::shard::{HasTable, Tables, TablesGuard};
-use super::{Memory, SWEEP_SLOTS};
+use super::{FULL_SWEEP_SLOTS, Memory, SWEEP_SLOTS};
 use crate::hash::BucketHash;
 
 /// The buckets of one decision, with the locks of their shards.
@@ -23,30 +26,46 @@ pub(super) struct LockedBuckets<'a> {
     /// shards cannot deadlock.
     guards: Vec<(usize, TablesGuard<'a>)>,
     entries_full: bool,
+    /// False if the decision is made again after a sweep in case that the store lacks capacity for it.
+    is_last_attempt: bool,
+    /// The number of buckets that the store had no capacity for, and whether it had none for log entries.
+    lacked: usize,
+    lacked_entries: bool,
     /// The buckets that capacity was reserved for and that are not inserted yet.
     reserved: usize,
     inserted: usize,
 }
 
 impl Memory {
-    /// Locks the shards of all these buckets, and runs `decide` while nobody else can change one of them.
+    /// Locks the shards of all these buckets, and runs `decide` while nobody else can change one of them. It is run
+    /// again, after a sweep, if it left [`LockedBuckets::is_retried`] true; it must not have changed anything then.
     pub(super) fn with_locked<D>(
         &self,
-        hashes: impl Iterator<Item = BucketHash>,
+        hashes: impl Iterator<Item = BucketHash> + Clone,
         now: Timestamp,
-        decide: impl FnOnce(&mut LockedBuckets<'_>) -> D,
+        decide: impl Fn(&mut LockedBuckets<'_>) -> D,
     ) -> D {
-        let mut locked = LockedBuckets::lock(self, hashes);
-        let decision = decide(&mut locked);
-        let (unused, inserted) = (locked.reserved, locked.inserted);
-        drop(locked);
-        if unused > 0 {
-            self.capacity.give_back(unused);
+        let (mut slots_left, mut is_last_attempt) = (FULL_SWEEP_SLOTS, false);
+        loop {
+            let mut locked = LockedBuckets::lock(self, hashes.clone());
+            locked.is_last_attempt = is_last_attempt;
+            let decision = decide(&mut locked);
+            let LockedBuckets { reserved, inserted, lacked, lacked_entries, .. } = locked;
+            let is_retried = locked.is_retried();
+            drop(locked);
+            self.capacity.give_back(reserved);
+            if inserted > 0 {
+                self.sweep(SWEEP_SLOTS, now);
+            }
+            if !is_retried {
+                return decision;
+            }
+            let has_room = || {
+                (lacked == 0 || self.capacity.has_free(reserved + lacked))
+                    && !(lacked_entries && self.entries.is_full())
+            };
+            is_last_attempt = !self.make_room(has_room, &mut slots_left, now);
         }
-        if inserted > 0 {
-            self.sweep(SWEEP_SLOTS, now);
-        }
-        decision
     }
 }
 
@@ -56,7 +75,22 @@ impl<'a> LockedBuckets<'a> {
         numbers.sort_unstable();
         numbers.dedup();
         let guards = numbers.into_iter().map(|number| (number, store.shards.lock(number))).collect();
-        Self { store, guards, entries_full: store.entries.is_full(), reserved: 0, inserted: 0 }
+        Self {
+            store,
+            guards,
+            entries_full: store.entries.is_full(),
+            is_last_attempt: true,
+            lacked: 0,
+            lacked_entries: false,
+            reserved: 0,
+            inserted: 0,
+        }
+    }
+
+    /// Returns whether the store lacks capacity and the decision will be made again after a sweep. Nothing may be
+    /// changed or counted until then.
+    pub(super) fn is_retried(&self) -> bool {
+        !self.is_last_attempt && (self.lacked > 0 || self.lacked_entries)
     }
 
     /// Moves the bucket of a charge to `hash` if it was written under former numbers of its limit.
@@ -71,26 +105,32 @@ impl<'a> LockedBuckets<'a> {
     }
 
     /// Returns whether the store has room for this change: for the bucket if it is new, and for what a log grows by.
-    pub(super) fn has_room<B: HasTable>(&self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
-        !self.outgrows(hash, change) && (self.get::<B>(hash).is_some() || !self.store.capacity.is_full())
+    pub(super) fn has_room<B: HasTable>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
+        self.find_room(hash, change, |locked| !locked.store.capacity.is_full())
     }
 
-    /// Reserves the room that this change needs, after a sweep if the store is full. Returns whether there is any.
-    pub(super) fn reserve<B: HasTable>(
+    /// Reserves the room that this change needs. Returns whether there is any.
+    pub(super) fn reserve<B: HasTable>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
+        self.find_room(hash, change, |locked| {
+            let reserved = locked.store.capacity.take().is_some();
+            locked.reserved += usize::from(reserved);
+            reserved
+        })
+    }
+
+    fn find_room<B: HasTable>(
         &mut self,
         hash: BucketHash,
-        now: Timestamp,
         change: impl FnOnce(&mut B),
+        place_for_new: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
         if self.outgrows(hash, change) {
+            self.lacked_entries = true;
             return false;
         }
-        if self.get::<B>(hash).is_some() {
-            return true;
-        }
-        let reserved = self.store.reserve_bucket(now);
-        self.reserved += usize::from(reserved);
-        reserved
+        let has_place = self.get::<B>(hash).is_some() || place_for_new(self);
+        self.lacked += usize::from(!has_place);
+        has_place
     }
 
     /// Changes a bucket. A new one is inserted if room was reserved for it, and if the change does not leave it empty.

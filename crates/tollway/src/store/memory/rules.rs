@@ -75,8 +75,9 @@ impl Memory {
             if !decision.allowed() {
                 return decision;
             }
-            if !logs().all(|(hash, log)| locked.reserve(hash, now, |bucket| log.log(bucket, now))) {
-                return self.refuse_rule(bill);
+            if !logs().all(|(hash, log)| locked.reserve(hash, |bucket| log.log(bucket, now))) {
+                // The decision that the rates alone allow is thrown away if another attempt follows.
+                return if locked.is_retried() { decision } else { self.refuse_rule(bill) };
             }
             for (hash, log) in logs() {
                 locked.change(hash, now, |bucket| log.log(bucket, now));

@@ -1,7 +1,7 @@
 //! The shards of the memory store: each is a lock around one table for each algorithm.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
@@ -9,7 +9,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollway_core::Timestamp;
 use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
 
-use super::table::{EntryDelta, NEAR_SLOTS, Slot, SweepResult, Table};
+use super::table::{NEAR_SLOTS, Slot, SweepResult, Table};
 use crate::hash::BucketHash;
 use crate::prefetch::prefetch;
 
@@ -20,6 +20,9 @@ pub(super) struct Shards {
     /// The location of every table, outside the locks. They lie side by side, so that a prefetch does not first miss
     /// the cache for the location itself.
     locations: [Box<[TableLocation]>; TABLES],
+    /// The moment before which no bucket of a shard expires, in nanoseconds, for each shard. It is written under the
+    /// lock of the shard, and read without it: a full store finds out what to sweep without a look at its buckets.
+    next_expiries: Box<[AtomicU64]>,
 }
 
 /// One shard, which is aligned so that two shards never share a cache line.
@@ -144,6 +147,7 @@ impl Shards {
         Self {
             shards: (0..shards).map(shard).collect(),
             locations: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
+            next_expiries: (0..shards).map(|_| AtomicU64::new(Timestamp::MAX.as_nanos())).collect(),
         }
     }
 
@@ -192,7 +196,7 @@ impl Shards {
         self.publish_location::<QuotaState>(number, tables);
     }
 
-    /// Updates the published location of one table of a shard.
+    /// Updates the published location of one table of a shard, and the next expiry of the shard.
     pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &Tables) {
         let (slots, homes) = B::table(tables).location();
         let (slots, place) = (slots.cast::<u8>(), &self.locations[B::TABLE_INDEX][number]);
@@ -203,13 +207,34 @@ impl Shards {
             place.slots.store(slots.cast_mut(), Ordering::Relaxed);
             place.homes.store(homes, Ordering::Relaxed);
         }
+        self.publish_next_expiry(number, tables);
+    }
+
+    /// Updates the published next expiry of a shard.
+    pub(super) fn publish_next_expiry(&self, number: usize, tables: &Tables) {
+        let (next_expiry, published) = (tables.next_expiry().as_nanos(), &self.next_expiries[number]);
+        if published.load(Ordering::Relaxed) != next_expiry {
+            published.store(next_expiry, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether a bucket of the shard may have expired.
+    pub(super) fn is_due(&self, number: usize, now: Timestamp) -> bool {
+        self.next_expiries[number].load(Ordering::Relaxed) <= now.as_nanos()
+    }
+
+    /// Drops all expired buckets of a shard, for which it waits for the lock.
+    pub(super) fn sweep_whole(&self, number: usize, now: Timestamp) -> SweepResult {
+        let mut tables = self.lock(number);
+        let swept = tables.sweep_whole(now);
+        self.publish_locations(number, &tables);
+        swept
     }
 
     /// Drops the expired buckets among the next `slots` slots of one table, and returns whether the whole shard is
     /// done. A shard that is empty or locked is skipped: a sweep can wait, a decision cannot.
     pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (SweepResult, bool) {
-        let in_use_or_empty =
-            (SweepResult { looked_at: 0, dropped: 0, next: None, entry_delta: EntryDelta::default() }, true);
+        let in_use_or_empty = (SweepResult::default(), true);
         let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
         if tables.are_empty() {
             tables.sweep = SweepPosition::default();
@@ -238,6 +263,21 @@ impl Tables {
             && self.sliding_logs.is_empty()
             && self.smoothed_rates.is_empty()
             && self.quotas.is_empty()
+    }
+
+    fn next_expiry(&self) -> Timestamp {
+        let Self { token_buckets, sliding_logs, smoothed_rates, quotas, .. } = self;
+        let (buckets, logs) = (token_buckets.next_expiry(), sliding_logs.next_expiry());
+        buckets.min(logs).min(smoothed_rates.next_expiry()).min(quotas.next_expiry())
+    }
+
+    fn sweep_whole(&mut self, now: Timestamp) -> SweepResult {
+        let mut swept = SweepResult::default();
+        swept.add(&self.token_buckets.sweep_if_due(now));
+        swept.add(&self.sliding_logs.sweep_if_due(now));
+        swept.add(&self.smoothed_rates.sweep_if_due(now));
+        swept.add(&self.quotas.sweep_if_due(now));
+        swept
     }
 
     fn sweep(&mut self, slots: usize, now: Timestamp) -> SweepResult {

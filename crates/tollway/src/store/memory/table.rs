@@ -48,13 +48,16 @@ pub(super) struct Table<B> {
     homes: usize,
     len: usize,
     reserve: usize,
+    /// The moment before which no bucket of the table expires. It is exact after a sweep of the whole table; then
+    /// buckets that are used again may expire later.
+    next_expiry: Timestamp,
     /// The number of log entries that its buckets have memory for, now and when it was last reported.
     room: usize,
     room_reported: usize,
 }
 
 /// The result that a sweep of some slots had.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SweepResult {
     /// The number of slots that were looked at.
     pub(super) looked_at: usize,
@@ -64,6 +67,16 @@ pub(super) struct SweepResult {
     pub(super) next: Option<usize>,
     /// The change in the log entries that buckets have memory for.
     pub(super) entry_delta: EntryDelta,
+}
+
+impl SweepResult {
+    /// Adds what a sweep of another table did.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.looked_at += other.looked_at;
+        self.dropped += other.dropped;
+        self.entry_delta.taken += other.entry_delta.taken;
+        self.entry_delta.released += other.entry_delta.released;
+    }
 }
 
 /// The log entries that buckets have taken and released memory for.
@@ -80,11 +93,26 @@ pub(super) struct StoreFull;
 impl<B: Bucket> Table<B> {
     /// Returns an empty table that can grow to `reserve` slots in place. It takes no memory until it is used.
     pub(super) fn new(reserve: usize) -> Self {
-        Self { slots: Vec::new(), homes: 0, len: 0, reserve, room: 0, room_reported: 0 }
+        Self {
+            slots: Vec::new(),
+            homes: 0,
+            len: 0,
+            reserve,
+            next_expiry: Timestamp::MAX,
+            room: 0,
+            room_reported: 0,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Returns the moment before which no bucket expires. Only [`get_mut`](Self::get_mut) can make a bucket expire
+    /// earlier without its being noticed: it does so after the clock ran back or a limit got smaller numbers.
+    #[inline]
+    pub(super) fn next_expiry(&self) -> Timestamp {
+        self.next_expiry
     }
 
     /// Returns the address of the slots and the number of homes, which a prefetch needs.
@@ -186,11 +214,14 @@ impl<B: Bucket> Table<B> {
 
     /// Drops the expired buckets among the next `slots` slots from `start` on.
     pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
-        let (mut at, mut dropped) = (start, 0);
+        let (mut at, mut dropped, mut next_expiry) = (start, 0, Timestamp::MAX);
         for looked_at in 0..slots {
             match self.slots.get(at) {
                 None => {
                     self.shrink();
+                    if start == 0 {
+                        self.next_expiry = next_expiry;
+                    }
                     return SweepResult {
                         looked_at,
                         dropped,
@@ -203,10 +234,20 @@ impl<B: Bucket> Table<B> {
                     self.remove_at(at);
                     dropped += 1;
                 }
-                Some(_) => at += 1,
+                Some(slot) => {
+                    if !slot.is_empty() {
+                        next_expiry = next_expiry.min(slot.bucket.expires_at());
+                    }
+                    at += 1;
+                }
             }
         }
         SweepResult { looked_at: slots, dropped, next: Some(at), entry_delta: self.take_entry_delta() }
+    }
+
+    /// Drops all expired buckets, if there may be any.
+    pub(super) fn sweep_if_due(&mut self, now: Timestamp) -> SweepResult {
+        if self.next_expiry <= now { self.sweep(0, usize::MAX, now) } else { SweepResult::default() }
     }
 
     #[inline]
@@ -215,6 +256,7 @@ impl<B: Bucket> Table<B> {
         let before = bucket.room();
         let outcome = change(bucket);
         self.room = self.room - before + bucket.room();
+        self.next_expiry = self.next_expiry.min(bucket.expires_at());
         outcome
     }
 
@@ -260,6 +302,7 @@ impl<B: Bucket> Table<B> {
             self.slots.push(Slot::default());
         }
         self.slots[at..=at + run].rotate_right(1);
+        self.next_expiry = self.next_expiry.min(slot.bucket.expires_at());
         self.slots[at] = slot;
         self.len += 1;
     }
