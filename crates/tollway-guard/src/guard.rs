@@ -3,11 +3,12 @@
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsConnector;
 use tollway_tower::{
     AdmissionLayer, Admit, ByAddress, ByHeader, ByHeaderOrAddress, ClientId, Identify, RequestHead,
@@ -116,20 +117,21 @@ impl Guard {
         let Self { shared, listener, metrics_listener } = self;
         let workers = shared.settings.workers.max(1);
         let (drain, draining) = watch::channel(false);
-        let mut threads = Vec::with_capacity(workers);
+        let (ended, results) = mpsc::unbounded_channel();
         for number in 0..workers {
             let (listener, shared, draining) = (listener.try_clone()?, Arc::clone(&shared), draining.clone());
-            let work = move || worker::run(listener, &shared, draining);
-            threads.push(thread::Builder::new().name(format!("guard-{number}")).spawn(work)?);
+            let ended = ended.clone();
+            let work = move || {
+                let worked = catch_unwind(AssertUnwindSafe(|| worker::run(listener, &shared, draining)));
+                let result = worked.map_err(|_| GuardError::WorkerPanicked);
+                let _ = ended.send(result.and_then(|result| Ok(result?)));
+            };
+            thread::Builder::new().name(format!("guard-{number}")).spawn(work)?;
         }
         // From here on only the workers listen: when they stop, the port is closed.
-        drop(listener);
+        drop((listener, ended));
         let stopped = async {
-            shutdown.await;
-            info!(open_requests = shared.metrics.open_requests(), "draining: no new connections");
-            drain.send_replace(true);
-            let joined = tokio::task::spawn_blocking(|| join(threads));
-            joined.await.map_err(|_| GuardError::WorkerPanicked)??;
+            stop(shutdown, &drain, results, &shared.metrics).await?;
             info!("stopped");
             Ok(())
         };
@@ -146,11 +148,23 @@ impl Guard {
     }
 }
 
-fn join(threads: Vec<JoinHandle<io::Result<()>>>) -> Result<(), GuardError> {
-    for thread in threads {
-        thread.join().map_err(|_| GuardError::WorkerPanicked)??;
+/// Drains the workers on shutdown, or when one of them has failed, and returns the first failure when all have ended.
+async fn stop(
+    shutdown: impl Future<Output = ()>,
+    drain: &watch::Sender<bool>,
+    mut results: mpsc::UnboundedReceiver<Result<(), GuardError>>,
+    metrics: &Metrics,
+) -> Result<(), GuardError> {
+    let mut result = tokio::select! {
+        () = shutdown => Ok(()),
+        Some(failed) = results.recv() => failed,
+    };
+    info!(open_requests = metrics.open_requests(), "draining: no new connections");
+    drain.send_replace(true);
+    while let Some(ended) = results.recv().await {
+        result = result.and(ended);
     }
-    Ok(())
+    result
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, GuardError> {
@@ -178,5 +192,25 @@ impl Identify for Identification {
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Guard").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_fails_drains_the_others_and_is_an_error() {
+        let metrics = Metrics::default();
+        let (drain, mut draining) = watch::channel(false);
+        let (ended, results) = mpsc::unbounded_channel();
+        ended.send(Err(GuardError::WorkerPanicked)).unwrap();
+        let other = async {
+            let _ = draining.wait_for(|draining| *draining).await;
+            ended.send(Ok(())).unwrap();
+            drop(ended);
+        };
+        let (stopped, ()) = tokio::join!(stop(pending(), &drain, results, &metrics), other);
+        assert!(matches!(stopped, Err(GuardError::WorkerPanicked)), "{stopped:?}");
     }
 }
