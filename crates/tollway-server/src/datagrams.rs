@@ -1,20 +1,5 @@
 //! Sends and receives many datagrams at a time.
 //!
-//! ```no_run
-//! # async fn echo(socket: std::net::UdpSocket) -> std::io::Result<()> {
-//! use tollway_server::datagrams::{Datagrams, Inbox, Outbox};
-//!
-//! let (datagrams, mut inbox, mut outbox) = (Datagrams::new(socket)?, Inbox::new(), Outbox::new());
-//! loop {
-//!     datagrams.receive(&mut inbox).await?;
-//!     for (peer, datagram) in inbox.iter() {
-//!         outbox.push(peer, |out| out.extend_from_slice(datagram));
-//!     }
-//!     datagrams.send(&mut outbox).await;
-//! }
-//! # }
-//! ```
-//!
 //! One call receives what has arrived from everybody (`recvmmsg`), and one buffer may hold dozens of datagrams of one
 //! peer that the kernel kept together (GRO). What goes to one peer goes out the same way (GSO), the rest together
 //! (`sendmmsg`). Datagrams have no order to keep, so those to one peer are sorted by size, which is what GSO needs.
@@ -29,28 +14,27 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-pub use outbox::Outbox;
+pub(crate) use outbox::Outbox;
 
 /// The size of one receive buffer: the kernel keeps at most 64 KiB together.
 const BUFFER_SIZE: usize = 1 << 16;
 
 /// A socket that receives and sends batches.
 #[derive(Debug)]
-pub struct Datagrams {
+pub(crate) struct Datagrams {
     socket: UdpSocket,
     state: UdpSocketState,
     /// True if the socket is bound to every address of the machine: an answer must name the one that it comes from.
     any_address: bool,
-    offload: bool,
 }
 
 /// The peer that sent a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// The address that the datagram came from.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// The address of ours that the datagram was sent to, if it is known.
-    pub local: Option<IpAddr>,
+    pub(crate) local: Option<IpAddr>,
 }
 
 impl From<SocketAddr> for Peer {
@@ -61,23 +45,17 @@ impl From<SocketAddr> for Peer {
 
 impl Datagrams {
     /// Takes a bound socket, inside a runtime.
-    pub fn new(socket: StdSocket) -> io::Result<Self> {
+    pub(crate) fn new(socket: StdSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         system::enlarge_buffers(&socket);
         let any_address = socket.local_addr()?.ip().is_unspecified();
-        Ok(Self { socket: UdpSocket::from_std(socket)?, state, any_address, offload: true })
-    }
-
-    /// Sends every datagram by itself, as a peer without GSO would.
-    pub fn without_offload(mut self) -> Self {
-        self.offload = false;
-        self
+        Ok(Self { socket: UdpSocket::from_std(socket)?, state, any_address })
     }
 
     /// Waits until something arrives, and takes all of it that fits.
-    pub async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
+    pub(crate) async fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         loop {
-            self.readable().await?;
+            self.socket.readable().await?;
             match self.try_receive(inbox) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return received,
@@ -85,13 +63,8 @@ impl Datagrams {
         }
     }
 
-    /// Waits until something may have arrived, for [`try_receive`](Self::try_receive) to take.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.socket.readable().await
-    }
-
     /// Takes what has arrived; an error of the kind `WouldBlock` if nothing has.
-    pub fn try_receive(&self, inbox: &mut Inbox) -> io::Result<()> {
+    fn try_receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.received = 0;
         let tried = self.socket.try_io(Interest::READABLE, || {
             inbox.fill(&self.state, &self.socket)?;
@@ -109,15 +82,8 @@ impl Datagrams {
 
     /// Sends and empties the outbox, and returns how many datagrams could not be sent. An unreachable peer does not
     /// affect the others.
-    pub async fn send(&self, outbox: &mut Outbox) -> usize {
-        let failed = self.send_again(outbox).await;
-        outbox.clear();
-        failed
-    }
-
-    /// Sends the outbox and keeps it: other [`bytes`](Outbox::bytes_mut) can be sent in the same arrangement.
-    pub async fn send_again(&self, outbox: &mut Outbox) -> usize {
-        outbox.arrange(self.segments_max());
+    pub(crate) async fn send(&self, outbox: &mut Outbox) -> usize {
+        outbox.arrange(self.state.max_gso_segments());
         let mut failed = 0;
         while !outbox.is_sent() {
             let attempt = || outbox.send_some(self, &mut failed);
@@ -126,18 +92,14 @@ impl Datagrams {
                 break;
             }
         }
-        outbox.rewind();
+        outbox.clear();
         failed
-    }
-
-    fn segments_max(&self) -> usize {
-        if self.offload { self.state.max_gso_segments() } else { 1 }
     }
 }
 
 /// The datagrams that arrived together.
 #[derive(Debug)]
-pub struct Inbox {
+pub(crate) struct Inbox {
     buffers: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
     /// The sender of each buffer, which is passed on by reference because an address is long to copy.
@@ -147,7 +109,7 @@ pub struct Inbox {
 
 impl Inbox {
     /// Creates an inbox for as much as one call receives. Pages in which nothing ever arrived cost no memory.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let nobody = Peer::from(SocketAddr::from(([0, 0, 0, 0], 0)));
         Self {
             buffers: vec![0; BATCH_SIZE * BUFFER_SIZE],
@@ -158,7 +120,7 @@ impl Inbox {
     }
 
     /// Iterates over all datagrams, with their senders.
-    pub fn iter(&self) -> impl Iterator<Item = (&Peer, &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Peer, &[u8])> {
         let received = self.metas[..self.received].iter().zip(&self.peers);
         self.buffers.chunks_exact(BUFFER_SIZE).zip(received).flat_map(|(buffer, (meta, peer))| {
             let datagrams = split(&buffer[..meta.len.min(BUFFER_SIZE)], meta.stride);
@@ -175,12 +137,6 @@ impl Inbox {
             *peer = Peer { address: meta.addr, local: meta.dst_ip };
         }
         Ok(())
-    }
-}
-
-impl Default for Inbox {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -22,7 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
-pub mod datagrams;
+mod datagrams;
 mod decision_log;
 mod drain;
 mod gate;

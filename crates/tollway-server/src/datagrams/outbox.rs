@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 65_000;
 
 /// Collects datagrams that are to be sent.
 #[derive(Debug)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     bytes: Vec<u8>,
     items: Vec<Item>,
     /// The items that were added one after another for one peer.
@@ -56,7 +56,7 @@ enum Place {
 
 impl Outbox {
     /// Creates an empty outbox, with room for what a quiet server sends at once.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(BYTES_AT_ONCE),
             items: Vec::with_capacity(TOGETHER_MAX),
@@ -69,8 +69,7 @@ impl Outbox {
 
     /// Adds the datagram that `write` appends. Nothing appended is nothing sent.
     #[inline]
-    pub fn push(&mut self, peer: &Peer, write: impl FnOnce(&mut Vec<u8>)) {
-        debug_assert!(self.parcels.is_empty(), "what is arranged is sent again as it is, or cleared");
+    pub(crate) fn push(&mut self, peer: &Peer, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let len = self.bytes.len() - start;
@@ -83,23 +82,13 @@ impl Outbox {
         }
     }
 
-    /// All datagrams in the order they were added, to be written over where all have one size.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    /// Returns the number of datagrams.
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
     /// Returns whether there are no datagrams.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
     /// Empties it.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         let Self { bytes, items, runs, sorted, parcels, sent } = self;
         bytes.clear();
         items.clear();
@@ -109,12 +98,9 @@ impl Outbox {
         *sent = 0;
     }
 
-    /// Makes parcels of up to `segments_max` datagrams each, if there are none yet.
+    /// Makes parcels of up to `segments_max` datagrams each.
     pub(super) fn arrange(&mut self, segments_max: usize) {
         let Self { bytes, items, runs, sorted, parcels, .. } = self;
-        if !parcels.is_empty() {
-            return;
-        }
         let mut end = items.len();
         for Run { peer, first } in runs.iter().rev() {
             let run = &mut items[*first..end];
@@ -132,11 +118,6 @@ impl Outbox {
             };
             split(*peer, run, place, segments_max, parcels);
         }
-    }
-
-    /// Marks all of it as not sent.
-    pub(super) fn rewind(&mut self) {
-        self.sent = 0;
     }
 
     pub(super) fn is_sent(&self) -> bool {
@@ -199,12 +180,6 @@ impl Outbox {
             Place::AsWritten => &self.bytes[parcel.range.clone()],
             Place::Sorted => &self.sorted[parcel.range.clone()],
         }
-    }
-}
-
-impl Default for Outbox {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
