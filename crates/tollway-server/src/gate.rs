@@ -137,17 +137,23 @@ fn bind_one(address: SocketAddr, transport: Protocol, shared: bool) -> io::Resul
 }
 
 /// Raises the open file limit of the process to what this many connections need, as far as the system allows: many
-/// systems give a process 1024 files and let it ask for more.
+/// systems give a process 1024 files and let it ask for more. Warns if they do not fit.
 pub fn allow_connections(connections: usize) {
-    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    raise_file_limit(connections, connections);
+}
+
+/// Raises the open file limit to what `wanted` connections need, and warns if not even the `needed` ones fit.
+pub(crate) fn raise_file_limit(wanted: usize, needed: usize) {
+    let files = |connections| u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    let (wanted, needed) = (files(wanted), files(needed));
     let limits = getrlimit(Resource::Nofile);
     let Some(current) = limits.current.filter(|current| *current < wanted) else { return };
     let current = limits.maximum.map_or(wanted, |maximum| maximum.min(wanted)).max(current);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limits });
-    if current < wanted {
+    if current < needed {
         warn!(
             files = current,
-            wanted, "the open file limit is lower than the connection limit; raise it with ulimit -n"
+            needed, "the open file limit is lower than the connection limit; raise it with ulimit -n"
         );
     }
 }

@@ -13,7 +13,7 @@ use tracing::error;
 
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, Gate, allow_connections};
+use crate::gate::{self, ConnectionLimit, Gate, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
 use crate::worker::{Health, Shared, Worker};
@@ -68,8 +68,9 @@ impl Server {
         let Settings { limiter, echo, workers, bounds, config, .. } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
-        let limits = gates.iter().filter_map(|gate| gate.connection_limit());
-        allow_connections(limits.map(|limit| limit.max()).sum());
+        let limits = gates.iter().filter_map(|gate| gate.connection_limit()).map(ConnectionLimit::max);
+        // Hardly anybody fills every gate, so no more is needed than for the largest.
+        raise_file_limit(limits.clone().sum(), limits.max().unwrap_or(0));
         let mut addresses = Vec::with_capacity(gates.len());
         let mut by_worker: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for gate in &gates {

@@ -51,6 +51,7 @@ pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
 pub use gates::{
     GateAddressError, Gates, MaxConnections, OnInsert, SmockronGate, ThrottrSettings, TrustedNetworks,
+    listen_address,
 };
 pub use store::{StoreUrl, StoreUrlError};
 

@@ -9,6 +9,7 @@ use clap::{ArgGroup, Args};
 use http::HeaderName;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
+use tollway::config::listen_address;
 use tollway::core::Nanos;
 use tollway::{AsyncLimiter, Clock, Config};
 use tollway_client::gatekeeper::{Gatekeeper, RejectedReports};
@@ -36,12 +37,13 @@ Examples:
   tollway guard --listen :8000 --upstream h2c://grpc:50051 --domain grpc --identify header:x-api-key
   tollway guard --listen :8000 --upstream https://app.example --domain api --trust-proxy 10.0.0.0/8 --metrics :9100
 
+An address to listen on is an IP address and a port, localhost:8000, or :8000 for every interface (IPv6 and IPv4).
 The client address is limited (for IPv6, its /64 network). Behind a load balancer, name its network with --trust-proxy:
 X-Forwarded-For is read only from trusted proxies. The master is \"tollway serve\" with the domain in its configuration, or
 any other server that speaks Smockron.")]
 pub(crate) struct Guard {
     /// The address and port to listen on
-    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
     listen: SocketAddr,
     /// The service to protect: http://HOST:PORT, https://HOST:PORT, or h2c://HOST:PORT for HTTP/2 without TLS
     #[arg(long, value_name = "URL")]
@@ -95,7 +97,7 @@ pub(crate) struct Guard {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = connections)]
     max_connections: usize,
     /// The address and port for Prometheus metrics, at /metrics, and /healthz
-    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
     metrics: Option<SocketAddr>,
     /// The number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -115,11 +117,9 @@ fn identify(text: &str) -> Result<Identify, String> {
     }
 }
 
-/// Parses an address and a port; `:8000` is every address.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let everywhere = text.strip_prefix(':').map(|port| format!("[::]:{port}"));
-    let address = everywhere.as_deref().unwrap_or(text).parse();
-    address.map_err(|_| "must be an address and a port, such as 127.0.0.1:8000 or :8000".to_owned())
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let address = listen_address(text);
+    address.ok_or_else(|| "must be an address and a port, such as 127.0.0.1:8000 or :8000".to_owned())
 }
 
 fn rejected(text: &str) -> Result<RejectedReports, String> {

@@ -34,7 +34,7 @@ Examples:
   tollway serve --config tollway.yaml --http 0.0.0.0:8080 --text off
   TOLLWAY_CONFIG=/etc/tollway/tollway.yaml RUST_LOG=debug tollway serve
 
-An address is an IP address and a port, localhost:8080, or :8080 for every interface.
+An address is an IP address and a port, localhost:8080, or :8080 for every interface (IPv6 and IPv4).
 A flag overrides its environment variable, and both override the file. TOLLWAY_STORE_PASSWORD is the password of the
 store. Logs go to standard error; RUST_LOG filters them (info, or warn,tollway_server=debug).")]
 pub(crate) struct Serve {

@@ -8,9 +8,11 @@ use crate::serving::Serving;
 
 #[test]
 fn a_gate_listens_on_every_interface_or_on_localhost() {
-    for (http, address) in [(":0", "0.0.0.0:"), ("localhost:0", "127.0.0.1:")] {
+    for (http, is_everywhere) in [(":0", true), ("localhost:0", false)] {
         let serving = Serving::start(&["--http", http], &[]);
-        assert!(serving.addr.starts_with(address), "{http}: {}", serving.addr);
+        let address: std::net::SocketAddr = serving.addr.parse().unwrap();
+        assert_eq!(address.ip().is_unspecified(), is_everywhere, "{http}: {address}");
+        std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
     }
 }
 
@@ -264,6 +266,22 @@ fn more_connections_than_the_shell_allows_files_are_served() {
         let mut answer = [0; 15];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+}
+
+#[test]
+fn files_for_the_largest_gate_are_enough_for_a_start_without_a_warning() {
+    for (files, warns) in [(11_000, false), (10_000, true)] {
+        let gates = ["http", "text", "throttr", "smockron"].map(|gate| format!("--{gate} 127.0.0.1:0"));
+        let limited =
+            format!("ulimit -n {files} && exec {} serve {}", env!("CARGO_BIN_EXE_tollway"), gates.join(" "));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &limited]);
+        shell.env_remove("RUST_LOG");
+        let serving = Serving::start_command(shell);
+        serving.signal("TERM");
+        let (code, log) = serving.wait();
+        assert_eq!((code, log.contains("the open file limit is lower")), (Some(0), warns), "{files}: {log}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! belong to the worker and are borrowed while bytes are handled: an idle connection keeps nothing but an unfinished
 //! request. The stream can be anything that reads and writes bytes, so that TLS can be put between it and the socket.
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,17 +51,16 @@ pub(super) trait Session: Send + 'static {
         draining: bool,
     ) -> impl Future<Output = Received> + Send;
 
-    /// Appends what a new connection sends before it has received anything.
-    fn open(&mut self, _output: &mut Vec<u8>) {}
-
-    /// Returns what a new connection waits for.
-    fn awaits(&self) -> Missing {
+    /// Appends what a new connection sends before it has received anything, and returns what it waits for.
+    fn open(&mut self, _output: &mut Vec<u8>) -> Missing {
         Missing::Nothing
     }
 
-    /// Returns the time that the peer has to send what is missing, or `None` if it has for ever.
+    /// Returns the time that the peer has to send what is missing, or `None` if it has for ever: of an endless
+    /// connection, the system notices if the peer is gone.
     fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
         Some(match missing {
+            Missing::Nothing if Self::ENDLESS => return None,
             Missing::Nothing => bounds.idle,
             Missing::Head => bounds.head_time,
             Missing::Body => bounds.body_time,
@@ -90,11 +89,6 @@ pub(super) trait Session: Send + 'static {
     /// Returns the time for which a drain still reads from an idle connection.
     fn drain_time(bounds: &Bounds) -> Duration {
         bounds.drain_idle
-    }
-
-    /// Returns when everything that was received before a drain has had its effect.
-    fn drained(&mut self) -> impl Future<Output = ()> + Send {
-        ready(())
     }
 }
 
@@ -181,12 +175,14 @@ impl<T: Default> BufferPool<T> {
 /// Serves one connection until its peer hangs up, breaks the protocol or is too slow, or the server drains.
 pub(super) async fn serve<S: Session>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    session: S,
+    mut session: S,
     permit: ConnectionPermit,
     pool: &BufferPool<S::Scratch>,
     worker: &Worker,
 ) {
-    let timer = DeadlineTimer::new(S::read_timeout(session.awaits(), worker.bounds()).unwrap_or(NEVER));
+    let mut opening = Vec::new();
+    let missing = session.open(&mut opening);
+    let timer = DeadlineTimer::new(S::read_timeout(missing, worker.bounds()).unwrap_or(NEVER));
     let mut connection = Connection {
         stream,
         session,
@@ -199,14 +195,11 @@ pub(super) async fn serve<S: Session>(
         drain_started: false,
         draining: false,
     };
-    let end = connection.run().await;
+    let end = connection.run(opening, missing).await;
     end.count(&worker.metrics);
     if matches!(end, End::Refused | End::TooSlow(Missing::Head | Missing::Body)) {
         // On the heap: its buffer would otherwise be part of every connection.
         Box::pin(connection.linger()).await;
-    }
-    if worker.drain.has_started() {
-        connection.session.drained().await;
     }
 }
 
@@ -261,12 +254,9 @@ struct Connection<'w, S: Session, Io> {
 }
 
 impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io> {
-    async fn run(&mut self) -> End {
+    async fn run(&mut self, mut opening: Vec<u8>, mut missing: Missing) -> End {
         let bounds = self.worker.bounds();
-        let mut missing = self.session.awaits();
         let mut deadline = deadline::<S>(Instant::now(), missing, bounds);
-        let mut opening = Vec::new();
-        self.session.open(&mut opening);
         if let Err(end) = self.flush(&mut opening).await {
             return end;
         }

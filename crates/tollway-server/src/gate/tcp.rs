@@ -1,5 +1,6 @@
 //! Gates over TCP: accepts connections within the limits of the gate, and serves each in a task of its own.
 
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
@@ -20,8 +21,8 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::Page;
 use crate::worker::Worker;
 
-/// The time for which accepting pauses when the process is out of file descriptors.
-const OUT_OF_FILES: Duration = Duration::from_millis(50);
+/// The pause after an error of the system that may last, such as too many open files.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// The time after which the system probes a silent peer, the time between probes, and the number that may fail. A
 /// gatekeeper may have nothing to say for hours; one that is gone gives its place back after two minutes.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
@@ -41,6 +42,11 @@ pub(super) trait TcpProtocol: Send + Sync + 'static {
     /// Returns a task that runs beside the connections of one worker, if there is one.
     fn background(&self, _shared: &Arc<Self::Shared>) -> Option<GateFuture> {
         None
+    }
+
+    /// Returns when everything that the connections received before a drain has had its effect.
+    fn drained(_shared: &Self::Shared) -> impl Future<Output = ()> + Send {
+        ready(())
     }
 
     /// Appends the metrics that are no counters of a worker.
@@ -106,7 +112,7 @@ struct Acceptor<P: TcpProtocol> {
 }
 
 impl<P: TcpProtocol> Acceptor<P> {
-    /// Accepts connections until the drain starts, then waits until all have ended.
+    /// Accepts connections until the drain starts, then waits until all have ended and what they sent has its effect.
     async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>) {
         let mut draining = pin!(self.worker.drain.clone().started());
         let mut throttle = LogThrottle::default();
@@ -122,12 +128,15 @@ impl<P: TcpProtocol> Acceptor<P> {
             }
         }
         self.admit_waiting(listener);
+        let mut drained = pin!(async {
+            while let Some(ended) = self.connections.join_next().await {
+                report(ended);
+            }
+            P::drained(&self.shared).await;
+        });
         loop {
             tokio::select! {
-                ended = self.connections.join_next() => match ended {
-                    Some(ended) => report(ended),
-                    None => return,
-                },
+                () = &mut drained => return,
                 Some(ended) = background.join_next() => propagate(ended),
             }
         }
@@ -203,5 +212,5 @@ async fn pause(error: &io::Error, throttle: &mut LogThrottle) {
     if let Some(times) = throttle.log_now() {
         warn!(%error, times, "cannot accept connections");
     }
-    sleep(OUT_OF_FILES).await;
+    sleep(RETRY_PAUSE).await;
 }

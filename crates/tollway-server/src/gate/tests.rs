@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::io::duplex;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollway::config::{Gates, MaxConnections};
 use tollway::engine::Engine;
@@ -24,18 +25,28 @@ use crate::server::Server;
 use crate::worker::{Health, Shared};
 
 /// The toy: it answers every line `ping` with a line `pong`, and others with a question mark.
-struct Ping;
+#[derive(Default)]
+struct Ping {
+    drained: Arc<AtomicBool>,
+}
 
 struct PingSession;
 
 impl TcpProtocol for Ping {
-    type Shared = ();
+    type Shared = Arc<AtomicBool>;
     type Session = PingSession;
 
-    fn shared(&self, _worker: &Arc<Worker>) {}
+    fn shared(&self, _worker: &Arc<Worker>) -> Arc<AtomicBool> {
+        Arc::clone(&self.drained)
+    }
 
-    fn session(_shared: &Arc<()>, _is_reserved: bool) -> PingSession {
+    fn session(_shared: &Arc<Arc<AtomicBool>>, _is_reserved: bool) -> PingSession {
         PingSession
+    }
+
+    async fn drained(shared: &Arc<AtomicBool>) {
+        yield_now().await;
+        shared.store(true, Ordering::SeqCst);
     }
 }
 
@@ -117,7 +128,7 @@ fn start(settings: Settings, others: Vec<Arc<dyn Gate>>) -> Server {
 
 fn ping_gate(total: usize) -> Arc<dyn Gate> {
     let limit = ConnectionLimit::new(&MaxConnections { total, per_address: None });
-    Arc::new(TcpGate::new("ping", any_port(), limit, Ping))
+    Arc::new(TcpGate::new("ping", any_port(), limit, Ping::default()))
 }
 
 fn connect(server: &Server, gate: &str) -> TcpStream {
@@ -165,6 +176,16 @@ fn an_address_in_use_is_an_error_that_names_the_gate() {
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let failed = error.get_ref().and_then(|inner| inner.downcast_ref::<BindError>()).unwrap();
     assert_eq!((failed.gate, failed.address), ("throttr", address));
+}
+
+#[test]
+fn a_drain_waits_for_what_clients_sent_even_if_none_is_connected() {
+    let ping = Ping::default();
+    let drained = Arc::clone(&ping.drained);
+    let limit = ConnectionLimit::new(&MaxConnections::DEFAULT);
+    let server = start(settings(), vec![Arc::new(TcpGate::new("ping", any_port(), limit, ping))]);
+    server.stop();
+    assert!(drained.load(Ordering::SeqCst));
 }
 
 #[test]

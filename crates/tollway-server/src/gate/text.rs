@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use socket2::{Protocol, Socket};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tollway::config::TrustedNetworks;
 use tollway_wire::text::encode;
 use tracing::warn;
 
-use super::tcp::propagate;
+use super::tcp::{RETRY_PAUSE, propagate};
 use super::{Gate, GateFuture};
 use crate::datagrams::{Datagrams, Inbox, Outbox};
 use crate::log_throttle::LogThrottle;
@@ -102,7 +103,7 @@ impl TextBatch {
                         if let Some(times) = throttle.log_now() {
                             warn!(%error, times, "text gate cannot receive datagrams");
                         }
-                        tokio::task::yield_now().await;
+                        sleep(RETRY_PAUSE).await;
                     }
                 },
             }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tollway::config::listen_address;
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 
 use crate::support::zeromq::total;
@@ -152,6 +153,15 @@ fn a_source_port_of_zero_is_nobody() {
     send_pings(&socket, 64);
     (0..64).for_each(|_| assert!(reply(&socket).ends_with(" pong")));
     assert_eq!(metric(&gate, "tollway_text_untrusted_total "), 3);
+}
+
+#[test]
+fn every_interface_is_ipv4_too() {
+    let gate = start_with(KEYS, |settings| settings.gates.text = listen_address(":0"));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", gate.server.text_addr().unwrap().port())).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    assert_eq!(ask(&socket, b"1 over_limit k"), "1 ok N 0.0 1000000.0 10");
 }
 
 #[test]

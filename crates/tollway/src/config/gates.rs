@@ -4,7 +4,7 @@ mod max_connections;
 mod smockron;
 mod trusted_networks;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use thiserror::Error;
 use tollway_core::Nanos;
@@ -106,20 +106,13 @@ impl Gates {
         smockron: None,
     };
 
-    /// Parses an address and a port, or `off`. Errors suggest `usual`, the default address of the gate.
-    ///
-    /// `:8080` is every interface, and `localhost:8080` is loopback. Other host names are not looked up.
+    /// Parses a [`listen_address`], or `off`. Errors suggest `usual`, the default address of the gate.
     pub fn address(text: &str, usual: SocketAddr) -> Result<Option<SocketAddr>, GateAddressError> {
         if text == "off" {
             return Ok(None);
         }
         let error = || GateAddressError { usual, given: shorten(text), hint: hint(text, usual.port()) };
-        let host_and_port = match text.split_once(':') {
-            Some(("", port)) => port.parse().ok().map(|port| (Ipv4Addr::UNSPECIFIED, port)),
-            Some(("localhost", port)) => port.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port)),
-            _ => None,
-        };
-        host_and_port.map(SocketAddr::from).or_else(|| text.parse().ok()).map(Some).ok_or_else(error)
+        listen_address(text).map(Some).ok_or_else(error)
     }
 
     /// Returns whether every gate is off.
@@ -205,6 +198,24 @@ fn read_address(
     Gates::address(text, usual)
         .map_err(|error| errors.add(entry.value.at, format!("{} {error}", entry.key.quoted())))
         .ok()
+}
+
+/// Parses the address and the port at which something listens.
+///
+/// `:8080` is every interface: `[::]`, which is IPv6 and IPv4, or `0.0.0.0` on a system without IPv6. `localhost:8080` is
+/// `127.0.0.1`. Other host names are not looked up.
+pub fn listen_address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = match text.split_once(':') {
+        Some(("", port)) => (every_interface(), port),
+        Some(("localhost", port)) => (Ipv4Addr::LOCALHOST.into(), port),
+        _ => return text.parse().ok(),
+    };
+    port.parse().ok().map(|port| SocketAddr::new(host, port))
+}
+
+fn every_interface() -> IpAddr {
+    let has_ipv6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    if has_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
 /// Returns the address that was probably meant by a port alone, an address alone, or another word for off.

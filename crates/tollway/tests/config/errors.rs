@@ -388,13 +388,17 @@ fn a_word_is_one_of_those_there_are() {
 
 #[test]
 fn a_gate_listens_on_every_interface_or_on_localhost() {
-    for (given, address) in
-        [(":8081", "0.0.0.0:8081"), ("localhost:8081", "127.0.0.1:8081"), ("'[::1]:8081'", "[::1]:8081")]
-    {
-        let config =
-            Config::parse(&format!("limits: {{}}\ngates: {{ http: {given} }}"), "gates.yaml").unwrap();
-        assert_eq!(config.gates.http, Some(address.parse().unwrap()), "{given}");
+    let http = |given: &str| {
+        let config = Config::parse(&format!("limits: {{}}\ngates: {{ http: {given} }}"), "gates.yaml");
+        config.unwrap().gates.http.unwrap()
+    };
+    for (given, address) in [("localhost:8081", "127.0.0.1:8081"), ("'[::1]:8081'", "[::1]:8081")] {
+        assert_eq!(http(given), address.parse().unwrap(), "{given}");
     }
+    let everywhere = http(":8081");
+    assert!(everywhere.ip().is_unspecified() && everywhere.port() == 8081, "{everywhere}");
+    let has_ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
+    assert_eq!(everywhere.is_ipv6(), has_ipv6);
 }
 
 #[test]

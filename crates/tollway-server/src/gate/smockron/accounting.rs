@@ -1,7 +1,7 @@
 //! The gate to which gatekeepers report what they let through: a SUB socket that binds, and subscribes to everything.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tollway_wire::zmtp::{
     SocketType, ZmtpEvent, ZmtpSession, encode_handshake, encode_pong, encode_subscription,
@@ -10,7 +10,6 @@ use tollway_wire::zmtp::{
 use super::backlog::{Backlog, Messages};
 use super::reminders::remind_and_recall;
 use super::{Master, decode_all, zmtp_next};
-use crate::bounds::Bounds;
 use crate::gate::GateFuture;
 use crate::gate::connection::{Missing, Received, Session};
 use crate::gate::tcp::TcpProtocol;
@@ -64,6 +63,10 @@ impl TcpProtocol for Accounting {
             }
         }))
     }
+
+    async fn drained(shared: &AccountingShared) {
+        shared.backlog.emptied().await;
+    }
 }
 
 /// Receives the reports of one gatekeeper.
@@ -77,17 +80,9 @@ impl Session for AccountingSession {
     const READ_SIZE: usize = 64 << 10;
     const ENDLESS: bool = true;
 
-    fn open(&mut self, output: &mut Vec<u8>) {
+    fn open(&mut self, output: &mut Vec<u8>) -> Missing {
         encode_handshake(SocketType::Sub, output);
-    }
-
-    fn awaits(&self) -> Missing {
         Missing::Frame
-    }
-
-    /// A silent gatekeeper is well: the system notices one that is gone.
-    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
-        (missing != Missing::Nothing).then_some(bounds.frame_time)
     }
 
     async fn receive(
@@ -112,9 +107,5 @@ impl Session for AccountingSession {
         }
         let next = zmtp_next(&self.zmtp, taken < arrived.len(), is_broken, metrics);
         Received { taken, next, at: Instant::now() }
-    }
-
-    async fn drained(&mut self) {
-        self.shared.backlog.emptied().await;
     }
 }

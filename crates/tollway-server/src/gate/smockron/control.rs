@@ -68,16 +68,9 @@ impl Session for ControlSession {
     const READ_SIZE: usize = 4 << 10;
     const ENDLESS: bool = true;
 
-    fn open(&mut self, output: &mut Vec<u8>) {
+    fn open(&mut self, output: &mut Vec<u8>) -> Missing {
         encode_handshake(SocketType::Pub, output);
-    }
-
-    fn awaits(&self) -> Missing {
         Missing::Frame
-    }
-
-    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
-        (missing != Missing::Nothing).then_some(bounds.frame_time)
     }
 
     /// A subscriber that does not read loses messages, and hears of the delays again when it reads.

@@ -33,18 +33,16 @@ async fn remind(shared: &AccountingShared) {
     let (publisher, metrics) = (&shared.master.publisher, &shared.worker.metrics.smockron);
     let mut sweep = interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut part = 0_usize;
+    let (mut part, mut has_more) = (0_usize, false);
     loop {
         tokio::select! {
             _ = sweep.tick() => {
                 (0..SWEEP_PARTS).for_each(|next| publisher.sweep(part.wrapping_add(next)));
                 part = part.wrapping_add(SWEEP_PARTS);
             }
-            () = publisher.reminder_added() => {
-                while publisher.remind_some(metrics) {
-                    sleep(REMIND_EVERY).await;
-                }
-            }
+            () = publisher.reminder_added(), if !has_more => has_more = publisher.remind_some(metrics),
+            // A subscriber that does not read has more for as long as it is connected.
+            () = sleep(REMIND_EVERY), if has_more => has_more = publisher.remind_some(metrics),
         }
     }
 }
