@@ -23,7 +23,7 @@ pub(crate) struct LogFlags {
 enum LogFormat {
     /// One line for people
     Text,
-    /// One JSON object a line: timestamp, level, message, the fields in alphabetical order, target
+    /// One JSON object a line: timestamp, level, message, the fields of the event, target
     Json,
 }
 
@@ -47,11 +47,12 @@ fn filter() -> anyhow::Result<EnvFilter> {
         return Ok(EnvFilter::new("info"));
     };
     let text = text.into_string().map_err(|_| anyhow!("{FILTER} must be UTF-8"))?;
-    // The parser takes a misspelt level for the name of a module, and then nothing is logged. Filters by span, in
-    // brackets, are left to it.
+    // The parser takes a misspelt level for the name of a module, and a missing one for `error`, and then
+    // hardly anything is logged. Filters by span, in brackets, are left to it.
+    let is_level = |text: &str| !text.is_empty() && text.parse::<LevelFilter>().is_ok();
     let is_valid = |part: &str| {
-        let is_level = part.parse::<LevelFilter>().is_ok();
-        part.parse::<Directive>().is_ok() && (is_level || part.contains('=') || part.starts_with("tollway"))
+        let named = part.rsplit_once('=').map_or(part.starts_with("tollway"), |(_, level)| is_level(level));
+        part.parse::<Directive>().is_ok() && (is_level(part) || named)
     };
     let mut parts = text.split(',').map(str::trim).filter(|_| !text.contains('['));
     if let Some(part) = parts.find(|part| !is_valid(part)) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! RUST_LOG=tollway::decisions=debug tollway serve
-//! DEBUG tollway::decisions: spend gate="http" limit="demo" id=alice cost=1 verdict=Allow remaining=4 retry_after=0s
+//! DEBUG tollway::decisions: spend gate="http" limit="demo" id="alice" cost=1 verdict=Allow remaining=4 retry_after=0s
 //! ```
 //!
 //! A line has the ids and keys that clients chose, so it is never above `debug`. While the target is off, a decision
@@ -26,7 +26,8 @@ pub(crate) fn limit(gate: &str, verb: Verb, charges: &[Charge<'_>], decision: &D
         target: "tollway::decisions",
         gate,
         limit = charge.limit().name(),
-        id = %charge.id().escape_ascii(),
+        // As text, so that the log quotes it: an id could otherwise imitate the fields that follow.
+        id = charge.id().escape_ascii().to_string(),
         cost = charge.cost(),
         verdict = ?decision.verdict,
         remaining = decision.remaining,
@@ -58,7 +59,7 @@ pub(crate) fn key(gate: &str, key: &[u8], answer: &OverLimit) {
     debug!(
         target: "tollway::decisions",
         gate,
-        key = %key.escape_ascii(),
+        key = key.escape_ascii().to_string(),
         over = answer.over,
         rate = answer.rate,
         limit = answer.limit,

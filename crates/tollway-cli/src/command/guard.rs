@@ -16,6 +16,7 @@ use tollway_client::gatekeeper::{Gatekeeper, RejectedReports};
 use tollway_guard::{GuardSettings, Upstream};
 use tollway_server::allow_connections;
 use tollway_tower::{Admit, Delayed, LocalLimit, LocalRule, Network};
+use tracing::info;
 
 use super::Outcome;
 use crate::logging::LogFlags;
@@ -160,6 +161,7 @@ impl Guard {
             // Before the addresses are printed: whoever reads them may send a signal.
             let [mut terminate, mut interrupt] = signals().context("cannot handle signals")?;
             self.announce(&guard).map_err(OutputError::from)?;
+            info!(version = env!("CARGO_PKG_VERSION"), listen = %guard.address()?, "proxy started");
             let shutdown = async move {
                 tokio::select! {
                     _ = terminate.recv() => {}

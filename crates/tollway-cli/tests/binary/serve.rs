@@ -36,8 +36,11 @@ fn start_and_stop_are_logged_in_either_format() {
 
 #[test]
 fn a_malformed_log_filter_is_refused() {
-    for (filter, wrong) in [("debugg=x=y", "debugg=x=y"), ("info,tollway_server=loud", "tollway_server=loud")]
-    {
+    for (filter, wrong) in [
+        ("debugg=x=y", "debugg=x=y"),
+        ("info,tollway_server=loud", "tollway_server=loud"),
+        ("nonsense=", "nonsense="),
+    ] {
         let output = tollway(&["serve"]).env("RUST_LOG", filter).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
@@ -367,11 +370,11 @@ fn every_decision_is_logged_at_debug() {
     for (line, parts) in [
         (
             lines[0],
-            ["spend", "gate=\"http\"", "limit=\"L\"", "id=a b", "cost=1", "verdict=Allow", "remaining=0"],
+            ["spend", "gate=\"http\"", "limit=\"L\"", "id=\"a b\"", "cost=1", "verdict=Allow", "remaining=0"],
         ),
         (
             lines[1],
-            ["check", "gate=\"http\"", "limit=\"L\"", "id=a b", "cost=1", "verdict=Deny", "retry_after="],
+            ["check", "gate=\"http\"", "limit=\"L\"", "id=\"a b\"", "cost=1", "verdict=Deny", "retry_after="],
         ),
     ] {
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
