@@ -202,8 +202,8 @@ fn read_address(
 
 /// Parses the address and the port at which something listens.
 ///
-/// `:8080` is every interface: `[::]`, which is IPv6 and IPv4, or `0.0.0.0` on a system without IPv6. `localhost:8080` is
-/// `127.0.0.1`. Other host names are not looked up.
+/// `:8080` is every interface: `[::]`, which is IPv6 and IPv4, or `0.0.0.0` on a system without IPv6. The host of
+/// `localhost:8080` is `127.0.0.1`. Other host names are not looked up.
 pub fn listen_address(text: &str) -> Option<SocketAddr> {
     let (host, port) = match text.split_once(':') {
         Some(("", port)) => (every_interface(), port),
