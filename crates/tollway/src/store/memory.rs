@@ -165,7 +165,7 @@ impl Memory {
             commands,
             |command| self.key.hash_of(PAIR_FINGERPRINT, command.pair),
             |command, hash| {
-                let done = self.change(hash, now, |quota: &mut QuotaState| {
+                let done = self.change(hash, 0, now, |quota: &mut QuotaState| {
                     quota.apply(command.operation, command.ttl_max, now)
                 });
                 outcomes.push(done.unwrap_or_else(|StoreFull| {
@@ -306,7 +306,9 @@ impl Memory {
     ) -> Decision {
         let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
         if B::GROWS {
-            return self.change(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
+            return self
+                .change(hash, charge.cost(), now, settle)
+                .unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
         // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
         // a tenth of all instructions of a decision.
@@ -317,18 +319,19 @@ impl Memory {
         if charge.limit().has_former_numbers() {
             self.carry_over(&mut tables, charge, hash, now);
             drop(tables);
-            return self.change(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
+            return self.change(hash, 0, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
         drop(tables);
         self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))
     }
 
-    /// Changes one bucket. If it does not exist, it is inserted, unless the change leaves it empty or the store is
-    /// full.
+    /// Changes one bucket, which adds at most `entries_max` entries to a log. If it does not exist, it is inserted,
+    /// unless the change leaves it empty or the store is full.
     #[inline]
     fn change<B: HasTable, T>(
         &self,
         hash: BucketHash,
+        entries_max: u64,
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, StoreFull> {
@@ -336,7 +339,7 @@ impl Memory {
         let mut tables = self.shards.lock(number);
         if B::GROWS {
             let mut slots_left = FULL_SWEEP_SLOTS;
-            while self.entries.is_full() && B::table(&tables).outgrows(hash, &change) {
+            while self.entries.is_full() && B::table(&tables).outgrows(hash, entries_max, &change) {
                 drop(tables);
                 if !self.make_room(|| self.entries.has_free(1), &mut slots_left, now) {
                     return Err(StoreFull);

@@ -58,7 +58,7 @@ impl Memory {
             let take = |bucket: &mut B| _ = bucket.charge(limit, cost, now);
             let has_room = cost == 0
                 || charge.kind() == ChargeKind::CheckOnly
-                || if stores { locked.reserve(hash, take) } else { locked.has_room(hash, take) };
+                || if stores { locked.reserve(hash, cost, take) } else { locked.has_room(hash, cost, take) };
             if has_room {
                 return locked.get(hash).unwrap_or(&B::default()).check(limit, cost, now);
             }

@@ -105,13 +105,23 @@ impl<'a> LockedBuckets<'a> {
     }
 
     /// Returns whether the store has room for this change: for the bucket if it is new, and for what a log grows by.
-    pub(super) fn has_room<B: HasTable>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
-        self.find_room(hash, change, |locked| !locked.store.capacity.is_full())
+    pub(super) fn has_room<B: HasTable>(
+        &mut self,
+        hash: BucketHash,
+        entries_max: u64,
+        change: impl FnOnce(&mut B),
+    ) -> bool {
+        self.find_room(hash, entries_max, change, |locked| !locked.store.capacity.is_full())
     }
 
     /// Reserves the room that this change needs. Returns whether there is any.
-    pub(super) fn reserve<B: HasTable>(&mut self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
-        self.find_room(hash, change, |locked| {
+    pub(super) fn reserve<B: HasTable>(
+        &mut self,
+        hash: BucketHash,
+        entries_max: u64,
+        change: impl FnOnce(&mut B),
+    ) -> bool {
+        self.find_room(hash, entries_max, change, |locked| {
             let reserved = locked.store.capacity.take().is_some();
             locked.reserved += usize::from(reserved);
             reserved
@@ -121,10 +131,11 @@ impl<'a> LockedBuckets<'a> {
     fn find_room<B: HasTable>(
         &mut self,
         hash: BucketHash,
+        entries_max: u64,
         change: impl FnOnce(&mut B),
         place_for_new: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
-        if self.outgrows(hash, change) {
+        if self.outgrows(hash, entries_max, change) {
             self.lacked_entries = true;
             return false;
         }
@@ -158,8 +169,9 @@ impl<'a> LockedBuckets<'a> {
         store.shards.publish_location::<B>(number, tables);
     }
 
-    fn outgrows<B: HasTable>(&self, hash: BucketHash, change: impl FnOnce(&mut B)) -> bool {
-        B::GROWS && self.entries_full && B::table(&self.guards[self.place(hash)].1).outgrows(hash, change)
+    fn outgrows<B: HasTable>(&self, hash: BucketHash, entries_max: u64, change: impl FnOnce(&mut B)) -> bool {
+        let table = || B::table(&self.guards[self.place(hash)].1);
+        B::GROWS && self.entries_full && table().outgrows(hash, entries_max, change)
     }
 
     fn place(&self, hash: BucketHash) -> usize {

@@ -35,7 +35,7 @@ impl Memory {
                 RateSubject::Id(charge) => self.key.hash(charge),
             });
             let measured =
-                self.change(hash, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
+                self.change(hash, 0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
             measured.unwrap_or_else(|StoreFull| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
                 RateReading::new(0.0, *on_full == OnFull::Deny)

@@ -60,7 +60,7 @@ impl Memory {
             }
             decision
         };
-        self.change(hash, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
+        self.change(hash, 1, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
     }
 
     /// Resolves a rule that has several logs, with all of them locked.
@@ -75,7 +75,7 @@ impl Memory {
             if !decision.allowed() {
                 return decision;
             }
-            if !logs().all(|(hash, log)| locked.reserve(hash, |bucket| log.log(bucket, now))) {
+            if !logs().all(|(hash, log)| locked.reserve(hash, 1, |bucket| log.log(bucket, now))) {
                 // The decision that the rates alone allow is thrown away if another attempt follows.
                 return if locked.is_retried() { decision } else { self.refuse_rule(bill) };
             }
