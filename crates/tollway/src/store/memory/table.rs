@@ -148,8 +148,8 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Returns whether this change, which adds at most so many entries, would make the bucket outgrow its memory. Unless
-    /// there is room for all of them, it tries the change on a copy, which takes long for a long log.
+    /// Returns whether this change, which adds at most so many entries, would make the bucket outgrow its memory.
+    /// Unless there is room for all of them, it tries the change on a copy, which takes long for a long log.
     pub(super) fn outgrows<T>(
         &self,
         hash: BucketHash,
