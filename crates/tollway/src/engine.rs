@@ -135,6 +135,7 @@ impl Engine {
         self.parts.policy.generation()
     }
 
+    #[cfg(feature = "yaml")]
     #[inline]
     pub(crate) fn memory(&self) -> &Memory {
         &self.parts.memory
