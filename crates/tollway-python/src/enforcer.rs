@@ -23,7 +23,7 @@ pub(crate) struct Enforcer {
     selectors: Selectors,
 }
 
-/// What the selectors of a rule have in one call, and the values that are known.
+/// The selectors of a rule in one call, with the values that are known.
 pub(crate) struct CallValues {
     /// One for each log of the rule; `None` where the log has no selector.
     sources: Vec<Option<Py<PyAny>>>,

@@ -54,7 +54,7 @@ pub enum RuleStep<'r> {
     Resolve,
 }
 
-/// What a part of an expression comes to, as far as it is known.
+/// The result of a part of an expression, as far as it is known.
 enum Part {
     Limits,
     Allows,
