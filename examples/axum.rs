@@ -71,7 +71,7 @@ mod tests {
             ("/", "198.51.100.1", Some("\"PerClient\";r=3;t=1")),
             ("/", "198.51.100.2", Some("\"PerClient\";r=4;t=1")),
             ("/healthz", "198.51.100.1", None),
-            ("/counts", "198.51.100.1", Some("\"PerClient\";r=2;t=2")),
+            ("/counts", "198.51.100.1", Some("\"PerClient\";r=2;t=1")),
         ] {
             let request = ureq::get(format!("http://{address}{path}")).header("x-forwarded-for", client);
             let response = tokio::task::spawn_blocking(|| request.call().unwrap()).await.unwrap();

@@ -102,6 +102,16 @@ impl Algorithm {
         }
     }
 
+    /// Returns the time until one more unit is left than `decision` says. Where the decision does not tell, it is the
+    /// longest that this can take: until the same request is allowed again, or until the bucket is unused.
+    pub fn more_after(&self, decision: &Decision) -> Nanos {
+        match self {
+            Self::TokenBucket(limit) => limit.more_after(decision),
+            _ if decision.retry_nanos > Nanos::ZERO => decision.retry_nanos.min(decision.reset_nanos),
+            _ => decision.reset_nanos,
+        }
+    }
+
     /// Returns true if charges can be refunded.
     pub const fn refunds(&self) -> bool {
         !matches!(self, Self::SmoothedRate(_))

@@ -91,6 +91,14 @@ impl TokenBucket {
         crowded.then(|| now.max(newest) + self.emission_interval)
     }
 
+    /// Returns the time until one more token is left than `decision` says. It is 0 if the bucket is full.
+    pub(crate) fn more_after(&self, decision: &Decision) -> Nanos {
+        let missing = self.burst.saturating_sub(decision.remaining);
+        let later = self.time_for(missing.saturating_sub(1));
+        // A store that counts in microseconds may be up to one of them late.
+        decision.reset_nanos.saturating_sub(later).min(self.emission_interval)
+    }
+
     const fn time_for(&self, cost: u64) -> Nanos {
         self.emission_interval.saturating_mul(cost)
     }

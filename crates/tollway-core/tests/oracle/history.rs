@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use tollway_core::algorithm::Bucket;
+use tollway_core::algorithm::{Algorithm, Bucket};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::Random;
 
@@ -119,6 +119,32 @@ pub(crate) fn run<M: Model>(steps: &[Step<M::Limit>]) -> Result<u64, String> {
                 decisions += u64::from(matches!(step, Step::Spend { .. } | Step::Check { .. }));
             }
         }
+    }
+    Ok(decisions)
+}
+
+/// One more unit is left once `more_after` has passed; if `exactly`, none is a nanosecond earlier.
+pub(crate) fn run_more<M: Model<Limit: Copy + Into<Algorithm>>>(
+    steps: &[Step<M::Limit>],
+    exactly: bool,
+) -> Result<u64, String> {
+    let Some(Step::Limit(limit)) = steps.first() else { return Ok(0) };
+    let algorithm: Algorithm = (*limit).into();
+    let (mut bucket, mut decisions) = (M::Bucket::default(), 0);
+    for (index, step) in steps.iter().enumerate() {
+        let Step::Spend { cost, now } = step else { continue };
+        let now = Timestamp::from_nanos(*now);
+        let found = bucket.charge(limit, (*cost).min(algorithm.cost_max()), now);
+        let more_after = algorithm.more_after(&found);
+        let left_after = |span: u64| bucket.check(limit, 0, now + Nanos::new(span)).remaining;
+        if found.remaining < algorithm.cost_max() && left_after(more_after.get()) <= found.remaining {
+            return Err(format!("step {index}: nothing more after {more_after:?}: {found:?}"));
+        }
+        let before = more_after.get().saturating_sub(1);
+        if exactly && left_after(before) > found.remaining {
+            return Err(format!("step {index}: something more before {more_after:?}: {found:?}"));
+        }
+        decisions += 1;
     }
     Ok(decisions)
 }

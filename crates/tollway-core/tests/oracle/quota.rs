@@ -44,6 +44,11 @@ fn every_answer_is_that_of_a_counter_and_an_expiry() {
 }
 
 #[test]
+fn says_when_one_more_is_left() {
+    compare(history::calm::<naive::NaiveQuota>, |steps| history::run_more::<naive::NaiveQuota>(steps, true));
+}
+
+#[test]
 fn a_changed_count_holds_in_the_middle_of_a_window() {
     let limit = |count| Step::Limit(Quota::new(count, Duration::from_secs(60)).unwrap());
     for changed in [2, 3, 4, 10] {

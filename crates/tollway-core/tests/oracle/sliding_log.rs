@@ -44,6 +44,13 @@ fn every_answer_is_that_of_counting_again() {
 }
 
 #[test]
+fn says_when_one_more_is_left_at_the_latest() {
+    compare(history::calm::<naive::NaiveSlidingLog>, |steps| {
+        history::run_more::<naive::NaiveSlidingLog>(steps, false)
+    });
+}
+
+#[test]
 fn lets_in_exactly_so_many_in_any_period() {
     compare(history::calm::<naive::NaiveSlidingLog>, run_windows);
 }

@@ -52,6 +52,13 @@ fn every_answer_follows_the_formulas() {
 }
 
 #[test]
+fn says_when_one_more_is_left() {
+    compare(history::calm::<naive::NaiveTokenBucket>, |steps| {
+        history::run_more::<naive::NaiveTokenBucket>(steps, true)
+    });
+}
+
+#[test]
 fn lets_in_exactly_what_the_promise_does() {
     compare(history::calm::<naive::NaiveTokenBucket>, run_promise);
 }

@@ -40,7 +40,7 @@ fn headers_say_what_is_left_and_when_to_come_back() {
             200,
             [
                 ("ratelimit-policy", Some(r#""Login";q=5;w=60"#)),
-                ("ratelimit", Some(r#""Login";r=1;t=48"#)),
+                ("ratelimit", Some(r#""Login";r=1;t=12"#)),
                 ("x-ratelimit-limit", Some("5")),
                 ("x-ratelimit-remaining", Some("1")),
                 ("x-ratelimit-reset", Some("48")),

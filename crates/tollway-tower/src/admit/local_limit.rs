@@ -8,10 +8,12 @@ use http::HeaderMap;
 use tollway::AsyncLimiter;
 use tollway_core::algorithm::Algorithm;
 use tollway_core::{ChargeError, Decision};
+use tollway_wire::http::rate_limit_headers::add_decision_headers;
 
 use super::on_failure::FailureHandler;
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, OnFailure};
-use crate::{Unidentified, rate_limit_headers};
+use crate::Unidentified;
+use crate::rate_limit_headers::ResponseHeaders;
 
 /// Charges each request to one limit of a limiter in this process.
 ///
@@ -80,7 +82,8 @@ impl Admit for LocalLimit {
 
     fn add_headers(&self, id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
         if let Ok(charge) = self.limiter.policy().charge(&self.limit, id, self.cost) {
-            rate_limit_headers::add_policy_headers(&charge, decision, headers);
+            let charges = std::slice::from_ref(&charge);
+            add_decision_headers(&mut ResponseHeaders(headers), charges, decision);
         }
     }
 

@@ -10,10 +10,12 @@ use tokio::time::Instant;
 use tollway_client::ClientError;
 use tollway_client::http::Client;
 use tollway_core::{Backoff, CircuitBreaker, Decision};
+use tollway_wire::http::rate_limit_headers::add_remaining_headers;
 
 use super::on_failure::FailureHandler;
 use super::{Admit, AdmitFuture, AdmitOutcome, AdmitReply, OnFailure};
-use crate::{Unidentified, rate_limit_headers};
+use crate::Unidentified;
+use crate::rate_limit_headers::ResponseHeaders;
 
 // The statuses of problems that are about one request.
 const BAD_REQUEST: u16 = 400;
@@ -143,6 +145,7 @@ impl Admit for RemoteLimit {
     }
 
     fn add_headers(&self, _id: &[u8], decision: &Decision, headers: &mut HeaderMap) {
-        rate_limit_headers::add_remaining_headers(&self.limit, decision, headers);
+        // The server does not send the numbers of its limit.
+        add_remaining_headers(&mut ResponseHeaders(headers), &self.limit, None, decision);
     }
 }

@@ -1,12 +1,17 @@
-//! Writes the values of the headers `RateLimit-Policy`, `RateLimit` and `Retry-After`.
+//! Writes the headers that describe a decision, for every gate and for the middleware.
 //!
 //! ```text
 //! RateLimit-Policy: "Login";q=5;w=60        the limit: 5 in 60 seconds
-//! RateLimit: "Login";r=0;t=12               0 left, for at least 12 seconds
-//! Retry-After: 12
+//! RateLimit: "Login";r=3;t=12               3 left; another one in 12 seconds
+//! X-RateLimit-Limit: 5
+//! X-RateLimit-Remaining: 3
+//! X-RateLimit-Reset: 24                     seconds until the bucket is full
+//! Retry-After: 12                           only on a denial
 //! ```
 //!
-//! They follow draft-ietf-httpapi-ratelimit-headers-11. Their grammar has only whole seconds, so times are rounded up.
+//! The first two follow draft-ietf-httpapi-ratelimit-headers-11, in which `t` is the number of seconds within which a
+//! client can use no more than `r`: until more is available. Their grammar has only whole seconds, so times are rounded
+//! up.
 
 use tollway_core::{Algorithm, Charge, Decision, Nanos, Verdict};
 
@@ -15,64 +20,86 @@ use crate::decimal::put_u64;
 /// The greatest integer that a structured field can carry. It has fifteen digits.
 const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// A quota policy that the `RateLimit-Policy` header lists: a number of units per window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimitPolicy {
-    /// The number of units that are allowed per window.
-    pub units: u64,
-    /// The length of the window in seconds, which is at least 1.
-    pub window_secs: u64,
+/// A place that headers are added to: a write buffer, a map of headers, a message.
+pub trait HeaderSink {
+    /// Adds a header whose value `write` appends to a buffer.
+    fn add(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>));
 }
 
-impl RateLimitPolicy {
-    /// Converts an algorithm's numbers to a quota policy.
-    pub fn of(algorithm: &Algorithm) -> Self {
-        let (units, window) = match algorithm {
-            // The burst and the time to regain it: the same rate as count and period, and never less than is left.
-            Algorithm::TokenBucket(limit) => (limit.burst(), limit.fill_time()),
-            Algorithm::SlidingLog(limit) => (limit.count(), limit.period()),
-            Algorithm::SmoothedRate(limit) => (limit.cost_max(), limit.period()),
-            Algorithm::Quota(limit) => (limit.count(), limit.period()),
-        };
-        // A longer window promises less, so rounding up is safe, and so is the minimum of one second.
-        Self { units, window_secs: window.as_secs_rounded_up().max(1) }
+/// Adds all headers that describe a decision about `charges`.
+#[inline]
+pub fn add_decision_headers(sink: &mut impl HeaderSink, charges: &[Charge<'_>], decision: &Decision) {
+    let decided = &charges[decision.charge];
+    if let Some(algorithm) = decided.algorithm().filter(|_| is_remaining_known(decision)) {
+        sink.add("RateLimit-Policy", |out| put_policies(out, charges));
+        add_remaining_headers(sink, decided.limit().name(), Some(algorithm), decision);
     }
+    add_retry_after(sink, decision.allowed(), decision.retry_nanos);
 }
 
-/// Returns false if the decision was made without the store, so that what is left is not known.
-pub const fn store_answered(decision: &Decision) -> bool {
-    !matches!(decision.verdict, Verdict::AllowUnreachable | Verdict::DenyUnreachable)
-}
-
-/// Appends the value of `RateLimit-Policy`: the limits of all charges.
-pub fn put_rate_limit_policy(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
-    let mut comma: &[u8] = b"";
-    for charge in charges {
-        let Some(quota) = charge.algorithm().map(RateLimitPolicy::of) else { continue };
-        out.extend_from_slice(comma);
-        put_name(out, charge.limit().name());
-        put_parameter(out, b";q=", quota.units);
-        put_parameter(out, b";w=", quota.window_secs);
-        comma = b", ";
+/// Adds the headers about what is left of the limit that decided. Without its numbers, `t` is the longest that more can
+/// take to come.
+#[inline]
+pub fn add_remaining_headers(
+    sink: &mut impl HeaderSink,
+    limit: &str,
+    algorithm: Option<&Algorithm>,
+    decision: &Decision,
+) {
+    if !is_remaining_known(decision) {
+        return;
     }
-}
-
-/// Appends the value of `RateLimit`: what is left of the limit that decided.
-pub fn put_rate_limit(out: &mut Vec<u8>, name: &str, decision: &Decision) {
-    // After a denial this is the time to wait: the window must not end after Retry-After.
-    let window = if decision.allowed() {
-        decision.reset_nanos.as_secs_rounded_up()
-    } else {
-        retry_after_secs(decision.retry_nanos)
+    let reset = decision.reset_nanos.as_secs_rounded_up();
+    let window = match algorithm {
+        // The window must not end after Retry-After.
+        _ if !decision.allowed() => retry_after_secs(decision.retry_nanos),
+        Some(algorithm) => algorithm.more_after(decision).as_secs_rounded_up(),
+        None if decision.retry_nanos > Nanos::ZERO => decision.retry_nanos.as_secs_rounded_up().min(reset),
+        None => reset,
     };
-    put_name(out, name);
-    put_parameter(out, b";r=", decision.remaining);
-    put_parameter(out, b";t=", window);
+    sink.add("RateLimit", |out| {
+        put_name(out, limit);
+        put_parameter(out, b";r=", decision.remaining);
+        put_parameter(out, b";t=", window);
+    });
+    if let Some(algorithm) = algorithm {
+        sink.add("X-RateLimit-Limit", |out| put_u64(out, algorithm.cost_max()));
+    }
+    sink.add("X-RateLimit-Remaining", |out| put_u64(out, decision.remaining));
+    sink.add("X-RateLimit-Reset", |out| put_u64(out, reset));
+}
+
+/// Adds `Retry-After` to a denial, unless waiting does not help.
+#[inline]
+pub fn add_retry_after(sink: &mut impl HeaderSink, allowed: bool, retry_after: Nanos) {
+    if !allowed && !retry_after.is_forever() {
+        sink.add("Retry-After", |out| put_u64(out, retry_after_secs(retry_after)));
+    }
 }
 
 /// Returns the seconds to wait after a denial. It is never 0: a client must not retry at once.
 pub fn retry_after_secs(retry_after: Nanos) -> u64 {
     retry_after.as_secs_rounded_up().max(1)
+}
+
+/// Returns false if there is no limit, or if the decision was made without the store.
+const fn is_remaining_known(decision: &Decision) -> bool {
+    !matches!(decision.verdict, Verdict::Unlimited | Verdict::AllowUnreachable | Verdict::DenyUnreachable)
+}
+
+/// Appends the value of `RateLimit-Policy`: the limits of all charges.
+fn put_policies(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
+    let mut comma: &[u8] = b"";
+    for charge in charges {
+        let Some(algorithm) = charge.algorithm() else { continue };
+        out.extend_from_slice(comma);
+        put_name(out, charge.limit().name());
+        // The window of a token bucket is the time to regain its burst: the same rate as count and period. A longer
+        // window promises less, so rounding up is safe, and so is the minimum of one second.
+        put_parameter(out, b";q=", algorithm.cost_max());
+        put_parameter(out, b";w=", algorithm.window().as_secs_rounded_up().max(1));
+        comma = b", ";
+    }
 }
 
 /// Appends the name of a limit as a structured field's string. Names have no characters that need escaping.

@@ -5,11 +5,11 @@
 //! Content-Type: application/json
 //! Content-Length: 79
 //! Date: Sun, 06 Nov 1994 08:49:37 GMT
-//! RateLimit-Policy: "Login";q=5;w=60        the limit: 5 in 60 seconds
-//! RateLimit: "Login";r=0;t=12               0 left, for at least 12 seconds
+//! RateLimit-Policy: "Login";q=5;w=60        see `rate_limit_headers`
+//! RateLimit: "Login";r=0;t=12
 //! X-RateLimit-Limit: 5
 //! X-RateLimit-Remaining: 0
-//! X-RateLimit-Reset: 60                     seconds until the bucket is full
+//! X-RateLimit-Reset: 60
 //! Retry-After: 12
 //!
 //! {"allowed":false,"remaining":0,"retry_after":12,"reset_after":60,"limit":"Login"}
@@ -23,7 +23,7 @@ use super::explain::RuleExplanation;
 use super::inspect::BucketReport;
 use super::keys_page::KeysPage;
 use super::problem_details::ProblemDetails;
-use super::rate_limit_headers::{self, RateLimitPolicy, retry_after_secs};
+use super::rate_limit_headers::{HeaderSink, add_decision_headers, add_retry_after};
 use super::status::HttpStatus;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
@@ -55,7 +55,7 @@ impl ResponseWriter<'_> {
         let status = status_of(decision.verdict);
         put_decision(self.scratch, charges[decision.charge].limit().name(), decision);
         self.start(status);
-        self.rate_limit(charges, decision);
+        add_decision_headers(&mut self, charges, decision);
         self.finish_with_scratch(JSON);
         status
     }
@@ -73,7 +73,7 @@ impl ResponseWriter<'_> {
         self.start(status);
         // A cache may store a 204 without this header, and would then let everybody through.
         self.header("Cache-Control", "no-store");
-        self.rate_limit(charges, decision);
+        add_decision_headers(&mut self, charges, decision);
         self.finish_empty(status);
         status
     }
@@ -98,9 +98,7 @@ impl ResponseWriter<'_> {
         let status = status_of(decision.verdict);
         put_rule_decision(self.scratch, decision);
         self.start(status);
-        if !decision.allowed() && !decision.retry_nanos.is_forever() {
-            self.number(b"Retry-After: ", retry_after_secs(decision.retry_nanos));
-        }
+        add_retry_after(&mut self, decision.allowed(), decision.retry_nanos);
         self.finish_with_scratch(JSON);
         status
     }
@@ -159,39 +157,6 @@ impl ResponseWriter<'_> {
         }
     }
 
-    fn rate_limit(&mut self, charges: &[Charge<'_>], decision: &Decision) {
-        let decided = &charges[decision.charge];
-        // What is left is known to the store only, and the store may not have answered.
-        if let Some(quota) = decided
-            .algorithm()
-            .map(RateLimitPolicy::of)
-            .filter(|_| rate_limit_headers::store_answered(decision))
-        {
-            self.policies(charges);
-            self.service_limit(decided.limit().name(), &quota, decision);
-        }
-        if !decision.allowed() && !decision.retry_nanos.is_forever() {
-            self.number(b"Retry-After: ", retry_after_secs(decision.retry_nanos));
-        }
-    }
-
-    /// Appends `RateLimit-Policy`, which lists the limits of all charges.
-    fn policies(&mut self, charges: &[Charge<'_>]) {
-        self.outbox.extend_from_slice(b"RateLimit-Policy: ");
-        rate_limit_headers::put_rate_limit_policy(self.outbox, charges);
-        self.outbox.extend_from_slice(b"\r\n");
-    }
-
-    /// Appends `RateLimit` and the older `X-RateLimit` headers, which are about the limit that decided.
-    fn service_limit(&mut self, name: &str, quota: &RateLimitPolicy, decision: &Decision) {
-        self.outbox.extend_from_slice(b"RateLimit: ");
-        rate_limit_headers::put_rate_limit(self.outbox, name, decision);
-        self.outbox.extend_from_slice(b"\r\n");
-        self.number(b"X-RateLimit-Limit: ", quota.units);
-        self.number(b"X-RateLimit-Remaining: ", decision.remaining);
-        self.number(b"X-RateLimit-Reset: ", decision.reset_nanos.as_secs_rounded_up());
-    }
-
     fn header(&mut self, name: &str, value: &str) {
         for part in [name, ": ", value, "\r\n"] {
             self.outbox.extend_from_slice(part.as_bytes());
@@ -232,6 +197,16 @@ impl ResponseWriter<'_> {
         if !self.head_only {
             self.outbox.extend_from_slice(body);
         }
+    }
+}
+
+impl HeaderSink for ResponseWriter<'_> {
+    #[inline]
+    fn add(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.outbox.extend_from_slice(name.as_bytes());
+        self.outbox.extend_from_slice(b": ");
+        write(self.outbox);
+        self.outbox.extend_from_slice(b"\r\n");
     }
 }
 
