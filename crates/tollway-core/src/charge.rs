@@ -104,13 +104,35 @@ impl<'a> Charge<'a> {
             .canonical(id)
             .map_err(|source| ChargeError::Id { limit: limit.name().to_owned(), source })?;
         let algorithm = limit.algorithm_for(&id);
+        Self::checked(limit, id, algorithm, cost)
+    }
+
+    /// Makes a charge whose cost could pass.
+    #[inline]
+    pub(crate) fn checked(
+        limit: &'a Limit,
+        id: Cow<'a, [u8]>,
+        algorithm: Option<&'a Algorithm>,
+        cost: u64,
+    ) -> Result<Self, ChargeError> {
         if let Some(algorithm) = algorithm
             && cost > algorithm.cost_max()
         {
             let (limit, cost_max) = (limit.name().to_owned(), algorithm.cost_max());
             return Err(ChargeError::CostTooHigh { limit, cost, cost_max });
         }
-        Ok(Self { limit, id, algorithm, cost, kind: ChargeKind::Spend })
+        Ok(Self::unchecked(limit, id, algorithm, cost))
+    }
+
+    /// Makes a charge of any cost.
+    #[inline]
+    pub(crate) const fn unchecked(
+        limit: &'a Limit,
+        id: Cow<'a, [u8]>,
+        algorithm: Option<&'a Algorithm>,
+        cost: u64,
+    ) -> Self {
+        Self { limit, id, algorithm, cost, kind: ChargeKind::Spend }
     }
 
     /// Returns the same charge with another part in its bill.

@@ -20,6 +20,8 @@ const FORMER_MAX: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Limit {
     name: Box<str>,
+    /// True if its numbers come with each request, so that it is in no policy.
+    inline: bool,
     /// The place in its policy, which [`Policy::new`](crate::Policy::new) sets.
     pub(crate) index: usize,
     number: Option<u64>,
@@ -97,12 +99,21 @@ pub(crate) fn is_name(name: &str) -> bool {
 impl Limit {
     /// Makes a limit without numbers: every id is unlimited until there is a default or an override.
     pub fn new(name: &str) -> Result<Self, LimitError> {
-        if !is_name(name) {
-            return Err(LimitError::Name { name: name.to_owned() });
-        }
-        Ok(Self {
+        if is_name(name) { Ok(Self::named(name)) } else { Err(LimitError::Name { name: name.to_owned() }) }
+    }
+
+    /// Makes the limit of an [`InlineLimit`](crate::InlineLimit). No limit of a policy has a slash in its name, so the
+    /// two never share a bucket.
+    pub(crate) fn inline(name: &str) -> Result<Self, LimitError> {
+        let limit = Self::new(name)?;
+        Ok(Self { inline: true, ..Self::named(&format!("inline/{}", limit.name)) })
+    }
+
+    fn named(name: &str) -> Self {
+        Self {
             fingerprint: fingerprint(name.as_bytes()),
             name: name.into(),
+            inline: false,
             index: 0,
             number: None,
             ids: IdFormat::Any,
@@ -112,7 +123,7 @@ impl Limit {
             on_full: OnFull::default(),
             on_store_failure: OnStoreFailure::default(),
             former: Vec::new(),
-        })
+        }
     }
 
     /// Sets a number that replaces the name in bucket keys.
@@ -167,6 +178,11 @@ impl Limit {
     /// Returns the name that requests use.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns true if its numbers come with each request. Then it is in no policy, and clients make its buckets.
+    pub const fn is_inline(&self) -> bool {
+        self.inline
     }
 
     /// Returns the number that replaces the name in bucket keys, if it has one.

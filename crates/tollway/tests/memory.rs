@@ -1,8 +1,12 @@
 //! The memory store at its bound: who stays, who is turned away, and what is given back.
 
+use std::time::Duration;
+
 use tollway::config::Config;
-use tollway::core::algorithm::{Bucket, SlidingLogState};
-use tollway::core::{Bill, Decision, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict};
+use tollway::core::algorithm::{Bucket, SlidingLogState, TokenBucket};
+use tollway::core::{
+    Bill, Decision, InlineLimit, InlineNumbers, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict,
+};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
 
@@ -41,6 +45,22 @@ fn a_new_id_is_turned_away_and_a_live_bucket_never_evicted() {
     }
     let stats = limiter.stats();
     assert_eq!((stats.buckets, stats.max_buckets, stats.refused_full), (2, 2, 2_000));
+}
+
+#[test]
+fn the_buckets_of_inline_limits_count_too() {
+    let memory = Memory::new(2);
+    let limit = InlineLimit::new("throttle").unwrap();
+    let numbers = |seconds| {
+        InlineNumbers::new(TokenBucket::new(2, 1, Duration::from_secs(seconds)).expect("sensible numbers"))
+    };
+    let (slow, fast) = (numbers(10), numbers(1));
+    let spend = |numbers, id| memory.charge(&limit.charge(numbers, id, 1).unwrap(), || Timestamp::EPOCH);
+    assert_eq!(spend(&slow, b"a").verdict, Verdict::Allow);
+    assert_eq!(spend(&fast, b"a").verdict, Verdict::Deny, "the same bucket, which owes more than two");
+    assert_eq!(spend(&fast, b"b").verdict, Verdict::Allow);
+    assert_eq!(spend(&fast, b"c").verdict, Verdict::DenyFull);
+    assert_eq!(memory.stats().buckets, 2);
 }
 
 #[test]

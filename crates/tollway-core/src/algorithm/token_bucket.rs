@@ -22,6 +22,10 @@ pub struct TokenBucket {
     period: Nanos,
     emission_interval: Nanos,
     fill_time: Nanos,
+    /// The longest time until a bucket is full that is believed. It is the fill time, unless the numbers are inline.
+    owed_max: Nanos,
+    /// The number that stands for the emission interval in the hash of a bucket; 0 if the numbers are inline.
+    fingerprint: u64,
 }
 
 impl TokenBucket {
@@ -38,7 +42,19 @@ impl TokenBucket {
             return Err(NumbersError::TooSlow { burst_max });
         }
         let (emission_interval, fill_time) = (Nanos::new(interval), Nanos::new(interval * burst));
-        Ok(Self { burst, count, period, emission_interval, fill_time })
+        let fingerprint = interval.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Ok(Self { burst, count, period, emission_interval, fill_time, owed_max: fill_time, fingerprint })
+    }
+
+    /// Returns the same numbers for one request that brings them: its bucket is found whatever numbers it was written
+    /// under, and is read as it is, even if it owes more than these numbers hold.
+    pub(crate) const fn inline(self) -> Self {
+        Self { owed_max: Nanos::FOREVER, fingerprint: 0, ..self }
+    }
+
+    /// Returns true if the numbers came with a request, so that a bucket is not tied to its emission interval.
+    pub const fn is_inline(&self) -> bool {
+        self.owed_max.is_forever()
     }
 
     /// Returns the number of tokens that a full bucket holds.
@@ -67,10 +83,10 @@ impl TokenBucket {
     }
 
     /// Returns a number that stands for the emission interval. A bucket is found by it, so that no bucket is read as
-    /// though it had been written under another interval.
+    /// though it had been written under another interval. For inline numbers it is 0.
     #[inline]
     pub(crate) const fn interval_fingerprint(&self) -> u64 {
-        self.emission_interval.get().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        self.fingerprint
     }
 
     /// Returns the time that a burst takes at the exact rate, where the fill time is rounded to whole intervals.
@@ -134,14 +150,15 @@ impl TokenBucketState {
     /// Returns the time until the bucket is full.
     ///
     /// A clock that stepped back, or a limit that was lowered, can leave an instant further ahead than the bucket
-    /// can hold. Such a bucket is empty and no more than that: nobody waits longer than a bucket takes to fill.
+    /// can hold. Such a bucket is empty and no more than that: nobody waits longer than a bucket takes to fill. Under
+    /// inline numbers it stays as it is, because the next request may bring larger ones again.
     fn owed(self, limit: &TokenBucket, now: Timestamp) -> Nanos {
-        self.full_at.since(now).min(limit.fill_time)
+        self.full_at.since(now).min(limit.owed_max)
     }
 
     /// Written even when nothing is taken: an instant too far ahead would else be too far ahead at every retry.
     fn hold_to(&mut self, limit: &TokenBucket, now: Timestamp) {
-        self.full_at = self.full_at.min(now + limit.fill_time);
+        self.full_at = self.full_at.min(now + limit.owed_max);
     }
 }
 

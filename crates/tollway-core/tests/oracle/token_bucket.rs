@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
-use tollway_core::{Decision, Nanos, Refund, Timestamp};
+use tollway_core::{Algorithm, Decision, InlineNumbers, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare, seed};
 
 use crate::history::{self, Model, Step};
@@ -110,6 +110,28 @@ fn tokens_that_were_used_stay_used_when_the_numbers_change() {
             let left = bucket.check(&next, 0, now).remaining;
             assert_eq!(left, next.burst().saturating_sub(used), "{limit:?}, then {next:?}");
             limit = next;
+        }
+    }
+}
+
+/// Every request brings other numbers, and the clock runs back now and then.
+#[test]
+fn a_bucket_is_read_under_the_numbers_that_each_request_brings() {
+    let mut random = Random::new(seed());
+    for _ in 0..20_000 {
+        let (mut bucket, mut model) = (TokenBucketState::default(), naive::NaiveTokenBucket::default());
+        let mut now = Timestamp::from_nanos(random.pick(&[0, 1_700_000_000_000_000_000]));
+        for _ in 0..10 {
+            let numbers = InlineNumbers::new(naive::NaiveTokenBucket::any_limit(&mut random));
+            let Algorithm::TokenBucket(limit) = numbers.algorithm() else { continue };
+            let cost = if random.one_in(4) { 1 } else { random.between(0, limit.burst()) };
+            if random.one_in(4) {
+                assert_eq!(bucket.refund(limit, cost, now), Some(model.refund(limit, cost, now)));
+            } else {
+                assert_eq!(bucket.charge(limit, cost, now), model.spend(limit, cost, now));
+            }
+            let step = Nanos::new(random.magnitude(limit.fill_time().get().min(1 << 60)));
+            now = if random.one_in(9) { now - step } else { now + step };
         }
     }
 }

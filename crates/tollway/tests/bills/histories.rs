@@ -17,7 +17,7 @@ const IDS: [&str; 2] = ["a", "b"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    Policy([Algorithm; LIMITS.len()]),
+    Policy(Box<[Algorithm; LIMITS.len()]>),
     Pass(u64),
     Settle(Vec<Paper>),
     Check(Vec<Paper>),
@@ -27,11 +27,11 @@ enum Step {
 }
 
 fn history(random: &mut Random) -> Vec<Step> {
-    let mut steps = vec![Step::Policy(any_algorithms(random))];
+    let mut steps = vec![Step::Policy(Box::new(any_algorithms(random)))];
     for _ in 0..40 {
         let papers = (0..random.between(1, 3)).map(|_| Paper::any(random, &IDS)).collect();
         steps.push(match random.between(0, 29) {
-            0 => Step::Policy(any_algorithms(random)),
+            0 => Step::Policy(Box::new(any_algorithms(random))),
             1..=6 => Step::Pass(random.magnitude(10_000_000)),
             7..=10 => Step::Check(papers),
             11..=13 => Step::Refund(any_lines(random, &IDS)),
@@ -56,7 +56,7 @@ fn run(steps: &[Step]) -> Result<u64, String> {
         let place = |why| format!("step {index}: {why}");
         if let Step::Policy(algorithms) = step {
             let before = limiter.policy();
-            limiter.reload(policy(*algorithms, IDS[0]));
+            limiter.reload(policy(**algorithms, IDS[0]));
             model.reload(&before, &limiter.policy(), clock.now());
         }
         if limiter.policy().limits().is_empty() {

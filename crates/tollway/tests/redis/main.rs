@@ -5,6 +5,7 @@ mod agreement;
 mod bills;
 mod changed_numbers;
 mod hammer;
+mod inline;
 mod kept;
 mod looking;
 mod model;

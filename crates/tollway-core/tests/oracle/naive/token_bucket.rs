@@ -20,7 +20,8 @@ impl NaiveTokenBucket {
         let new = tat + inc;
         let d = now - (new - burst_offset);
         if d < 0 {
-            let remaining = (now - (tat - burst_offset)) / emission_interval;
+            // Inline numbers may be too small for what the bucket owes.
+            let remaining = (now - (tat - burst_offset)).max(0) / emission_interval;
             return decision(Verdict::Deny, remaining, -d, tat - now);
         }
         if cost > 0 {
@@ -42,7 +43,7 @@ impl NaiveTokenBucket {
             self.tat = new;
         }
         let tat = self.tat.max(now);
-        refund(refunded, (now - (tat - burst_offset)) / emission_interval, tat - now)
+        refund(refunded, (now - (tat - burst_offset)).max(0) / emission_interval, tat - now)
     }
 
     /// The numbers change at `now`: as many tokens stay used as were, and a part of one counts whole.
@@ -57,7 +58,9 @@ impl NaiveTokenBucket {
 
     fn tat_at(&mut self, limit: &TokenBucket, now: i128) -> i128 {
         let (_, burst_offset) = Self::spans(limit);
-        self.tat = self.tat.min(now + burst_offset);
+        if !limit.is_inline() {
+            self.tat = self.tat.min(now + burst_offset);
+        }
         self.tat.max(now)
     }
 

@@ -1,6 +1,7 @@
 //! The charges of a bill that are in one slot, which one call decides.
 
 use redis::Value;
+use tollway_core::algorithm::TokenBucket;
 use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Expression, Timestamp};
 
 use super::StoreError;
@@ -74,9 +75,9 @@ impl<'a> Part<'a> {
 
     /// Returns the call that decides the part.
     pub(super) fn call(&self, now: Option<Timestamp>) -> Call {
-        if let Some([increment, fill, unit]) = self.quick() {
+        if let Some((increment, fill, limit)) = self.quick() {
             let draft = CallBuilder::new(&script::SPEND, &[&self.lines[0].key]);
-            let draft = draft.arg(increment).arg(fill).arg(unit);
+            let draft = draft.arg(increment).arg(fill).unit(limit);
             return match now {
                 Some(now) => draft.pair(now.as_nanos()).finish(),
                 None => draft.finish(),
@@ -121,8 +122,8 @@ impl<'a> Part<'a> {
     }
 
     /// Returns the numbers of the quickest script, if it can decide this part: the time in which the cost refills, the
-    /// time in which an empty bucket does, and the time of one unit.
-    fn quick(&self) -> Option<[u64; 3]> {
+    /// time in which an empty bucket does, and the limit.
+    fn quick(&self) -> Option<(u64, u64, &'a TokenBucket)> {
         let (Mode::Whole | Mode::Each, [line], None) = (self.mode, &*self.lines, self.expression) else {
             return None;
         };
@@ -130,7 +131,7 @@ impl<'a> Part<'a> {
         match line.algorithm {
             Algorithm::TokenBucket(limit) if limit.fill_time() < script::EXACT => {
                 let increment = limit.emission_interval().saturating_mul(cost).min(script::EXACT);
-                Some([increment.get(), limit.fill_time().get(), limit.emission_interval().get()])
+                Some((increment.get(), limit.fill_time().get(), limit))
             }
             _ => None,
         }

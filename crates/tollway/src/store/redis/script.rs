@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
-use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRate};
+use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Expression, Nanos, Timestamp};
 
 use super::call::{Call, Script};
@@ -175,8 +175,7 @@ impl CallBuilder {
         match algorithm {
             Algorithm::TokenBucket(limit) => {
                 let increment = limit.emission_interval().saturating_mul(cost);
-                let unit = limit.emission_interval().get();
-                self.pair(increment.get()).pair(limit.fill_time().get()).arg(unit).arg("")
+                self.pair(increment.get()).pair(limit.fill_time().get()).unit(limit).arg("")
             }
             // No log is as long as the highest cost that a double holds.
             Algorithm::SlidingLog(limit) => {
@@ -185,6 +184,11 @@ impl CallBuilder {
             Algorithm::SmoothedRate(limit) => self.rate(limit, cost),
             Algorithm::Quota(limit) => self.pair(cost).pair(limit.count()).pair(limit.period().get()),
         }
+    }
+
+    /// Adds the time of one unit, or nothing if the numbers came with the request.
+    pub(super) fn unit(self, limit: &TokenBucket) -> Self {
+        if limit.is_inline() { self.arg("") } else { self.arg(limit.emission_interval().get()) }
     }
 
     /// Adds the six numbers that a rate needs for a request.

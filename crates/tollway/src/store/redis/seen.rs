@@ -68,11 +68,12 @@ pub(super) fn read<B: Default>(found: &Value, parse: impl Fn(&[u8]) -> Option<B>
 
 /// Parses `1700000000000000000 100000000`: when it is full, and the interval that this was written under. A bucket of
 /// another interval is converted. If more had been used than it could hold when it was converted before (`!`), it is
-/// empty then. Version 0.1 wrote no interval: such a bucket is taken as it is.
+/// empty then. A bucket whose numbers came with the request has no interval, as version 0.1 wrote none: it is taken as
+/// it is.
 fn token_bucket(text: &[u8], limit: &TokenBucket, now: Timestamp) -> Option<TokenBucketState> {
     let mut words = text.split(|byte| *byte == b' ');
     let bucket = TokenBucketState::full_at(Timestamp::from_nanos(digits_of(words.next()?)?));
-    let Some(interval) = words.next() else { return Some(bucket) };
+    let Some(interval) = words.next().filter(|_| !limit.is_inline()) else { return Some(bucket) };
     let (interval, overdrawn) = match interval.strip_suffix(b"!") {
         Some(interval) => (Nanos::new(digits_of(interval)?), true),
         None => (Nanos::new(digits_of(interval)?), false),

@@ -1,6 +1,6 @@
 //! The amount that a charge took, for the script that takes it back.
 
-use tollway_core::algorithm::{Bucket, SmoothedRateState};
+use tollway_core::algorithm::{Bucket, SmoothedRateState, TokenBucket};
 use tollway_core::{Nanos, Timestamp};
 
 use super::script::CallBuilder;
@@ -9,8 +9,8 @@ use super::seen::FoundBucket;
 /// The amount that was taken, with the state that is needed to take back that and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Taken {
-    /// A span, the time from which the bucket would have been full without it, and the time of one unit.
-    Span(Nanos, Timestamp, Nanos),
+    /// A span, the time from which the bucket would have been full without it, and the limit.
+    Span(Nanos, Timestamp, TokenBucket),
     /// The number of entries, and their time.
     Entries(u64, Timestamp),
     /// The amount that was added to a rate, its period, when, to which rate, and the state before.
@@ -28,7 +28,7 @@ impl Taken {
                 let mut after = *before;
                 let _ = after.charge(limit, cost, now);
                 let span = after.expires_at().since(full_at);
-                (span > Nanos::ZERO).then_some(Self::Span(span, full_at, limit.emission_interval()))
+                (span > Nanos::ZERO).then_some(Self::Span(span, full_at, **limit))
             }
             FoundBucket::SlidingLog(..) => (cost > 0).then_some(Self::Entries(cost, now)),
             FoundBucket::SmoothedRate(before, limit) => {
@@ -57,8 +57,8 @@ impl Taken {
     /// Adds the letter of the algorithm, and six values.
     pub(super) fn write(self, draft: CallBuilder) -> CallBuilder {
         match self {
-            Self::Span(span, full_at, unit) => {
-                draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).arg(unit.get()).arg("")
+            Self::Span(span, full_at, limit) => {
+                draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).unit(&limit).arg("")
             }
             Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()).arg(&["", ""]),
             Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),
@@ -77,8 +77,8 @@ impl Taken {
 mod tests {
     use std::time::Duration;
 
-    use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
-    use tollway_core::{Algorithm, Bill, Charge, Decision, Limit};
+    use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate};
+    use tollway_core::{Algorithm, Bill, Charge, Decision, InlineNumbers, Limit};
     use tollway_testbed::{Random, RedisServer};
 
     use super::*;
@@ -159,6 +159,12 @@ mod tests {
     fn a_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
         let numbers = TokenBucket::new(8, 1, Duration::from_nanos(1_000)).unwrap();
         nobody_gets_more(&limit(Algorithm::TokenBucket(numbers)));
+    }
+
+    #[test]
+    fn an_inline_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
+        let numbers = TokenBucket::new(8, 1, Duration::from_nanos(1_000)).unwrap();
+        nobody_gets_more(&limit(*InlineNumbers::new(numbers).algorithm()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 -- One spend from one token bucket. Nearly every bill is this, so here is nothing that it does not need.
--- Arguments: how long the cost takes to come, how long a full bucket does, how long one unit does, and the caller's
--- seconds and nanoseconds, if the time is not Redis's own. All spans are far below 2^53 nanoseconds: what is owed is one
--- double, not a pair.
+-- Arguments: how long the cost takes to come, how long a full bucket does, how long one unit does, or nothing if the
+-- numbers came with the request, and the caller's seconds and nanoseconds, if the time is not Redis's own. All spans are
+-- far below 2^53 nanoseconds: what is owed is one double, not a pair.
 -- Answers the time, what it found, and a 1 if it is denied.
 
 local found = redis.pcall('GET', KEYS[1])
@@ -22,7 +22,7 @@ if moment then
   if seconds == '' then seconds = 0 end
   owed = (seconds - now_s) * 1e9 + (string.sub(moment, -9) - now_n)
   if owed <= 0 then owed, overdrawn = 0, '' end
-  converted = written_in ~= unit and written_in ~= '' and owed > 0
+  converted = written_in ~= unit and written_in ~= '' and unit ~= '' and owed > 0
   if converted then
     -- As many units are used as before, and a part of one counts whole.
     owed = overdrawn == '!' and fill or math.ceil(owed / written_in) * unit
@@ -37,7 +37,7 @@ time[3] = found
 local after = owed + ARGV[1]
 if after > fill then
   time[4] = 1
-  if owed <= fill and not converted then return time end
+  if unit == '' or (owed <= fill and not converted) then return time end
   -- A moment too far ahead would else be too far ahead at every retry, and one of another unit would go on in that unit.
   after = math.min(owed, fill)
 end

@@ -1,6 +1,7 @@
 -- A token bucket is the moment when it is full again, and how long one unit took to come when that was written:
 -- `1700000000000000000 100000000`.
--- Arguments: how long the cost takes to come, how long a full bucket does, and how long one unit does.
+-- Arguments: how long the cost takes to come, how long a full bucket does, and how long one unit does. The unit is empty
+-- if the numbers came with the request: such a bucket is read as it is, even if it owes more than they hold.
 
 local token_bucket = {}
 
@@ -42,7 +43,7 @@ function token_bucket.look(bucket, at)
     local owed_s, owed_n = minus(bucket.full_s, bucket.full_n, now_s, now_n)
     local owes = owed_s > 0 or owed_n > 0
     if owes then bucket.overdrawn = overdrawn end
-    bucket.converted = owes and unit ~= '' and unit ~= bucket.unit
+    bucket.converted = owes and unit ~= '' and bucket.unit ~= '' and unit ~= bucket.unit
     if bucket.converted then
       if overdrawn == '!' then
         -- Nobody knows how much was used: all of it, or servers with different numbers would forget it in turns.
@@ -53,8 +54,10 @@ function token_bucket.look(bucket, at)
       bucket.full_s, bucket.full_n = plus(now_s, now_n, owed_s, owed_n)
     end
   end
-  bucket.owed_s, bucket.owed_n =
-    least(bucket.fill_s, bucket.fill_n, minus(bucket.full_s, bucket.full_n, now_s, now_n))
+  bucket.owed_s, bucket.owed_n = minus(bucket.full_s, bucket.full_n, now_s, now_n)
+  if bucket.unit ~= '' then
+    bucket.owed_s, bucket.owed_n = least(bucket.fill_s, bucket.fill_n, bucket.owed_s, bucket.owed_n)
+  end
   bucket.fits = not less(bucket.fill_s, bucket.fill_n, plus(bucket.owed_s, bucket.owed_n, bucket.cost_s, bucket.cost_n))
 end
 
@@ -65,6 +68,7 @@ end
 
 -- A moment too far ahead would else be too far ahead at every retry, and one of another unit would go on in that unit.
 function token_bucket.mend(bucket)
+  if bucket.unit == '' then return end
   if bucket.converted or less(bucket.fill_s, bucket.fill_n, minus(bucket.full_s, bucket.full_n, now_s, now_n)) then
     full_after(bucket, bucket.owed_s, bucket.owed_n)
   end

@@ -1,5 +1,5 @@
 -- Reads the digits of the time and of the unit, and a `!` if more was used than the bucket could hold when it was
--- converted. Version 0.1 wrote no unit: such a bucket is taken as it is.
+-- converted. A bucket whose numbers came with the request has no unit, as version 0.1 wrote none: it is taken as it is.
 local function read_token_bucket(bucket)
   local value = redis.pcall('GET', bucket.key)
   if type(value) ~= 'string' then return end

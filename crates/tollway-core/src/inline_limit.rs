@@ -1,0 +1,87 @@
+//! Inline limits: the numbers come with the request, not from the policy.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollway_core::algorithm::TokenBucket;
+//! use tollway_core::{InlineLimit, InlineNumbers};
+//!
+//! let limit = InlineLimit::new("throttle")?;
+//! let numbers = InlineNumbers::new(TokenBucket::new(16, 30, Duration::from_secs(60))?);
+//! let charge = limit.charge(&numbers, b"alice", 1)?;
+//! assert_eq!(charge.limit().bucket_key(charge.id()).to_string(), "inline/throttle:alice");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A bucket is found by the limit and the id alone, and what it holds is read under whatever numbers the request
+//! brings. So the numbers of an id may change from one request to the next. A gate makes its inline limit once, and a
+//! charge of it allocates nothing.
+
+use std::borrow::Cow;
+
+use crate::algorithm::Algorithm;
+use crate::charge::{Charge, ChargeError};
+use crate::limit::{Limit, LimitError, OnFull, OnStoreFailure};
+
+/// A limit that is in no policy: each request brings the numbers.
+#[derive(Clone, Debug)]
+pub struct InlineLimit(Limit);
+
+impl InlineLimit {
+    /// Makes an inline limit. Its buckets are those of `inline/NAME`, which no limit of a policy shares.
+    pub fn new(name: &str) -> Result<Self, LimitError> {
+        Limit::inline(name).map(Self)
+    }
+
+    /// Sets the answer to new ids when the store has no room for them (default: deny).
+    pub fn with_on_full(self, on_full: OnFull) -> Self {
+        Self(self.0.with_on_full(on_full))
+    }
+
+    /// Sets the answer to every id when the store gives none (default: allow).
+    pub fn with_on_store_failure(self, on_store_failure: OnStoreFailure) -> Self {
+        Self(self.0.with_on_store_failure(on_store_failure))
+    }
+
+    /// Returns the limit as stores and counters know it.
+    pub const fn limit(&self) -> &Limit {
+        &self.0
+    }
+
+    /// Makes a charge of `cost` to the bucket of `id`, which may be any bytes and may be empty. A cost that could never
+    /// pass is an error.
+    #[inline]
+    pub fn charge<'a>(
+        &'a self,
+        numbers: &'a InlineNumbers,
+        id: &'a [u8],
+        cost: u64,
+    ) -> Result<Charge<'a>, ChargeError> {
+        Charge::checked(&self.0, Cow::Borrowed(id), Some(&numbers.0), cost)
+    }
+
+    /// Makes a charge that is only given back. Its cost may be above what the numbers hold, because the bucket may owe
+    /// more, from requests with larger numbers.
+    pub fn refund<'a>(&'a self, numbers: &'a InlineNumbers, id: &'a [u8], cost: u64) -> Charge<'a> {
+        Charge::unchecked(&self.0, Cow::Borrowed(id), Some(&numbers.0), cost)
+    }
+}
+
+/// An algorithm with the numbers that one request brought.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InlineNumbers(Algorithm);
+
+impl InlineNumbers {
+    /// Makes the numbers of a request.
+    pub fn new(algorithm: impl Into<Algorithm>) -> Self {
+        Self(match algorithm.into() {
+            Algorithm::TokenBucket(limit) => Algorithm::TokenBucket(limit.inline()),
+            // The buckets of the other algorithms are found by the limit and the id in any case.
+            other => other,
+        })
+    }
+
+    /// Returns the algorithm with its numbers.
+    pub const fn algorithm(&self) -> &Algorithm {
+        &self.0
+    }
+}
