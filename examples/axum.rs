@@ -60,7 +60,7 @@ mod tests {
     async fn each_address_is_told_what_it_has_left() {
         let clock = Clock::manual(Timestamp::EPOCH);
         let config = Config::parse(POLICY, "policy").unwrap();
-        let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), clock);
+        let limiter = Limiter::with(config.policy, Memory::new(config.memory_bounds), clock);
         let layer = layer(limiter).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -121,7 +121,7 @@ impl NativeLimiter {
         let config =
             config.map_err(|error| exceptions::ConfigError::new_err(ErrorChain(&error).to_string()))?;
         let clock = clock.map_or_else(Clock::monotonic, |clock| clock.get().0.clone());
-        let engine = ProcessEngine::open(config.policy, config.store, config.max_buckets, clock);
+        let engine = ProcessEngine::open(config.policy, config.store, config.memory_bounds, clock);
         let engine = engine.map_err(|error| {
             exceptions::ConfigError::new_err(format!("the store cannot be opened: {}", ErrorChain(&error)))
         })?;

@@ -13,6 +13,7 @@ use tollway::config::StoreUrl;
 use tollway::core::{ErrorChain, Policy};
 use tollway::engine::Engine;
 use tollway::store::Store;
+use tollway::store::memory::MemoryBounds;
 
 /// The engine of this process.
 pub(crate) struct ProcessEngine {
@@ -20,7 +21,7 @@ pub(crate) struct ProcessEngine {
     /// True if this process was forked after the engine was opened. The thread that talks to Redis stayed behind.
     is_foreign: AtomicBool,
     store: StoreUrl,
-    max_buckets: usize,
+    memory_bounds: MemoryBounds,
     clock: Clock,
 }
 
@@ -29,12 +30,12 @@ impl ProcessEngine {
     pub(crate) fn open(
         policy: Policy,
         store: StoreUrl,
-        max_buckets: usize,
+        memory_bounds: MemoryBounds,
         clock: Clock,
     ) -> io::Result<Self> {
-        let engine = Engine::with(policy, Store::open(&store, max_buckets)?, clock.clone());
+        let engine = Engine::with(policy, Store::open(&store, memory_bounds)?, clock.clone());
         let is_foreign = AtomicBool::new(false);
-        Ok(Self { engine: ArcSwap::from_pointee(engine), is_foreign, store, max_buckets, clock })
+        Ok(Self { engine: ArcSwap::from_pointee(engine), is_foreign, store, memory_bounds, clock })
     }
 
     /// Notes that this process was forked from the one that opened the engine.
@@ -57,7 +58,7 @@ impl ProcessEngine {
     pub(crate) fn current(&self) -> PyResult<Guard<Arc<Engine>>> {
         if self.is_foreign.load(Ordering::Relaxed) {
             let policy = Policy::clone(&self.engine.load().policy());
-            let store = Store::open(&self.store, self.max_buckets).map_err(|error| os_error(&error))?;
+            let store = Store::open(&self.store, self.memory_bounds).map_err(|error| os_error(&error))?;
             let own = Engine::with(policy, store, self.clock.clone());
             // Dropping the parent's engine would wait for a thread that this process does not have.
             mem::forget(self.engine.swap(Arc::new(own)));

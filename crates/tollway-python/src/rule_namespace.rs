@@ -11,7 +11,7 @@ use tollway::config::StoreUrl;
 use tollway::core::{self, KeyedRule, LocalShare, OnStoreFailure, Policy, RuleBill, RuleLimit};
 use tollway::engine::{Engine, RuleInspection};
 use tollway::rate_limit::{self, RuleRegistry};
-use tollway::store::memory::MAX_BUCKETS;
+use tollway::store::memory::MemoryBounds;
 
 use crate::clock::ManualClock;
 use crate::process_engine::{ProcessEngine, os_error};
@@ -43,7 +43,7 @@ impl RuleNamespace {
         let store: StoreUrl =
             store.parse().map_err(|error| PyValueError::new_err(format!("store {error}")))?;
         let clock = clock.map_or_else(Clock::monotonic, |clock| clock.get().0.clone());
-        let engine = ProcessEngine::open(Policy::default(), store, MAX_BUCKETS, clock);
+        let engine = ProcessEngine::open(Policy::default(), store, MemoryBounds::default(), clock);
         Ok(Self {
             engine: engine.map_err(|error| os_error(&error))?,
             rules: RuleRegistry::new(namespace),

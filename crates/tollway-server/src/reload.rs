@@ -11,6 +11,7 @@ use std::{io, mem};
 
 use tollway::config::{Config, FileWatch, Gates, StoreUrl};
 use tollway::engine::Engine;
+use tollway::store::memory::MemoryBounds;
 use tollway_core::ErrorChain;
 use tracing::{error, info, warn};
 
@@ -30,7 +31,7 @@ pub struct ConfigFile {
 #[derive(Debug, PartialEq, Eq)]
 struct Lasting {
     store: StoreUrl,
-    max_buckets: usize,
+    memory_bounds: MemoryBounds,
     gates: Gates,
 }
 
@@ -44,7 +45,9 @@ impl ConfigFile {
         match self.watch.read() {
             Ok(config) => {
                 if Lasting::of(&config) != self.lasting {
-                    warn!("changes of store, max_buckets and gates take effect after a restart");
+                    warn!(
+                        "changes of store, max_buckets, max_client_buckets and gates take effect after a restart"
+                    );
                 }
                 let policy = &config.policy;
                 let (limits, rules) = (policy.limits().len(), policy.rules().len());
@@ -65,8 +68,8 @@ impl ConfigFile {
 
 impl Lasting {
     fn of(config: &Config) -> Self {
-        let Config { store, max_buckets, gates, .. } = config;
-        Self { store: store.clone(), max_buckets: *max_buckets, gates: gates.clone() }
+        let Config { store, memory_bounds, gates, .. } = config;
+        Self { store: store.clone(), memory_bounds: *memory_bounds, gates: gates.clone() }
     }
 }
 

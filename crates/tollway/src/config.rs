@@ -39,7 +39,7 @@ use std::sync::Arc;
 use tollway_core::Policy;
 
 use crate::patterns::Patterns;
-use crate::store::memory::MAX_BUCKETS;
+use crate::store::memory::{MAX_BUCKETS, MemoryBounds};
 use errors::{ErrorCollector, Position};
 use fields::{refuse, unknown_field, whole_number};
 use limits::LimitsDraft;
@@ -56,8 +56,18 @@ pub use gates::{
 pub use store::{StoreUrl, StoreUrlError};
 
 /// The names that a file can have at its top level.
-const SECTIONS: [&str; 9] =
-    ["limits", "overrides", "keys", "rewrite", "rules", "domains", "store", "max_buckets", "gates"];
+const SECTIONS: [&str; 10] = [
+    "limits",
+    "overrides",
+    "keys",
+    "rewrite",
+    "rules",
+    "domains",
+    "store",
+    "max_buckets",
+    "max_client_buckets",
+    "gates",
+];
 /// The error for a file that would limit nothing, such as one that was cut off.
 const NO_LIMITS: &str = "has no limits, keys, rules or domains; add some, such as \
     \"limits: { demo: { rate: 5/10s } }\", or write \"limits: {}\" if there are none";
@@ -73,8 +83,8 @@ pub struct Config {
     pub patterns: Arc<Patterns>,
     /// The store that holds the buckets.
     pub store: StoreUrl,
-    /// The largest number of buckets that the memory store keeps.
-    pub max_buckets: usize,
+    /// The largest numbers of buckets that the memory store keeps.
+    pub memory_bounds: MemoryBounds,
     /// The addresses at which the server listens.
     pub gates: Gates,
     /// Warnings about text that is valid, but probably does not mean what its author thinks.
@@ -188,7 +198,7 @@ fn read(
     };
     let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
-    let max_buckets = section("max_buckets").map(|entry| read_max_buckets(entry, errors));
+    let memory_bounds = read_memory_bounds(section("max_buckets"), section("max_client_buckets"), errors);
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
     let mut rules = RulesDraft::default();
     if let Some(entry) = section("rules") {
@@ -200,7 +210,7 @@ fn read(
         policy,
         patterns,
         store: store.unwrap_or(Some(StoreUrl::default()))?,
-        max_buckets: max_buckets.unwrap_or(Some(MAX_BUCKETS))?,
+        memory_bounds: memory_bounds?,
         gates: gates.unwrap_or(Some(Gates::default()))?,
         warnings,
     })
@@ -260,7 +270,16 @@ fn has_numbers(node: &YamlNode) -> bool {
     entries.iter().any(|entry| NUMBERS.contains(&&*entry.key.text))
 }
 
-fn read_max_buckets(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<usize> {
-    let number = whole_number(entry, 1..=usize::MAX as u64, errors)?;
-    usize::try_from(number).ok()
+fn read_memory_bounds(
+    max_buckets: Option<&YamlEntry>,
+    max_client_buckets: Option<&YamlEntry>,
+    errors: &mut ErrorCollector,
+) -> Option<MemoryBounds> {
+    let mut number = |entry| usize::try_from(whole_number(entry, 1..=usize::MAX as u64, errors)?).ok();
+    let all = max_buckets.map_or(Some(MAX_BUCKETS), &mut number);
+    let client_made = max_client_buckets.map(|entry| (number(entry), entry.value.at));
+    let bounds = MemoryBounds::from(all?);
+    let Some((client_made, at)) = client_made else { return Some(bounds) };
+    let bounds = MemoryBounds { max_client_buckets: Some(client_made?), ..bounds };
+    bounds.checked().map_err(|error| errors.add(at, error.to_string())).ok()
 }

@@ -41,7 +41,7 @@ pub use self::verbs::{Charges, VerbAnswer};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
 use crate::config::Config;
-use crate::store::memory::{self, Memory, MemoryStats};
+use crate::store::memory::{Memory, MemoryBounds, MemoryStats};
 use crate::store::{Health, Redis, Store};
 
 /// Decides requests by a policy, with a store and a clock. Clones share all three.
@@ -63,13 +63,13 @@ struct Parts {
 impl Engine {
     /// Creates an engine over memory, with the machine's clock.
     pub fn new(policy: Policy) -> Self {
-        Self::with(policy, Memory::new(memory::MAX_BUCKETS), Clock::monotonic())
+        Self::with(policy, Memory::new(MemoryBounds::default()), Clock::monotonic())
     }
 
     /// Creates an engine with the policy and the store of a configuration.
     #[cfg(feature = "yaml")]
     pub fn open(config: Config, clock: Clock) -> io::Result<Self> {
-        Ok(Self::with(config.policy, Store::open(&config.store, config.max_buckets)?, clock))
+        Ok(Self::with(config.policy, Store::open(&config.store, config.memory_bounds)?, clock))
     }
 
     /// Creates an engine from its parts. Redis decides by its own clock, unless `clock` is a manual one.

@@ -2,6 +2,9 @@
 //!
 //! The hash is keyed with random numbers that are drawn at start. Without them an attacker could choose ids that all
 //! fall into one shard. The chance that any two of ten million ids ever share a bucket is one in 10^24.
+//!
+//! One of the 128 bits says whether a client made the bucket, so that a table can count such buckets without storing
+//! anything beside them. 127 bits that depend on the id are still enough for the chance above.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -38,10 +41,27 @@ impl HashKey {
     /// buckets of one id under several limits are then behind one lock.
     #[inline]
     pub(crate) fn hash_of(&self, fingerprint: u64, id: &[u8]) -> BucketHash {
+        let (high, low) = self.halves(fingerprint, id);
+        BucketHash { high, low: (low & !CLIENT_MADE).max(1) }
+    }
+
+    /// Hashes the name of a bucket that clients make at will, without a limit that somebody configured.
+    #[inline]
+    pub(crate) fn hash_client_made(&self, fingerprint: u64, name: &[u8]) -> BucketHash {
+        let (high, low) = self.halves(fingerprint, name);
+        BucketHash { high, low: low | CLIENT_MADE }
+    }
+
+    #[inline]
+    fn halves(&self, fingerprint: u64, id: &[u8]) -> (u64, u64) {
         let half = |key| rapidhash_v3_nano_inline::<true, true>(id, key);
-        BucketHash { high: half(&self.high) ^ fingerprint, low: half(&self.low).max(1) }
+        (half(&self.high) ^ fingerprint, half(&self.low))
     }
 }
+
+/// The bit of the low half that marks a bucket as made by a client. It is the highest, because the lowest bits choose
+/// the shard.
+const CLIENT_MADE: u64 = 1 << 63;
 
 impl BucketHash {
     /// The value that marks an empty slot. No bucket has it, because the low half is never 0.
@@ -51,6 +71,12 @@ impl BucketHash {
     #[inline]
     pub(crate) fn equals(self, other: Self) -> bool {
         (self.high ^ other.high) | (self.low ^ other.low) == 0
+    }
+
+    /// Returns whether a client made the bucket, without a limit that somebody configured.
+    #[inline]
+    pub(crate) const fn is_client_made(self) -> bool {
+        self.low & CLIENT_MADE != 0
     }
 
     /// Returns the index of its shard. `shards` is a power of two.

@@ -93,7 +93,7 @@ impl Limiter {
                 return Err(ConfigErrors::whole_file("yaml", problem));
             }
         }
-        let store = crate::store::memory::Memory::new(config.max_buckets);
+        let store = crate::store::memory::Memory::new(config.memory_bounds);
         Ok(Self::with(config.policy, store, crate::Clock::monotonic()))
     }
 

@@ -18,6 +18,8 @@ use tollway_core::{Decision, Timestamp};
 pub use self::error::StoreError;
 pub use self::health::{Health, NodeHealth, NodeState};
 use self::memory::Memory;
+#[cfg(feature = "yaml")]
+use self::memory::MemoryBounds;
 pub use self::redis::Redis;
 #[cfg(feature = "yaml")]
 use crate::config::StoreUrl;
@@ -42,8 +44,8 @@ impl From<Memory> for Store {
 impl Store {
     /// Opens the store of this URL. An unreachable Redis may be started later. A password, a user or a certificate that
     /// is refused is an error.
-    pub fn open(url: &StoreUrl, max_buckets: usize) -> io::Result<Self> {
-        let memory = Memory::new(max_buckets);
+    pub fn open(url: &StoreUrl, bounds: impl Into<MemoryBounds>) -> io::Result<Self> {
+        let memory = Memory::new(bounds);
         match url {
             StoreUrl::Memory => Ok(Self::Memory(memory)),
             #[cfg(feature = "redis")]

@@ -9,7 +9,7 @@ use tollway::{Clock, Config, Limiter};
 #[test]
 fn the_example_policy_knows_its_office_and_its_customer() {
     let config = Config::from_file(Path::new("../../examples/policy.yaml")).unwrap();
-    let limiter = Limiter::with(config.policy, Memory::new(config.max_buckets), Clock::monotonic());
+    let limiter = Limiter::with(config.policy, Memory::new(config.memory_bounds), Clock::monotonic());
     for (limit, id, remaining) in [
         ("RequestsPerIPAddress", "192.0.2.7", 999),
         ("RequestsPerIPAddress", "192.0.2.8", 99),

@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use tollway::config::{FileWatch, Gates, SmockronGate};
 use tollway::engine::Engine;
+use tollway::store::memory::{BoundsError, MemoryBounds};
 use tollway::{Clock, Config};
 use tollway_server::{BindError, ConfigFile, Server, Settings, Signals};
 use tracing::info;
@@ -47,6 +48,9 @@ pub(crate) struct Serve {
     /// The maximum number of buckets in memory
     #[arg(long, value_name = "N", env = "TOLLWAY_MAX_BUCKETS", value_parser = buckets)]
     max_buckets: Option<usize>,
+    /// The maximum number of those buckets that clients can make without a configured limit [default: half]
+    #[arg(long, value_name = "N", env = "TOLLWAY_MAX_CLIENT_BUCKETS", value_parser = buckets)]
+    max_client_buckets: Option<usize>,
     /// The address and port of the HTTP gate, or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_HTTP", value_parser = GateFlag::http)]
     http: Option<GateFlag>,
@@ -77,14 +81,14 @@ impl Serve {
         let mut watch = self.config.as_ref().map(FileWatch::new);
         let config = watch.as_mut().map_or_else(|| Ok(Config::default()), FileWatch::read)?;
         let watched = watch.map(|watch| ConfigFile::new(watch, &config));
-        let max_buckets = self.max_buckets.unwrap_or(config.max_buckets);
+        let memory_bounds = self.memory_bounds(config.memory_bounds)?;
         let store = store::chosen(self.store.as_deref(), config.store.clone())?;
         let gates = self.gates(config.gates.clone());
         if gates.are_off() {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
         let workers = self.workers.map_or_else(cores, usize::from);
-        let config = Config { store: store.clone(), max_buckets, ..config };
+        let config = Config { store: store.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
         let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
@@ -100,6 +104,13 @@ impl Serve {
         info!(version = env!("CARGO_PKG_VERSION"), config = from, %store, workers, "server started");
         signals.run(server)?;
         Ok(Outcome::Yes)
+    }
+
+    /// Returns the bounds of the file, changed by flags.
+    fn memory_bounds(&self, configured: MemoryBounds) -> Result<MemoryBounds, BoundsError> {
+        let max_buckets = self.max_buckets.unwrap_or(configured.max_buckets);
+        let max_client_buckets = self.max_client_buckets.or(configured.max_client_buckets);
+        MemoryBounds { max_buckets, max_client_buckets }.checked()
     }
 
     /// Returns the gates of the file, moved by flags.

@@ -235,6 +235,10 @@ fn what_cannot_be_served_is_exit_2() {
     for (arguments, reason) in [
         (&["serve", "--http", &taken_addr][..], "the port is in use"),
         (
+            &["serve", "--max-buckets", "5", "--max-client-buckets", "6"],
+            "max_client_buckets must be at most max_buckets, which is 5, not 6",
+        ),
+        (
             &["serve", "--http", "off", "--text", "off", "--throttr", "off", "--smockron", "off"],
             "every gate is off",
         ),
@@ -322,7 +326,12 @@ fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     let (code, log) = serving.wait();
     assert_eq!(code, Some(0));
     assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
-    assert!(log.contains("changes of store, max_buckets and gates take effect after a restart"), "{log}");
+    assert!(
+        log.contains(
+            "changes of store, max_buckets, max_client_buckets and gates take effect after a restart"
+        ),
+        "{log}"
+    );
 }
 
 #[test]

@@ -176,6 +176,10 @@ fn store(page: &mut Page, limiter: &Engine) {
     let stats = limiter.stats();
     page.single("tollway_buckets", "gauge", "Buckets in memory.", stats.buckets);
     page.single("tollway_buckets_max", "gauge", "Maximum number of buckets in memory.", stats.max_buckets);
+    let help = "Buckets in memory that clients made without a configured limit.";
+    page.single("tollway_client_buckets", "gauge", help, stats.client_buckets);
+    let help = "Maximum number of buckets in memory that clients can make.";
+    page.single("tollway_client_buckets_max", "gauge", help, stats.max_client_buckets);
     page.single("tollway_sweeps_total", "counter", "Sweeps of a part of the store.", stats.sweeps);
     let help = "Expired buckets removed by sweeps.";
     page.single("tollway_buckets_swept_total", "counter", help, stats.swept);

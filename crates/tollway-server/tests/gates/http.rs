@@ -310,6 +310,8 @@ fn metrics_count_by_limit_and_never_by_id() {
         ("tollway_request_seconds_count", 10.0),
         (r#"tollway_request_seconds_bucket{le="+Inf"}"#, 10.0),
         ("tollway_buckets_max", 10_000_000.0),
+        ("tollway_client_buckets", 0.0),
+        ("tollway_client_buckets_max", 5_000_000.0),
         (r#"tollway_reloads_total{outcome="ok"}"#, 0.0),
     ] {
         assert_eq!(metric(&gate, line), Some(value), "{line}");

@@ -84,6 +84,40 @@ fn the_gate_says_when_a_store_has_no_room() {
 }
 
 #[test]
+fn clients_that_fill_their_share_of_the_buckets_leave_room_for_the_ids_of_limits() {
+    let config = "
+        max_buckets: 5
+        max_client_buckets: 2
+        limits:
+          L: { burst: 3, count: 1, period: 1s }
+          Named: { algorithm: smoothed_rate, count: 3, period: 1s }
+          Quota: { algorithm: quota, count: 3, period: 1m }
+        keys:
+          - { match: '^named', use: Named }
+          - { match: '^open', limit: 3, period: 1s, on_full: allow }
+          - { match: '.*', limit: 3, period: 1s }
+    ";
+    // The Throttr commands insert a quota of 5 for 10 s.
+    let trace = "
+        0s   text     over_limit first      => ok N 0.0 3.0 1
+        0s   throttr  01010000000500000000000000020a0000000000000001016372  => 0100000001
+        0s   text     over_limit second     => ok Y 0.0 3.0 1
+        0s   text     over_limit open       => ok N 0.0 3.0 1
+        0s   throttr  01010000000500000000000000020a0000000000000001016373  => 0100000000
+        0s   limit    spend L:a             => allow remaining=2 retry_after=0s reset_after=1s
+        0s   text     over_limit named key  => ok N 0.0 3.0 1
+        0s   limit    spend Quota:a         => allow remaining=2 retry_after=0s reset_after=60s
+        0s   limit    spend Quota:b         => deny full remaining=0 retry_after=1s reset_after=1s
+        10s  throttr  01010000000500000000000000020a0000000000000001016373  => 0100000001
+        10s  throttr  01010000000500000000000000020a0000000000000001016372  => 0100000000
+        10s  limit    spend L:a             => allow remaining=2 retry_after=0s reset_after=1s
+        10s  limit    spend L:b             => deny full remaining=0 retry_after=1s reset_after=1s
+    ";
+    run("inline", &mut responder(config), trace);
+    run("inline", &mut over_sockets(config, trace), trace);
+}
+
+#[test]
 #[should_panic(expected = "inline:1: limit  spend L:a => allow remaining=2 retry_after=0s reset_after=1s")]
 fn a_reply_that_differs_is_found() {
     let config = "limits: { L: { burst: 3, count: 1, period: 1s } }";

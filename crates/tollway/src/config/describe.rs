@@ -33,6 +33,7 @@ use tollway_core::{
 };
 
 use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl, ThrottrSettings, TrustedNetworks};
+use crate::store::memory::MemoryBounds;
 
 /// The widest column. A longer name sticks out of its column instead of widening it for every line.
 const COLUMN_MAX: usize = 60;
@@ -69,7 +70,12 @@ pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
 
 fn store(config: &Config) -> String {
     match &config.store {
-        StoreUrl::Memory => format!("memory, at most {} buckets", config.max_buckets),
+        StoreUrl::Memory => {
+            let MemoryBounds { max_buckets, max_client_buckets } = config.memory_bounds;
+            let client_made = max_client_buckets
+                .map(|max_client_buckets| format!(", {max_client_buckets} made by clients"));
+            format!("memory, at most {max_buckets} buckets{}", client_made.unwrap_or_default())
+        }
         #[cfg(feature = "redis")]
         StoreUrl::Redis(url) => {
             let (place, namespace, deadline) = (url.place(), &url.namespace, url.deadline);

@@ -9,7 +9,7 @@ use tollway_core::{Limit, LimitError, NamedRule, Policy, PolicyError, RuleError,
 use super::AsyncLimiter;
 use super::Limiter;
 use crate::clock::Clock;
-use crate::store::memory::{MAX_BUCKETS, Memory};
+use crate::store::memory::{BoundsError, Memory, MemoryBounds};
 #[cfg(feature = "redis")]
 use crate::store::redis::{Redis, RedisUrlError};
 
@@ -29,12 +29,12 @@ use crate::store::redis::{Redis, RedisUrlError};
 /// assert!(limiter.spend("signup", "192.0.2.1", 1)?.allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimiterBuilder {
     limits: Vec<Limit>,
     rules: Vec<NamedRule>,
-    max_buckets: usize,
+    memory_bounds: MemoryBounds,
     clock: Clock,
     /// The first mistake, so that calls can be chained.
     error: Option<BuildError>,
@@ -69,6 +69,9 @@ pub enum BuildError {
     /// Limits or rules that do not go together, such as two of one name.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// More buckets for clients than there are.
+    #[error(transparent)]
+    Bounds(#[from] BoundsError),
     /// A URL that is not one of a Redis.
     #[cfg(feature = "redis")]
     #[error(transparent)]
@@ -77,18 +80,6 @@ pub enum BuildError {
     #[cfg(feature = "redis")]
     #[error("the store cannot be opened")]
     Store(#[from] std::io::Error),
-}
-
-impl Default for LimiterBuilder {
-    fn default() -> Self {
-        Self {
-            limits: Vec::new(),
-            rules: Vec::new(),
-            max_buckets: MAX_BUCKETS,
-            clock: Clock::monotonic(),
-            error: None,
-        }
-    }
 }
 
 impl LimiterBuilder {
@@ -127,7 +118,14 @@ impl LimiterBuilder {
 
     /// Sets the most buckets that are kept in memory. A new id beyond them gets its limit's `on_full` answer.
     pub fn max_buckets(mut self, max_buckets: usize) -> Self {
-        self.max_buckets = max_buckets;
+        self.memory_bounds.max_buckets = max_buckets;
+        self
+    }
+
+    /// Sets the most buckets in memory that have no configured limit, such as those of keys. The default is half of
+    /// all, so that ids of configured limits always find room.
+    pub fn max_client_buckets(mut self, max_client_buckets: usize) -> Self {
+        self.memory_bounds.max_client_buckets = Some(max_client_buckets);
         self
     }
 
@@ -157,7 +155,7 @@ impl LimiterBuilder {
             return Err(error);
         }
         let policy = Policy::new(self.limits)?.with_rules(self.rules)?;
-        Ok((policy, Memory::new(self.max_buckets), self.clock))
+        Ok((policy, Memory::new(self.memory_bounds.checked()?), self.clock))
     }
 
     fn fail(&mut self, error: BuildError) {
@@ -185,6 +183,10 @@ mod tests {
         assert!(
             error(Limiter::builder().rule("upload", "10/fortnight"))
                 .starts_with("rule \"upload\" is invalid: a span must be a unit")
+        );
+        assert_eq!(
+            error(Limiter::builder().max_client_buckets(6).max_buckets(5)),
+            "max_client_buckets must be at most max_buckets, which is 5, not 6"
         );
     }
 }

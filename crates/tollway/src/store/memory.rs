@@ -23,12 +23,13 @@ mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use thiserror::Error;
 use tollway_core::algorithm::{
     Bucket, QuotaCommand, QuotaOutcome, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState,
 };
 use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
-use self::capacity::Capacity;
+use self::capacity::{BucketCount, BucketPlaces, Capacity};
 use self::shard::{HasTable, Shards, with_bucket_type};
 use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
@@ -68,12 +69,61 @@ const PAIR_FINGERPRINT: u64 = u64::from_le_bytes(*b"the pair");
 /// The `retry_after` for a new id when the store is full: by then a sweep may have dropped some buckets.
 const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
+/// The bounds that a memory store keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// The largest number of buckets.
+    pub max_buckets: usize,
+    /// The largest number of buckets that clients can make at will: quotas of Throttr and keys of the text gate, which
+    /// have no configured limit. `None` is half of all.
+    pub max_client_buckets: Option<usize>,
+}
+
+impl MemoryBounds {
+    /// Returns the bounds if clients cannot make more buckets than there are.
+    pub fn checked(self) -> Result<Self, BoundsError> {
+        match self.max_client_buckets {
+            Some(max_client_buckets) if max_client_buckets > self.max_buckets => {
+                Err(BoundsError { max_client_buckets, max_buckets: self.max_buckets })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Returns the largest number of buckets that clients can make. It is at least one unless it was set to zero.
+    fn client_share(&self) -> usize {
+        self.max_client_buckets.unwrap_or(self.max_buckets.div_ceil(2)).min(self.max_buckets)
+    }
+}
+
+impl Default for MemoryBounds {
+    fn default() -> Self {
+        Self::from(MAX_BUCKETS)
+    }
+}
+
+impl From<usize> for MemoryBounds {
+    fn from(max_buckets: usize) -> Self {
+        Self { max_buckets, max_client_buckets: None }
+    }
+}
+
+/// The error of bounds that allow clients more buckets than the store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("max_client_buckets must be at most max_buckets, which is {max_buckets}, not {max_client_buckets}")]
+pub struct BoundsError {
+    /// The number of buckets that clients could make.
+    pub max_client_buckets: usize,
+    /// The number of all buckets.
+    pub max_buckets: usize,
+}
+
 /// A store that keeps buckets in the memory of this process.
 #[derive(Debug)]
 pub struct Memory {
     shards: Shards,
     key: HashKey,
-    capacity: Capacity,
+    places: BucketPlaces,
     /// The number of log entries that memory is taken for, with its bound.
     entries: Capacity,
     /// The shard that is swept next. The number only grows; it is masked to the number of shards.
@@ -95,6 +145,10 @@ pub struct MemoryStats {
     pub buckets: usize,
     /// The largest number of buckets that the store can hold.
     pub max_buckets: usize,
+    /// The number of buckets that clients made without a configured limit.
+    pub client_buckets: usize,
+    /// The largest number of buckets that clients can make.
+    pub max_client_buckets: usize,
     /// The number of sweeps, each of which covered a part of the store.
     pub sweeps: u64,
     /// The number of expired buckets that sweeps have dropped.
@@ -104,8 +158,10 @@ pub struct MemoryStats {
 }
 
 impl Memory {
-    /// Returns an empty store, which holds at most this many buckets.
-    pub fn new(max_buckets: usize) -> Self {
+    /// Returns an empty store within these bounds. A number alone is the most buckets that it holds.
+    pub fn new(bounds: impl Into<MemoryBounds>) -> Self {
+        let bounds = bounds.into();
+        let max_buckets = bounds.max_buckets;
         let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         let mean = max_buckets / shards;
         // Enough for a shard that is eight standard deviations above the mean, at two thirds full. It is capped at a
@@ -114,7 +170,7 @@ impl Memory {
         Self {
             shards: Shards::new(shards, reserve),
             key: HashKey::random(),
-            capacity: Capacity::new(max_buckets),
+            places: BucketPlaces::new(bounds),
             entries: Capacity::new(max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN)),
             sweep_shard: AtomicUsize::new(0),
             full_sweep_shard: AtomicUsize::new(0),
@@ -163,7 +219,7 @@ impl Memory {
     ) {
         self.for_each_prefetched(
             commands,
-            |command| self.key.hash_of(PAIR_FINGERPRINT, command.pair),
+            |command| self.key.hash_client_made(PAIR_FINGERPRINT, command.pair),
             |command, hash| {
                 let done = self.change(hash, 0, now, |quota: &mut QuotaState| {
                     quota.apply(command.operation, command.ttl_max, now)
@@ -206,7 +262,7 @@ impl Memory {
             removed
         });
         if removed {
-            self.capacity.give_back(1);
+            self.places.give_back(BucketCount::one(hash));
         }
     }
 
@@ -215,7 +271,8 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return BucketReading::unlimited(now) };
         let hash = self.key.hash(charge);
         let mut slots_left = FULL_SWEEP_SLOTS;
-        let has_place = self.make_room(|| self.capacity.has_free(1), &mut slots_left, now);
+        let has_free = || self.places.has_free(BucketCount::one(hash));
+        let has_place = self.make_room(has_free, &mut slots_left, now);
         let mut tables = self.shards.lock(self.shards.number(hash));
         self.carry_over(&mut tables, charge, hash, now);
         with_bucket_type!(algorithm, |B, limit| {
@@ -248,9 +305,9 @@ impl Memory {
             }
             // At least one, so that a store of empty shards cannot keep the loop busy.
             looked_at += swept.looked_at.max(1);
-            dropped += swept.dropped;
+            dropped += swept.dropped.total();
             self.entries.count(swept.entry_delta);
-            self.capacity.give_back(swept.dropped);
+            self.places.give_back(swept.dropped);
         }
         self.count_swept(dropped);
         dropped
@@ -259,8 +316,10 @@ impl Memory {
     /// Returns counters that describe what the store holds and has done.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
-            buckets: self.capacity.taken(),
-            max_buckets: self.capacity.max(),
+            buckets: self.places.all().taken(),
+            max_buckets: self.places.all().max(),
+            client_buckets: self.places.client_made().taken(),
+            max_client_buckets: self.places.client_made().max(),
             sweeps: self.sweeps.load(Ordering::Relaxed),
             swept: self.swept.load(Ordering::Relaxed),
             refused_full: self.refused_full.load(Ordering::Relaxed),
@@ -375,7 +434,7 @@ impl Memory {
         loop {
             let mut place = None;
             let room = || {
-                place = self.capacity.take();
+                place = self.places.take(hash);
                 place.is_some()
             };
             let mut tables = self.shards.lock(number);
@@ -386,7 +445,8 @@ impl Memory {
             if let Some(taken) = place {
                 self.sweep_after_insert(taken, now);
             }
-            if outcome.is_ok() || !self.make_room(|| self.capacity.has_free(1), &mut slots_left, now) {
+            let has_free = || self.places.has_free(BucketCount::one(hash));
+            if outcome.is_ok() || !self.make_room(has_free, &mut slots_left, now) {
                 return outcome;
             }
         }
@@ -420,8 +480,8 @@ impl Memory {
             let swept = self.shards.sweep_whole(number, now);
             self.full_sweep_shard.store(number + 1, Ordering::Relaxed);
             self.entries.count(swept.entry_delta);
-            self.capacity.give_back(swept.dropped);
-            self.count_swept(swept.dropped);
+            self.places.give_back(swept.dropped);
+            self.count_swept(swept.dropped.total());
             *slots_left = slots_left.saturating_sub(swept.looked_at);
         }
         has_room() || (self.sweep(SWEEP_SLOTS, now) > 0 && has_room())

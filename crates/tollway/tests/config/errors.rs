@@ -48,7 +48,7 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
         (
             "realms: {}",
             &[
-                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates",
+                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, store, max_buckets, max_client_buckets and gates",
             ],
         ),
         (
@@ -195,14 +195,15 @@ fn numbers_that_do_not_go_together_are_blamed_on_one_of_them() {
 fn a_number_is_digits_and_nothing_else() {
     const WRONG: &str = "-1 -0 +1 1.0 1.5 1e3 0x10 0o17 007 1_000 NaN .nan .inf -.inf true null ~ many \
                          18446744073709551616 99999999999999999999999 -9223372036854775808 ٣";
-    for field in ["burst", "count", "number", "max_buckets"] {
+    for field in ["burst", "count", "number", "max_buckets", "max_client_buckets"] {
         let (least, prefix) = match field {
             "number" => (0, "limits: { A: { number: "),
             "max_buckets" => (1, "max_buckets: "),
+            "max_client_buckets" => (1, "max_client_buckets: "),
             "burst" => (1, "limits: { A: { count: 1, period: 1s, burst: "),
             _ => (1, "limits: { A: { burst: 1, period: 1s, count: "),
         };
-        let suffix = if field == "max_buckets" { "" } else { " } }" };
+        let suffix = if field.ends_with("buckets") { "" } else { " } }" };
         let column = prefix.len() + 1;
         let must_be = format!("{field} must be a whole number from {least} to 18446744073709551615");
         for given in WRONG.split(' ') {
@@ -231,6 +232,7 @@ fn every_number_is_a_clear_error_or_a_limit_at_every_extreme() {
     for number in extremes {
         for (template, accepts) in [
             ("limits: {}\nmax_buckets: #", number > 0),
+            ("limits: {}\nmax_client_buckets: #", (1..=10_000_000).contains(&number)),
             ("limits: { A: { number: # } }", true),
             ("A: { burst: #, count: 1000000000, period: 1s }", (1..1 << 63).contains(&number)),
             ("A: { burst: 1, count: #, period: 1s }", (1..=1_000_000_000).contains(&number)),
@@ -246,6 +248,22 @@ fn every_number_is_a_clear_error_or_a_limit_at_every_extreme() {
             assert_eq!(read.is_ok(), accepts, "{text}\n{:?}", read.err().map(|errors| errors.to_string()));
         }
     }
+}
+
+#[test]
+fn clients_cannot_have_more_buckets_than_there_are() {
+    let problem = "max_client_buckets must be at most max_buckets, which is";
+    check(&[
+        ("limits: {}\nmax_client_buckets: 6\nmax_buckets: 5", &[&format!("2:21: {problem} 5, not 6")]),
+        ("limits: {}\nmax_client_buckets: 10000001", &[&format!("2:21: {problem} 10000000, not 10000001")]),
+        (
+            "max_client_buckets: 0\nmax_buckets: -5",
+            &[
+                &format!("1:21: max_client_buckets {WHOLE}, not \"0\""),
+                &format!("2:14: max_buckets {WHOLE}, not \"-5\""),
+            ],
+        ),
+    ]);
 }
 
 #[test]
@@ -558,7 +576,7 @@ fn yaml_that_is_none_is_explained() {
         (
             "5",
             &[
-                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, store, max_buckets and gates, not \"5\"",
+                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, store, max_buckets, max_client_buckets and gates, not \"5\"",
             ],
         ),
         (

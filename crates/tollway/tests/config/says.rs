@@ -7,7 +7,7 @@ use tollway::Limiter;
 use tollway::config::{Config, Gates, StoreUrl, describe};
 use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway::core::{IdFormat, LocalShare, OnFull, OnStoreFailure};
-use tollway::store::memory::MAX_BUCKETS;
+use tollway::store::memory::MemoryBounds;
 
 fn read(text: &str) -> Config {
     Config::parse(text, "test.yaml").unwrap_or_else(|errors| panic!("{errors}\n{text}"))
@@ -29,7 +29,7 @@ fn settings_that_are_left_out_have_their_defaults() {
     {
         let config = read(text);
         assert_eq!(config.store, StoreUrl::Memory);
-        assert_eq!(config.max_buckets, MAX_BUCKETS);
+        assert_eq!(config.memory_bounds, MemoryBounds::default());
         assert_eq!(config.gates, Gates::default());
         assert_eq!(config.gates.http, "127.0.0.1:8080".parse().ok());
         assert!(config.policy.limits().is_empty(), "{text}");
@@ -61,6 +61,7 @@ fn a_file_that_limits_nothing_is_an_error() {
         "limits:\nkeys: ~\n",
         "overrides: []",
         "max_buckets: 5",
+        "max_client_buckets: 5",
     ] {
         let errors = Config::parse(text, "test.yaml").expect_err(text).to_string();
         assert_eq!(errors, format!("test.yaml:1:1: the file {advice}"), "{text:?}");
@@ -237,7 +238,9 @@ fn gates_are_those_that_are_named() {
 fn a_limiter_is_a_line_of_yaml_away() {
     let yaml = "max_buckets: 7\nlimits: { Login: { burst: 1, count: 1, period: 1h } }";
     let limiter = Limiter::from_yaml(yaml).expect("a policy");
-    assert_eq!(limiter.stats().max_buckets, 7);
+    assert_eq!((limiter.stats().max_buckets, limiter.stats().max_client_buckets), (7, 4));
+    let limiter = Limiter::from_yaml(&format!("max_client_buckets: 2\n{yaml}")).expect("a policy");
+    assert_eq!((limiter.stats().max_buckets, limiter.stats().max_client_buckets), (7, 2));
     assert!(limiter.spend("Login", "alice", 1).expect("a charge").allowed());
     assert!(!limiter.spend("Login", "alice", 1).expect("a charge").allowed());
     let errors = Limiter::from_yaml("limits: 5").expect_err("no policy").to_string();
@@ -250,6 +253,7 @@ fn what_was_understood_is_told() {
         "
         store: memory
         max_buckets: 5000
+        max_client_buckets: 1000
         gates: { http: off }
         limits:
           NewOrdersPerAccount: { burst: 300, count: 300, period: 180m, id: regId, number: 3 }
@@ -264,7 +268,7 @@ fn what_was_understood_is_told() {
         ",
     );
     let expected = "\
-store   memory, at most 5000 buckets
+store   memory, at most 5000 buckets, 1000 made by clients
 gates   http off, text off, throttr off, smockron off
 limits  5
 keys    0 rules

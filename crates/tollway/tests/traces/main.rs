@@ -142,7 +142,7 @@ fn check(config: &str, trace: &str) {
 }
 
 fn in_memory(config: Config) -> Engine {
-    Engine::with(config.policy, Memory::new(config.max_buckets), Clock::manual(Timestamp::EPOCH))
+    Engine::with(config.policy, Memory::new(config.memory_bounds), Clock::manual(Timestamp::EPOCH))
 }
 
 /// In Redis, which may take its time: what is tested is what it answers.

@@ -8,6 +8,7 @@ use tollway_core::algorithm::{Bucket, TokenBucketState};
 use tollway_core::{Charge, Timestamp};
 
 use super::Memory;
+use super::capacity::BucketCount;
 use super::shard::{HasTable, Tables};
 use crate::hash::BucketHash;
 
@@ -40,7 +41,7 @@ impl Memory {
             // It takes the place that it had before.
             let _ = table.change_or_insert(hash, now, || true, |new| *new = bucket);
         } else {
-            self.capacity.give_back(1);
+            self.places.give_back(BucketCount::one(hash));
         }
         self.shards.publish_location::<TokenBucketState>(self.shards.number(hash), tables);
     }

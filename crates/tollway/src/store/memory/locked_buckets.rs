@@ -15,6 +15,7 @@
 
 use tollway_core::{Charge, Timestamp};
 
+use super::capacity::BucketCount;
 use super::shard::{HasTable, Tables, TablesGuard};
 use super::{FULL_SWEEP_SLOTS, Memory, SWEEP_SLOTS};
 use crate::hash::BucketHash;
@@ -28,11 +29,11 @@ pub(super) struct LockedBuckets<'a> {
     entries_full: bool,
     /// False if the decision is made again after a sweep in case that the store lacks capacity for it.
     is_last_attempt: bool,
-    /// The number of buckets that the store had no capacity for, and whether it had none for log entries.
-    lacked: usize,
+    /// The buckets that the store had no capacity for, and whether it had none for log entries.
+    lacked: BucketCount,
     lacked_entries: bool,
     /// The buckets that capacity was reserved for and that are not inserted yet.
-    reserved: usize,
+    reserved: BucketCount,
     inserted: usize,
 }
 
@@ -53,7 +54,7 @@ impl Memory {
             let LockedBuckets { reserved, inserted, lacked, lacked_entries, .. } = locked;
             let is_retried = locked.is_retried();
             drop(locked);
-            self.capacity.give_back(reserved);
+            self.places.give_back(reserved);
             if inserted > 0 {
                 self.sweep(SWEEP_SLOTS, now);
             }
@@ -61,7 +62,7 @@ impl Memory {
                 return decision;
             }
             let has_room = || {
-                (lacked == 0 || self.capacity.has_free(reserved + lacked))
+                (lacked.total() == 0 || self.places.has_free(reserved + lacked))
                     && !(lacked_entries && self.entries.is_full())
             };
             is_last_attempt = !self.make_room(has_room, &mut slots_left, now);
@@ -80,9 +81,9 @@ impl<'a> LockedBuckets<'a> {
             guards,
             entries_full: store.entries.is_full(),
             is_last_attempt: true,
-            lacked: 0,
+            lacked: BucketCount::default(),
             lacked_entries: false,
-            reserved: 0,
+            reserved: BucketCount::default(),
             inserted: 0,
         }
     }
@@ -90,7 +91,7 @@ impl<'a> LockedBuckets<'a> {
     /// Returns whether the store lacks capacity and the decision will be made again after a sweep. Nothing may be
     /// changed or counted until then.
     pub(super) fn is_retried(&self) -> bool {
-        !self.is_last_attempt && (self.lacked > 0 || self.lacked_entries)
+        !self.is_last_attempt && (self.lacked.total() > 0 || self.lacked_entries)
     }
 
     /// Moves the bucket of a charge to `hash` if it was written under former numbers of its limit.
@@ -111,7 +112,9 @@ impl<'a> LockedBuckets<'a> {
         entries_max: u64,
         change: impl FnOnce(&mut B),
     ) -> bool {
-        self.find_room(hash, entries_max, change, |locked| !locked.store.capacity.is_full())
+        self.find_room(hash, entries_max, change, |locked| {
+            locked.store.places.has_free(BucketCount::one(hash))
+        })
     }
 
     /// Reserves the room that this change needs. Returns whether there is any.
@@ -122,8 +125,10 @@ impl<'a> LockedBuckets<'a> {
         change: impl FnOnce(&mut B),
     ) -> bool {
         self.find_room(hash, entries_max, change, |locked| {
-            let reserved = locked.store.capacity.take().is_some();
-            locked.reserved += usize::from(reserved);
+            let reserved = locked.store.places.take(hash).is_some();
+            if reserved {
+                locked.reserved += BucketCount::one(hash);
+            }
             reserved
         })
     }
@@ -140,7 +145,9 @@ impl<'a> LockedBuckets<'a> {
             return false;
         }
         let has_place = self.get::<B>(hash).is_some() || place_for_new(self);
-        self.lacked += usize::from(!has_place);
+        if !has_place {
+            self.lacked += BucketCount::one(hash);
+        }
         has_place
     }
 
@@ -155,10 +162,8 @@ impl<'a> LockedBuckets<'a> {
         let Self { store, guards, reserved, inserted, .. } = self;
         let (number, tables): (_, &mut Tables) = (guards[place].0, &mut guards[place].1);
         let room = || {
-            let has_room = *reserved > 0;
-            if has_room {
-                (*reserved, *inserted) = (*reserved - 1, *inserted + 1);
-            }
+            let has_room = reserved.take(hash);
+            *inserted += usize::from(has_room);
             has_room
         };
         // A bucket without room is not kept. Only a check can meet one, which stores nothing that counts.

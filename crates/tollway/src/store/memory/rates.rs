@@ -16,7 +16,7 @@ impl Memory {
     /// Returns the hash of a key.
     #[inline]
     pub(crate) fn hash_key(&self, key: &[u8]) -> BucketHash {
-        self.key.hash_of(KEY_FINGERPRINT, key)
+        self.key.hash_client_made(KEY_FINGERPRINT, key)
     }
 
     /// Starts to fetch the rate of a key from memory.

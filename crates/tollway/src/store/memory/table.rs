@@ -13,6 +13,7 @@
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Refund, Timestamp};
 
+use super::capacity::BucketCount;
 use crate::hash::BucketHash;
 
 /// The number of homes that the smallest table has.
@@ -61,8 +62,8 @@ pub(super) struct Table<B> {
 pub(super) struct SweepResult {
     /// The number of slots that were looked at.
     pub(super) looked_at: usize,
-    /// The number of buckets that were dropped.
-    pub(super) dropped: usize,
+    /// The buckets that were dropped.
+    pub(super) dropped: BucketCount,
     /// The slot at which the next sweep starts; `None` at the end of the table.
     pub(super) next: Option<usize>,
     /// The change in the log entries that buckets have memory for.
@@ -225,7 +226,7 @@ impl<B: Bucket> Table<B> {
 
     /// Drops the expired buckets among the next `slots` slots from `start` on.
     pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
-        let (mut at, mut dropped, mut next_expiry) = (start, 0, Timestamp::MAX);
+        let (mut at, mut dropped, mut next_expiry) = (start, BucketCount::default(), Timestamp::MAX);
         for looked_at in 0..slots {
             match self.slots.get(at) {
                 None => {
@@ -242,8 +243,8 @@ impl<B: Bucket> Table<B> {
                 }
                 Some(slot) if !slot.is_empty() && slot.is_expired(now) => {
                     // The slots that follow move up by one, so this slot is looked at again.
+                    dropped += BucketCount::one(slot.hash);
                     self.remove_at(at);
-                    dropped += 1;
                 }
                 Some(slot) => {
                     if !slot.is_empty() {
@@ -402,9 +403,9 @@ mod tests {
         TokenBucket::new(10, 1, Duration::from_nanos(100)).unwrap()
     }
 
-    /// Returns a hash that falls into few homes; some hashes have the same high half.
+    /// Returns a hash that falls into few homes; some hashes have the same high half, and some are made by clients.
     fn hash(random: &mut Random, spread: u32) -> BucketHash {
-        BucketHash::of(random.below(400) << spread, random.below(3))
+        BucketHash::of(random.below(400) << spread, random.below(3) << 62)
     }
 
     fn assert_sound(table: &Table<TokenBucketState>) {
@@ -445,9 +446,11 @@ mod tests {
                     0 => assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
                     1 => {
                         let dropped = table.sweep(0, usize::MAX, now).dropped;
-                        let before = model.len();
-                        model.retain(|_, bucket| bucket.expires_at() > now);
-                        assert_eq!(dropped, before - model.len());
+                        let mut expired = BucketCount::default();
+                        for (hash, _) in model.extract_if(.., |_, bucket| bucket.expires_at() <= now) {
+                            expired += BucketCount::one(hash);
+                        }
+                        assert_eq!(dropped, expired);
                     }
                     2 => {
                         let full = table.change_or_insert(
