@@ -64,8 +64,13 @@ impl RedisSentinels {
     /// Promotes the replica with a manual failover, and waits until all Sentinels agree.
     pub fn fail_over(&mut self) {
         let before = self.primary().port();
-        self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::NAME]);
-        eventually("another primary", || self.sentinels.iter().all(|each| each.primary() != Some(before)));
+        eventually("another primary", || {
+            // A Sentinel refuses until it has heard from the replica itself, and gives up if the replica is slow.
+            if self.sentinels[0].primary() == Some(before) {
+                self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::NAME]);
+            }
+            self.sentinels.iter().all(|each| each.primary().is_some_and(|primary| primary != before))
+        });
     }
 
     fn is_healthy(&self) -> bool {
@@ -106,7 +111,9 @@ impl Sentinel {
 fn configuration(port: u16, primary: u16) -> String {
     let name = RedisSentinels::NAME;
     let mut lines = format!("port {port}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {primary} 2\n");
-    for (setting, milliseconds) in [("down-after-milliseconds", 500), ("failover-timeout", 2000)] {
+    // Long enough for a busy machine: a primary that is only slow is not replaced, and a replica that is only slow is
+    // not given up.
+    for (setting, milliseconds) in [("down-after-milliseconds", 2000), ("failover-timeout", 6000)] {
         writeln!(lines, "sentinel {setting} {name} {milliseconds}").expect("text takes everything");
     }
     lines

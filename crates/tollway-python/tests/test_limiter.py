@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-import time
 
 import pytest
 
@@ -111,13 +110,12 @@ def test_a_loop_goes_on_while_redis_does_not_answer():
             ticks = 0
             while not spending.done():
                 ticks += 1
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
             assert (await spending).degraded
             return ticks
 
-        began = time.monotonic()
-        ticks = asyncio.run(main())
-        assert ticks > (time.monotonic() - began) * 100
+        # A loop that was held up would have ticked a few times.
+        assert asyncio.run(main()) > 100
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])

@@ -33,11 +33,12 @@ def test_a_loop_goes_on_while_the_store_is_frozen(frozen):
     async def do_stuff(): ...
 
     async def main():
-        ticks = []
+        ticks = 0
 
         async def tick():
+            nonlocal ticks
             while True:
-                ticks.append(time.perf_counter())
+                ticks += 1
                 await asyncio.sleep(0)
 
         ticking = asyncio.ensure_future(tick())
@@ -45,7 +46,7 @@ def test_a_loop_goes_on_while_the_store_is_frozen(frozen):
             await do_stuff()
         ticking.cancel()
         assert denied.value.degraded and denied.value.retry_after > 0
-        return len(ticks)
+        return ticks
 
     # While it waited, nothing else did. A loop that was held up would have ticked a few times.
     assert asyncio.run(main()) > 100

@@ -9,7 +9,6 @@ mod overheard;
 use std::env;
 use std::time::Instant;
 
-use tokio::time::sleep_until;
 use tollway_testbed::RedisServer;
 
 use self::load::{Load, Sent};
@@ -62,17 +61,17 @@ async fn a_master_may_die(logic: &str, store: &str) {
     let load = Load::start(&fleet).await;
     fleet.reaches("delayed", u64::from(RATE)).await;
     fleet.kill_master();
-    // What it said holds, and for what several gatekeepers let pass at one time a little longer.
-    fleet.overheard.end().await;
-    let last = fleet.overheard.told().iter().map(|told| told.until).max().unwrap();
-    sleep_until((last + MAX_DELAY).into()).await;
+    // What it said holds until its time has passed.
     for guard in &fleet.guards {
+        guard.shows("master_connected", |value| value == 0).await;
+        guard.shows("known_delays", |known| known == 0).await;
         guard.shows("waiting", |waiting| waiting == 0).await;
     }
+    let settled = Instant::now();
     let delayed = fleet.count("delayed").await;
     fleet.reaches("accepted", fleet.count("accepted").await + 100).await;
     assert_eq!(fleet.count("delayed").await, delayed, "nobody waits by nobody's word");
-    let gone = last..Instant::now();
+    let gone = settled..Instant::now();
     fleet.restart_master().await;
     let rejected = fleet.count("rejected").await;
     fleet.reaches("delayed", delayed + u64::from(RATE)).await;

@@ -10,14 +10,21 @@ use tollway::AsyncLimiter;
 use tollway::core::Decision;
 use tollway_testbed::eventually;
 
-/// The pause that each caller makes before it asks again, so that the store is measured and not the busy machine.
+/// The pause that each caller makes before it asks again.
 const THINK: Duration = Duration::from_millis(3);
 
 /// Callers on a thread of their own, each of whom spends one unit of one id again and again.
 pub(crate) struct Crowd {
     stop: Arc<AtomicBool>,
-    shared: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
     callers: JoinHandle<Vec<Asked>>,
+}
+
+/// The number of spends that were answered, and of those that the store decided.
+#[derive(Debug, Default)]
+struct Counts {
+    answered: AtomicUsize,
+    shared: AtomicUsize,
 }
 
 /// One spend, and what was decided.
@@ -25,19 +32,19 @@ pub(crate) struct Crowd {
 pub(crate) struct Asked {
     pub(crate) id: String,
     pub(crate) at: Instant,
-    pub(crate) took: Duration,
+    pub(crate) answered_at: Instant,
     pub(crate) decision: Decision,
 }
 
 impl Crowd {
     /// Starts one caller for each id under `limit`.
     pub(crate) fn gather(limiter: &Arc<AsyncLimiter>, limit: &'static str, ids: &[String]) -> Self {
-        let (stop, shared) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::<Counts>::default());
         let callers: Vec<_> = ids
             .iter()
             .map(|id| {
-                let (limiter, stop, shared) = (Arc::clone(limiter), Arc::clone(&stop), Arc::clone(&shared));
-                ask(limiter, limit, id.clone(), stop, shared)
+                let (limiter, stop, counts) = (Arc::clone(limiter), Arc::clone(&stop), Arc::clone(&counts));
+                ask(limiter, limit, id.clone(), stop, counts)
             })
             .collect();
         let callers = thread::spawn(move || {
@@ -51,21 +58,25 @@ impl Crowd {
                 asked
             })
         });
-        Self { stop, shared, callers }
+        Self { stop, counts, callers }
     }
 
     /// Returns the number of spends that the store has decided.
     pub(crate) fn shared(&self) -> usize {
-        self.shared.load(Ordering::Relaxed)
+        self.counts.shared.load(Ordering::Relaxed)
     }
 
-    /// Waits until the store has decided so many more, and says how long the first of them took.
-    pub(crate) fn wait_for(&self, more: usize) -> Duration {
-        let (started, before) = (Instant::now(), self.shared());
-        eventually("a decision of the store", || self.shared() > before);
-        let first = started.elapsed();
+    /// Waits until the store has decided so many more.
+    pub(crate) fn wait_for(&self, more: usize) {
+        let before = self.shared();
         eventually("decisions of the store", || self.shared() >= before + more);
-        first
+    }
+
+    /// Waits until so many more were answered, by the store or without it.
+    pub(crate) fn wait_for_answers(&self, more: usize) {
+        let answered = || self.counts.answered.load(Ordering::Relaxed);
+        let before = answered();
+        eventually("answers", || answered() >= before + more);
     }
 
     /// Sends everybody home.
@@ -80,55 +91,18 @@ async fn ask(
     limit: &'static str,
     id: String,
     stop: Arc<AtomicBool>,
-    shared: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
 ) -> Vec<Asked> {
     let mut asked = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let at = Instant::now();
         let decision = limiter.spend(limit, &id, 1).await.unwrap();
-        asked.push(Asked { id: id.clone(), at, took: at.elapsed(), decision });
-        shared.fetch_add((!decision.degraded).into(), Ordering::Relaxed);
+        asked.push(Asked { id: id.clone(), at, answered_at: Instant::now(), decision });
+        counts.answered.fetch_add(1, Ordering::Relaxed);
+        counts.shared.fetch_add((!decision.degraded).into(), Ordering::Relaxed);
         tokio::time::sleep(THINK).await;
     }
     asked
-}
-
-/// Returns the time that 99 in a hundred did not exceed.
-pub(crate) fn p99(took: impl Iterator<Item = Duration>) -> Duration {
-    let mut took: Vec<_> = took.collect();
-    took.sort();
-    took[took.len() * 99 / 100]
-}
-
-/// Somebody who only sleeps, to see how much longer that takes on this machine, now.
-pub(crate) struct Sleeper {
-    stop: Arc<AtomicBool>,
-    asleep: JoinHandle<Vec<Duration>>,
-}
-
-impl Sleeper {
-    /// Begins to sleep for this long, again and again.
-    pub(crate) fn start(pause: Duration) -> Self {
-        let stop = Arc::<AtomicBool>::default();
-        let stopped = Arc::clone(&stop);
-        let asleep = thread::spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_time().build().unwrap();
-            let mut overslept = Vec::new();
-            while !stopped.load(Ordering::Relaxed) {
-                let started = Instant::now();
-                runtime.block_on(async { tokio::time::sleep(pause).await });
-                overslept.push(started.elapsed() - pause);
-            }
-            overslept
-        });
-        Self { stop, asleep }
-    }
-
-    /// Stops, and returns the delay that 99 sleeps in a hundred did not exceed.
-    pub(crate) fn wake(self) -> Duration {
-        self.stop.store(true, Ordering::Relaxed);
-        p99(self.asleep.join().unwrap().into_iter())
-    }
 }
 
 /// Threads that keep every core busy until this value is dropped.

@@ -23,7 +23,7 @@ impl Measured {
     pub(crate) async fn new(fleet: &Fleet) -> Self {
         let (greedy, others): (Vec<_>, Vec<_>) =
             fleet.arrivals().into_iter().partition(|arrival| arrival.client == GREEDY);
-        let told = fleet.overheard.told();
+        let delayed = fleet.overheard.clients();
         Self {
             seconds: (greedy[greedy.len() - 1].at - greedy[0].at).as_secs_f64(),
             passed: f64::from(u32::try_from(greedy.len()).unwrap()),
@@ -31,7 +31,7 @@ impl Measured {
             delayed: fleet.count("delayed").await,
             rejected: fleet.count("rejected").await,
             overtaken: (0..GUARDS).map(|guard| overtaken(&greedy, guard)).sum(),
-            others_delayed: told.iter().filter(|told| !told.client.ends_with(GREEDY)).count(),
+            others_delayed: delayed.iter().filter(|client| !client.ends_with(GREEDY)).count(),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Fleet {
         let arguments = ["--identify", "header:x-client", "--max-delay", &max_delay, "--workers", "1"];
         let guards: Vec<_> =
             (0..GUARDS).map(|_| GuardProcess::of(&upstream, &addresses, &arguments)).collect();
-        let mut overheard = Overheard::default();
+        let overheard = Overheard::default();
         overheard.listen(&addresses[1]);
         let fleet = Self { guards, config, master: Some(master), addresses, arrivals, overheard };
         fleet.gather().await;

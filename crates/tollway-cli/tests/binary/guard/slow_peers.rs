@@ -2,8 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::thread;
-use std::time::Duration;
+use std::sync::{Mutex, mpsc};
 
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Empty};
@@ -33,6 +32,21 @@ fn to_the_end(client: &mut TcpStream) -> Vec<u8> {
     }
 }
 
+/// A client that says nothing. Others know by its end that the timeout of clients has passed since it came.
+struct IdleClient(TcpStream);
+
+impl IdleClient {
+    fn connect(guard: &GuardProcess) -> Self {
+        let client = connect(guard);
+        client.set_nonblocking(true).unwrap();
+        Self(client)
+    }
+
+    fn is_disconnected(&mut self) -> bool {
+        !matches!(self.0.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
 /// Answers with the length of the request's body.
 async fn counted(request: Request<Incoming>) -> Response<BoxedBody> {
     answer(body_of(request.into_body()).await.len().to_string())
@@ -53,18 +67,17 @@ async fn an_idle_client_is_disconnected() {
 }
 
 #[tokio::test]
-async fn a_client_with_rare_short_requests_is_not_idle() {
+async fn a_client_with_short_requests_is_not_idle() {
     let upstream = Upstream::http2(|_| async { answer("served") }).await;
     let guard = GuardProcess::start(&upstream.url().replace("http:", "h2c:"), &["--client-timeout", "1s"]);
     let (mut http2, mut http1) = (guard.http2().await, connect(&guard));
-    for _ in 0..10 {
+    let mut idle = IdleClient::connect(&guard);
+    while !idle.is_disconnected() {
         let request = Request::get("http://a/").body(full("")).unwrap();
         assert_eq!(http2.send_request(request).await.unwrap().status(), StatusCode::OK);
         // Answered without asking anybody.
         http1.write_all(b"HEAD / HTTP/1.1\r\nHost: a b\r\n\r\n").unwrap();
         assert!(upstream::head(&mut http1).starts_with("HTTP/1.1 400 "));
-        // Not to let time pass, but because that is how such a client asks.
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
@@ -90,19 +103,18 @@ async fn a_slow_upload_that_makes_progress_is_served() {
     let guard = GuardProcess::start(&upstream.url(), &["--client-timeout", "1s", "--timeout", "1s"]);
     let mut client = connect(&guard);
     client
-        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 12\r\n\r\n")
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
         .unwrap();
-    for _ in 0..12 {
-        // Not to let time pass, but because that is how a slow client sends.
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        client.write_all(b"x").unwrap();
+    let (mut idle, mut sent) = (IdleClient::connect(&guard), 0);
+    while !idle.is_disconnected() {
+        // Another request between two bytes makes them slow.
+        guard.metric("open_requests").await;
+        client.write_all(b"1\r\nx\r\n").unwrap();
+        sent += 1;
     }
-    let said = to_the_end(&mut client);
-    assert!(
-        said.starts_with(b"HTTP/1.1 200 ") && said.ends_with(b"\r\n\r\n12"),
-        "{}",
-        String::from_utf8_lossy(&said)
-    );
+    client.write_all(b"0\r\n\r\n").unwrap();
+    let said = String::from_utf8(to_the_end(&mut client)).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with(&format!("\r\n\r\n{sent}")), "{said}");
 }
 
 /// Returns a response that never ends.
@@ -180,15 +192,21 @@ async fn an_upstream_that_stalls_in_a_body_of_known_length_is_disconnected() {
 
 #[tokio::test]
 async fn an_upstream_may_pause_in_a_body_of_unknown_length() {
-    let upstream = Upstream::raw(|mut stream| {
+    let (pause_ends, pause) = mpsc::channel();
+    let pause = Mutex::new(pause);
+    let upstream = Upstream::raw(move |mut stream| {
         upstream::head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\none ").unwrap();
-        // As an event comes: when it does.
-        thread::sleep(Duration::from_millis(600));
+        pause.lock().unwrap().recv().unwrap();
         stream.write_all(b"two").unwrap();
     });
     let guard = GuardProcess::start(&upstream.url(), &["--timeout", "100ms", "--client-timeout", "100ms"]);
     let response = guard.ask(Request::get("/").body(full("")).unwrap()).await;
+    // Each of them is disconnected when the timeouts, which are equal, have passed once more.
+    for _ in 0..3 {
+        to_the_end(&mut connect(&guard));
+    }
+    pause_ends.send(()).unwrap();
     assert_eq!(body_of(response.into_body()).await, b"one two");
 }
 
@@ -217,9 +235,11 @@ async fn slow_clients_make_room_for_new_ones() {
     let mut slow = connect(&guard);
     slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n").unwrap();
     let next = tokio::spawn(guard.ask(Request::get("/").body(full("")).unwrap()));
-    // Never silent for long, but of no use to anybody.
+    // Never silent for long, but of no use to anybody. Other requests between two bytes make them slow.
     while slow.write_all(b"x").is_ok() && !next.is_finished() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        for _ in 0..10 {
+            guard.metric("open_requests").await;
+        }
     }
     assert_eq!(next.await.unwrap().status(), StatusCode::OK);
     assert!(to_the_end(&mut slow).starts_with(b"HTTP/1.1 408 "));

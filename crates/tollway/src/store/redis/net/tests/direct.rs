@@ -1,5 +1,7 @@
 //! Tests direct calls of blocking callers.
 
+use tollway_testbed::TEST_TIMEOUT;
+
 use super::*;
 
 fn call_directly(net: &Net, call: Call) -> Reply {
@@ -45,7 +47,7 @@ fn a_server_that_was_away_is_found_again() {
     let net = patient(&server);
     let mut before = 0;
     for _ in 0..3 {
-        let given_up = Instant::now() + Duration::from_secs(20);
+        let given_up = Instant::now() + TEST_TIMEOUT;
         let mut lost = 0;
         let count = loop {
             match call_directly(&net, plain(&["INCR", "n"])) {

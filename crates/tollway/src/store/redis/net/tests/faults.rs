@@ -15,7 +15,7 @@ fn a_frozen_server_is_left_alone_and_found_again() {
     load.wait_for(100);
     server.freeze();
     eventually("a breaker", || net.health().breaker_openings > 0);
-    std::thread::sleep(Duration::from_millis(300)); // This is how long it is frozen; nothing is waited for.
+    load.wait_for_failures(500);
     server.thaw();
     load.wait_for(100);
     let replies = load.stop();

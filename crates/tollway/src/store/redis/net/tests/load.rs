@@ -17,22 +17,24 @@ const THINK: Duration = Duration::from_millis(1);
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     well: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
     callers: JoinHandle<Vec<Reply>>,
 }
 
 impl Load {
     /// Starts the callers. Their keys are in this slot, and have `{tag}` in their names.
     pub(super) fn start(net: &Arc<Net>, callers: usize, tag: &'static str, slot: u16) -> Self {
-        let (net, stop, well) = (Arc::clone(net), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&well));
+        let (net, stop) = (Arc::clone(net), Arc::<AtomicBool>::default());
+        let (well, failed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let (stopped, counted) = (Arc::clone(&stop), [Arc::clone(&failed), Arc::clone(&well)]);
         let ask = move |caller: usize| {
-            let (net, stop, well) = (Arc::clone(&net), Arc::clone(&stopped), Arc::clone(&counted));
+            let (net, stop, counts) = (Arc::clone(&net), Arc::clone(&stopped), counted.clone());
             async move {
                 let mut asked = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     let key = format!("{{{tag}}}{caller}/{}", asked.len());
                     let reply = net.send(vec![Call { slot, ..count(&key) }]).await.remove(0);
-                    well.fetch_add(reply.is_ok().into(), Ordering::Relaxed);
+                    counts[usize::from(reply.is_ok())].fetch_add(1, Ordering::Relaxed);
                     asked.push(reply);
                     tokio::time::sleep(THINK).await;
                 }
@@ -50,13 +52,17 @@ impl Load {
                 asked
             })
         });
-        Self { stop, well, callers }
+        Self { stop, well, failed, callers }
     }
 
     /// Waits until `more` calls have been answered.
     pub(super) fn wait_for(&self, more: u64) {
-        let before = self.well.load(Ordering::Relaxed);
-        eventually("answers", || self.well.load(Ordering::Relaxed) >= before + more);
+        wait_for_more(&self.well, more);
+    }
+
+    /// Waits until `more` calls have failed.
+    pub(super) fn wait_for_failures(&self, more: u64) {
+        wait_for_more(&self.failed, more);
     }
 
     /// Stops the callers, and returns all replies.
@@ -64,6 +70,11 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
         self.callers.join().unwrap()
     }
+}
+
+fn wait_for_more(count: &AtomicU64, more: u64) {
+    let before = count.load(Ordering::Relaxed);
+    eventually("replies", || count.load(Ordering::Relaxed) >= before + more);
 }
 
 /// Asserts that every answer is a one, so that no call was executed twice.
