@@ -22,8 +22,8 @@ use tower_service::Service;
 
 use crate::body::{ClientBody, UpstreamBody};
 use crate::bounds::{CLOSE_MAX, SLOW_RATE};
-use crate::connection_permits::ConnectionPermit;
 use crate::guard::{Identification, Shared};
+use crate::permits::Permit;
 use crate::pool::Pool;
 use crate::proxy::{Proxy, rejection_of};
 use crate::request_check;
@@ -40,7 +40,7 @@ pub(crate) struct Connection {
     pub(crate) pool: Arc<Pool>,
     pub(crate) peer: SocketAddr,
     /// Held as long as the connection is open, also after an upgrade.
-    pub(crate) permit: Arc<ConnectionPermit>,
+    pub(crate) permit: Arc<Permit>,
     /// The number of requests in flight.
     open_requests: AtomicUsize,
     /// The number of requests so far.
@@ -51,7 +51,7 @@ pub(crate) struct Connection {
 pub(crate) struct OpenRequest {
     connection: Arc<Connection>,
     /// The permit of a further request; the first has that of the connection.
-    _permit: Option<ConnectionPermit>,
+    _permit: Option<Permit>,
 }
 
 impl Drop for OpenRequest {
@@ -62,12 +62,7 @@ impl Drop for OpenRequest {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        pool: Arc<Pool>,
-        peer: SocketAddr,
-        permit: ConnectionPermit,
-    ) -> Arc<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, pool: Arc<Pool>, peer: SocketAddr, permit: Permit) -> Arc<Self> {
         let (open_requests, requests) = (AtomicUsize::new(0), AtomicU64::new(0));
         Arc::new(Self { shared, pool, peer, permit: Arc::new(permit), open_requests, requests })
     }

@@ -16,8 +16,8 @@ use tollway_tower::{
 };
 use tracing::info;
 
-use crate::connection_permits::ConnectionPermits;
 use crate::metrics::{self, Metrics};
+use crate::permits::Permits;
 use crate::stall_timer::StallTimeout;
 use crate::tls::{self, TlsError};
 use crate::{settings::GuardSettings, worker};
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) layer: AdmissionLayer<Arc<dyn Admit>, Identification>,
     /// Finds the address of a client, which the upstream is told.
     pub(crate) address: ByAddress,
-    pub(crate) permits: Arc<ConnectionPermits>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) metrics: Metrics,
 }
 
@@ -93,8 +93,8 @@ impl Guard {
             tls,
             layer: AdmissionLayer::new(admit).identify(identification),
             address,
-            permits: ConnectionPermits::new(settings.max_connections),
-            metrics: Metrics::default(),
+            permits: Permits::new(settings.max_connections),
+            metrics: Metrics::new(),
             settings,
         };
         Ok(Self { shared: Arc::new(shared), listener, metrics_listener })
@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_worker_that_fails_drains_the_others_and_is_an_error() {
-        let metrics = Metrics::default();
+        let metrics = Metrics::new();
         let (drain, mut draining) = watch::channel(false);
         let (ended, results) = mpsc::unbounded_channel();
         ended.send(Err(GuardError::WorkerPanicked)).unwrap();

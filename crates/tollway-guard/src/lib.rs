@@ -24,10 +24,10 @@
 mod body;
 mod bounds;
 mod connection;
-mod connection_permits;
 mod guard;
 mod headers;
 mod metrics;
+mod permits;
 mod pool;
 mod proxy;
 mod request_check;

@@ -6,7 +6,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -16,7 +16,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
 use tollway_client::gatekeeper::Gatekeeper;
-use tollway_tower::LogThrottle;
+use tollway_tower::{LOG_PAUSE, LogThrottle};
 
 use crate::guard::Shared;
 use crate::worker::accept;
@@ -25,7 +25,6 @@ use crate::worker::accept;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The counters that the admission layer does not have.
-#[derive(Default)]
 pub(crate) struct Metrics {
     upstream_failures: AtomicU64,
     upstream_log: LogThrottle,
@@ -33,6 +32,11 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
+    pub(crate) fn new() -> Self {
+        let upstream_log = LogThrottle::new(LOG_PAUSE, Instant::now());
+        Self { upstream_failures: AtomicU64::new(0), upstream_log, open_requests: AtomicU64::new(0) }
+    }
+
     pub(crate) fn request_began(&self) {
         self.open_requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -48,7 +52,7 @@ impl Metrics {
     /// Counts a failure of the upstream. Returns the number of unlogged ones, if one may be logged now.
     pub(crate) fn upstream_failed(&self) -> Option<u64> {
         self.upstream_failures.fetch_add(1, Ordering::Relaxed);
-        self.upstream_log.allow()
+        self.upstream_log.allow(Instant::now())
     }
 }
 

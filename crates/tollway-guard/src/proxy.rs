@@ -19,9 +19,9 @@ use tracing::{debug, warn};
 
 use crate::body::{UploadBody, UploadProgress, UploadStage, UpstreamBody};
 use crate::connection::Connection;
-use crate::connection_permits::ConnectionPermit;
 use crate::guard::Shared;
 use crate::headers;
+use crate::permits::Permit;
 use crate::pool::ForwardError;
 use crate::stall_timer::StallTimer;
 use crate::upstream::Protocol;
@@ -178,7 +178,7 @@ fn absolute_form(uri: Uri, host: Option<HeaderValue>, upstream: &Authority) -> U
 }
 
 /// Copies bytes both ways after an upgrade. The connection keeps its permit until the tunnel ends.
-async fn tunnel(client: OnUpgrade, upstream: OnUpgrade, _permit: Arc<ConnectionPermit>) {
+async fn tunnel(client: OnUpgrade, upstream: OnUpgrade, _permit: Arc<Permit>) {
     match tokio::try_join!(client, upstream) {
         Ok((client, upstream)) => {
             // Either side may end a tunnel at any time.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::bounds::SLOW_RATE;
-use crate::connection_permits::ConnectionPermits;
+use crate::permits::Permits;
 
 /// The number of checks within one timeout.
 const CHECKS: u32 = 6;
@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(1);
 pub(crate) struct StallTimeout {
     pub(crate) after: Duration,
     /// While all of these are in use, a peer below [`SLOW_RATE`] has stalled as well. `None` if nobody waits for it.
-    pub(crate) permits: Option<Arc<ConnectionPermits>>,
+    pub(crate) permits: Option<Arc<Permits>>,
 }
 
 /// Watches the progress of one peer.

@@ -90,7 +90,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::connection_permits::ConnectionPermits;
+    use crate::permits::Permits;
 
     const AFTER: Duration = Duration::from_secs(60);
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// Writes to a peer that reads a byte every 50 seconds.
-    async fn write_to_slow_peer(bytes: usize, permits: Option<Arc<ConnectionPermits>>) -> io::Result<()> {
+    async fn write_to_slow_peer(bytes: usize, permits: Option<Arc<Permits>>) -> io::Result<()> {
         let (ours, mut theirs) = duplex(10);
         let mut ours = TimedStream::new(ours, StallTimeout { after: AFTER, permits });
         tokio::spawn(async move {
@@ -120,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_peer_is_disconnected_when_another_client_needs_the_permit() {
         assert!(write_to_slow_peer(30, None).await.is_ok());
-        let permits = ConnectionPermits::new(1);
+        let permits = Permits::new(1);
         assert!(write_to_slow_peer(30, Some(Arc::clone(&permits))).await.is_ok());
         let _in_use = permits.acquire().await;
         assert!(write_to_slow_peer(30, Some(permits)).await.is_err());

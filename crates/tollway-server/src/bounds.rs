@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The time between two log lines of one kind, if clients can cause them.
+pub(crate) const LOG_PAUSE: Duration = Duration::from_secs(1);
+
 /// The bounds that one process has for all clients together, and for each. Those of connections are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {

@@ -26,7 +26,6 @@ mod datagrams;
 mod decision_log;
 mod drain;
 mod gate;
-mod log_throttle;
 mod metrics;
 mod reload;
 mod server;

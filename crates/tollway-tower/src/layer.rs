@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Response, StatusCode};
-use tollway_core::Decision;
+use tollway_core::{Decision, LogThrottle};
 use tower_layer::Layer;
 
 use crate::admit::{Admit, AdmitOutcome, AdmitReply};
 use crate::exempt_paths::ExemptPaths;
 use crate::identify::{ByAddress, Identify, Unidentified};
 use crate::log_info::LogInfoSource;
-use crate::log_throttle::LogThrottle;
 use crate::rejection::{NO_PEER_ADDRESS, Rejection, grpc_content_type};
 use crate::request_counts::{RequestCounters, RequestCounts};
 use crate::service::AdmissionService;
@@ -52,6 +52,9 @@ pub struct DecisionEvent<'a> {
 
 type DecisionHook = dyn Fn(DecisionEvent<'_>) + Send + Sync;
 
+/// The time between two log lines of one kind, if every request can cause them.
+pub const LOG_PAUSE: Duration = Duration::from_secs(10);
+
 /// The settings and counters that a layer shares with its services.
 pub(crate) struct LayerState<A, I> {
     pub(crate) admit: Arc<A>,
@@ -86,7 +89,7 @@ impl<A: Admit> AdmissionLayer<A> {
             shadow: false,
             counters: Arc::default(),
             log_info: LogInfoSource::default(),
-            unidentified_log: Arc::default(),
+            unidentified_log: Arc::new(LogThrottle::new(LOG_PAUSE, Instant::now())),
             on_unidentified: OnUnidentified::default(),
             always_add_headers: false,
             hook: None,
@@ -313,7 +316,7 @@ impl<A: Admit, I> LayerState<A, I> {
         if !passes && !is_setup {
             return;
         }
-        match self.unidentified_log.allow() {
+        match self.unidentified_log.allow(Instant::now()) {
             None => {}
             Some(held_back) if is_setup && !passes => tracing::error!(held_back, "{NO_PEER_ADDRESS}"),
             Some(held_back) => tracing::warn!(held_back, ?reason, "a request without a client id passes"),

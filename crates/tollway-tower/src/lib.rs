@@ -33,7 +33,6 @@ mod exempt_paths;
 mod identify;
 mod layer;
 mod log_info;
-mod log_throttle;
 #[cfg(any(feature = "local", feature = "remote"))]
 mod rate_limit_headers;
 mod rejection;
@@ -54,10 +53,11 @@ pub use identify::{
     ByAddress, ByHeader, ByHeaderOrAddress, ClientId, Identify, Network, ParseNetworkError, RequestHead,
     Unidentified,
 };
+#[doc(hidden)]
+pub use layer::LOG_PAUSE;
 pub use layer::{AdmissionLayer, DecisionEvent, OnUnidentified};
 pub use log_info::{LogInfo, user_agent};
 #[doc(hidden)]
-pub use log_throttle::LogThrottle;
 pub use rejection::{Rejection, grpc_content_type};
 pub use request_counts::RequestCounts;
 pub use response_body::ResponseBody;
@@ -65,6 +65,8 @@ pub use response_future::ResponseFuture;
 pub use service::AdmissionService;
 #[cfg(any(feature = "remote", feature = "gatekeeper"))]
 pub use tollway_client as client;
+#[doc(hidden)]
+pub use tollway_core::LogThrottle;
 
 /// Compiles and runs the examples of the page about middleware.
 #[cfg(all(doctest, feature = "local"))]

@@ -6,18 +6,19 @@ use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{SockRef, Socket, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tollway_core::LogThrottle;
 use tracing::{error, warn};
 
 use super::connection::{self, BufferPool, Session};
 use super::limit::{ConnectionLimit, ConnectionPermit};
 use super::{Gate, GateFuture};
-use crate::log_throttle::LogThrottle;
+use crate::bounds::LOG_PAUSE;
 use crate::metrics::Page;
 use crate::worker::Worker;
 
@@ -115,12 +116,12 @@ impl<P: TcpProtocol> Acceptor<P> {
     /// Accepts connections until the drain starts, then waits until all have ended and what they sent has its effect.
     async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>) {
         let mut draining = pin!(self.worker.drain.clone().started());
-        let mut throttle = LogThrottle::default();
+        let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => self.admit(stream, peer),
-                    Err(error) => pause(&error, &mut throttle).await,
+                    Err(error) => pause(&error, &throttle).await,
                 },
                 Some(ended) = self.connections.join_next() => report(ended),
                 Some(ended) = background.join_next() => propagate(ended),
@@ -203,14 +204,14 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 
 /// Pauses when the process is out of files or memory: open connections may be about to give some back. Other errors
 /// concern one client only.
-async fn pause(error: &io::Error, throttle: &mut LogThrottle) {
+async fn pause(error: &io::Error, throttle: &LogThrottle) {
     let of_client =
         [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
     if of_client.contains(&error.kind()) {
         return;
     }
-    if let Some(times) = throttle.log_now() {
-        warn!(%error, times, "cannot accept connections");
+    if let Some(held_back) = throttle.allow(Instant::now()) {
+        warn!(%error, held_back, "cannot accept connections");
     }
     sleep(RETRY_PAUSE).await;
 }

@@ -4,18 +4,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use socket2::{Protocol, Socket};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollway::config::TrustedNetworks;
+use tollway_core::LogThrottle;
 use tollway_wire::text::encode;
 use tracing::warn;
 
 use super::tcp::{RETRY_PAUSE, propagate};
 use super::{Gate, GateFuture};
+use crate::bounds::LOG_PAUSE;
 use crate::datagrams::{Datagrams, Inbox, Outbox};
-use crate::log_throttle::LogThrottle;
 use crate::service::TextService;
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -91,7 +93,7 @@ impl TextBatch {
     async fn run(mut self) {
         let datagrams = Arc::clone(&self.datagrams);
         let mut draining = pin!(self.worker.drain.clone().started());
-        let mut throttle = LogThrottle::default();
+        let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
         loop {
             tokio::select! {
                 biased;
@@ -100,8 +102,8 @@ impl TextBatch {
                     Ok(()) => self.answer().await,
                     Err(error) => {
                         self.worker.metrics.text.receive_errors.one();
-                        if let Some(times) = throttle.log_now() {
-                            warn!(%error, times, "text gate cannot receive datagrams");
+                        if let Some(held_back) = throttle.allow(Instant::now()) {
+                            warn!(%error, held_back, "text gate cannot receive datagrams");
                         }
                         sleep(RETRY_PAUSE).await;
                     }

@@ -1,15 +1,16 @@
 //! Records what gatekeepers report, in one call, and returns the delays that follow.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Instant;
 
 use tollway::clock::WallOffset;
 use tollway::reports::Report;
-use tollway_core::{Domain, Nanos, Timestamp};
+use tollway_core::{Domain, LogThrottle, Nanos, Timestamp};
 use tollway_wire::smockron::{AccountingError, AccountingMessage, AccountingStatus, ControlMessage};
 use tracing::warn;
 
 use super::{CountedPolicy, Service};
-use crate::log_throttle::LogThrottle;
+use crate::bounds::LOG_PAUSE;
 use crate::metrics::{DomainCounters, Malformed, SmockronCounters};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -17,12 +18,12 @@ const MILLISECOND: u64 = 1_000_000;
 /// Records the reports that one worker has read.
 pub(crate) struct SmockronService {
     service: Arc<Service>,
-    throttle: Mutex<LogThrottle>,
+    throttle: LogThrottle,
 }
 
 impl SmockronService {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, throttle: Mutex::default() }
+        Self { service, throttle: LogThrottle::new(LOG_PAUSE, Instant::now()) }
     }
 
     pub(crate) fn metrics(&self) -> &SmockronCounters {
@@ -62,9 +63,8 @@ impl SmockronService {
 
     fn ignore(&self, why: Malformed) {
         self.metrics().malformed[why as usize].one();
-        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(times) = throttle.log_now() {
-            warn!(times, reason = why.name(), "ignored malformed accounting messages");
+        if let Some(held_back) = self.throttle.allow(Instant::now()) {
+            warn!(held_back, reason = why.name(), "ignored malformed accounting messages");
         }
     }
 

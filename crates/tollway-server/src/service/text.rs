@@ -1,18 +1,19 @@
 //! Answers the commands of the text protocol, a batch of datagrams at a time.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use tollway::engine::Engine;
 use tollway::keys::{KeyLimiter, KeyOutcome, KeyUse};
 use tollway_core::algorithm::{RateReading, SmoothedRate};
-use tollway_core::{Algorithm, Decision, KeyLimit, Nanos, Verdict};
+use tollway_core::{Algorithm, Decision, KeyLimit, LogThrottle, Nanos, Verdict};
 use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
 use tracing::{debug, warn};
 
 use super::{CountedPolicy, Service};
+use crate::bounds::LOG_PAUSE;
 use crate::decision_log;
-use crate::log_throttle::LogThrottle;
 use crate::metrics::{LimitCounters, TextCounters};
 use crate::stats::Stats;
 
@@ -52,7 +53,14 @@ struct Counts {
 impl TextService {
     pub(crate) fn new(service: Arc<Service>, stats: Arc<Stats>, worker: usize) -> Self {
         let keys = KeyLimiter::new(Engine::clone(&service.limiter));
-        Self { service, stats, worker, keys, composed: Vec::new(), unmatched: LogThrottle::default() }
+        Self {
+            service,
+            stats,
+            worker,
+            keys,
+            composed: Vec::new(),
+            unmatched: LogThrottle::new(LOG_PAUSE, Instant::now()),
+        }
     }
 
     /// Answers datagrams that arrived together, in order. `reply` is handed who asked, the id to echo and the answer; a
@@ -186,10 +194,10 @@ impl Counts {
 }
 
 #[cold]
-fn note_unmatched(unmatched: &mut LogThrottle, key: &[u8]) {
-    if let Some(keys) = unmatched.log_now() {
+fn note_unmatched(unmatched: &LogThrottle, key: &[u8]) {
+    if let Some(held_back) = unmatched.allow(Instant::now()) {
         warn!(
-            keys,
+            held_back,
             "some keys match no rule and are never over the limit; add a last rule that matches \".*\""
         );
         debug!(key = %key.escape_ascii(), "the latest key that matches no rule");

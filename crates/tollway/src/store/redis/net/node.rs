@@ -14,7 +14,7 @@ use tollway_core::{Backoff, CircuitBreaker};
 use super::jitter::{random, up_to};
 use super::pending::{PendingCall, ReplySlot};
 use super::pipeline::{PIPELINE_CALLS, Pipeline};
-use super::stall::StallTimeout;
+use super::stall::PipelinesInFlight;
 use crate::cause::Cause;
 use crate::store::redis::{Address, StoreError};
 use crate::store::{NodeHealth, NodeState};
@@ -64,7 +64,7 @@ pub(super) struct Node {
 #[derive(Debug)]
 enum Status {
     Connecting,
-    Up { opened: Instant, used: Instant, stall: StallTimeout },
+    Up { opened: Instant, used: Instant, pipelines: PipelinesInFlight },
     Unreachable { since: Instant, reason: String, misconfigured: bool },
 }
 
@@ -147,8 +147,8 @@ impl Node {
 
     /// Returns true if a pipeline can be sent now.
     pub(super) fn has_work(&self) -> bool {
-        let Status::Up { stall, .. } = &self.status else { return false };
-        !self.queue.is_empty() && stall.in_flight() < IN_FLIGHT_MAX
+        let Status::Up { pipelines, .. } = &self.status else { return false };
+        !self.queue.is_empty() && pipelines.in_flight() < IN_FLIGHT_MAX
     }
 
     /// Takes the next pipeline off the queue, without calls that nobody awaits. It is in flight from now on.
@@ -178,8 +178,8 @@ impl Node {
 
     /// Records a pipeline that is sent now.
     pub(super) fn sent(&mut self, number: u64, calls: Vec<PendingCall>, now: Instant) {
-        let Status::Up { used, stall, .. } = &mut self.status else { return };
-        stall.sent(now);
+        let Status::Up { used, pipelines, .. } = &mut self.status else { return };
+        pipelines.sent(now);
         *used = now;
         let due = calls.iter().map(PendingCall::due).min();
         self.in_flight.push(InFlight { number, generation: self.generation, calls, due });
@@ -191,10 +191,10 @@ impl Node {
             return Vec::new();
         };
         let InFlight { generation, calls, .. } = self.in_flight.remove(position);
-        if let Status::Up { stall, .. } = &mut self.status
+        if let Status::Up { pipelines, .. } = &mut self.status
             && generation == self.generation
         {
-            stall.answered(now);
+            pipelines.answered(now);
         }
         calls
     }
@@ -210,7 +210,7 @@ impl Node {
             tracing::info!(after = ?now - since, "redis {address} is reachable again; circuit closed");
         }
         self.address = address;
-        self.status = Status::Up { opened: now, used: now, stall: StallTimeout::new(self.deadline) };
+        self.status = Status::Up { opened: now, used: now, pipelines: PipelinesInFlight::new(self.deadline) };
     }
 
     /// Records that the connection is gone, and returns the pause before the next attempt: `Err` if the connection was
@@ -264,7 +264,7 @@ impl Node {
     /// Returns the time when [`on_alarm`](Self::on_alarm) has something to do.
     pub(super) fn alarm(&self) -> Option<Instant> {
         let connection = match &self.status {
-            Status::Up { used, stall, .. } => stall.stalled_at().or(Some(*used + IDLE_MAX)),
+            Status::Up { used, pipelines, .. } => pipelines.stalled_at().or(Some(*used + IDLE_MAX)),
             Status::Connecting | Status::Unreachable { .. } => None,
         };
         let in_flight = self.in_flight.iter().filter_map(|pipeline| self.late_at(pipeline));
@@ -287,8 +287,10 @@ impl Node {
             self.queue_due = self.queue.iter().map(PendingCall::due).min();
         }
         match &self.status {
-            Status::Up { stall, .. } if stall.stalled_at().is_some_and(|at| at <= now) => NodeAlarm::Stalled,
-            Status::Up { used, stall, .. } if stall.in_flight() == 0 && *used + IDLE_MAX <= now => {
+            Status::Up { pipelines, .. } if pipelines.stalled_at().is_some_and(|at| at <= now) => {
+                NodeAlarm::Stalled
+            }
+            Status::Up { used, pipelines, .. } if pipelines.in_flight() == 0 && *used + IDLE_MAX <= now => {
                 NodeAlarm::Ping
             }
             _ => NodeAlarm::Nothing,
@@ -298,7 +300,7 @@ impl Node {
     /// Returns the time when a pipeline is late. A node that answers those before it is not silent.
     fn late_at(&self, pipeline: &InFlight) -> Option<Instant> {
         let silent = match &self.status {
-            Status::Up { stall, .. } if pipeline.generation == self.generation => stall.late_at(),
+            Status::Up { pipelines, .. } if pipeline.generation == self.generation => pipelines.late_at(),
             _ => None,
         };
         pipeline.due.map(|due| silent.map_or(due, |silent| silent.max(due)))

@@ -15,13 +15,13 @@ const STALL_MAX: Duration = Duration::from_millis(75);
 /// A node that goes on answering is neither late nor stalled, however long its queue is. A node that owes no answer is
 /// not late either.
 #[derive(Debug)]
-pub(super) struct StallTimeout {
+pub(super) struct PipelinesInFlight {
     deadline: Duration,
     in_flight: usize,
     silent_since: Option<Instant>,
 }
 
-impl StallTimeout {
+impl PipelinesInFlight {
     pub(super) fn new(deadline: Duration) -> Self {
         Self { deadline, in_flight: 0, silent_since: None }
     }
@@ -100,8 +100,8 @@ mod tests {
         assert_eq!(stall_max(Duration::from_secs(2)), Duration::from_secs(2));
     }
 
-    fn start() -> (StallTimeout, Instant) {
-        (StallTimeout::new(DEADLINE), Instant::now())
+    fn start() -> (PipelinesInFlight, Instant) {
+        (PipelinesInFlight::new(DEADLINE), Instant::now())
     }
 
     fn at(started: Instant, milliseconds: u64) -> Instant {

@@ -11,23 +11,23 @@ use tokio::time::timeout;
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The permit that one connection holds, or one more request on it.
-pub(crate) type ConnectionPermit = OwnedSemaphorePermit;
+pub(crate) type Permit = OwnedSemaphorePermit;
 
 /// Holds the permits of all connections.
-pub(crate) struct ConnectionPermits {
+pub(crate) struct Permits {
     free: Arc<Semaphore>,
     /// Wakes idle connections one at a time, in the order in which they became idle.
     wanted: Notify,
 }
 
-impl ConnectionPermits {
+impl Permits {
     pub(crate) fn new(max: usize) -> Arc<Self> {
         let max = max.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self { free: Arc::new(Semaphore::new(max)), wanted: Notify::new() })
     }
 
     /// Waits for a permit, and meanwhile asks idle clients for theirs.
-    pub(crate) async fn acquire(&self) -> ConnectionPermit {
+    pub(crate) async fn acquire(&self) -> Permit {
         loop {
             if let Some(permit) = self.try_acquire() {
                 return permit;
@@ -39,7 +39,7 @@ impl ConnectionPermits {
         }
     }
 
-    pub(crate) fn try_acquire(&self) -> Option<ConnectionPermit> {
+    pub(crate) fn try_acquire(&self) -> Option<Permit> {
         Arc::clone(&self.free).try_acquire_owned().ok()
     }
 
@@ -65,9 +65,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_client_that_was_idle_longest_gives_its_permit_up() {
-        let permits = ConnectionPermits::new(2);
+        let permits = Permits::new(2);
         let (first, second) = (permits.acquire().await, permits.acquire().await);
-        let idle = |permit: ConnectionPermit| {
+        let idle = |permit: Permit| {
             let permits = Arc::clone(&permits);
             async move {
                 permits.wanted().await;
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_old_request_for_a_permit_disconnects_nobody() {
-        let permits = ConnectionPermits::new(1);
+        let permits = Permits::new(1);
         let first = permits.acquire().await;
         assert!(timeout(ASK_AGAIN_AFTER / 2, permits.acquire()).await.is_err());
         drop(first);
