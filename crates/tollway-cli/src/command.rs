@@ -6,6 +6,7 @@ mod bench;
 mod completions;
 mod explain;
 mod guard;
+mod import;
 mod inspect;
 mod keys;
 mod replay;
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Replay(replay::Replay),
     Bench(bench::Bench),
     Validate(validate::Validate),
+    Import(import::Import),
     Completions(completions::Completions),
 }
 
@@ -76,6 +78,7 @@ impl Command {
             Self::Replay(replay) => replay.run(),
             Self::Bench(bench) => bench.run(),
             Self::Validate(validate) => validate.run(),
+            Self::Import(import) => import.run(),
             Self::Completions(completions) => completions.run(),
         }
     }

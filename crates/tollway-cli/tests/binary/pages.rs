@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::page::{Page, printed, shell};
-use crate::run::file;
+use crate::run::{file, run, run_in};
 
 #[test]
 fn the_session_on_the_page_about_traces_happens_as_shown() {
@@ -12,6 +12,32 @@ fn the_session_on_the_page_about_traces_happens_as_shown() {
     file("orders.trace", page.block("trace"));
     let session = page.block("console");
     assert_eq!(replayed(session, Path::new(&policy).parent().unwrap()), session);
+}
+
+#[test]
+fn the_import_on_its_page_happens_as_shown() {
+    let page = Page::read("docs/import.md");
+    let nginx = file("nginx.conf", page.block("nginx"));
+    let ran = run_in(Path::new(&nginx).parent().unwrap(), &["import", "nginx", "nginx.conf"]);
+    assert_eq!((ran.code, &*ran.stdout), (0, page.block("yaml")));
+    let left_out = ran.stdout.lines().filter(|line| line.starts_with("# - line ")).count();
+    assert_eq!(ran.stderr.lines().count(), left_out);
+    let first = "nginx.conf:2:5: not carried over: the size of zone login: ";
+    assert!(ran.stderr.starts_with(first), "{}", ran.stderr);
+    assert_eq!(run(&["validate", &file("tollway.yaml", ran.stdout)]).code, 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_imported_is_refused_with_a_place() {
+    let wrong = file("wrong.conf", "http {\n  limit_req_zone $a zone=a:1m rate=fast;\n}\n");
+    let ran = run(&["import", "nginx", &wrong]);
+    assert_eq!((ran.code, &*ran.stdout), (1, ""));
+    assert!(ran.stderr.ends_with("wrong.conf:2:31: \"fast\" is not a rate; write it as 10r/s or 30r/m\n"));
+    let ran = run(&["import", "nginx", "no-such.conf"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.starts_with("tollway: no-such.conf cannot be read: "), "{}", ran.stderr);
+    let long = file("long.conf", vec![b'#'; (4 << 20) + 1]);
+    assert!(run(&["import", "nginx", &long]).stderr.contains("more than 4194304 bytes"));
 }
 
 /// Returns what a shell in `folder` shows after the commands of a session, the lines that start with `$ `.

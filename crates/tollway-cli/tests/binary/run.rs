@@ -24,9 +24,17 @@ pub(crate) fn run(arguments: &[&str]) -> Ran {
     fed(arguments, "")
 }
 
+/// Runs it in a folder, with nothing to read.
+pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Ran {
+    finish(tollway(arguments).current_dir(folder), "")
+}
+
 /// Runs it with `input` to read.
 pub(crate) fn fed(arguments: &[&str], input: &str) -> Ran {
-    let mut command = tollway(arguments);
+    finish(&mut tollway(arguments), input)
+}
+
+fn finish(command: &mut Command, input: &str) -> Ran {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

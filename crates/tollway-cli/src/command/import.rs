@@ -1,0 +1,114 @@
+//! `tollway import`: converts the limits of other programs to a configuration.
+
+mod directives;
+mod imported;
+mod nginx;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+
+use self::imported::{ImportError, Imported, Position};
+use super::Outcome;
+use crate::output::OutputError;
+
+/// The longest file that is read, in bytes.
+const FILE_MAX: u64 = 4 << 20;
+
+/// Convert limits of nginx to a configuration
+///
+/// Prints a configuration to standard output. What it cannot say is never dropped in silence: it is listed in comments
+/// at the top, and on standard error with its line and column. Read that list before you use the file.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway import nginx /etc/nginx/nginx.conf > tollway.yaml
+  tollway validate tollway.yaml
+
+Exit status: 0 converted, 1 the file has errors, 2 the file cannot be read.")]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    source: Source,
+}
+
+#[derive(Subcommand)]
+enum Source {
+    Nginx(Nginx),
+}
+
+/// Convert limit_req_zone and limit_req of an nginx configuration
+///
+/// Each zone becomes a token bucket that admits the same requests: rate=10r/s with burst=20 is
+/// { burst: 21, count: 10, period: 1s }, because nginx does not count the first request of a burst. Comments say in
+/// which server and location the limit is used, and which id it counts.
+///
+/// These are listed instead of converted: delays (without nodelay nginx makes requests wait; Tollway answers at once),
+/// limit_req_status, limit_req_dry_run and limit_conn, the size of a zone, and files that are included: import each of
+/// them by itself.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  $ tollway import nginx nginx.conf
+  limits:
+    # limit_req_zone at line 2: the id is $binary_remote_addr
+    # line 6: server example.com, location /login: burst=20 nodelay
+    login: { burst: 21, count: 10, period: 1s, id: ip, ipv6_prefix: 128 }
+
+nginx asks for this limit with \"auth_request\"; docs/nginx.md has the configuration.")]
+struct Nginx {
+    /// The file of nginx
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Import {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        match self.source {
+            Source::Nginx(Nginx { file }) => convert(&file, nginx::import),
+        }
+    }
+}
+
+/// Reads a file, and prints what `import` makes of it.
+fn convert(
+    path: &Path,
+    import: impl FnOnce(&str) -> Result<Imported, Vec<ImportError>>,
+) -> anyhow::Result<Outcome> {
+    let file = path.display();
+    let text = read(path).with_context(|| format!("{file} cannot be read"))?;
+    let mut stderr = io::stderr().lock();
+    match import(&text) {
+        Ok(imported) => {
+            let yaml = imported.to_yaml(&file.to_string());
+            io::stdout().write_all(yaml.as_bytes()).map_err(OutputError::from)?;
+            for left_out in &imported.left_out {
+                let Position { line, column } = left_out.at;
+                writeln!(stderr, "{file}:{line}:{column}: not carried over: {}", left_out.text)?;
+            }
+            Ok(Outcome::Yes)
+        }
+        Err(errors) => {
+            for ImportError { at: Position { line, column }, message } in errors {
+                writeln!(stderr, "{file}:{line}:{column}: {message}")?;
+            }
+            Ok(Outcome::No)
+        }
+    }
+}
+
+/// Returns the text of a file. Bytes that are not UTF-8 are replaced: they are in comments, or in names that no limit
+/// can have anyway.
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {FILE_MAX} bytes"),
+        ));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
