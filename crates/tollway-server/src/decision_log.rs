@@ -10,6 +10,7 @@
 
 use tollway_core::{Charge, Decision, RuleDecision, Verb};
 use tollway_wire::text::OverLimit;
+use tollway_wire::throttr::{ThrottrReply, ThrottrRequest};
 use tracing::{Level, debug, enabled};
 
 /// Returns whether the log is on. Ask once for a batch.
@@ -51,6 +52,19 @@ pub(crate) fn rule(gate: &str, rule: &str, key: Option<&str>, decision: &RuleDec
         retry_after = %decision.retry_nanos,
         degraded = decision.degraded,
         "rule",
+    );
+}
+
+/// Logs the reply to a command about a quota.
+#[inline]
+pub(crate) fn quota(request: &ThrottrRequest<'_>, reply: &ThrottrReply) {
+    debug!(
+        target: "tollway::decisions",
+        gate = "throttr",
+        key = request.key.bytes().escape_ascii().to_string(),
+        command = ?request.command,
+        reply = ?reply,
+        "quota",
     );
 }
 

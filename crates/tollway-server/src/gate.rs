@@ -97,11 +97,11 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
     if let Some(gate) = &gates.smockron {
         let master = smockron::Master::new(bounds, limiter, gate.statsd.as_deref())?;
         let limit = ConnectionLimit::new(&gate.connections);
-        let accounting = smockron::Accounting::new(Arc::clone(&master));
+        let accounting = smockron::Accounting(Arc::clone(&master));
         listed.push(Arc::new(TcpGate::new("accounting", gate.accounting, limit, accounting)));
         if let Some(address) = gate.control() {
             let limit = ConnectionLimit::new(&gate.connections);
-            listed.push(Arc::new(TcpGate::new("control", address, limit, smockron::Control::new(master))));
+            listed.push(Arc::new(TcpGate::new("control", address, limit, smockron::Control(master))));
         }
     }
     Ok(listed)

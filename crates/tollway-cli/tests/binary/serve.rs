@@ -372,10 +372,16 @@ fn every_decision_is_logged_at_debug() {
     let serving = Serving::start(&arguments, &[("RUST_LOG", "tollway::decisions=debug")]);
     assert_eq!(serving.ask(&["spend", "L:a b"]).0, 0);
     assert_eq!(serving.ask(&["check", "L:a b"]).0, 1);
+    let throttr = serving.printed.lines().find(|line| line.trim().starts_with("throttr")).unwrap();
+    let throttr = &throttr[throttr.find("127.0.0.1:").unwrap()..];
+    let ran = run(&["throttr", "query", "bob", "/x", "--addr", throttr.split(' ').next().unwrap()]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
     serving.signal("TERM");
     let (_, log) = serving.wait();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("tollway::decisions")).collect();
-    assert_eq!(lines.len(), 2, "{log}");
+    assert_eq!(lines.len(), 3, "{log}");
+    let quota = ["quota", "gate=\"throttr\"", "bob", "/x\"", "command=Query", "reply=Status(false)"];
+    assert!(quota.iter().all(|part| lines[2].contains(part)), "{}", lines[2]);
     for (line, parts) in [
         (
             lines[0],

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tollway::config::{Gates, MaxConnections};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
+use tollway_core::Timestamp;
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 
 use super::connection::{self, BufferPool, Missing, Next, Received, Session};
@@ -106,6 +107,31 @@ impl Gate for Fragile {
                 () = worker.drain.clone().started() => {}
             }
         }))
+    }
+}
+
+/// A gate that never drains, and that panics where a worker asks it for its connections.
+#[derive(Default)]
+struct Stubborn {
+    panics: AtomicBool,
+}
+
+impl Gate for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+
+    fn address(&self) -> SocketAddr {
+        any_port()
+    }
+
+    fn serve(self: Arc<Self>, _socket: Socket, _worker: Arc<Worker>) -> io::Result<GateFuture> {
+        Ok(Box::pin(std::future::pending()))
+    }
+
+    fn connection_limit(&self) -> Option<&ConnectionLimit> {
+        assert!(!self.panics.load(Ordering::SeqCst), "as requested");
+        None
     }
 }
 
@@ -246,6 +272,29 @@ fn a_gate_that_cannot_be_started_is_healthy_once_it_runs() {
         });
         server.stop();
     }
+}
+
+#[test]
+fn a_worker_that_panics_is_noticed() {
+    let settings = settings();
+    let bounds = Bounds { drain: Duration::ZERO, ..settings.bounds };
+    let stubborn = Arc::new(Stubborn::default());
+    let server = start(Settings { bounds, ..settings }, vec![Arc::clone(&stubborn) as Arc<dyn Gate>]);
+    stubborn.panics.store(true, Ordering::SeqCst);
+    server.drain();
+    tollway::block_on(server.worker_failed());
+    server.stop();
+}
+
+#[test]
+fn a_bucket_that_is_full_again_is_swept_without_requests() {
+    let clock = Clock::manual(Timestamp::EPOCH);
+    let limiter = Arc::new(Engine::open(Config::default(), clock.clone()).unwrap());
+    let server = start(Settings { limiter: Arc::clone(&limiter), ..settings() }, Vec::new());
+    assert!(limiter.spend_now("demo", b"alice", 1).unwrap().unwrap().allowed());
+    assert!(get(&server, "/metrics").contains("\ntollway_buckets 1\n"));
+    clock.advance(Duration::from_secs(86_400));
+    eventually("a sweep", || get(&server, "/metrics").contains("\ntollway_buckets 0\n"));
 }
 
 /// A session that always has something to send, and whose peer never ends.

@@ -8,6 +8,7 @@ use tollway_core::algorithm::{QuotaCommand, QuotaOperation, QuotaOutcome};
 use tollway_wire::throttr::{QuotaAttribute, ThrottrCommand, ThrottrReply, ThrottrRequest, decode, encode};
 
 use super::Service;
+use crate::decision_log;
 
 /// The number of requests that are run in one call.
 const BATCH: usize = 64;
@@ -79,7 +80,7 @@ impl ThrottrService {
         }
         outcomes.clear();
         self.service.limiter.run_quota_commands(&commands, outcomes).await;
-        let mut failed = 0;
+        let (mut failed, logs) = (0, decision_log::is_on());
         for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {
                 QuotaOutcome::Done => ThrottrReply::Status(true),
@@ -91,6 +92,9 @@ impl ThrottrService {
                 _ => ThrottrReply::Status(false),
             };
             failed += u64::from(matches!(reply, ThrottrReply::Status(false)));
+            if logs {
+                decision_log::quota(request, &reply);
+            }
             encode(request.id, &reply, outbox);
         }
         let metrics = &self.service.metrics.throttr;

@@ -47,7 +47,7 @@ impl IdleClient {
     }
 }
 
-/// Answers with the length of the request's body.
+/// Returns an answer with the length of the request's body.
 async fn counted(request: Request<Incoming>) -> Response<BoxedBody> {
     answer(body_of(request.into_body()).await.len().to_string())
 }

@@ -17,9 +17,7 @@ use crate::service::SmockronService;
 use crate::worker::Worker;
 
 /// Receives reports.
-pub(in crate::gate) struct Accounting {
-    master: Arc<Master>,
-}
+pub(in crate::gate) struct Accounting(pub(in crate::gate) Arc<Master>);
 
 /// The state that the connections of one worker share.
 pub(in crate::gate) struct AccountingShared {
@@ -29,12 +27,6 @@ pub(in crate::gate) struct AccountingShared {
     pub(super) backlog: Backlog,
 }
 
-impl Accounting {
-    pub(in crate::gate) const fn new(master: Arc<Master>) -> Self {
-        Self { master }
-    }
-}
-
 impl TcpProtocol for Accounting {
     type Shared = AccountingShared;
     type Session = AccountingSession;
@@ -42,7 +34,7 @@ impl TcpProtocol for Accounting {
     fn shared(&self, worker: &Arc<Worker>) -> AccountingShared {
         AccountingShared {
             worker: Arc::clone(worker),
-            master: Arc::clone(&self.master),
+            master: Arc::clone(&self.0),
             service: SmockronService::new(Arc::clone(&worker.service)),
             backlog: Backlog::new(worker.bounds().accounting),
         }

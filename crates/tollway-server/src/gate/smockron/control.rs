@@ -15,9 +15,7 @@ use crate::metrics::{Page, WorkerMetrics};
 use crate::worker::Worker;
 
 /// Publishes delays.
-pub(in crate::gate) struct Control {
-    master: Arc<Master>,
-}
+pub(in crate::gate) struct Control(pub(in crate::gate) Arc<Master>);
 
 /// The state that the connections of one worker share.
 pub(in crate::gate) struct ControlShared {
@@ -25,18 +23,12 @@ pub(in crate::gate) struct ControlShared {
     metrics: Arc<WorkerMetrics>,
 }
 
-impl Control {
-    pub(in crate::gate) const fn new(master: Arc<Master>) -> Self {
-        Self { master }
-    }
-}
-
 impl TcpProtocol for Control {
     type Shared = ControlShared;
     type Session = ControlSession;
 
     fn shared(&self, worker: &Arc<Worker>) -> ControlShared {
-        ControlShared { master: Arc::clone(&self.master), metrics: Arc::clone(&worker.metrics) }
+        ControlShared { master: Arc::clone(&self.0), metrics: Arc::clone(&worker.metrics) }
     }
 
     fn session(shared: &Arc<ControlShared>, _is_reserved: bool) -> ControlSession {
@@ -48,7 +40,7 @@ impl TcpProtocol for Control {
     }
 
     fn write_metrics(&self, page: &mut Page) {
-        let publisher = &self.master.publisher;
+        let publisher = &self.0.publisher;
         let help = "Subscribers connected to the control address.";
         page.single("tollway_smockron_subscribers", "gauge", help, publisher.subscribers());
         let help = "Delays kept for gatekeepers that reconnect.";
