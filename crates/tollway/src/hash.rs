@@ -32,9 +32,13 @@ impl HashKey {
         Self { high: secrets("high"), low: secrets("low") }
     }
 
+    /// Hashes the bucket of a charge. Clients make those of inline limits.
     #[inline]
     pub(crate) fn hash(&self, charge: &Charge<'_>) -> BucketHash {
-        self.hash_of(charge.bucket_fingerprint(), charge.id())
+        let BucketHash { high, low } = self.hash_of(charge.bucket_fingerprint(), charge.id());
+        // Not `hash_client_made`: a server that mixes both kinds would mispredict that branch.
+        let mark = if charge.limit().is_inline() { CLIENT_MADE } else { 0 };
+        BucketHash { high, low: low | mark }
     }
 
     /// Hashes an id under a limit with this fingerprint. The low half, and so the shard, depends on the id alone: the

@@ -48,8 +48,8 @@ fn a_new_id_is_turned_away_and_a_live_bucket_never_evicted() {
 }
 
 #[test]
-fn the_buckets_of_inline_limits_count_too() {
-    let memory = Memory::new(2);
+fn the_buckets_of_inline_limits_are_made_by_clients() {
+    let memory = Memory::new(4);
     let limit = InlineLimit::new("throttle").unwrap();
     let numbers = |seconds| {
         InlineNumbers::new(TokenBucket::new(2, 1, Duration::from_secs(seconds)).expect("sensible numbers"))
@@ -59,8 +59,26 @@ fn the_buckets_of_inline_limits_count_too() {
     assert_eq!(spend(&slow, b"a").verdict, Verdict::Allow);
     assert_eq!(spend(&fast, b"a").verdict, Verdict::Deny, "the same bucket, which owes more than two");
     assert_eq!(spend(&fast, b"b").verdict, Verdict::Allow);
-    assert_eq!(spend(&fast, b"c").verdict, Verdict::DenyFull);
+    assert_eq!(
+        spend(&fast, b"c").verdict,
+        Verdict::DenyFull,
+        "half of the buckets are for configured limits"
+    );
+    assert_eq!((memory.stats().buckets, memory.stats().client_buckets), (2, 2));
+    let policy = Config::parse(LIMITS, "limits").expect("the limits above").policy;
+    let (configured, inline) =
+        (policy.charge("Deny", b"a", 1).unwrap(), limit.charge(&fast, b"c", 1).unwrap());
+    let mut decisions = Vec::new();
+    let bill = [configured.clone(), inline];
+    memory.settle(&[Bill::new(&bill).unwrap()], Timestamp::EPOCH, &mut decisions);
+    assert_eq!(decisions[0].verdict, Verdict::DenyFull, "a bill has both kinds");
     assert_eq!(memory.stats().buckets, 2);
+    assert_eq!(memory.charge(&configured, || Timestamp::EPOCH).verdict, Verdict::Allow);
+    memory.settle(&[Bill::new(&bill).unwrap()], at(1), &mut decisions);
+    assert_eq!(decisions[1].verdict, Verdict::Allow, "a bucket of each kind has expired");
+    assert_eq!((memory.stats().buckets, memory.stats().client_buckets), (3, 2));
+    memory.reset(&limit.charge(&fast, b"c", 1).unwrap());
+    assert_eq!((memory.stats().buckets, memory.stats().client_buckets), (2, 1));
 }
 
 #[test]

@@ -74,8 +74,8 @@ const FULL_RETRY_AFTER: Nanos = Nanos::from_secs(1);
 pub struct MemoryBounds {
     /// The largest number of buckets.
     pub max_buckets: usize,
-    /// The largest number of buckets that clients can make at will: quotas of Throttr and keys of the text gate, which
-    /// have no configured limit. `None` is half of all.
+    /// The largest number of buckets that clients can make at will, without a configured limit: quotas of Throttr, keys
+    /// of the text gate, and inline limits. `None` is half of all.
     pub max_client_buckets: Option<usize>,
 }
 
