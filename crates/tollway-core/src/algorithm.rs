@@ -56,6 +56,14 @@ pub trait Bucket: Clone + Default {
     fn room(&self) -> usize {
         0
     }
+
+    /// Returns the number of entries that a bucket that grows would have after [`charge`](Self::charge).
+    fn entries_after(&self, _limit: &Self::Limit, _cost: u64, _now: Timestamp) -> usize {
+        0
+    }
+
+    /// Drops the entries that no decision looks at any more. Every answer stays the same.
+    fn trim(&mut self, _now: Timestamp) {}
 }
 
 /// One of the four algorithms with the numbers that it takes.

@@ -203,6 +203,11 @@ impl Domain {
         self.delayed_until(log, now)
     }
 
+    /// Returns the number of entries in the log after [`account`](Self::account).
+    pub fn len_after(&self, log: &SlidingLogState) -> usize {
+        log.len_after_record(self.keep)
+    }
+
     /// Returns when the next request is allowed, from a log; `None` means now.
     pub fn delayed_until(&self, log: &SlidingLogState, now: Timestamp) -> Option<Timestamp> {
         self.rules.iter().filter_map(|rule| log.next_allowed(&rule.limit, now)).max()

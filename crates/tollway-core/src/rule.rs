@@ -205,6 +205,11 @@ impl RuleLog {
         let at = log.nth_newest(1).map_or(now, |newest| newest.max(now));
         log.record(at, self.keep, self.span);
     }
+
+    /// Returns the number of entries in the log after [`log`](Self::log).
+    pub fn len_after(&self, log: &SlidingLogState, now: Timestamp) -> usize {
+        if log.expires_at() <= now { self.keep.min(1) } else { log.len_after_record(self.keep) }
+    }
 }
 
 impl Expression {

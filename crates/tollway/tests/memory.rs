@@ -239,7 +239,7 @@ fn no_bound_at_all_takes_no_more_memory_than_its_buckets() {
 }
 
 /// The number of entries that fit in memory when there are few buckets.
-const ENTRIES: usize = 1 << 20;
+const ENTRIES: usize = 1 << 21;
 
 fn log_limiter() -> Limiter {
     let limits = "limits: { Long: { algorithm: sliding_log, count: 60000, period: 1h } }";
@@ -296,6 +296,57 @@ fn a_rule_that_finds_no_memory_for_an_entry_says_so() {
         assert_eq!(resolve(rule, "late"), Verdict::DenyFull);
         assert_eq!(resolve(rule, "early"), Verdict::Allow, "there is room in its log");
     }
+}
+
+#[test]
+fn sixteen_requests_of_the_highest_cost_leave_half_of_the_entries_to_others() {
+    let limits = "limits: { Long: { algorithm: sliding_log, count: 65536, period: 1h } }";
+    let policy = Config::parse(limits, "limits").expect("the limit above").policy;
+    let limiter = Limiter::with(policy, Memory::new(1_000), Clock::manual(Timestamp::EPOCH));
+    let spend = |id: usize| limiter.spend("Long", format!("{id}"), 65_536).unwrap().verdict;
+    for id in 0..32 {
+        assert_eq!(spend(id), Verdict::Allow, "{id}");
+    }
+    assert_eq!(spend(32), Verdict::DenyFull);
+}
+
+#[test]
+fn one_log_has_at_most_a_sixteenth_of_the_entries_that_count() {
+    const SHARE: u64 = ENTRIES as u64 / 16;
+    // One rule has one log, the other two, which are locked together.
+    for rule in ["user:200000/h", "Or('user:200000/h', 'user:200000/h', 'x:9/h')"] {
+        let limiter = log_limiter();
+        let rule = KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", "key");
+        let resolve = |user: &str| {
+            let bill = rule.bill(|selector| Ok::<_, ()>((selector == "user").then_some(user))).unwrap();
+            limiter.engine().blocking().resolve(&bill).verdict
+        };
+        for number in 0..SHARE {
+            limiter.engine().clock().set(at(if number < SHARE / 2 { 0 } else { 1_800 }));
+            assert_eq!(resolve("busy"), Verdict::Allow, "{number}");
+        }
+        assert_eq!(resolve("busy"), Verdict::DenyFull);
+        assert_eq!(resolve("another"), Verdict::Allow);
+        // Half of the entries are an hour old, and make way for as many.
+        limiter.engine().clock().set(at(3_600));
+        for number in 0..SHARE / 2 {
+            assert_eq!(resolve("busy"), Verdict::Allow, "{number}");
+        }
+        assert_eq!(resolve("busy"), Verdict::DenyFull);
+    }
+}
+
+#[test]
+fn a_log_that_has_its_share_still_denies_by_its_rate() {
+    let limiter = log_limiter();
+    let rule = KeyedRule::new(RuleLimit::new("user:131072/h".parse().unwrap()), "", "key");
+    let bill = rule.bill(|_| Ok::<_, ()>(Some("busy"))).unwrap();
+    let engine = limiter.engine().blocking();
+    for number in 0..131_072 {
+        assert_eq!(engine.resolve(&bill).verdict, Verdict::Allow, "{number}");
+    }
+    assert_eq!(engine.resolve(&bill).verdict, Verdict::Deny);
+    assert_eq!(limiter.stats().refused_full, 0);
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl SlidingLogState {
         self.expires_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
     }
 
+    /// Returns the number of entries after [`record`](Self::record).
+    pub fn len_after_record(&self, keep: usize) -> usize {
+        (self.entries.len() + 1).min(self.keep.max(keep))
+    }
+
     /// Forgets everything, but keeps its room.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -229,5 +234,16 @@ impl Bucket for SlidingLogState {
 
     fn room(&self) -> usize {
         self.entries.capacity()
+    }
+
+    fn entries_after(&self, limit: &SlidingLog, cost: u64, now: Timestamp) -> usize {
+        let live = self.entries.len() - self.first_live(limit, now);
+        let fits = cost <= limit.count.saturating_sub(live as u64);
+        live + if fits { usize::try_from(cost).unwrap_or(usize::MAX) } else { 0 }
+    }
+
+    fn trim(&mut self, now: Timestamp) {
+        let Some(span) = self.entries.back().map(|newest| self.expires_at.since(*newest)) else { return };
+        self.entries.drain(..self.entries.partition_point(|entry| now.since(*entry) >= span));
     }
 }

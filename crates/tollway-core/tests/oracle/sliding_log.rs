@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{Bucket, LOG_MAX, SlidingLog, SlidingLogState, TokenBucket};
-use tollway_core::{Decision, Nanos, Refund, Timestamp};
+use tollway_core::{Decision, Nanos, Refund, Rule, Timestamp};
 use tollway_testbed::{Random, compare};
 
 use crate::history::{self, Model, Step};
@@ -179,4 +179,85 @@ fn a_log_fallen_silent_stays_so_under_a_longer_period() {
     let limit = |period| Step::Limit(SlidingLog::new(1, Duration::from_nanos(period)).unwrap());
     let steps = [limit(5), Step::Spend { cost: 1, now: 0 }, limit(50), Step::Spend { cost: 1, now: 5 }];
     assert_eq!(history::run::<naive::NaiveSlidingLog>(&steps).err(), None);
+}
+
+#[test]
+fn the_length_of_a_log_is_known_before_a_charge() {
+    compare(history::unruly::<naive::NaiveSlidingLog>, |steps| {
+        let (mut limit, mut log, mut charges) = (None, SlidingLogState::default(), 0);
+        for (index, step) in steps.iter().enumerate() {
+            let place = |why| format!("step {index}: {why}");
+            match (step, limit) {
+                (Step::Limit(changed), _) => limit = Some(changed),
+                (Step::Spend { cost, now }, Some(limit)) => {
+                    let (cost, now) = (*cost.min(&limit.count()), Timestamp::from_nanos(*now));
+                    let expected = log.entries_after(limit, cost, now);
+                    let _ = log.charge(limit, cost, now);
+                    history::same(&expected, &log.entries(), "entries").map_err(place)?;
+                    charges += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(charges)
+    });
+}
+
+#[test]
+fn a_trimmed_log_answers_as_before() {
+    compare(history::calm::<naive::NaiveSlidingLog>, |steps| {
+        let (mut limit, mut log, mut charges) = (None, SlidingLogState::default(), 0);
+        for (index, step) in steps.iter().enumerate() {
+            let place = |why| format!("step {index}: {why}");
+            match (step, limit) {
+                (Step::Limit(changed), _) => limit = Some(changed),
+                (Step::Spend { cost, now }, Some(limit)) => {
+                    let now = Timestamp::from_nanos(*now);
+                    let mut trimmed = log.clone();
+                    trimmed.trim(now);
+                    let (expected, found) =
+                        (log.charge(limit, *cost, now), trimmed.charge(limit, *cost, now));
+                    history::same(&expected, &found, "decisions agree").map_err(place)?;
+                    charges += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(charges)
+    });
+}
+
+#[test]
+fn a_trimmed_log_of_a_rule_answers_as_before_and_its_length_is_known() {
+    let rules: Vec<Rule> = ["3/s", "Or('4/s', '6/m')", "And('9/s', '5/2s')", "7/s"]
+        .iter()
+        .map(|rule| rule.parse().unwrap())
+        .collect();
+    let history = |random: &mut Random| -> Vec<(u64, u64)> {
+        (0..40)
+            .map(|_| (random.between(0, 3), random.pick(&[0, 1, 100, 400, 999, 1_000, 1_001, 61_000])))
+            .collect()
+    };
+    compare(history, |requests| {
+        let (mut log, mut trimmed, mut now) =
+            (SlidingLogState::default(), SlidingLogState::default(), Timestamp::EPOCH);
+        // One rule for the whole history: whoever reads a log with a longer span may find it trimmed to a shorter one.
+        let Some((first, _)) = requests.first() else { return Ok(0) };
+        let rule = &rules[usize::try_from(*first).unwrap_or(0)];
+        for (index, (_, millis)) in requests.iter().enumerate() {
+            let place = |why| format!("request {index} of {rule}: {why}");
+            now = now + Nanos::from_millis(*millis);
+            trimmed.trim(now);
+            let until = |log: &SlidingLogState| rule.limits_until(|_| Some(log)) <= now;
+            history::same(&until(&log), &until(&trimmed), "allowed").map_err(place)?;
+            if until(&log) {
+                for (log, name) in [(&mut log, "whole"), (&mut trimmed, "trimmed")] {
+                    let expected = rule.logs()[0].len_after(log, now);
+                    rule.logs()[0].log(log, now);
+                    history::same(&expected, &log.len(), name).map_err(place)?;
+                }
+            }
+        }
+        Ok(requests.len() as u64)
+    });
 }

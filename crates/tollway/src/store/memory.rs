@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
 use tollway_core::algorithm::{
-    Bucket, QuotaCommand, QuotaOutcome, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState,
+    Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, SlidingLogState, SmoothedRateState,
+    TokenBucketState,
 };
 use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
@@ -40,8 +41,15 @@ pub const MAX_BUCKETS: usize = 10_000_000;
 
 /// The log entries that are allowed for each bucket, on average: as much memory again as the bucket itself takes.
 const ENTRIES_PER_BUCKET: usize = 4;
-/// The smallest bound on log entries, for stores with few buckets: eight megabytes.
-const ENTRIES_MIN: usize = 1 << 20;
+/// The smallest bound on log entries, for stores with few buckets: sixteen megabytes.
+const ENTRIES_MIN: usize = 1 << 21;
+/// The share of all log entries that one log can have: a sixteenth. Otherwise a few ids, or one under a rule with a
+/// large count, would leave no entries to the others.
+const LOG_SHARE: usize = 16;
+/// The longest log of a limit, which one request can fill. Even in a small store it is only half of the share of a log,
+/// so that sixteen such requests leave half of the entries to others.
+const LIMIT_LOG_MAX: usize = 65_536;
+const _: () = assert!(LIMIT_LOG_MAX as u64 == LOG_MAX && ENTRIES_MIN / LOG_SHARE == 2 * LIMIT_LOG_MAX);
 
 /// The number of buckets that a shard is meant for. Growing a table of this size takes some tens of microseconds,
 /// during which the shard is locked.
@@ -126,6 +134,8 @@ pub struct Memory {
     places: BucketPlaces,
     /// The number of log entries that memory is taken for, with its bound.
     entries: Capacity,
+    /// The largest number of entries in one log.
+    log_entries_max: usize,
     /// The shard that is swept next. The number only grows; it is masked to the number of shards.
     sweep_shard: AtomicUsize,
     /// The shard that a full store looks at first. By turns, so that shards with buckets that are used again and again
@@ -162,6 +172,7 @@ impl Memory {
     pub fn new(bounds: impl Into<MemoryBounds>) -> Self {
         let bounds = bounds.into();
         let max_buckets = bounds.max_buckets;
+        let entries_max = max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN);
         let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         let mean = max_buckets / shards;
         // Enough for a shard that is eight standard deviations above the mean, at two thirds full. It is capped at a
@@ -171,7 +182,9 @@ impl Memory {
             shards: Shards::new(shards, reserve),
             key: HashKey::random(),
             places: BucketPlaces::new(bounds),
-            entries: Capacity::new(max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN)),
+            entries: Capacity::new(entries_max),
+            // A power of two, because logs double: none has memory for more than it may have.
+            log_entries_max: 1 << (entries_max / LOG_SHARE).ilog2(),
             sweep_shard: AtomicUsize::new(0),
             full_sweep_shard: AtomicUsize::new(0),
             sweeps: AtomicU64::new(0),
@@ -221,9 +234,8 @@ impl Memory {
             commands,
             |command| self.key.hash_client_made(PAIR_FINGERPRINT, command.pair),
             |command, hash| {
-                let done = self.change(hash, 0, now, |quota: &mut QuotaState| {
-                    quota.apply(command.operation, command.ttl_max, now)
-                });
+                let apply = |quota: &mut QuotaState| quota.apply(command.operation, command.ttl_max, now);
+                let done = self.change(hash, no_entries, now, apply);
                 outcomes.push(done.unwrap_or_else(|StoreFull| {
                     self.refused_full.fetch_add(1, Ordering::Relaxed);
                     QuotaOutcome::Failed
@@ -366,7 +378,7 @@ impl Memory {
         let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
         if B::GROWS {
             return self
-                .change(hash, charge.cost(), now, settle)
+                .change(hash, |bucket: &B| bucket.entries_after(limit, charge.cost(), now), now, settle)
                 .unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
         // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
@@ -378,47 +390,73 @@ impl Memory {
         if charge.limit().has_former_numbers() {
             self.carry_over(&mut tables, charge, hash, now);
             drop(tables);
-            return self.change(hash, 0, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge));
+            return self
+                .change(hash, no_entries, now, settle)
+                .unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
         drop(tables);
         self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))
     }
 
-    /// Changes one bucket, which adds at most `entries_max` entries to a log. If it does not exist, it is inserted,
-    /// unless the change leaves it empty or the store is full.
+    /// Changes one bucket, after which a log has `entries_after` entries. If it does not exist, it is inserted, unless
+    /// the change leaves it empty or the store is full.
     #[inline]
     fn change<B: HasTable, T>(
         &self,
         hash: BucketHash,
-        entries_max: u64,
+        entries_after: impl Fn(&B) -> usize,
         now: Timestamp,
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, StoreFull> {
         let number = self.shards.number(hash);
-        let mut tables = self.shards.lock(number);
-        if B::GROWS {
-            let mut slots_left = FULL_SWEEP_SLOTS;
-            while self.entries.is_full() && B::table(&tables).outgrows(hash, entries_max, &change) {
-                drop(tables);
-                if !self.make_room(|| self.entries.has_free(1), &mut slots_left, now) {
-                    return Err(StoreFull);
-                }
-                tables = self.shards.lock(number);
+        let mut slots_left = FULL_SWEEP_SLOTS;
+        loop {
+            let mut tables = self.shards.lock(number);
+            let table = B::table_mut(&mut tables);
+            let next_expiry = table.next_expiry();
+            let entries_full = B::GROWS && self.entries.is_full();
+            let changed = table.change_existing(hash, |bucket| {
+                self.has_entries_for(bucket, entries_full, &entries_after, now).then(|| change(bucket))
+            });
+            if B::GROWS {
+                self.entries.count(table.take_entry_delta());
+            }
+            if table.next_expiry() < next_expiry {
+                self.shards.publish_next_expiry(number, &tables);
+            }
+            drop(tables);
+            match changed {
+                Some(Some(outcome)) => return Ok(outcome),
+                Some(None)
+                    if entries_full && self.make_room(|| !self.entries.is_full(), &mut slots_left, now) => {}
+                Some(None) => return Err(StoreFull),
+                None => return self.change_new(hash, now, change),
             }
         }
-        let table = B::table_mut(&mut tables);
-        let next_expiry = table.next_expiry();
-        let changed = table.change_existing(hash, &change);
-        if B::GROWS {
-            self.entries.count(table.take_entry_delta());
+    }
+
+    /// Returns whether a log may have as many entries as a change leaves it: within the share of one log, and within
+    /// the memory that it has if all entries are taken. Entries that count for nobody are dropped first.
+    #[inline]
+    fn has_entries_for<B: HasTable>(
+        &self,
+        bucket: &mut B,
+        entries_full: bool,
+        entries_after: impl Fn(&B) -> usize,
+        now: Timestamp,
+    ) -> bool {
+        // No change adds more entries than a limit can have.
+        if !B::GROWS || !entries_full && bucket.entries() <= self.log_entries_max - LIMIT_LOG_MAX {
+            return true;
         }
-        if table.next_expiry() < next_expiry {
-            self.shards.publish_next_expiry(number, &tables);
-        }
-        drop(tables);
-        match changed {
-            Some(outcome) => Ok(outcome),
-            None => self.change_new(hash, now, change),
+        let fits = |bucket: &B| {
+            let bound =
+                if entries_full { bucket.room().min(self.log_entries_max) } else { self.log_entries_max };
+            entries_after(bucket) <= bound
+        };
+        fits(bucket) || {
+            bucket.trim(now);
+            fits(bucket)
         }
     }
 
@@ -430,11 +468,13 @@ impl Memory {
         change: impl Fn(&mut B) -> T,
     ) -> Result<T, StoreFull> {
         let number = self.shards.number(hash);
+        let has_entries = || !B::GROWS || !self.entries.is_full();
+        let has_free = || has_entries() && self.places.has_free(BucketCount::one(hash));
         let mut slots_left = FULL_SWEEP_SLOTS;
         loop {
             let mut place = None;
             let room = || {
-                place = self.places.take(hash);
+                place = if has_entries() { self.places.take(hash) } else { None };
                 place.is_some()
             };
             let mut tables = self.shards.lock(number);
@@ -445,7 +485,6 @@ impl Memory {
             if let Some(taken) = place {
                 self.sweep_after_insert(taken, now);
             }
-            let has_free = || self.places.has_free(BucketCount::one(hash));
             if outcome.is_ok() || !self.make_room(has_free, &mut slots_left, now) {
                 return outcome;
             }
@@ -503,6 +542,11 @@ impl Memory {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         full_decision(charge)
     }
+}
+
+/// Returns the number of entries after a change of a bucket that has none.
+fn no_entries<B>(_: &B) -> usize {
+    0
 }
 
 fn full_decision(charge: &Charge<'_>) -> Decision {

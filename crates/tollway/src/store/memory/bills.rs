@@ -55,10 +55,13 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
         let cost = charge.cost();
         with_bucket_type!(algorithm, |B, limit| {
-            let take = |bucket: &mut B| _ = bucket.charge(limit, cost, now);
+            let entries_after = |bucket: &B| bucket.entries_after(limit, cost, now);
             let has_room = cost == 0
                 || charge.kind() == ChargeKind::CheckOnly
-                || if stores { locked.reserve(hash, cost, take) } else { locked.has_room(hash, cost, take) };
+                || match stores {
+                    true => locked.reserve(hash, entries_after, now),
+                    false => locked.has_room(hash, entries_after, now),
+                };
             if has_room {
                 return locked.get(hash).unwrap_or(&B::default()).check(limit, cost, now);
             }

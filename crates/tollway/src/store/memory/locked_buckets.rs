@@ -105,26 +105,26 @@ impl<'a> LockedBuckets<'a> {
         B::table(&self.guards[self.place(hash)].1).get(hash)
     }
 
-    /// Returns whether the store has room for this change: for the bucket if it is new, and for what a log grows by.
+    /// Returns whether the store has room for a change: for the bucket if it is new, and for the entries that a log has
+    /// after it.
     pub(super) fn has_room<B: HasTable>(
         &mut self,
         hash: BucketHash,
-        entries_max: u64,
-        change: impl FnOnce(&mut B),
+        entries_after: impl Fn(&B) -> usize,
+        now: Timestamp,
     ) -> bool {
-        self.find_room(hash, entries_max, change, |locked| {
-            locked.store.places.has_free(BucketCount::one(hash))
-        })
+        let has_free = |locked: &mut Self| locked.store.places.has_free(BucketCount::one(hash));
+        self.find_room(hash, entries_after, now, has_free)
     }
 
-    /// Reserves the room that this change needs. Returns whether there is any.
+    /// Reserves the room that a change needs. Returns whether there is any.
     pub(super) fn reserve<B: HasTable>(
         &mut self,
         hash: BucketHash,
-        entries_max: u64,
-        change: impl FnOnce(&mut B),
+        entries_after: impl Fn(&B) -> usize,
+        now: Timestamp,
     ) -> bool {
-        self.find_room(hash, entries_max, change, |locked| {
+        self.find_room(hash, entries_after, now, |locked| {
             let reserved = locked.store.places.take(hash).is_some();
             if reserved {
                 locked.reserved += BucketCount::one(hash);
@@ -136,15 +136,19 @@ impl<'a> LockedBuckets<'a> {
     fn find_room<B: HasTable>(
         &mut self,
         hash: BucketHash,
-        entries_max: u64,
-        change: impl FnOnce(&mut B),
+        entries_after: impl Fn(&B) -> usize,
+        now: Timestamp,
         place_for_new: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
-        if self.outgrows(hash, entries_max, change) {
-            self.lacked_entries = true;
+        let (place, store, entries_full) = (self.place(hash), self.store, self.entries_full);
+        let has_entries = B::table_mut(&mut self.guards[place].1)
+            .change_existing(hash, |bucket| store.has_entries_for(bucket, entries_full, entries_after, now));
+        if !has_entries.unwrap_or(!B::GROWS || !entries_full) {
+            // A log that has its share is refused at once: a sweep would not help it.
+            self.lacked_entries |= entries_full;
             return false;
         }
-        let has_place = self.get::<B>(hash).is_some() || place_for_new(self);
+        let has_place = has_entries.is_some() || place_for_new(self);
         if !has_place {
             self.lacked += BucketCount::one(hash);
         }
@@ -172,11 +176,6 @@ impl<'a> LockedBuckets<'a> {
             store.entries.count(B::table_mut(tables).take_entry_delta());
         }
         store.shards.publish_location::<B>(number, tables);
-    }
-
-    fn outgrows<B: HasTable>(&self, hash: BucketHash, entries_max: u64, change: impl FnOnce(&mut B)) -> bool {
-        let table = || B::table(&self.guards[self.place(hash)].1);
-        B::GROWS && self.entries_full && table().outgrows(hash, entries_max, change)
     }
 
     fn place(&self, hash: BucketHash) -> usize {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tollway_core::algorithm::{RateReading, SmoothedRateState};
 use tollway_core::{OnFull, Timestamp};
 
-use super::{Memory, StoreFull};
+use super::{Memory, StoreFull, no_entries};
 use crate::hash::BucketHash;
 use crate::rates::{RateSubject, RateUpdate};
 
@@ -34,8 +34,8 @@ impl Memory {
                 RateSubject::Key(key) => self.hash_key(key),
                 RateSubject::Id(charge) => self.key.hash(charge),
             });
-            let measured =
-                self.change(hash, 0, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
+            let measured = self
+                .change(hash, no_entries, now, |bucket: &mut SmoothedRateState| bucket.update(limit, 1, now));
             measured.unwrap_or_else(|StoreFull| {
                 self.refused_full.fetch_add(1, Ordering::Relaxed);
                 RateReading::new(0.0, *on_full == OnFull::Deny)

@@ -7,7 +7,7 @@ use tollway_core::algorithm::{SlidingLogState, TokenBucketState};
 use tollway_core::domain::Logic;
 
 use super::shard::Shards;
-use super::{Memory, StoreFull};
+use super::{Memory, StoreFull, no_entries};
 use crate::hash::BucketHash;
 use crate::reports::Report;
 
@@ -35,7 +35,8 @@ impl Memory {
 
     fn record_in_log(&self, report: &Report<'_>, hash: BucketHash, now: Timestamp) -> Option<Timestamp> {
         let Report { domain, at, .. } = report;
-        let entered = self.change(hash, 1, now, |log: &mut SlidingLogState| domain.account(log, *at, now));
+        let account = |log: &mut SlidingLogState| domain.account(log, *at, now);
+        let entered = self.change(hash, |log| domain.len_after(log), now, account);
         entered.unwrap_or_else(|StoreFull| self.no_delay_when_full())
     }
 
@@ -45,8 +46,8 @@ impl Memory {
         let rules = domain.rules().iter().enumerate();
         let next_allowed_at = rules.filter_map(|(index, rule)| {
             let hash = self.key.hash_of(domain.fingerprint(index), identifier);
-            let moved =
-                self.change(hash, 0, now, |bucket: &mut TokenBucketState| rule.move_on(bucket, at, now));
+            let moved = self
+                .change(hash, no_entries, now, |bucket: &mut TokenBucketState| rule.move_on(bucket, at, now));
             moved.unwrap_or_else(|StoreFull| self.no_delay_when_full())
         });
         next_allowed_at.max()

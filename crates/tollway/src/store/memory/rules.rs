@@ -53,14 +53,19 @@ impl Memory {
     #[inline]
     fn resolve_single(&self, bill: &RuleBill<'_>, hash: BucketHash, now: Timestamp) -> RuleDecision {
         let rule = bill.limit().rule();
+        let decide = |log: &SlidingLogState| RuleDecision::until(rule.limits_until(|_| Some(log)), now);
+        let len_after = |log: &SlidingLogState| match decide(log).allowed() {
+            true => rule.logs()[0].len_after(log, now),
+            false => log.len(),
+        };
         let resolve = |log: &mut SlidingLogState| {
-            let decision = RuleDecision::until(rule.limits_until(|_| Some(log)), now);
+            let decision = decide(log);
             if decision.allowed() {
                 rule.logs()[0].log(log, now);
             }
             decision
         };
-        self.change(hash, 1, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
+        self.change(hash, len_after, now, resolve).unwrap_or_else(|StoreFull| self.refuse_rule(bill))
     }
 
     /// Resolves a rule that has several logs, with all of them locked.
@@ -75,7 +80,7 @@ impl Memory {
             if !decision.allowed() {
                 return decision;
             }
-            if !logs().all(|(hash, log)| locked.reserve(hash, 1, |bucket| log.log(bucket, now))) {
+            if !logs().all(|(hash, log)| locked.reserve(hash, |bucket| log.len_after(bucket, now), now)) {
                 // The decision that the rates alone allow is thrown away if another attempt follows.
                 return if locked.is_retried() { decision } else { self.refuse_rule(bill) };
             }

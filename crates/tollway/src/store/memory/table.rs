@@ -149,25 +149,6 @@ impl<B: Bucket> Table<B> {
         }
     }
 
-    /// Returns whether this change, which adds at most so many entries, would make the bucket outgrow its memory.
-    /// Unless there is room for all of them, it tries the change on a copy, which takes long for a long log.
-    pub(super) fn outgrows<T>(
-        &self,
-        hash: BucketHash,
-        entries_max: u64,
-        change: impl FnOnce(&mut B) -> T,
-    ) -> bool {
-        let bucket = self.get(hash);
-        if bucket.is_some_and(|bucket| {
-            (bucket.entries() as u64).saturating_add(entries_max) <= bucket.room() as u64
-        }) {
-            return false;
-        }
-        let mut changed = bucket.cloned().unwrap_or_default();
-        change(&mut changed);
-        changed.entries() > bucket.map_or(0, B::room)
-    }
-
     /// Returns the change in log entries since the last call.
     #[inline]
     pub(super) fn take_entry_delta(&mut self) -> EntryDelta {
@@ -393,8 +374,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use tollway_core::Nanos;
-    use tollway_core::algorithm::{SlidingLogState, TokenBucket, TokenBucketState};
+    use tollway_core::algorithm::{TokenBucket, TokenBucketState};
     use tollway_testbed::Random;
 
     use super::*;
@@ -420,17 +400,6 @@ mod tests {
                 "a gap before {at}"
             );
         }
-    }
-
-    #[test]
-    fn a_log_is_copied_only_if_a_change_may_outgrow_its_memory() {
-        let (hash, now, span) = (BucketHash::of(1, 1), Timestamp::from_nanos(1), Nanos::from_secs(1));
-        let mut table = Table::<SlidingLogState>::new(10);
-        table.change_or_insert(hash, now, || true, |log| log.record(now, 100, span)).unwrap();
-        assert_eq!(table.get(hash).map(Bucket::room), Some(4));
-        assert!(!table.outgrows(hash, 3, |_| panic!("there is room for three more")));
-        assert!(table.outgrows(hash, 4, |log| (0..4).for_each(|_| log.record(now, 100, span))));
-        assert!(!table.outgrows(hash, 4, |log| log.record(now, 100, span)), "it adds fewer than it may");
     }
 
     #[test]
