@@ -2,11 +2,13 @@
 //! the bytes are cut.
 #![no_main]
 
+use std::net::Ipv4Addr;
+
 use libfuzzer_sys::fuzz_target;
-use tollway_core::Verb;
+use tollway_core::{IdFormat, Verb};
 use tollway_wire::http::{
-    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, InspectQuery, KeysPage,
-    KeysQuery, RuleExplanation, RuleResponse, ServerResponse,
+    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery, KeysPage,
+    KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse,
 };
 
 const HEAD_MAX: usize = 1024;
@@ -42,6 +44,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     }
     if let Ok(query) = std::str::from_utf8(bytes) {
         let _ = GateQuery::from_query(query);
+        let _ = GateQuery::from_query(&format!("limit=L&id_from={query}"));
         let _ = InspectQuery::from_query(query);
         let _ = KeysQuery::from_query(query);
     }
@@ -58,6 +61,11 @@ fn frame(bytes: &[u8], piece: usize) -> Vec<(String, String, Vec<u8>)> {
         loop {
             match framer.next(&bytes[start..end.max(start)]) {
                 Ok(FramerEvent::Request(request)) => {
+                    let trusted = ["0.0.0.0/0".parse().expect("a network")];
+                    let proxied = ProxiedRequest::new(&request, None, Ipv4Addr::LOCALHOST.into(), &trusted);
+                    for source in [IdSource::ClientIp, IdSource::Path, IdSource::Host, IdSource::Method] {
+                        let _ = proxied.id(source, IdFormat::Any);
+                    }
                     found.push((request.path.to_owned(), request.query.to_owned(), request.body.to_vec()));
                     start += request.len;
                 }

@@ -38,6 +38,11 @@ pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "zmq", Path::new("testbed/zmq.txt"))?.0.join("bin/python"))
 }
 
+/// Installs proxies, and returns the folder whose `bin` has them. Rust tests find it by `TOLLWAY_PROXIES`.
+pub(crate) fn with_proxies(steps: &mut Steps) -> Result<PathBuf> {
+    Ok(Environment::with(steps, "proxies", Path::new("testbed/proxies.txt"))?.0)
+}
+
 /// A virtual environment, named by its folder.
 struct Environment(PathBuf);
 

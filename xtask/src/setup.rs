@@ -23,6 +23,7 @@ pub(crate) const PYTHON: &str = "python3";
 /// Every program that a test starts, with its package.
 const TEST_PROGRAMS: &[Program] = &[
     ("curl", "curl"),
+    ("haproxy", "haproxy"),
     ("nginx", "nginx"),
     (PYTHON, "python3-venv"),
     ("redis-cli", "redis-tools"),

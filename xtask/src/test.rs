@@ -10,7 +10,8 @@ use crate::step::{Steps, cargo};
 /// documentation as well, and the tests of the Python package follow.
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     setup::run(steps)?;
-    let zmq = python::with_zmq(steps)?;
-    steps.run("test", cargo("test --workspace --locked").args(arguments).env("TOLLWAY_PYZMQ", zmq))?;
+    let mut tests = cargo("test --workspace --locked");
+    tests.env("TOLLWAY_PYZMQ", python::with_zmq(steps)?).env("TOLLWAY_PROXIES", python::with_proxies(steps)?);
+    steps.run("test", tests.args(arguments))?;
     if arguments.is_empty() { python::test(steps, &[]) } else { Ok(()) }
 }

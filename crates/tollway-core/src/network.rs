@@ -1,7 +1,7 @@
 //! IP networks, written as an address and a prefix length.
 
 use std::fmt;
-use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -107,6 +107,40 @@ pub fn mask(address: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
+/// Returns the address of the client whose request came from `peer`, maybe through proxies.
+///
+/// Any client can send an `X-Forwarded-For` header of its own. So its lines, `forwarded_for`, are read only if the peer
+/// is a trusted proxy, and then from the right: each proxy appends the address that connected to it, and the first
+/// address that is not a trusted proxy is the client's. Entries to the left of it may be forged.
+pub fn client_address<'a>(
+    peer: IpAddr,
+    trusted: &[Network],
+    forwarded_for: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> IpAddr {
+    let is_proxy = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut client = peer.to_canonical();
+    if !is_proxy(client) {
+        return client;
+    }
+    for entry in forwarded_for.rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
+        // The entry is not an address: all clients of the proxy that wrote it count as one.
+        let Some(address) = forwarded_address(entry) else { break };
+        client = address;
+        if !is_proxy(address) {
+            break;
+        }
+    }
+    client
+}
+
+/// Parses an address as proxies write it: alone, in brackets, or with a port.
+fn forwarded_address(entry: &[u8]) -> Option<IpAddr> {
+    let entry = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
+    let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
+    let address = bare.parse().ok().or_else(|| entry.parse().ok().map(|socket: SocketAddr| socket.ip()))?;
+    Some(IpAddr::to_canonical(&address))
+}
+
 const fn bits(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 32,
@@ -134,6 +168,29 @@ mod tests {
             assert_eq!(parsed.to_string().parse(), Ok(parsed), "{network}");
             assert!(parsed.contains(inside.parse().unwrap()), "{network} {inside}");
             assert!(!parsed.contains(outside.parse().unwrap()), "{network} {outside}");
+        }
+    }
+
+    #[test]
+    fn the_client_is_the_last_address_that_no_trusted_proxy_has() {
+        let trusted = ["10.0.0.0/8", "::1"].map(|network| network.parse().unwrap());
+        for (peer, lines, client) in [
+            ("192.0.2.1", &["198.51.100.1"][..], "192.0.2.1"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("::ffff:10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
+            ("10.0.0.1", &["203.0.113.9, 198.51.100.1"], "198.51.100.1"),
+            ("10.0.0.1", &["203.0.113.9", " 198.51.100.1 ,10.0.0.2"], "198.51.100.1"),
+            ("10.0.0.1", &["10.0.0.9, 10.0.0.2"], "10.0.0.9"),
+            ("10.0.0.1", &["[2001:db8::1]:443, ::1"], "2001:db8::1"),
+            ("10.0.0.1", &["198.51.100.1:80"], "198.51.100.1"),
+            ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, unknown, 10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", &["198.51.100.1,"], "10.0.0.1"),
+        ] {
+            let found =
+                client_address(peer.parse().unwrap(), &trusted, lines.iter().map(|line| line.as_bytes()));
+            assert_eq!(found, client.parse::<IpAddr>().unwrap(), "{peer} {lines:?}");
         }
     }
 

@@ -84,7 +84,8 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
     let mut listed: Vec<Arc<dyn Gate>> = Vec::new();
     if let Some(address) = gates.http {
         let limit = ConnectionLimit::new(&gates.http_connections).with_reserve(bounds.reserved);
-        listed.push(Arc::new(TcpGate::new("http", address, limit, http::Http)));
+        let protocol = http::Http { settings: Arc::new(gates.http_settings.clone()) };
+        listed.push(Arc::new(TcpGate::new("http", address, limit, protocol)));
     }
     if let Some(address) = gates.text {
         listed.push(Arc::new(text::TextGate::new(address, gates.trusted_networks.clone(), settings.workers)));

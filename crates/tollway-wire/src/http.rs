@@ -29,7 +29,7 @@ mod status;
 pub use command::{ChargeRequest, ChargeRequests, HttpCommand, IdNotUtf8, MalformedRequest};
 pub use explain::{RuleExplanation, RulePart, RulePartKind};
 pub use framing::{Framer, FramerEvent, FramingError, HEADERS_MAX, HttpRequest, Method, MissingPart};
-pub use gate_query::{DenyStatus, GateQuery};
+pub use gate_query::{DenyStatus, GateCharge, GateQuery, GateRule, IdSource, ProxiedRequest};
 pub use inspect::{BucketReport, InspectQuery, StateSummary};
 pub use keys_page::{KeysPage, KeysQuery};
 pub use problem_details::ProblemDetails;

@@ -1,10 +1,10 @@
 //! Property tests of the HTTP codec: any bytes, in any pieces, never panic and read the same.
 
 use proptest::prelude::*;
-use tollway_core::Verb;
+use tollway_core::{IdFormat, Network, Verb};
 use tollway_wire::http::{
-    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, InspectQuery, KeysPage,
-    KeysQuery, RuleExplanation, RuleResponse, ServerResponse,
+    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery,
+    KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse,
 };
 
 const HEAD_MAX: usize = 512;
@@ -129,9 +129,37 @@ proptest! {
     }
 
     #[test]
-    fn any_query_is_a_gate_or_an_explanation(query in "(limit|id|cost|deny_status|x)=[%a-f0-9&=+é]{0,30}(&id=a)?(&limit=L)?") {
+    fn any_query_is_a_gate_or_an_explanation(query in "((limit|id|id_from|cost|rule|user|user_from|key|deny_status|path|x)=([%a-f0-9=+é]{0,12}|client_ip|header:[a-z:]{0,4}|path|401)&?){0,6}") {
         if let Ok(gate) = GateQuery::from_query(&query) {
-            prop_assert_eq!(gate.command.charges().len(), 1);
+            prop_assert!(!gate.charges.is_empty() || !gate.rules.is_empty());
+            let is_last = gate.original_target.is_none_or(|target| query.ends_with(target));
+            prop_assert!(is_last);
+        }
+    }
+
+    #[test]
+    fn any_proxied_request_has_an_id_or_an_explanation(
+        headers in "((X-Forwarded-(For|Uri|Host|Method)|X-Original-(URI|Method)|a):[ -~]{0,20}\r\n){0,6}",
+        source in "(client_ip|header:a|path|host|method)",
+        trusted in any::<bool>(),
+    ) {
+        let head = format!("GET /v1/gate/b?limit=L&id_from={source} HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+        let mut framer = Framer::new(1 << 16, 0);
+        let trusted: &[Network] = if trusted { &["0.0.0.0/0".parse().unwrap()] } else { &[] };
+        if let Ok(FramerEvent::Request(request)) = framer.next(head.as_bytes()) {
+            let peer = "192.0.2.1".parse().unwrap();
+            let proxied = ProxiedRequest::new(&request, None, peer, trusted);
+            let gate = GateQuery::from_query(request.query).unwrap();
+            for charge in gate.charges {
+                let is_client = charge.id == IdSource::ClientIp;
+                match charge.into_request(&proxied, IdFormat::IP) {
+                    Ok(charge) => {
+                        prop_assert!(!charge.id.is_empty());
+                        prop_assert!(!is_client || IdFormat::IP.canonical(&charge.id).is_ok());
+                    }
+                    Err(malformed) => prop_assert_eq!(malformed.field.as_deref(), Some("id_from")),
+                }
+            }
         }
     }
 }

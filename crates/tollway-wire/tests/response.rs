@@ -91,7 +91,7 @@ fn a_decision_without_the_store_says_so() {
 #[test]
 fn a_proxy_is_not_told_that_its_client_is_to_blame() {
     for (decision, asked_for, status) in [
-        (degraded(Verdict::AllowUnreachable, 0, 0), HttpStatus::Forbidden, 204),
+        (degraded(Verdict::AllowUnreachable, 0, 0), HttpStatus::Forbidden, 200),
         (degraded(Verdict::DenyUnreachable, 0, 1), HttpStatus::TooManyRequests, 503),
         // The proxy refuses on this status only, and must not let the request through.
         (degraded(Verdict::DenyUnreachable, 0, 1), HttpStatus::Forbidden, 403),

@@ -2,36 +2,50 @@
 
 mod route;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use tollway::config::HttpSettings;
 use tollway_wire::http::{Framer, FramerEvent, Method, MissingPart, ProblemDetails, ResponseWriter};
 
+use self::route::Asker;
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::worker::Worker;
 
 /// Speaks HTTP/1.1.
-pub(super) struct Http;
+pub(super) struct Http {
+    pub(super) settings: Arc<HttpSettings>,
+}
+
+/// The state that the HTTP connections of one worker share.
+pub(super) struct HttpShared {
+    worker: Arc<Worker>,
+    settings: Arc<HttpSettings>,
+}
 
 impl TcpProtocol for Http {
-    type Shared = Arc<Worker>;
+    type Shared = HttpShared;
     type Session = HttpSession;
 
-    fn shared(&self, worker: &Arc<Worker>) -> Arc<Worker> {
-        Arc::clone(worker)
+    fn shared(&self, worker: &Arc<Worker>) -> HttpShared {
+        HttpShared { worker: Arc::clone(worker), settings: Arc::clone(&self.settings) }
     }
 
-    fn session(worker: &Arc<Arc<Worker>>, is_reserved: bool) -> HttpSession {
-        let framer = Framer::new(worker.bounds().head, worker.bounds().body);
-        HttpSession { worker: Arc::clone(worker), framer, is_reserved }
+    fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
+        let bounds = shared.worker.bounds();
+        let framer = Framer::new(bounds.head, bounds.body);
+        HttpSession { shared: Arc::clone(shared), framer, peer, is_reserved }
     }
 }
 
 /// Answers the requests of one connection.
 pub(super) struct HttpSession {
-    worker: Arc<Worker>,
+    shared: Arc<HttpShared>,
     framer: Framer,
+    /// The address that the connection came from.
+    peer: IpAddr,
     /// True if the gate was full: only the paths for operators are answered, and then the connection is closed.
     is_reserved: bool,
 }
@@ -53,7 +67,8 @@ impl Session for HttpSession {
         scratch: &mut HttpScratch,
         draining: bool,
     ) -> Received {
-        let Self { worker, framer, is_reserved } = self;
+        let Self { shared, framer, peer, is_reserved } = self;
+        let HttpShared { worker, settings } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
         let mut at = Instant::now();
@@ -75,7 +90,8 @@ impl Session for HttpSession {
                         worker.metrics.responded(response.problem(&problem));
                         false
                     } else {
-                        route::answer(&request, worker, &policy, response).await
+                        let asker = Asker { peer: *peer, settings };
+                        route::answer(&request, asker, worker, &policy, response).await
                     };
                     taken += request.len;
                     let answered = Instant::now();
@@ -120,7 +136,7 @@ impl HttpSession {
             close: true,
             head_only: false,
         };
-        self.worker.metrics.responded(response.problem(problem));
+        self.shared.worker.metrics.responded(response.problem(problem));
     }
 }
 

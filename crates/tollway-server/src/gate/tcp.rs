@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(super) trait TcpProtocol: Send + Sync + 'static {
     /// Creates the state that the connections of one worker share.
     fn shared(&self, worker: &Arc<Worker>) -> Self::Shared;
 
-    /// Creates the session of a new connection. One that is reserved exists because the gate was full.
-    fn session(shared: &Arc<Self::Shared>, is_reserved: bool) -> Self::Session;
+    /// Creates the session of a new connection from `peer`. One that is reserved exists because the gate was full.
+    fn session(shared: &Arc<Self::Shared>, peer: IpAddr, is_reserved: bool) -> Self::Session;
 
     /// Returns a task that runs beside the connections of one worker, if there is one.
     fn background(&self, _shared: &Arc<Self::Shared>) -> Option<GateFuture> {
@@ -151,7 +151,8 @@ impl<P: TcpProtocol> Acceptor<P> {
         if P::Session::ENDLESS {
             let _ = keep_alive(&stream);
         }
-        let (evictable, session) = (permit.evictable(), P::session(&self.shared, permit.is_reserved()));
+        let session = P::session(&self.shared, peer.ip(), permit.is_reserved());
+        let evictable = permit.evictable();
         let serving = self.serve(stream, session, permit);
         evictable.by_ending(self.connections.spawn(serving));
     }

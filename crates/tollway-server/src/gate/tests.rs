@@ -1,7 +1,7 @@
 //! A toy gate, which shows what a gate over TCP consists of, and gates that fail.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -41,7 +41,7 @@ impl TcpProtocol for Ping {
         Arc::clone(&self.drained)
     }
 
-    fn session(_shared: &Arc<Arc<AtomicBool>>, _is_reserved: bool) -> PingSession {
+    fn session(_shared: &Arc<Arc<AtomicBool>>, _peer: IpAddr, _is_reserved: bool) -> PingSession {
         PingSession
     }
 

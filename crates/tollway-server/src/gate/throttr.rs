@@ -1,5 +1,6 @@
 //! The Throttr protocol: answers every request that has arrived, in order.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ impl TcpProtocol for Throttr {
         ThrottrShared { worker: Arc::clone(worker), service }
     }
 
-    fn session(shared: &Arc<ThrottrShared>, _is_reserved: bool) -> ThrottrSession {
+    fn session(shared: &Arc<ThrottrShared>, _peer: IpAddr, _is_reserved: bool) -> ThrottrSession {
         ThrottrSession(Arc::clone(shared))
     }
 }

@@ -24,7 +24,7 @@ impl CountedPolicy {
         Self { policy, limits, rules, domains }
     }
 
-    pub(super) const fn policy(&self) -> &Arc<Policy> {
+    pub(crate) const fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 

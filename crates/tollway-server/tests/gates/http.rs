@@ -167,30 +167,135 @@ limits:
 fn a_proxy_gets_a_status_and_headers() {
     let gate = start();
     for (method, query, status) in [
-        ("GET", "limit=Login&id=10.0.0.1&cost=4", 204),
-        ("HEAD", "limit=Login&id=10.0.0.1", 204),
-        ("GET", "limit=Login&id=10.0.0.1", 429),
-        ("HEAD", "limit=Login&id=10.0.0.1&deny_status=403", 403),
-        ("GET", "limit=Login&id=10.0.0.1&deny_status=401", 401),
-        ("GET", "limit=Login&id=10.0.0.1&deny_status=503", 503),
-        ("GET", "limit=Login&id=10.0.0.1&deny_status=404", 400),
-        ("GET", "limit=Login&id=10.0.0.1&cost=0", 204),
-        ("GET", "limit=Login&id=10%2E0.0.1", 429),
-        ("GET", "limit=Login&id=%00%ff", 204),
-        ("GET", "limit=Nobody&id=a", 404),
-        ("GET", "limit=Login&id=", 422),
-        ("GET", "limit=Login&id=a&cost=6", 422),
-        ("POST", "limit=Login&id=a", 405),
+        ("GET", "?limit=Login&id=10.0.0.1&cost=4", 200),
+        ("HEAD", "?limit=Login&id=10.0.0.1", 200),
+        ("GET", "?limit=Login&id=10.0.0.1", 429),
+        ("HEAD", "?limit=Login&id=10.0.0.1&deny_status=403", 403),
+        ("GET", "?limit=Login&id=10.0.0.1&deny_status=401", 401),
+        ("GET", "?limit=Login&id=10.0.0.1&deny_status=503", 503),
+        ("GET", "?limit=Login&id=10.0.0.1&deny_status=404", 400),
+        ("GET", "?limit=Login&id=10.0.0.1&cost=0", 200),
+        ("GET", "?limit=Login&id=10%2E0.0.1", 429),
+        ("GET", "?limit=Login&id=%00%ff", 200),
+        ("GET", "?limit=Nobody&id=a", 404),
+        ("GET", "?limit=Login&id=", 422),
+        ("GET", "?limit=Login&id=a&cost=6", 422),
+        // Envoy keeps the method of the original request, and appends its target.
+        ("POST", "?limit=Login&id=10.0.0.1", 429),
+        ("DELETE", "/a/b?limit=Login&id=10.0.0.1", 429),
+        ("PURGE", "?limit=Login&id=10.0.0.1&path=/a?cost=0", 429),
+        ("GET", "/?limit=Login&id=10.0.0.1", 429),
+        ("GET", "s?limit=Login&id=10.0.0.1", 404),
+        // A bill is paid as a whole, or not at all.
+        ("GET", "?limit=Fast&id=b&limit=Login&id=10.0.0.1", 429),
+        ("GET", "?limit=Fast&id=b&cost=20", 200),
+        ("GET", "?limit=Report&id=1&limit=Report&id=01", 422),
+        // A rule with its selectors.
+        ("GET", "?rule=upload&user=vova", 200),
+        ("GET", "?rule=upload&user=vova", 429),
+        ("GET", "?rule=upload&user=vova&deny_status=403", 403),
+        ("GET", "?rule=upload&user=vova&key=cats", 200),
+        ("GET", "?rule=upload", 400),
+        ("GET", "?rule=nobody", 404),
     ] {
         let body = (method == "POST").then_some("");
-        let reply = gate.request(method, &format!("/v1/gate?{query}"), body);
+        let reply = gate.request(method, &format!("/v1/gate{query}"), body);
         assert_eq!(reply.status, status, "{method} {query}");
-        if query == "limit=Login&id=10.0.0.1" && status == 429 {
+        if query == "?limit=Login&id=10.0.0.1" && status == 429 {
             assert_eq!(reply.header("ratelimit"), Some(r#""Login";r=0;t=12"#));
             assert_eq!(reply.header("retry-after"), Some("12"));
             assert_eq!(reply.header("cache-control"), Some("no-store"));
             assert_eq!(reply.body, "");
         }
+    }
+    let denied = gate.get("/v1/gate?rule=upload&user=vova");
+    assert_eq!((denied.status, denied.header("retry-after")), (429, Some("60")));
+}
+
+/// The id that a request was charged to is found by spending all of it, and asking for it by name.
+#[test]
+fn ids_come_from_headers_of_trusted_proxies_only() {
+    let policy = "
+        limits:
+          Any: { burst: 1, count: 1, period: 1m }
+          Ip: { burst: 1, count: 1, period: 1m, id: ip }
+          Wide: { burst: 1, count: 1, period: 1m, id: ip, ipv6_prefix: 48 }
+          Exact: { burst: 1, count: 1, period: 1m, id: ipAddress }
+        gates: { http: { trusted_proxies: TRUSTED } }";
+    let trusting = policy.replace("TRUSTED", "[127.0.0.0/8, 10.0.0.0/8]");
+    let wary = policy.replace("TRUSTED", "[10.0.0.0/8]");
+    for (policy, target, headers, expected) in [
+        (&wary, "?limit=Any&id_from=client_ip", "X-Forwarded-For: 192.0.2.1", "Any 127.0.0.1"),
+        (&trusting, "?limit=Any&id_from=client_ip", "X-Forwarded-For: 192.0.2.1", "Any 192.0.2.1"),
+        (
+            &trusting,
+            "?limit=Ip&id_from=client_ip",
+            "X-Forwarded-For: 6.6.6.6, 192.0.2.1, 10.0.0.7",
+            "Ip 192.0.2.1",
+        ),
+        (
+            &trusting,
+            "?limit=Ip&id_from=client_ip",
+            "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 192.0.2.1",
+            "Ip 192.0.2.1",
+        ),
+        (&trusting, "?limit=Ip&id_from=client_ip", "X-Forwarded-For: 192.0.2.1, \u{e9}", "Ip 127.0.0.1"),
+        (
+            &trusting,
+            "?limit=Any&id_from=client_ip",
+            "X-Forwarded-For: 2001:db8:1:2:3::4",
+            "Any 2001:db8:1:2::/64",
+        ),
+        (
+            &trusting,
+            "?limit=Ip&id_from=client_ip",
+            "X-Forwarded-For: [2001:db8:1:2:3::4]:5",
+            "Ip 2001:db8:1:2::5",
+        ),
+        (
+            &trusting,
+            "?limit=Wide&id_from=client_ip",
+            "X-Forwarded-For: 2001:db8:1:2:3::4",
+            "Wide 2001:db8:1:9::1",
+        ),
+        (
+            &trusting,
+            "?limit=Exact&id_from=client_ip",
+            "X-Forwarded-For: 2001:db8:1:2:3::4",
+            "Exact 2001:db8:1:2:3::4",
+        ),
+        (&wary, "?limit=Any&id_from=header:x-api-key", "X-Api-Key: k1", "Any k1"),
+        (&wary, "?limit=Any&id_from=header:x-api-key", "X-Other: k1", "400"),
+        (&wary, "?limit=Any&id_from=header:x-api-key", "X-Api-Key:", "400"),
+        (&wary, "?limit=Any&id_from=header:x-api-key", "X-Api-Key: k1\r\nx-api-key: k1", "400"),
+        (&trusting, "?limit=Any&id_from=path", "X-Forwarded-Uri: /a/b?c=d", "Any /a/b"),
+        (&trusting, "?limit=Any&id_from=path", "X-Original-URI: /a/b?c=d", "Any /a/b"),
+        (&trusting, "?limit=Any&id_from=path", "X-Original-URI: /a\r\nX-Forwarded-Uri: /a", "Any /a"),
+        (&trusting, "?limit=Any&id_from=path", "X-Original-URI: /a\r\nX-Forwarded-Uri: /b", "400"),
+        (&trusting, "?limit=Any&id_from=path", "X-Original-URI: /a\r\nX-Original-URI: /a", "400"),
+        (&wary, "?limit=Any&id_from=path", "X-Original-URI: /a", "400"),
+        (&wary, "/a/b?limit=Any&id_from=path", "X-Original-URI: /c", "Any /a/b"),
+        (&wary, "?limit=Any&id_from=path&path=/a/b?c=d&limit=e", "X-Original-URI: /c", "Any /a/b"),
+        (&trusting, "?limit=Any&id_from=host", "X-Forwarded-Host: Shop.Example.:8443", "Any shop.example"),
+        (&trusting, "?limit=Any&id_from=host", "X-Forwarded-Host: [2001:DB8::1]", "Any [2001:db8::1]"),
+        (&trusting, "?limit=Any&id_from=host", "X-Other: x", "Any gate"),
+        (&wary, "?limit=Any&id_from=host", "X-Forwarded-Host: shop.example", "Any gate"),
+        (&trusting, "?limit=Any&id_from=method", "X-Forwarded-Method: PUT", "Any PUT"),
+        (&trusting, "?limit=Any&id_from=method", "X-Original-Method: PUT", "Any PUT"),
+        (&wary, "?limit=Any&id_from=method", "X-Original-Method: PUT", "Any PATCH"),
+    ] {
+        let gate = start_with(policy, |_| {});
+        let request = format!(
+            "PATCH /v1/gate{target} HTTP/1.1\r\nHost: Gate:80\r\n{headers}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = gate.exchange(request.as_bytes());
+        let status = &answer["HTTP/1.1 ".len()..][..3];
+        let Some((limit, id)) = expected.split_once(' ') else {
+            assert_eq!(status, expected, "{target} {headers}: {answer}");
+            continue;
+        };
+        assert_eq!(status, "200", "{target} {headers}: {answer}");
+        assert_eq!(gate.get(&format!("/v1/gate?limit={limit}&id={id}")).status, 429, "{target} {headers}");
     }
 }
 

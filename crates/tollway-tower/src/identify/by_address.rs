@@ -7,16 +7,14 @@
 //! # Ok::<(), tollway_tower::ParseNetworkError>(())
 //! ```
 //!
-//! Any client can send an `X-Forwarded-For` header of its own. So the header is read only if the peer is a trusted
-//! proxy, and then from the right: each proxy appends the address that connected to it, and the first address that is
-//! not a trusted proxy is the client's. Entries to the left of it may be forged.
+//! The `X-Forwarded-For` header is read only if the peer is a trusted proxy: see [`client_address`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use http::{Extensions, HeaderName};
-use tollway_core::network::mask;
+use http::{Extensions, HeaderName, HeaderValue};
+use tollway_core::network::{client_address, mask};
 
 use super::{ClientId, Identify, Network, RequestHead, Unidentified};
 
@@ -84,30 +82,15 @@ impl ByAddress {
 
     /// Returns the full address of the client that sent the request.
     pub fn client_address(&self, head: RequestHead<'_>) -> Option<IpAddr> {
-        let peer = (self.peer)(head.extensions)?.ip().to_canonical();
-        if !self.is_proxy(peer) {
-            return Some(peer);
-        }
-        let mut client = peer;
-        let lines = head.headers.get_all(FORWARDED_FOR).iter().rev();
-        for entry in lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
-            // The entry is not an address: all clients of the proxy that wrote it count as one.
-            let Some(address) = parse_entry(entry) else { break };
-            client = address;
-            if !self.is_proxy(address) {
-                break;
-            }
-        }
-        Some(client)
+        let peer = (self.peer)(head.extensions)?.ip();
+        let lines = head.headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+        Some(client_address(peer, &self.proxies, lines))
     }
 
     /// Returns true if the peer that sent the request is a trusted proxy.
     pub fn is_from_proxy(&self, head: RequestHead<'_>) -> bool {
-        (self.peer)(head.extensions).is_some_and(|peer| self.is_proxy(peer.ip()))
-    }
-
-    fn is_proxy(&self, address: IpAddr) -> bool {
-        self.proxies.iter().any(|network| network.contains(address))
+        let peer = (self.peer)(head.extensions);
+        peer.is_some_and(|peer| self.proxies.iter().any(|network| network.contains(peer.ip())))
     }
 }
 
@@ -174,14 +157,6 @@ fn ipv4_id(address: Ipv4Addr) -> Option<ClientId> {
         }
     }
     ClientId::new(&text[..len])
-}
-
-/// Parses an address as proxies write it: alone, in brackets, or with a port.
-fn parse_entry(entry: &[u8]) -> Option<IpAddr> {
-    let entry = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
-    let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
-    let address = bare.parse().ok().or_else(|| entry.parse().ok().map(|socket: SocketAddr| socket.ip()))?;
-    Some(IpAddr::to_canonical(&address))
 }
 
 #[cfg(test)]

@@ -80,6 +80,8 @@ pub struct HttpRequest<'a> {
     pub path: &'a str,
     /// The query string, without its `?`. It may be empty.
     pub query: &'a str,
+    /// The request line and the headers, as they came.
+    pub head: &'a [u8],
     /// The body, with chunks joined.
     pub body: &'a [u8],
     /// True if the client wants the connection closed after the response.

@@ -18,7 +18,7 @@ use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Timestamp};
 
 use super::command::{MalformedRequest, missing_field};
-use super::query_string::{limit_name, parse_parameters, percent_encode};
+use super::query_string::{parse_parameters, percent_encode, text};
 use super::server_response::{ResponseError, parse_seconds, read_body, unexpected_body};
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
@@ -102,7 +102,7 @@ impl<'a> InspectQuery<'a> {
     pub fn from_query(query: &'a str) -> Result<Self, MalformedRequest> {
         let [limit, id] = parse_parameters(query, ["limit", "id"])?;
         Ok(Self {
-            limit: limit_name(limit.ok_or_else(|| missing_field("limit", "send the name of a limit"))?)?,
+            limit: text("limit", limit.ok_or_else(|| missing_field("limit", "send the name of a limit"))?)?,
             id: id.ok_or_else(|| missing_field("id", "send who or what is limited"))?,
         })
     }

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::command::MalformedRequest;
-use super::query_string::{limit_name, malformed_parameter, parse_parameters, parse_u64, percent_encode};
+use super::query_string::{malformed_parameter, parse_parameters, parse_u64, percent_encode, text};
 use super::server_response::{ResponseError, read_body, unexpected_body};
 use crate::json::put_string;
 
@@ -64,7 +64,7 @@ impl<'a> KeysQuery<'a> {
         });
         let range = format!("send a whole number from 1 to {}", Self::COUNT_MAX);
         Ok(Self {
-            limit: limit.map(limit_name).transpose()?,
+            limit: limit.map(|limit| text("limit", limit)).transpose()?,
             cursor,
             count: count.ok_or_else(|| malformed_parameter("count", &range))?,
         })

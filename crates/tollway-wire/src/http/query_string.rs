@@ -36,13 +36,13 @@ fn unknown_parameter(name: &str, names: &[&str]) -> MalformedRequest {
     MalformedRequest { field: None, detail }
 }
 
-/// Converts a value to the name of a limit.
-pub(super) fn limit_name(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, MalformedRequest> {
+/// Converts the value of the parameter `name` to text.
+pub(super) fn text<'a>(name: &str, bytes: Cow<'a, [u8]>) -> Result<Cow<'a, str>, MalformedRequest> {
     let text = match bytes {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
         Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
     };
-    text.ok_or_else(|| malformed_parameter("limit", "the name of a limit must be UTF-8"))
+    text.ok_or_else(|| malformed_parameter(name, "must be UTF-8"))
 }
 
 /// Parses a whole number of 64 bits. Signs are refused.
@@ -62,7 +62,7 @@ pub(super) fn percent_encode(bytes: &[u8]) -> String {
 }
 
 /// Replaces escapes such as `%41` by their bytes. Borrows the value if it has none.
-fn percent_decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, MalformedRequest> {
+pub(super) fn percent_decode<'a>(name: &str, value: &'a str) -> Result<Cow<'a, [u8]>, MalformedRequest> {
     if !value.contains('%') {
         return Ok(Cow::Borrowed(value.as_bytes()));
     }

@@ -60,21 +60,19 @@ impl ResponseWriter<'_> {
         status
     }
 
-    /// Answers a proxy with headers only. The status is 204, or `denied`.
+    /// Answers a proxy about charges, with headers only. The status is 200, or `denied`.
     pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: HttpStatus) -> HttpStatus {
-        let status = match decision.verdict {
-            // Only in place of 429: a proxy that asked for another status may let the request through on a 503.
-            Verdict::DenyUnreachable if denied == HttpStatus::TooManyRequests => {
-                HttpStatus::ServiceUnavailable
-            }
-            verdict if verdict.allowed() => HttpStatus::NoContent,
-            _ => denied,
-        };
-        self.start(status);
-        // A cache may store a 204 without this header, and would then let everybody through.
-        self.header("Cache-Control", "no-store");
+        let status = self.start_gate(decision.verdict, denied);
         add_decision_headers(&mut self, charges, decision);
-        self.finish_empty(status);
+        self.finish_empty();
+        status
+    }
+
+    /// Answers a proxy about a rule, with headers only. The status is 200, or `denied`.
+    pub fn gate_rule(mut self, decision: &RuleDecision, denied: HttpStatus) -> HttpStatus {
+        let status = self.start_gate(decision.verdict, denied);
+        add_retry_after(&mut self, decision.allowed(), decision.retry_nanos);
+        self.finish_empty();
         status
     }
 
@@ -157,6 +155,23 @@ impl ResponseWriter<'_> {
         }
     }
 
+    /// Starts the answer to a proxy, and returns its status.
+    fn start_gate(&mut self, verdict: Verdict, denied: HttpStatus) -> HttpStatus {
+        let status = match verdict {
+            // Only in place of 429: a proxy that asked for another status may let the request through on a 503.
+            Verdict::DenyUnreachable if denied == HttpStatus::TooManyRequests => {
+                HttpStatus::ServiceUnavailable
+            }
+            // Not 204, which Envoy takes for a denial.
+            verdict if verdict.allowed() => HttpStatus::Ok,
+            _ => denied,
+        };
+        self.start(status);
+        // A cache may store a 200 without this header, and would then let everybody through.
+        self.header("Cache-Control", "no-store");
+        status
+    }
+
     fn header(&mut self, name: &str, value: &str) {
         for part in [name, ": ", value, "\r\n"] {
             self.outbox.extend_from_slice(part.as_bytes());
@@ -182,11 +197,8 @@ impl ResponseWriter<'_> {
         self.length_and_body(content_type, body);
     }
 
-    fn finish_empty(mut self, status: HttpStatus) {
-        // A 204 never has a body, and must not have a Content-Length.
-        if status != HttpStatus::NoContent {
-            self.number(b"Content-Length: ", 0);
-        }
+    fn finish_empty(mut self) {
+        self.number(b"Content-Length: ", 0);
         self.outbox.extend_from_slice(b"\r\n");
     }
 

@@ -29,7 +29,6 @@ macro_rules! statuses {
 
 statuses! {
     Ok 200 "OK",
-    NoContent 204 "No Content",
     BadRequest 400 "Bad Request",
     Unauthorized 401 "Unauthorized",
     Forbidden 403 "Forbidden",

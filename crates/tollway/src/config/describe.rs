@@ -97,6 +97,12 @@ fn gates(gates: &Gates) -> String {
     } else {
         format!(" (trusted_networks {})", gates.trusted_networks)
     };
+    let proxies = &gates.http_settings.trusted_proxies;
+    let proxies: Vec<_> = proxies.iter().map(ToString::to_string).collect();
+    let proxies = match &proxies[..] {
+        [] => String::new(),
+        proxies => format!(" (trusted_proxies {})", proxies.join(" ")),
+    };
     let settings = gates.throttr_settings;
     let on_insert = match settings.on_insert {
         OnInsert::Fail => "",
@@ -107,7 +113,9 @@ fn gates(gates: &Gates) -> String {
         ttl => format!(" (max_ttl {})", span(ttl)),
     };
     let smockron = smockron(gates.smockron.as_ref());
-    format!("http {http}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}")
+    format!(
+        "http {http}{proxies}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}"
+    )
 }
 
 fn smockron(gate: Option<&SmockronGate>) -> String {

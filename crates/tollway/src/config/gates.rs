@@ -1,5 +1,6 @@
 //! Reads the section `gates`: the addresses at which the server listens.
 
+mod http;
 mod max_connections;
 mod smockron;
 mod trusted_networks;
@@ -14,6 +15,7 @@ use super::fields::{YamlFields, choice, duration, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
 use max_connections::{PER_ADDRESS, TOTAL};
 
+pub use http::HttpSettings;
 pub use max_connections::MaxConnections;
 pub use smockron::SmockronGate;
 pub use trusted_networks::TrustedNetworks;
@@ -25,6 +27,8 @@ pub struct Gates {
     pub http: Option<SocketAddr>,
     /// The number of connections that the HTTP gate accepts.
     pub http_connections: MaxConnections,
+    /// The settings of the HTTP gate.
+    pub http_settings: HttpSettings,
     /// The UDP address at which the text gate listens.
     pub text: Option<SocketAddr>,
     /// The networks whose datagrams the text gate answers.
@@ -98,6 +102,7 @@ impl Gates {
     pub const OFF: Self = Self {
         http: None,
         http_connections: MaxConnections::DEFAULT,
+        http_settings: HttpSettings::DEFAULT,
         text: None,
         trusted_networks: TrustedNetworks::LOCAL,
         throttr: None,
@@ -124,8 +129,10 @@ impl Gates {
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
         let gates = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
-        let http = GateFields::read(gates.get("http"), Self::HTTP, &["listen", TOTAL, PER_ADDRESS], errors);
+        let names = ["listen", TOTAL, PER_ADDRESS, http::TRUSTED_PROXIES];
+        let http = GateFields::read(gates.get("http"), Self::HTTP, &names, errors);
         let http_connections = MaxConnections::read(&http.settings, errors);
+        let http_settings = HttpSettings::read(&http.settings, errors);
         let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen", "trusted_networks"], errors);
         let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
         let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS];
@@ -141,6 +148,7 @@ impl Gates {
         Some(Self {
             http: http.listen?,
             http_connections: http_connections?,
+            http_settings: http_settings?,
             text: text.listen?,
             trusted_networks: trusted_networks?,
             throttr: throttr.listen?,

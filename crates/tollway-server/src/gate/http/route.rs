@@ -1,12 +1,15 @@
 //! Maps paths to what they do.
 
+use std::net::IpAddr;
+
+use tollway::config::HttpSettings;
 use tollway::engine::{Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
-use tollway_core::{ErrorChain, Verb};
+use tollway_core::{ErrorChain, Limit, Verb};
 use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
-    ProblemDetails, ResponseWriter,
+    ProblemDetails, ProxiedRequest, ResponseWriter,
 };
 
 use crate::metrics;
@@ -57,11 +60,13 @@ const ROUTES: [(&str, Route); 13] = [
 impl Route {
     fn at(path: &str) -> Option<Self> {
         let found = ROUTES.iter().find(|(at, _)| *at == path).map(|(_, route)| *route);
-        found.or_else(|| rule_name(path).map(|_| Self::Rule))
+        let found = found.or_else(|| rule_name(path).map(|_| Self::Rule));
+        found.or_else(|| below_gate(path).map(|_| Self::Gate))
     }
 
     fn takes(self, method: Method) -> bool {
         match self {
+            Self::Gate => true,
             Self::Command(_) | Self::Rule | Self::Explain => method == Method::Post,
             _ => matches!(method, Method::Get | Method::Head),
         }
@@ -77,6 +82,18 @@ fn rule_name(path: &str) -> Option<&str> {
     path.strip_prefix(RULES).filter(|name| !name.is_empty())
 }
 
+/// Returns the path below that of the gate. Envoy appends the path of the original request.
+fn below_gate(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/gate").filter(|below| below.starts_with('/'))
+}
+
+/// The peer that sent a request, and what it may do.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) peer: IpAddr,
+    pub(super) settings: &'a HttpSettings,
+}
+
 /// Returns whether a path is for operators, whose requests are answered even if the gate is full.
 pub(super) fn is_for_operators(path: &str) -> bool {
     matches!(Route::at(path), Some(Route::Health | Route::Ready | Route::Metrics))
@@ -85,6 +102,7 @@ pub(super) fn is_for_operators(path: &str) -> bool {
 /// Answers one request, and returns whether something was decided, refunded or reset.
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
+    asker: Asker<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -95,7 +113,7 @@ pub(super) async fn answer(
             (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
         Some(Route::Command(verb)) => command(verb, request, worker, policy, response).await,
-        Some(Route::Gate) => gate(request, worker, policy, response).await,
+        Some(Route::Gate) => gate(request, asker, worker, policy, response).await,
         Some(Route::Rule) => rule(request, worker, policy, response).await,
         Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
         Some(Route::Inspect) => (inspect(request, worker, response).await, false),
@@ -140,22 +158,40 @@ async fn command(
     (status, true)
 }
 
+/// Answers a proxy that asks whether it may let a request through.
 async fn gate(
     request: &HttpRequest<'_>,
+    asker: Asker<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
-    let gate = match GateQuery::from_query(request.query) {
-        Ok(gate) => gate,
+    let asked = GateQuery::from_query(request.query).and_then(|gate| {
+        let original = gate.original_target.or_else(|| below_gate(request.path));
+        let proxied = ProxiedRequest::new(request, original, asker.peer, &asker.settings.trusted_proxies);
+        let charges = gate.charges.into_iter().map(|charge| {
+            let ids = policy.policy().limit(&charge.limit).map(Limit::ids).unwrap_or_default();
+            charge.into_request(&proxied, ids)
+        });
+        let rules = gate.rules.into_iter().map(|rule| rule.into_request(&proxied));
+        let asked = (charges.collect::<Result<Vec<_>, _>>()?, rules.collect::<Result<Vec<_>, _>>()?);
+        Ok((asked, gate.deny_status.status()))
+    });
+    let ((charges, rules), denied) = match asked {
+        Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    match worker.service.perform(policy, Verb::Spend, gate.command.charges()).await {
-        Ok(VerbAnswer::Decision(charges, decision)) => {
-            (response.gate(&charges, &decision, gate.deny_status.status()), true)
-        }
-        Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
-        Err(error) => (response.problem(&problem(error.into())), false),
+    match (&charges[..], &rules[..]) {
+        (charges, []) => match worker.service.perform(policy, Verb::Spend, charges).await {
+            Ok(VerbAnswer::Decision(charges, decision)) => (response.gate(&charges, &decision, denied), true),
+            Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
+            Err(error) => (response.problem(&problem(error.into())), false),
+        },
+        ([], [rule]) => match worker.service.resolve(policy, rule).await {
+            Ok(decision) => (response.gate_rule(&decision, denied), true),
+            Err(error) => (response.problem(&error.into()), false),
+        },
+        _ => (response.problem(&ProblemDetails::one_rule()), false),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The gate to which gatekeepers report what they let through: a SUB socket that binds, and subscribes to everything.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -40,7 +41,7 @@ impl TcpProtocol for Accounting {
         }
     }
 
-    fn session(shared: &Arc<AccountingShared>, _is_reserved: bool) -> AccountingSession {
+    fn session(shared: &Arc<AccountingShared>, _peer: IpAddr, _is_reserved: bool) -> AccountingSession {
         AccountingSession { shared: Arc::clone(shared), zmtp: ZmtpSession::new(SocketType::Sub) }
     }
 

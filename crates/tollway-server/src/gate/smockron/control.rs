@@ -1,5 +1,6 @@
 //! The gate at which gatekeepers hear of delays: a PUB socket that binds.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ impl TcpProtocol for Control {
         ControlShared { master: Arc::clone(&self.0), metrics: Arc::clone(&worker.metrics) }
     }
 
-    fn session(shared: &Arc<ControlShared>, _is_reserved: bool) -> ControlSession {
+    fn session(shared: &Arc<ControlShared>, _peer: IpAddr, _is_reserved: bool) -> ControlSession {
         ControlSession {
             shared: Arc::clone(shared),
             zmtp: ZmtpSession::new(SocketType::Pub),

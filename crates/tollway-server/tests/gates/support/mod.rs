@@ -39,9 +39,10 @@ pub(crate) fn start() -> Harness {
 pub(crate) fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
     let config = Config::parse(policy, "policy.yaml").expect("a good policy");
     let clock = Clock::manual(Timestamp::EPOCH);
-    let throttr = config.gates.throttr_settings;
+    let (http, throttr) = (config.gates.http_settings.clone(), config.gates.throttr_settings);
     let limiter = Engine::open(config, clock).expect("a store that can be opened");
     start_limiter(limiter, |settings| {
+        settings.gates.http_settings = http;
         settings.gates.throttr_settings = throttr;
         change(settings);
     })

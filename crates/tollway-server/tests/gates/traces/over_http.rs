@@ -99,7 +99,7 @@ impl OverHttp {
         let reply = self.gate.get(&format!("/v1/gate?limit={}&id={id}&cost={}", charge.limit, charge.cost));
         let number = |name| reply.header(name).map_or(0, |value| value.parse().unwrap());
         let decision = Decision::new(
-            if reply.status == 204 { Verdict::Allow } else { Verdict::Deny },
+            if reply.status == 200 { Verdict::Allow } else { Verdict::Deny },
             number("x-ratelimit-remaining"),
             Nanos::from_secs(number("retry-after")),
             Nanos::from_secs(number("x-ratelimit-reset")),

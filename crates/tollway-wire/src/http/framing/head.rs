@@ -8,6 +8,7 @@ use super::{FramingError, HEADERS_MAX, HttpRequest, Method};
 pub(super) struct FramedHead<'a> {
     method: Method,
     target: &'a str,
+    bytes: &'a [u8],
     pub(super) body: BodyFraming,
     close: bool,
     pub(super) expects_continue: bool,
@@ -37,6 +38,7 @@ impl<'a> FramedHead<'a> {
         Ok(Some(Self {
             method: parse_method(request.method.unwrap_or_default()),
             target: request.path.unwrap_or_default(),
+            bytes: &inbox[..len],
             body: framing.body()?,
             // HTTP/1.0 clients could ask to keep the connection open; that is not supported.
             close: framing.close || http_1_0,
@@ -48,7 +50,7 @@ impl<'a> FramedHead<'a> {
     pub(super) fn request(&self, body: &'a [u8], len: usize) -> HttpRequest<'a> {
         let (path, query) =
             origin_form(self.target).split_once('?').unwrap_or((origin_form(self.target), ""));
-        HttpRequest { method: self.method, path, query, body, close: self.close, len }
+        HttpRequest { method: self.method, path, query, head: self.bytes, body, close: self.close, len }
     }
 }
 

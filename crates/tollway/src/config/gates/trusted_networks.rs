@@ -36,23 +36,27 @@ impl TrustedNetworks {
         trusted && sender.port() != 0
     }
 
-    /// Reads a list of networks, each of which is an address and a prefix length, or one address.
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
-        let must_be = "must be a list of networks, such as [10.0.0.0/8, 192.168.7.1]";
-        let YamlValue::List(items) = &entry.value.value else { return refuse(entry, must_be, errors) };
-        let mut networks = Vec::with_capacity(items.len());
-        let mut valid = true;
-        for item in items {
-            match scalar_text(item).unwrap_or_default().parse() {
-                Ok(network) => networks.push(network),
-                Err(error) => {
-                    errors.add(item.at, format!("{}: {error}", entry.key.quoted()));
-                    valid = false;
-                }
+        read_networks(entry, errors).map(Self::from_iter)
+    }
+}
+
+/// Reads a list of networks, each of which is an address and a prefix length, or one address.
+pub(super) fn read_networks(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Vec<Network>> {
+    let must_be = "must be a list of networks, such as [10.0.0.0/8, 192.168.7.1]";
+    let YamlValue::List(items) = &entry.value.value else { return refuse(entry, must_be, errors) };
+    let mut networks = Vec::with_capacity(items.len());
+    let mut valid = true;
+    for item in items {
+        match scalar_text(item).unwrap_or_default().parse() {
+            Ok(network) => networks.push(network),
+            Err(error) => {
+                errors.add(item.at, format!("{}: {error}", entry.key.quoted()));
+                valid = false;
             }
         }
-        valid.then(|| networks.into_iter().collect())
     }
+    valid.then_some(networks)
 }
 
 impl FromIterator<Network> for TrustedNetworks {
