@@ -19,10 +19,6 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     features::run(steps)?;
     macos::run(steps)?;
     test::run(steps, &[])?;
-    // Loom runs the lock-free code in every order of its steps. It has its own target folder, because the flag would
-    // rebuild everything else.
-    let mut interleave = cargo("test --package tollway --lib --locked interleaving --target-dir");
-    steps.run("interleave", interleave.arg(target()?.join("loom")).env("RUSTFLAGS", "--cfg interleaving"))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     steps.take("leave no trace", "git status, as it was before", || match changes()? {

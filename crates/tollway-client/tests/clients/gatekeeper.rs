@@ -1,5 +1,4 @@
 //! The gatekeeper, beside a master that does what it is told to.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod pyzmq;
 

@@ -1,5 +1,4 @@
 //! The Throttr clients, beside a peer that does what it is told to.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

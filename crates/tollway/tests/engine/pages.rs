@@ -1,5 +1,4 @@
 //! Tests that the example policies load, and find the limits of their ids and keys.
-#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Holds answers and errors to their attributes: an answer must be used, and both may get fields and cases later.
-#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! `docs/rules.md` is true: what it says happens, and what it shows is what is said.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::fs;
 

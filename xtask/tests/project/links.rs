@@ -1,5 +1,4 @@
 //! Tests that every link between pages leads to a file and a heading, and that every file that the map names exists.
-#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

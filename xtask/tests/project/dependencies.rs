@@ -7,7 +7,6 @@
 //! ```
 //!
 //! An arrow points at what is used. Tests may use what they like; what is built may not.
-#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! The text clients, beside a peer that says what it is told to.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread::{self, JoinHandle};

@@ -1,5 +1,4 @@
 //! Tests the responses that are sent when the store did not answer: never a 429.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::time::Duration;
 

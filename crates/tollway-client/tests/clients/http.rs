@@ -1,5 +1,4 @@
 //! The HTTP clients, beside servers that behave and others that do not.
-#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 use std::time::Duration;
 

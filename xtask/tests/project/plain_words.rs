@@ -1,7 +1,6 @@
 //! Holds the project to the rules of plain words: summaries are statements, prose wraps, a name stands for one thing.
 //!
 //! `cargo xtask words` lists what breaks a rule.
-#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
 
 use std::fs;
 use std::path::Path;

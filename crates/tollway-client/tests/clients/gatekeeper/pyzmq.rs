@@ -9,7 +9,7 @@ use tollway_testbed::eventually;
 
 use super::{decide, now, wait};
 
-const SCRIPT: &str = "tests/gatekeeper/master.py";
+const SCRIPT: &str = "tests/clients/gatekeeper/master.py";
 
 /// A master that is another process.
 struct Master {

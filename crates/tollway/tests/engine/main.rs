@@ -1,0 +1,6 @@
+//! The engine over its stores: domains, and the pages about policies and rules. They are one program, linked once.
+#![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
+
+mod domains;
+mod pages;
+mod rules_page;

@@ -1,0 +1,7 @@
+//! Holds the project to its own rules: arrows between crates, attributes of answers, links, and plain words.
+#![allow(clippy::unwrap_used, reason = "a test, whose helpers clippy does not take for one")]
+
+mod answers;
+mod dependencies;
+mod links;
+mod plain_words;
