@@ -1,4 +1,4 @@
-//! The four algorithms that decide. Each has numbers, a small state, and functions that change the state.
+//! The six algorithms that decide. Each has numbers, a small state, and functions that change the state.
 //!
 //! | algorithm | remembers | good for |
 //! |---|---|---|
@@ -6,22 +6,31 @@
 //! | [`SlidingLogState`] | the newest N timestamps | "no more than N in any span", to the letter |
 //! | [`SmoothedRateState`] | one instant and one rate | showing the caller its rate |
 //! | [`QuotaState`] | a counter and an expiry | so many, then wait for the window to end |
+//! | [`FixedWindowState`] | a window and a counter | so many in every minute of the clock |
+//! | [`SlidingWindowState`] | a window and two counters | so many in the last minute, by an estimate |
 //!
 //! A bucket that was never used is the type's default, so a store may forget a bucket whenever
 //! [`Bucket::expires_at`] has passed and nobody can tell.
 
+mod fixed_window;
 mod quota;
 mod sliding_log;
+mod sliding_window;
 mod smoothed_rate;
 mod spec;
 mod token_bucket;
 
 use thiserror::Error;
 
+pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use quota::{Change, Quota, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
 pub use sliding_log::{LOG_MAX, LogSummary, SlidingLog, SlidingLogState};
+pub use sliding_window::{SlidingWindow, SlidingWindowState, WINDOW_COUNT_MAX};
 pub use smoothed_rate::{FORGET_AFTER_PERIODS, RateReading, SmoothedRate, SmoothedRateState};
-pub use spec::{IntoAlgorithm, QuotaSpec, SlidingLogSpec, SmoothedRateSpec, TokenBucketSpec};
+pub use spec::{
+    FixedWindowSpec, IntoAlgorithm, QuotaSpec, SlidingLogSpec, SlidingWindowSpec, SmoothedRateSpec,
+    TokenBucketSpec,
+};
 pub use token_bucket::{TokenBucket, TokenBucketState};
 
 use crate::decision::{Decision, Refund};
@@ -66,7 +75,7 @@ pub trait Bucket: Clone + Default {
     fn trim(&mut self, _now: Timestamp) {}
 }
 
-/// One of the four algorithms with the numbers that it takes.
+/// One of the six algorithms with the numbers that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
     /// Allows a burst at once, then one unit per interval.
@@ -77,6 +86,10 @@ pub enum Algorithm {
     SmoothedRate(SmoothedRate),
     /// Allows a count until the window ends that the first request opened.
     Quota(Quota),
+    /// Allows a count in each window of the clock.
+    FixedWindow(FixedWindow),
+    /// Allows a count in the last period, by an estimate from two windows of the clock.
+    SlidingWindow(SlidingWindow),
 }
 
 impl Algorithm {
@@ -87,6 +100,8 @@ impl Algorithm {
             Self::SlidingLog(limit) => limit.count(),
             Self::SmoothedRate(limit) => limit.cost_max(),
             Self::Quota(limit) => limit.count(),
+            Self::FixedWindow(limit) => limit.count(),
+            Self::SlidingWindow(limit) => limit.count(),
         }
     }
 
@@ -97,6 +112,8 @@ impl Algorithm {
             Self::SlidingLog(limit) => limit.period(),
             Self::SmoothedRate(limit) => limit.period(),
             Self::Quota(limit) => limit.period(),
+            Self::FixedWindow(limit) => limit.period(),
+            Self::SlidingWindow(limit) => limit.period(),
         }
     }
 
@@ -107,6 +124,8 @@ impl Algorithm {
             Self::SlidingLog(_) => "sliding_log",
             Self::SmoothedRate(_) => "smoothed_rate",
             Self::Quota(_) => "quota",
+            Self::FixedWindow(_) => "fixed_window",
+            Self::SlidingWindow(_) => "sliding_window",
         }
     }
 
@@ -162,6 +181,12 @@ pub enum NumbersError {
     /// More entries than a log keeps.
     #[error("count must be at most {LOG_MAX} for a sliding log; use a token bucket for more")]
     LogTooLong,
+    /// More requests than a sliding window counts.
+    #[error("count must be at most {WINDOW_COUNT_MAX} for a sliding window; use a token bucket for more")]
+    WindowTooLarge,
+    /// An offset beyond [`Nanos::MAX`](crate::Nanos::MAX).
+    #[error("offset must be at most 292 years")]
+    OffsetTooLong,
     /// A rate that is not a number within reason.
     #[error("limit must be a number above zero and at most 2^53")]
     Rate,

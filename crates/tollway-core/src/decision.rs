@@ -20,7 +20,7 @@ pub struct Decision {
     /// The time until the same request would be allowed (again) if nobody else came; [`Nanos::FOREVER`] if no passing
     /// of time would allow it.
     pub retry_nanos: Nanos,
-    /// The time until the bucket is like one that was never used.
+    /// The time until the bucket is like one that was never used, or until the window ends that a fixed window is in.
     pub reset_nanos: Nanos,
     /// The index of the charge that decided, counted from 0 in the order of the bill.
     pub charge: usize,
@@ -133,7 +133,7 @@ pub struct Refund {
     pub refunded: bool,
     /// The whole units that are in the bucket now.
     pub remaining: u64,
-    /// The time until the bucket is like one that was never used.
+    /// The time until the bucket is like one that was never used, or until the window ends that a fixed window is in.
     pub reset_nanos: Nanos,
 }
 

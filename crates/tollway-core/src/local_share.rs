@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use crate::algorithm::{Algorithm, FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket};
 use crate::rate_spec::whole;
 use crate::time::Nanos;
 
@@ -73,6 +73,14 @@ impl LocalShare {
             }
             Algorithm::Quota(limit) => {
                 Algorithm::Quota(Quota::new(self.units(limit.count()), limit.period().into()).ok()?)
+            }
+            Algorithm::FixedWindow(limit) => {
+                let (period, offset) = (limit.period().into(), limit.offset().into());
+                Algorithm::FixedWindow(FixedWindow::new(self.units(limit.count()), period, offset).ok()?)
+            }
+            Algorithm::SlidingWindow(limit) => {
+                let (count, period) = (self.units(limit.count()), limit.period().into());
+                Algorithm::SlidingWindow(SlidingWindow::new(count, period).ok()?)
             }
             Algorithm::SmoothedRate(limit) => Algorithm::SmoothedRate(self.rate(limit)?),
         })
@@ -178,6 +186,14 @@ mod tests {
             (
                 Algorithm::Quota(Quota::new(u64::MAX, second).unwrap()),
                 Algorithm::Quota(Quota::new(u64::MAX / 4, second).unwrap()),
+            ),
+            (
+                Algorithm::FixedWindow(FixedWindow::new(7, 2 * second, second).unwrap()),
+                Algorithm::FixedWindow(FixedWindow::new(1, 2 * second, second).unwrap()),
+            ),
+            (
+                Algorithm::SlidingWindow(SlidingWindow::new(3, second).unwrap()),
+                Algorithm::SlidingWindow(SlidingWindow::new(1, second).unwrap()),
             ),
             (
                 Algorithm::SmoothedRate(SmoothedRate::new(10.0, second, true).unwrap()),

@@ -12,7 +12,10 @@ mod redis;
 #[cfg(feature = "yaml")]
 use std::io;
 
-use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway_core::algorithm::{
+    Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
+    TokenBucketState,
+};
 use tollway_core::{Decision, Timestamp};
 
 pub use self::error::StoreError;
@@ -107,6 +110,10 @@ pub enum BucketState {
     SmoothedRate(SmoothedRateState),
     /// The units used, and when they expire.
     Quota(QuotaState),
+    /// The units used in a window, and when it ends.
+    FixedWindow(FixedWindowState),
+    /// The units used in two windows, and when the later one ends.
+    SlidingWindow(SlidingWindowState),
 }
 
 impl From<&TokenBucketState> for BucketState {
@@ -134,6 +141,18 @@ impl From<&SmoothedRateState> for BucketState {
 impl From<&QuotaState> for BucketState {
     fn from(quota: &QuotaState) -> Self {
         Self::Quota(*quota)
+    }
+}
+
+impl From<&FixedWindowState> for BucketState {
+    fn from(window: &FixedWindowState) -> Self {
+        Self::FixedWindow(*window)
+    }
+}
+
+impl From<&SlidingWindowState> for BucketState {
+    fn from(window: &SlidingWindowState) -> Self {
+        Self::SlidingWindow(*window)
     }
 }
 

@@ -18,7 +18,9 @@
 
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use crate::algorithm::{
+    Algorithm, FixedWindow, NumbersError, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket,
+};
 use crate::rate_spec::RateSpec;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -52,6 +54,23 @@ pub struct SlidingLogSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "numbers alone limit nothing: give them to a limit"]
 pub struct QuotaSpec {
+    count: u64,
+    period: Duration,
+}
+
+/// Numbers for a [`FixedWindow`], not validated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "numbers alone limit nothing: give them to a limit"]
+pub struct FixedWindowSpec {
+    count: u64,
+    period: Duration,
+    offset: Duration,
+}
+
+/// Numbers for a [`SlidingWindow`], not validated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "numbers alone limit nothing: give them to a limit"]
+pub struct SlidingWindowSpec {
     count: u64,
     period: Duration,
 }
@@ -100,6 +119,8 @@ macro_rules! counted_constructors {
 counted_constructors!(TokenBucket, TokenBucketSpec);
 counted_constructors!(SlidingLog, SlidingLogSpec);
 counted_constructors!(Quota, QuotaSpec);
+counted_constructors!(FixedWindow, FixedWindowSpec);
+counted_constructors!(SlidingWindow, SlidingWindowSpec);
 
 impl TokenBucket {
     /// Allows `count` requests per `period`, and `count` at once unless a [burst](TokenBucketSpec::burst) is set.
@@ -119,6 +140,21 @@ impl Quota {
     /// Allows `count` requests in each window of `period`, which its first request opens.
     pub const fn per(count: u64, period: Duration) -> QuotaSpec {
         QuotaSpec { count, period }
+    }
+}
+
+impl FixedWindow {
+    /// Allows `count` requests in each window of `period`. Windows begin at multiples of the period since 1970, unless
+    /// an [offset](FixedWindowSpec::offset) is set.
+    pub const fn per(count: u64, period: Duration) -> FixedWindowSpec {
+        FixedWindowSpec { count, period, offset: Duration::ZERO }
+    }
+}
+
+impl SlidingWindow {
+    /// Allows `count` requests in the last `period`, by an estimate from two windows of the clock.
+    pub const fn per(count: u64, period: Duration) -> SlidingWindowSpec {
+        SlidingWindowSpec { count, period }
     }
 }
 
@@ -162,6 +198,15 @@ impl TokenBucketSpec {
     }
 }
 
+impl FixedWindowSpec {
+    /// Sets how long after a multiple of the period a window begins (default: 0). Days that begin at midnight of a zone
+    /// two hours ahead of UTC have an offset of 22 hours.
+    pub const fn offset(mut self, offset: Duration) -> Self {
+        self.offset = offset;
+        self
+    }
+}
+
 impl SmoothedRateSpec {
     /// Counts denied requests too, so that a caller who keeps asking stays denied.
     pub const fn strict(mut self) -> Self {
@@ -185,6 +230,18 @@ impl IntoAlgorithm for SlidingLogSpec {
 impl IntoAlgorithm for QuotaSpec {
     fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
         Quota::new(self.count, self.period).map(Algorithm::Quota)
+    }
+}
+
+impl IntoAlgorithm for FixedWindowSpec {
+    fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
+        FixedWindow::new(self.count, self.period, self.offset).map(Algorithm::FixedWindow)
+    }
+}
+
+impl IntoAlgorithm for SlidingWindowSpec {
+    fn into_algorithm(self) -> Result<Algorithm, NumbersError> {
+        SlidingWindow::new(self.count, self.period).map(Algorithm::SlidingWindow)
     }
 }
 
@@ -224,7 +281,7 @@ macro_rules! valid_numbers {
     )*};
 }
 
-valid_numbers!(TokenBucket, SlidingLog, SmoothedRate, Quota);
+valid_numbers!(TokenBucket, SlidingLog, SmoothedRate, Quota, FixedWindow, SlidingWindow);
 
 #[cfg(test)]
 mod tests {
@@ -252,6 +309,15 @@ mod tests {
             SlidingLog::new(7, SECOND).map(Algorithm::from)
         );
         assert_eq!(Quota::per_second(7).into_algorithm(), Quota::new(7, SECOND).map(Algorithm::from));
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(
+            FixedWindow::per_day(7).offset(22 * hour).into_algorithm(),
+            FixedWindow::new(7, 24 * hour, 22 * hour).map(Algorithm::from)
+        );
+        assert_eq!(
+            SlidingWindow::per_hour(7).into_algorithm(),
+            SlidingWindow::new(7, hour).map(Algorithm::from)
+        );
         assert_eq!(
             SmoothedRate::per_second(7).strict().into_algorithm(),
             SmoothedRate::new(7.0, SECOND, true).map(Algorithm::from)
@@ -269,6 +335,12 @@ mod tests {
             Quota::per(1, Duration::MAX).into_algorithm(),
             Err(NumbersError::PeriodTooLong { max: "292 years" })
         );
+        assert_eq!(FixedWindow::per_second(0).into_algorithm(), zero("count"));
+        assert_eq!(
+            FixedWindow::per_second(1).offset(Duration::MAX).into_algorithm(),
+            Err(NumbersError::OffsetTooLong)
+        );
+        assert_eq!(SlidingWindow::per_second(1 << 29).into_algorithm(), Err(NumbersError::WindowTooLarge));
         assert_eq!(SmoothedRate::per_second(f64::NAN).into_algorithm(), Err(NumbersError::Rate));
     }
 }

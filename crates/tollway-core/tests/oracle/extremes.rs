@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{
-    Bucket, Change, LOG_MAX, Quota, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, SlidingLog,
-    SlidingLogState, SmoothedRate, SmoothedRateState, TokenBucket, TokenBucketState, TtlUnit,
+    Bucket, Change, FixedWindow, FixedWindowState, LOG_MAX, Quota, QuotaOperation, QuotaOutcome, QuotaState,
+    QuotaTtl, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothedRate,
+    SmoothedRateState, TokenBucket, TokenBucketState, TtlUnit, WINDOW_COUNT_MAX,
 };
 use tollway_core::{Nanos, Timestamp};
 use tollway_testbed::{Random, seed};
@@ -53,6 +54,36 @@ fn quotas_work_or_are_refused() {
         if let Ok(limit) = limit {
             works::<naive::NaiveQuota>(&limit);
             survives::<QuotaState>(&limit);
+        }
+    }
+}
+
+#[test]
+fn fixed_windows_work_or_are_refused() {
+    for (count, period) in pairs(&EDGES) {
+        for offset in EDGES {
+            let limit = FixedWindow::new(count, Duration::from_nanos(period), Duration::from_nanos(offset));
+            let fits = count > 0 && (1..=LONGEST).contains(&period.into()) && u128::from(offset) <= LONGEST;
+            assert_eq!(limit.is_ok(), fits, "{count} {period} {offset}");
+            if let Ok(limit) = limit {
+                works::<naive::NaiveFixedWindow>(&limit);
+                survives::<FixedWindowState>(&limit);
+            }
+        }
+    }
+}
+
+#[test]
+fn sliding_windows_work_or_are_refused() {
+    let counts = [0, 1, 2, 1 << 20, WINDOW_COUNT_MAX, WINDOW_COUNT_MAX + 1, u64::MAX];
+    let longest = u64::try_from(LONGEST / 4).unwrap();
+    for (count, period) in pairs(&counts).chain(counts.map(|count| (count, longest))) {
+        let fits = (1..=WINDOW_COUNT_MAX).contains(&count) && (1..=longest).contains(&period);
+        let limit = SlidingWindow::new(count, Duration::from_nanos(period));
+        assert_eq!(limit.is_ok(), fits, "{count} {period}");
+        if let Ok(limit) = limit {
+            works::<naive::NaiveSlidingWindow>(&limit);
+            survives::<SlidingWindowState>(&limit);
         }
     }
 }

@@ -6,11 +6,13 @@
 
 mod bill;
 mod extremes;
+mod fixed_window;
 mod history;
 mod naive;
 mod policy;
 mod quota;
 mod rule;
 mod sliding_log;
+mod sliding_window;
 mod smoothed_rate;
 mod token_bucket;

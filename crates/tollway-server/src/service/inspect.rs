@@ -44,6 +44,13 @@ fn state(held: &BucketState) -> Option<StateSummary> {
         BucketState::Quota(quota) => {
             StateSummary::Quota { used: quota.counter(), expires_at: quota.expires_at() }
         }
+        BucketState::FixedWindow(window) => {
+            StateSummary::FixedWindow { used: window.used(), ends_at: window.ends_at() }
+        }
+        BucketState::SlidingWindow(window) => {
+            let (current, previous, ends_at) = (window.current(), window.previous(), window.ends_at());
+            StateSummary::SlidingWindow { current, previous, ends_at }
+        }
         _ => return None,
     })
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway_core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Timestamp};
 
 use super::command::{MalformedRequest, missing_field};
@@ -94,6 +94,22 @@ pub enum StateSummary {
         used: u64,
         /// The time at which the quota starts again.
         expires_at: Timestamp,
+    },
+    /// Describes a fixed window.
+    FixedWindow {
+        /// The number of units that are used in the window.
+        used: u64,
+        /// The time at which the window ends.
+        ends_at: Timestamp,
+    },
+    /// Describes a sliding window.
+    SlidingWindow {
+        /// The number of units that were used in the window that was used last.
+        current: u64,
+        /// The number of units that were used in the window before that.
+        previous: u64,
+        /// The time at which the window ends that was used last.
+        ends_at: Timestamp,
     },
 }
 
@@ -175,6 +191,18 @@ impl StateSummary {
                 put_u64(out, used);
                 put_at(out, r#","expires_at":"#, expires_at);
             }
+            Self::FixedWindow { used, ends_at } => {
+                out.extend_from_slice(br#"{"used":"#);
+                put_u64(out, used);
+                put_at(out, r#","ends_at":"#, ends_at);
+            }
+            Self::SlidingWindow { current, previous, ends_at } => {
+                out.extend_from_slice(br#"{"current":"#);
+                put_u64(out, current);
+                out.extend_from_slice(br#","previous":"#);
+                put_u64(out, previous);
+                put_at(out, r#","ends_at":"#, ends_at);
+            }
         }
         out.push(b'}');
     }
@@ -192,6 +220,10 @@ impl Display for StateSummary {
                 write!(f, "rate {rate}, measured_at {}", Rfc3339(measured_at))
             }
             Self::Quota { used, expires_at } => write!(f, "used {used}, expires_at {}", Rfc3339(expires_at)),
+            Self::FixedWindow { used, ends_at } => write!(f, "used {used}, ends_at {}", Rfc3339(ends_at)),
+            Self::SlidingWindow { current, previous, ends_at } => {
+                write!(f, "current {current}, previous {previous}, ends_at {}", Rfc3339(ends_at))
+            }
         }
     }
 }
@@ -208,13 +240,21 @@ fn put_algorithm(out: &mut Vec<u8>, algorithm: &Algorithm) {
         Algorithm::SlidingLog(limit) => (limit.count().to_string(), limit.period()),
         Algorithm::SmoothedRate(limit) => (limit.limit().to_string(), limit.period()),
         Algorithm::Quota(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::FixedWindow(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::SlidingWindow(limit) => (limit.count().to_string(), limit.period()),
     };
     out.extend_from_slice(br#","count":"#);
     out.extend_from_slice(count.as_bytes());
     out.extend_from_slice(br#","period":"#);
     put_seconds(out, period);
-    if let Algorithm::SmoothedRate(limit) = algorithm {
-        out.extend_from_slice(if limit.strict() { br#","strict":true"# } else { br#","strict":false"# });
+    match algorithm {
+        Algorithm::SmoothedRate(limit) if limit.strict() => out.extend_from_slice(br#","strict":true"#),
+        Algorithm::SmoothedRate(_) => out.extend_from_slice(br#","strict":false"#),
+        Algorithm::FixedWindow(limit) => {
+            out.extend_from_slice(br#","offset":"#);
+            put_seconds(out, limit.offset());
+        }
+        _ => {}
     }
     out.push(b'}');
 }
@@ -255,6 +295,8 @@ struct AlgorithmFields<'a> {
     #[serde(borrow)]
     period: &'a RawValue,
     strict: Option<bool>,
+    #[serde(borrow)]
+    offset: Option<&'a RawValue>,
 }
 
 impl AlgorithmFields<'_> {
@@ -271,6 +313,13 @@ impl AlgorithmFields<'_> {
                 Algorithm::SmoothedRate(numbers.ok()?)
             }
             "quota" => Algorithm::Quota(Quota::new(count.parse().ok()?, period).ok()?),
+            "fixed_window" => {
+                let numbers = FixedWindow::new(count.parse().ok()?, period, parse_seconds(self.offset)?);
+                Algorithm::FixedWindow(numbers.ok()?)
+            }
+            "sliding_window" => {
+                Algorithm::SlidingWindow(SlidingWindow::new(count.parse().ok()?, period).ok()?)
+            }
             _ => return None,
         })
     }
@@ -286,6 +335,9 @@ struct StateSummaryFields<'a> {
     measured_at: Option<&'a str>,
     used: Option<u64>,
     expires_at: Option<&'a str>,
+    current: Option<u64>,
+    previous: Option<u64>,
+    ends_at: Option<&'a str>,
 }
 
 impl StateSummaryFields<'_> {
@@ -306,6 +358,12 @@ impl StateSummaryFields<'_> {
             }
             Self { used: Some(used), expires_at: Some(expires_at), .. } => {
                 StateSummary::Quota { used, expires_at: parse_rfc3339(expires_at)? }
+            }
+            Self { used: Some(used), ends_at: Some(ends_at), .. } => {
+                StateSummary::FixedWindow { used, ends_at: parse_rfc3339(ends_at)? }
+            }
+            Self { current: Some(current), previous: Some(previous), ends_at: Some(ends_at), .. } => {
+                StateSummary::SlidingWindow { current, previous, ends_at: parse_rfc3339(ends_at)? }
             }
             _ => return None,
         })
@@ -342,12 +400,16 @@ mod tests {
             Algorithm::SlidingLog(SlidingLog::new(5, second).unwrap()),
             Algorithm::SmoothedRate(SmoothedRate::new(22.5, second, true).unwrap()),
             Algorithm::Quota(Quota::new(u64::MAX, Duration::from_nanos(1)).unwrap()),
+            Algorithm::FixedWindow(FixedWindow::new(5, second, Duration::from_millis(250)).unwrap()),
+            Algorithm::SlidingWindow(SlidingWindow::new(5, second).unwrap()),
         ];
         let states = [
             StateSummary::TokenBucket { full_at: at },
             StateSummary::SlidingLog { entries: 2, oldest: Timestamp::EPOCH, newest: at },
             StateSummary::SmoothedRate { rate: 0.1, measured_at: at },
             StateSummary::Quota { used: 7, expires_at: at },
+            StateSummary::FixedWindow { used: 7, ends_at: at },
+            StateSummary::SlidingWindow { current: 7, previous: 0, ends_at: at },
         ];
         let whole = BucketReport {
             bucket: "L:\"a".to_owned(),
@@ -404,6 +466,7 @@ mod tests {
         for body in [
             body(r#"{"name":"quota","count":0,"period":1}"#, "null", at),
             body(r#"{"name":"quota","count":1,"period":-1}"#, "null", at),
+            body(r#"{"name":"fixed_window","count":1,"period":1}"#, "null", at),
             body(r#"{"name":"leaky","count":1,"period":1}"#, "null", at),
             body(r#"{"name":"token_bucket","count":1,"period":1}"#, "null", at),
             body("null", "{}", at),

@@ -1,10 +1,12 @@
-//! Reads the algorithm of a limit and its numbers: `burst`, `count`, `period` and `strict`.
+//! Reads the algorithm of a limit and its numbers: `burst`, `count`, `period`, `offset` and `strict`.
 
-use tollway_core::algorithm::{NumbersError, Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollway_core::{Algorithm, RateSpec};
+use tollway_core::algorithm::{
+    FixedWindow, NumbersError, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket,
+};
+use tollway_core::{Algorithm, Nanos, RateSpec};
 
 use super::errors::ErrorCollector;
-use super::fields::{self, YamlFields, choice, duration, flag, join_words, whole_number};
+use super::fields::{self, YamlFields, choice, duration, duration_or_zero, flag, join_words, whole_number};
 use super::yaml::{YamlEntry, YamlKey};
 
 /// The largest count of a smoothed rate, which is a double: above this, not every whole number is one.
@@ -18,14 +20,18 @@ pub(super) enum AlgorithmKind {
     SlidingLog,
     SmoothedRate,
     Quota,
+    FixedWindow,
+    SlidingWindow,
 }
 
 impl AlgorithmKind {
-    const ALL: [(&'static str, Self); 4] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("token_bucket", Self::TokenBucket),
         ("sliding_log", Self::SlidingLog),
         ("smoothed_rate", Self::SmoothedRate),
         ("quota", Self::Quota),
+        ("fixed_window", Self::FixedWindow),
+        ("sliding_window", Self::SlidingWindow),
     ];
 
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
@@ -40,7 +46,7 @@ impl AlgorithmKind {
     const fn needs(self) -> &'static [&'static str] {
         match self {
             Self::TokenBucket => &["burst", "count", "period"],
-            Self::SlidingLog | Self::SmoothedRate | Self::Quota => &["count", "period"],
+            _ => &["count", "period"],
         }
     }
 
@@ -48,6 +54,7 @@ impl AlgorithmKind {
     const fn takes(self) -> &'static [&'static str] {
         match self {
             Self::SmoothedRate => &["count", "period", "strict"],
+            Self::FixedWindow => &["count", "period", "offset"],
             _ => self.needs(),
         }
     }
@@ -60,23 +67,42 @@ pub(super) struct AlgorithmFields<'a> {
     burst: Option<&'a YamlEntry>,
     count: Option<&'a YamlEntry>,
     period: Option<&'a YamlEntry>,
-    pub(super) strict: Option<&'a YamlEntry>,
+    offset: Option<&'a YamlEntry>,
+    strict: Option<&'a YamlEntry>,
+}
+
+/// The fields that an override takes over from its limit, unless it has them itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InheritedFields {
+    strict: bool,
+    offset: Nanos,
+}
+
+impl InheritedFields {
+    pub(super) const fn of(algorithm: &Algorithm) -> Self {
+        match algorithm {
+            Algorithm::SmoothedRate(limit) => Self { strict: limit.strict(), offset: Nanos::ZERO },
+            Algorithm::FixedWindow(limit) => Self { strict: false, offset: limit.offset() },
+            _ => Self { strict: false, offset: Nanos::ZERO },
+        }
+    }
 }
 
 impl<'a> AlgorithmFields<'a> {
     pub(super) fn of(fields: &YamlFields<'a>) -> Self {
-        let [rate, burst, count, period, strict] =
-            ["rate", "burst", "count", "period", "strict"].map(|name| fields.get(name));
-        Self { rate, burst, count, period, strict }
+        let [rate, burst, count, period, offset, strict] =
+            ["rate", "burst", "count", "period", "offset", "strict"].map(|name| fields.get(name));
+        Self { rate, burst, count, period, offset, strict }
     }
 
-    /// Returns whether any number is given. `strict` is not a number.
+    /// Returns whether any number is given that makes a limit. `strict` and `offset` alone do not.
     pub(super) fn any_given(&self) -> bool {
         self.rate.is_some() || self.burst.is_some() || self.count.is_some() || self.period.is_some()
     }
 
-    fn all(&self) -> [(&'static str, Option<&'a YamlEntry>); 4] {
-        [("burst", self.burst), ("count", self.count), ("period", self.period), ("strict", self.strict)]
+    fn all(&self) -> [(&'static str, Option<&'a YamlEntry>); 5] {
+        let Self { rate: _, burst, count, period, offset, strict } = *self;
+        [("burst", burst), ("count", count), ("period", period), ("offset", offset), ("strict", strict)]
     }
 
     /// Reports every field that `kind` does not accept.
@@ -97,7 +123,7 @@ impl<'a> AlgorithmFields<'a> {
         &self,
         owner: &YamlKey,
         kind: AlgorithmKind,
-        strict: bool,
+        inherited: InheritedFields,
         errors: &mut ErrorCollector,
     ) -> Option<Algorithm> {
         self.report_unsupported(kind, errors);
@@ -109,7 +135,7 @@ impl<'a> AlgorithmFields<'a> {
         let count_max = if kind == AlgorithmKind::SmoothedRate { RATE_MAX } else { u64::MAX };
         let count = self.count.and_then(|entry| whole_number(entry, 1..=count_max, errors));
         let period = self.period.and_then(|entry| duration(entry, errors));
-        let strict = self.strict.map_or(Some(strict), |entry| flag(entry, errors));
+        let others = self.inherited(inherited, errors);
         let (burst, count, period) = match rate {
             Some(rate) => {
                 let rate = rate?;
@@ -124,11 +150,28 @@ impl<'a> AlgorithmFields<'a> {
             }
             AlgorithmKind::SlidingLog => SlidingLog::new(count?, period?.into()).map(Algorithm::SlidingLog),
             AlgorithmKind::SmoothedRate => {
-                SmoothedRate::new(count? as f64, period?.into(), strict?).map(Algorithm::SmoothedRate)
+                SmoothedRate::new(count? as f64, period?.into(), others?.strict).map(Algorithm::SmoothedRate)
             }
             AlgorithmKind::Quota => Quota::new(count?, period?.into()).map(Algorithm::Quota),
+            AlgorithmKind::FixedWindow => {
+                FixedWindow::new(count?, period?.into(), others?.offset.into()).map(Algorithm::FixedWindow)
+            }
+            AlgorithmKind::SlidingWindow => {
+                SlidingWindow::new(count?, period?.into()).map(Algorithm::SlidingWindow)
+            }
         };
         made.map_err(|error| self.report_bad_numbers(&error, owner, errors)).ok()
+    }
+
+    /// Reads `strict` and `offset`. A field that is not given is that of `from`; `None` if one is wrong.
+    pub(super) fn inherited(
+        &self,
+        from: InheritedFields,
+        errors: &mut ErrorCollector,
+    ) -> Option<InheritedFields> {
+        let strict = self.strict.map_or(Some(from.strict), |entry| flag(entry, errors));
+        let offset = self.offset.map_or(Some(from.offset), |entry| duration_or_zero(entry, errors));
+        Some(InheritedFields { strict: strict?, offset: offset? })
     }
 
     /// Reads a rate, which replaces a count and a period.
@@ -161,6 +204,7 @@ impl<'a> AlgorithmFields<'a> {
         let field = match error {
             NumbersError::Zero { field: "burst" } | NumbersError::TooSlow { .. } => self.burst,
             NumbersError::Zero { field: "period" } | NumbersError::PeriodTooLong { .. } => self.period,
+            NumbersError::OffsetTooLong => self.offset,
             _ => self.count,
         };
         let field = field.or(self.rate);

@@ -276,6 +276,17 @@ fn describe_numbers(algorithm: &Algorithm) -> (String, String) {
         Algorithm::Quota(limit) => {
             (per(limit.count(), limit.period()), format!("in {} from the first", span(limit.period())))
         }
+        Algorithm::FixedWindow(limit) => {
+            let shift = match limit.offset() {
+                Nanos::ZERO => String::new(),
+                offset => format!(", shifted by {}", span(offset)),
+            };
+            let windows = format!("in each {} of the clock{shift}", span(limit.period()));
+            (per(limit.count(), limit.period()), windows)
+        }
+        Algorithm::SlidingWindow(limit) => {
+            (per(limit.count(), limit.period()), format!("in the last {}, estimated", span(limit.period())))
+        }
     }
 }
 

@@ -208,11 +208,21 @@ pub(super) fn choice<T: Copy>(
 
 /// Reads a duration above zero, such as `1h30m`.
 pub(super) fn duration(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Nanos> {
+    let span = duration_or_zero(entry, errors)?;
+    if span > Nanos::ZERO {
+        return Some(span);
+    }
+    let (name, given) = (entry.key.quoted(), entry.value.quoted());
+    errors.add(entry.value.at, format!("{name} must be longer than {given}"));
+    None
+}
+
+/// Reads a duration, which may be `0s`.
+pub(super) fn duration_or_zero(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Nanos> {
     let must_be = "must be a duration such as 1s, 180m, 1h30m or 500ms";
     let Some(text) = scalar_text(&entry.value) else { return refuse(entry, must_be, errors) };
     let given = entry.value.quoted();
     let problem = match (text.parse::<Nanos>(), suggest_duration(text)) {
-        (Ok(Nanos::ZERO), _) => format!("must be longer than {given}"),
         (Ok(span), _) => return Some(span),
         (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
             format!("{given} has no unit (did you mean \"{meant}\"?)")

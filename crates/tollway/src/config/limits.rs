@@ -9,13 +9,11 @@
 
 use std::collections::HashMap;
 
-use tollway_core::{
-    Algorithm, IdFormat, Ipv6Prefix, Limit, LimitError, OnFull, Policy, PolicyError, RateSpec,
-};
+use tollway_core::{IdFormat, Ipv6Prefix, Limit, LimitError, OnFull, Policy, PolicyError, RateSpec};
 
-use super::algorithm::{AlgorithmFields, AlgorithmKind};
+use super::algorithm::{AlgorithmFields, AlgorithmKind, InheritedFields};
 use super::errors::{ErrorCollector, Position};
-use super::fields::{YamlFields, choice, flag, mapping, scalar_text, whole_number};
+use super::fields::{YamlFields, choice, mapping, scalar_text, whole_number};
 use super::store::read_on_store_failure;
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
@@ -23,10 +21,11 @@ use super::yaml::{YamlEntry, YamlKey, shorten};
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
 /// The fields that a limit can have.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "burst",
     "count",
     "period",
+    "offset",
     "rate",
     "strict",
     "algorithm",
@@ -54,7 +53,7 @@ pub(super) struct LimitDraft {
     pub(super) limit: Option<Limit>,
     /// The algorithm; `None` if the field `algorithm` is not valid.
     pub(super) kind: Option<AlgorithmKind>,
-    pub(super) strict: bool,
+    pub(super) inherited: InheritedFields,
     /// The position of the override of each canonical id.
     pub(super) overridden: HashMap<Vec<u8>, Position>,
 }
@@ -110,7 +109,7 @@ impl LimitsDraft {
             at: key.at,
             limit: limit.ok(),
             kind: Some(AlgorithmKind::default()),
-            strict: false,
+            inherited: InheritedFields::default(),
             overridden: HashMap::new(),
         });
         Some(index)
@@ -181,14 +180,13 @@ impl LimitDraft {
     fn fill_numbers(&mut self, key: &YamlKey, numbers: &AlgorithmFields<'_>, errors: &mut ErrorCollector) {
         let Some(kind) = self.kind else { return };
         if numbers.any_given() {
-            let algorithm = numbers.algorithm(key, kind, false, errors);
-            if let Some(algorithm) = algorithm {
+            if let Some(algorithm) = numbers.algorithm(key, kind, InheritedFields::default(), errors) {
+                self.inherited = InheritedFields::of(&algorithm);
                 self.change(|limit| limit.with_default(algorithm));
             }
-            self.strict = matches!(algorithm, Some(Algorithm::SmoothedRate(limit)) if limit.strict());
             return;
         }
         numbers.report_unsupported(kind, errors);
-        self.strict = numbers.strict.and_then(|entry| flag(entry, errors)).unwrap_or_default();
+        self.inherited = numbers.inherited(InheritedFields::default(), errors).unwrap_or_default();
     }
 }

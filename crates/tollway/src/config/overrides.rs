@@ -25,8 +25,8 @@ use super::limits::{LimitDraft, LimitsDraft, NUMBERS_EXAMPLE};
 use super::yaml::{YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
 /// The fields that an override can have in the form that lists ids, and those in the form `Name:id`.
-const LIST_FIELDS: [&str; 7] = ["burst", "count", "period", "rate", "strict", "algorithm", "ids"];
-const FIELDS: [&str; 6] = ["burst", "count", "period", "rate", "strict", "algorithm"];
+const LIST_FIELDS: [&str; 8] = ["burst", "count", "period", "offset", "rate", "strict", "algorithm", "ids"];
+const FIELDS: [&str; 7] = ["burst", "count", "period", "offset", "rate", "strict", "algorithm"];
 
 /// The example of an override with a list of ids that error messages show.
 const IDS_EXAMPLE: &str = "{burst: 20, count: 40, period: 1s, ids: [10.0.0.2]}";
@@ -180,8 +180,8 @@ impl LimitsDraft {
             Some(entry) => AlgorithmKind::read(entry, errors),
             None => draft.and_then(|draft| draft.kind),
         };
-        let strict = draft.is_some_and(|draft| draft.strict);
-        AlgorithmFields::of(fields).algorithm(owner, kind?, strict, errors)
+        let inherited = draft.map(|draft| draft.inherited).unwrap_or_default();
+        AlgorithmFields::of(fields).algorithm(owner, kind?, inherited, errors)
     }
 }
 

@@ -24,11 +24,8 @@ mod table;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
-use tollway_core::algorithm::{
-    Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, SlidingLogState, SmoothedRateState,
-    TokenBucketState,
-};
-use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
+use tollway_core::algorithm::{Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState};
+use tollway_core::{Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::{BucketCount, BucketPlaces, Capacity};
 use self::shard::{HasTable, Shards, with_bucket_type};
@@ -199,7 +196,7 @@ impl Memory {
         match Bill::one(charge).single() {
             Some(charge) => {
                 let hash = self.key.hash(charge);
-                self.shards.prefetch_bucket::<TokenBucketState>(hash);
+                self.prefetch(charge, hash);
                 self.settle_single(charge, hash, now())
             }
             None => self.decide_locked(&Bill::one(charge), now(), true),
@@ -219,8 +216,16 @@ impl Memory {
                     None => self.decide_locked(bill, now, true),
                 });
             },
-            Shards::prefetch_bucket::<TokenBucketState>,
+            |bill, hash| self.prefetch(&bill.charges()[0], hash),
         );
+    }
+
+    /// Starts to fetch the bucket of a charge.
+    #[inline]
+    fn prefetch(&self, charge: &Charge<'_>, hash: BucketHash) {
+        if let Some(algorithm) = charge.algorithm() {
+            with_bucket_type!(algorithm, |B, _limit| self.shards.prefetch_bucket::<B>(hash));
+        }
     }
 
     /// Runs each command in turn, and appends its outcome.
@@ -241,7 +246,7 @@ impl Memory {
                     QuotaOutcome::Failed
                 }));
             },
-            Shards::prefetch_bucket::<QuotaState>,
+            |_, hash| self.shards.prefetch_bucket::<QuotaState>(hash),
         );
     }
 
@@ -345,13 +350,13 @@ impl Memory {
         batch: &[T],
         hash_of: impl Fn(&T) -> BucketHash,
         mut work: impl FnMut(&T, BucketHash),
-        prefetch: impl Fn(&Shards, BucketHash),
+        prefetch: impl Fn(&T, BucketHash),
     ) {
         let mut hashes = [BucketHash::NONE; PREFETCH_BATCH];
         for batch in batch.chunks(PREFETCH_BATCH) {
             for (hash, one) in hashes.iter_mut().zip(batch) {
                 *hash = hash_of(one);
-                prefetch(&self.shards, *hash);
+                prefetch(one, *hash);
                 self.shards.prefetch_lock(*hash);
             }
             for (hash, one) in hashes.iter().zip(batch) {

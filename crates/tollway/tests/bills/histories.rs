@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollway::core::algorithm::{Quota, SlidingLog, TokenBucket};
+use tollway::core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, TokenBucket};
 use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Nanos, Policy, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
@@ -146,6 +146,7 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
             Algorithm::TokenBucket(TokenBucket::new(1, 1, day).unwrap()),
             Algorithm::SlidingLog(SlidingLog::new(1, day).unwrap()),
             Algorithm::Quota(Quota::new(1, day).unwrap()),
+            Algorithm::FixedWindow(FixedWindow::new(1, day, Duration::ZERO).unwrap()),
         ][algorithm]
     };
     let quick = |algorithm: usize| {
@@ -154,11 +155,12 @@ fn a_lowered_limit_or_a_clock_stepped_back_locks_nobody_out() {
             Algorithm::TokenBucket(TokenBucket::new(1, 1, second).unwrap()),
             Algorithm::SlidingLog(SlidingLog::new(1, second).unwrap()),
             Algorithm::Quota(Quota::new(1, second).unwrap()),
+            Algorithm::FixedWindow(FixedWindow::new(1, second, Duration::ZERO).unwrap()),
         ][algorithm]
     };
     let policy = |algorithm| Policy::new(vec![Limit::new("L").unwrap().with_default(algorithm)]).unwrap();
     let noon = Timestamp::from_nanos(1_700_000_000_000_000_000);
-    for algorithm in 0..3 {
+    for algorithm in 0..4 {
         for kind in [ChargeKind::Spend, ChargeKind::CheckOnly] {
             for (before, step_back) in [(slow(algorithm), 0), (quick(algorithm), 3_600)] {
                 let clock = Clock::manual(noon);
@@ -222,6 +224,8 @@ fn a_spend_only_charge_takes_its_whole_cost_or_nothing() {
         Algorithm::TokenBucket(TokenBucket::new(5, 1, second).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(5, second).unwrap()),
         Algorithm::Quota(Quota::new(5, second).unwrap()),
+        Algorithm::FixedWindow(FixedWindow::new(5, second, Duration::ZERO).unwrap()),
+        Algorithm::SlidingWindow(SlidingWindow::new(5, second).unwrap()),
     ] {
         let limit = |name| Limit::new(name).unwrap().with_default(algorithm);
         let policy = Policy::new(vec![limit("Counted"), limit("Voting")]).unwrap();

@@ -20,6 +20,8 @@ enum NaiveBucket {
     SlidingLog(naive::NaiveSlidingLog),
     SmoothedRate(naive::NaiveSmoothedRate),
     Quota(naive::NaiveQuota),
+    FixedWindow(naive::NaiveFixedWindow),
+    SlidingWindow(naive::NaiveSlidingWindow),
 }
 
 impl Model {
@@ -99,6 +101,8 @@ impl Model {
             Algorithm::SlidingLog(_) => NaiveBucket::SlidingLog(naive::NaiveSlidingLog::default()),
             Algorithm::SmoothedRate(_) => NaiveBucket::SmoothedRate(naive::NaiveSmoothedRate::default()),
             Algorithm::Quota(_) => NaiveBucket::Quota(naive::NaiveQuota::default()),
+            Algorithm::FixedWindow(_) => NaiveBucket::FixedWindow(naive::NaiveFixedWindow::default()),
+            Algorithm::SlidingWindow(_) => NaiveBucket::SlidingWindow(naive::NaiveSlidingWindow::default()),
         })
     }
 }
@@ -113,6 +117,8 @@ impl NaiveBucket {
             (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => bucket.spend(limit, cost, now),
             (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => bucket.spend(limit, cost, now),
             (Self::Quota(bucket), Algorithm::Quota(limit)) => bucket.spend(limit, cost, now),
+            (Self::FixedWindow(bucket), Algorithm::FixedWindow(limit)) => bucket.spend(limit, cost, now),
+            (Self::SlidingWindow(bucket), Algorithm::SlidingWindow(limit)) => bucket.spend(limit, cost, now),
             (Self::SmoothedRate(bucket), Algorithm::SmoothedRate(limit)) => {
                 let mut decision = bucket.spend(limit, cost, now);
                 decision.retry_nanos = wait(bucket, limit, cost, now);
@@ -129,6 +135,12 @@ impl NaiveBucket {
             }
             (Self::SlidingLog(bucket), Algorithm::SlidingLog(limit)) => Some(bucket.refund(limit, cost, now)),
             (Self::Quota(bucket), Algorithm::Quota(limit)) => Some(bucket.refund(limit, cost, now)),
+            (Self::FixedWindow(bucket), Algorithm::FixedWindow(limit)) => {
+                Some(bucket.refund(limit, cost, now))
+            }
+            (Self::SlidingWindow(bucket), Algorithm::SlidingWindow(limit)) => {
+                Some(bucket.refund(limit, cost, now))
+            }
             _ => None,
         }
     }

@@ -1,11 +1,11 @@
 //! Makes the bills of random histories: they charge five limits, under ids that are few enough to meet again.
 
-use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket};
 use tollway::core::{Algorithm, Bill, Charge, ChargeError, ChargeKind, Expression, Limit, Nanos, Policy};
 use tollway_testbed::Random;
 
 /// The last of them has a number, and holds for one id only.
-pub(crate) const LIMITS: [&str; 5] = ["Bucket", "Log", "Rate", "Quota", "Some"];
+pub(crate) const LIMITS: [&str; 7] = ["Bucket", "Log", "Rate", "Quota", "Fixed", "Sliding", "Some"];
 
 /// A bill that names its limits and ids, and outlives the policy.
 #[derive(Clone, Debug)]
@@ -73,13 +73,15 @@ fn any_expression(random: &mut Random, lines: usize, depth: u64) -> Expression {
 /// Makes an algorithm for each of the limits, in their order.
 pub(crate) fn any_algorithms(random: &mut Random) -> [Algorithm; LIMITS.len()] {
     let mut period = || Nanos::new(random.between(50, 2_000));
-    let [bucket, log, rate, quota, some] = [(); 5].map(|()| period());
+    let [bucket, log, rate, quota, fixed, sliding, some] = [(); 7].map(|()| period());
     let [few, count] = [(); 2].map(|()| random.between(1, 8));
     [
         Algorithm::TokenBucket(TokenBucket::new(few, count, bucket.into()).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(count, log.into()).unwrap()),
         Algorithm::SmoothedRate(SmoothedRate::new(few as f64 + 0.5, rate.into(), random.one_in(2)).unwrap()),
         Algorithm::Quota(Quota::new(few, quota.into()).unwrap()),
+        Algorithm::FixedWindow(FixedWindow::new(count, fixed.into(), quota.into()).unwrap()),
+        Algorithm::SlidingWindow(SlidingWindow::new(few, sliding.into()).unwrap()),
         Algorithm::TokenBucket(TokenBucket::new(count, few, some.into()).unwrap()),
     ]
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, TokenBucket};
+use tollway::core::algorithm::{Algorithm, FixedWindow, Quota, SlidingLog, SlidingWindow, TokenBucket};
 use tollway::core::{Bill, ChargeKind, Decision, Limit, Policy, Timestamp};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
@@ -11,7 +11,7 @@ use tollway_testbed::{Random, seed};
 
 const THREADS: u64 = 4;
 const BURST: u64 = 2_000;
-const LIMITS: [&str; 3] = ["Bucket", "Log", "Quota"];
+const LIMITS: [&str; 5] = ["Bucket", "Log", "Quota", "Fixed", "Sliding"];
 const IDS: [&str; 3] = ["a", "b", "c"];
 
 /// A limiter whose every bucket holds [`BURST`], under a clock that stands.
@@ -21,6 +21,8 @@ fn limiter() -> Limiter {
         Algorithm::TokenBucket(TokenBucket::new(BURST, 1, hour).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(BURST, hour).unwrap()),
         Algorithm::Quota(Quota::new(BURST, hour).unwrap()),
+        Algorithm::FixedWindow(FixedWindow::new(BURST, hour, Duration::ZERO).unwrap()),
+        Algorithm::SlidingWindow(SlidingWindow::new(BURST, hour).unwrap()),
     ];
     let limits = LIMITS.iter().zip(algorithms);
     let limits = limits.map(|(name, algorithm)| Limit::new(name).unwrap().with_default(algorithm));

@@ -61,14 +61,14 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
         (
             "limits: { A: { colour: red } }",
             &[
-                "1:16: unknown field \"colour\"; a limit has burst, count, period, rate, strict, algorithm, id, ipv6_prefix, \
+                "1:16: unknown field \"colour\"; a limit has burst, count, period, offset, rate, strict, algorithm, id, ipv6_prefix, \
                number, on_full, on_store_failure and local_share",
             ],
         ),
         (
             "limits: { A: {} }\noverrides: { 'A:1': { burst: 1, count: 1, period: 1s, stats: true } }",
             &[
-                "2:55: unknown field \"stats\"; an override has burst, count, period, rate, strict and algorithm",
+                "2:55: unknown field \"stats\"; an override has burst, count, period, offset, rate, strict and algorithm",
             ],
         ),
     ]);
@@ -141,19 +141,38 @@ fn each_algorithm_takes_its_own_numbers() {
             &["1:32: smoothed_rate does not take \"burst\", only count, period and strict"],
         ),
         (
+            "A: { algorithm: sliding_window, count: 5, period: 1s, offset: 1s }",
+            &["1:55: sliding_window does not take \"offset\", only count and period"],
+        ),
+        (
+            "A: { algorithm: fixed_window, count: 5, period: 1s, offset: 1, strict: true }",
+            &[
+                "1:61: offset \"1\" has no unit (did you mean \"1s\"?)",
+                "1:64: fixed_window does not take \"strict\", only count, period and offset",
+            ],
+        ),
+        (
+            "A: { algorithm: sliding_window, rate: 536870912/s }",
+            &["1:39: count must be at most 536870911 for a sliding window; use a token bucket for more"],
+        ),
+        (
+            "A: { algorithm: sliding_window, count: 1, period: 650000h }",
+            &["1:51: period must be at most 73 years"],
+        ),
+        (
             "limits: { A: { strict: true } }",
             &["1:16: token_bucket does not take \"strict\", only burst, count and period"],
         ),
         (
             "A: { algorithm: leaky_bucket, count: 5, period: 1s }",
             &[
-                "1:17: algorithm must be token_bucket, sliding_log, smoothed_rate or quota, not \"leaky_bucket\"",
+                "1:17: algorithm must be token_bucket, sliding_log, smoothed_rate, quota, fixed_window or sliding_window, not \"leaky_bucket\"",
             ],
         ),
         (
             "A: { algorithm: tokenbucket, burst: 1, count: 5, period: 1s }",
             &[
-                "1:17: algorithm must be token_bucket, sliding_log, smoothed_rate or quota, not \"tokenbucket\" (did you mean \"token_bucket\"?)",
+                "1:17: algorithm must be token_bucket, sliding_log, smoothed_rate, quota, fixed_window or sliding_window, not \"tokenbucket\" (did you mean \"token_bucket\"?)",
             ],
         ),
     ]);
@@ -240,6 +259,11 @@ fn every_number_is_a_clear_error_or_a_limit_at_every_extreme() {
             ("A: { algorithm: quota, count: #, period: 1s }", number > 0),
             ("A: { algorithm: quota, count: 1, period: #ns }", (1..1 << 63).contains(&number)),
             ("A: { algorithm: sliding_log, count: #, period: 1s }", number == 1),
+            ("A: { algorithm: fixed_window, count: #, period: 1s }", number > 0),
+            ("A: { algorithm: fixed_window, count: 1, period: #ns }", (1..1 << 63).contains(&number)),
+            ("A: { algorithm: fixed_window, count: 1, period: 1s, offset: #ns }", number < 1 << 63),
+            ("A: { algorithm: sliding_window, count: #, period: 1s }", number == 1),
+            ("A: { algorithm: sliding_window, count: 1, period: #ns }", (1..=1 << 53).contains(&number)),
             ("A: { algorithm: smoothed_rate, count: #, period: 1s }", (1..=1 << 53).contains(&number)),
             ("A: { algorithm: smoothed_rate, count: 1, period: #ns }", (1..=1 << 53).contains(&number)),
         ] {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tollway::Limiter;
 use tollway::config::{Config, Gates, StoreUrl, describe};
-use tollway::core::algorithm::{Algorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::algorithm::{
+    Algorithm, FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket,
+};
 use tollway::core::{IdFormat, LocalShare, OnFull, OnStoreFailure};
 use tollway::store::memory::MemoryBounds;
 
@@ -80,8 +82,12 @@ fn a_rate_is_a_count_and_a_period_and_the_burst_is_the_count_unless_given() {
           Log: { algorithm: sliding_log, rate: 3/10 minutes }
           Rate: { algorithm: smoothed_rate, rate: 22/20s, strict: true }
           Quota: { algorithm: quota, rate: 1000/30d }
+          Fixed: { algorithm: fixed_window, rate: 7/d, offset: 22h }
+          Sliding: { algorithm: sliding_window, rate: 7/d }
         overrides:
           Plain:alice: { rate: 200/h }
+          Fixed:alice: { rate: 9/d }
+          Fixed:bob: { rate: 9/d, offset: 0s }
           Burst:alice: { rate: 5/minute, burst: 20 }
         ",
     );
@@ -96,6 +102,15 @@ fn a_rate_is_a_count_and_a_period_and_the_burst_is_the_count_unless_given() {
     assert_eq!(algorithm(&config, "Rate", "x"), rate);
     let quota = Quota::new(1_000, Duration::from_secs(30 * 86_400)).map(Algorithm::Quota).ok();
     assert_eq!(algorithm(&config, "Quota", "x"), quota);
+    let fixed = |count, hours| {
+        let [day, offset] = [24, hours].map(|hours| Duration::from_secs(hours * 3_600));
+        FixedWindow::new(count, day, offset).map(Algorithm::FixedWindow).ok()
+    };
+    assert_eq!(algorithm(&config, "Fixed", "x"), fixed(7, 22));
+    assert_eq!(algorithm(&config, "Fixed", "alice"), fixed(9, 22));
+    assert_eq!(algorithm(&config, "Fixed", "bob"), fixed(9, 0));
+    let sliding = SlidingWindow::new(7, Duration::from_secs(86_400)).map(Algorithm::SlidingWindow).ok();
+    assert_eq!(algorithm(&config, "Sliding", "x"), sliding);
     let bare = read("Plain: { rate: 100/h }");
     assert_eq!(algorithm(&bare, "Plain", "x"), token_bucket(100, 100, Duration::from_secs(3_600)));
 }
@@ -260,6 +275,8 @@ fn what_was_understood_is_told() {
           Uploads: { algorithm: sliding_log, count: 10, period: 500ms, on_full: allow }
           Ws: { algorithm: smoothed_rate, count: 22, period: 20s, strict: true, on_store_failure: local }
           Trial: { algorithm: quota, count: 1000, period: 720h }
+          Daily: { algorithm: fixed_window, count: 1000, period: 24h, offset: 22h }
+          Searches: { algorithm: sliding_window, count: 1000, period: 1m }
           Guests: {}
         overrides:
           NewOrdersPerAccount:9: { burst: 300, count: 900, period: 180m }
@@ -270,28 +287,34 @@ fn what_was_understood_is_told() {
     let expected = "\
 store   memory, at most 5000 buckets, 1000 made by clients
 gates   http off, text off, throttr off, smockron off
-limits  5
+limits  7
 keys    0 rules
 rules   0
 domains 0
 
-NewOrdersPerAccount  token_bucket   burst 300, 300 per 3h  one per 36s, full after 3h
+NewOrdersPerAccount  token_bucket    burst 300, 300 per 3h  one per 36s, full after 3h
   id number, bucket 3:ID, on_full deny, on_store_failure allow
-  3:12345678         token_bucket   burst 300, 600 per 3h  one per 18s, full after 1h30m
-  3:9                token_bucket   burst 300, 900 per 3h  one per 12s, full after 1h
+  3:12345678         token_bucket    burst 300, 600 per 3h  one per 18s, full after 1h30m
+  3:9                token_bucket    burst 300, 900 per 3h  one per 12s, full after 1h
 
-Uploads              sliding_log    10 per 500ms           in any 500ms
+Uploads              sliding_log     10 per 500ms           in any 500ms
   id any, bucket Uploads:ID, on_full allow, on_store_failure allow
 
-Ws                   smoothed_rate  22 per 20s             strict: what is denied counts
+Ws                   smoothed_rate   22 per 20s             strict: what is denied counts
   id any, bucket Ws:ID, on_full deny, on_store_failure local
 
-Trial                quota          1000 per 720h          in 720h from the first
+Trial                quota           1000 per 720h          in 720h from the first
   id any, bucket Trial:ID, on_full deny, on_store_failure allow
 
-Guests               unlimited                             except for its overrides
+Daily                fixed_window    1000 per 24h           in each 24h of the clock, shifted by 22h
+  id any, bucket Daily:ID, on_full deny, on_store_failure allow
+
+Searches             sliding_window  1000 per 1m            in the last 1m, estimated
+  id any, bucket Searches:ID, on_full deny, on_store_failure allow
+
+Guests               unlimited                              except for its overrides
   id any, bucket Guests:ID, on_full deny, on_store_failure allow
-  Guests:bob         smoothed_rate  3 per 7s               what is denied does not count
+  Guests:bob         smoothed_rate   3 per 7s               what is denied does not count
 ";
     let told = describe(&config).to_string();
     assert_eq!(told, expected, "\n{told}");

@@ -3,8 +3,10 @@
 //! A batch is one step for each of many ids, so that two hundred thousand of them take seconds.
 
 use tollway::block_on;
-use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
-use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Timestamp};
+use tollway::core::algorithm::{
+    FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket, WINDOW_COUNT_MAX,
+};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Nanos, Timestamp};
 use tollway::store::redis::Redis;
 use tollway_testbed::{Random, seed};
 
@@ -52,6 +54,31 @@ fn quotas_decide_as_in_the_core() {
         let count = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
         Some(Algorithm::Quota(Quota::new(count, world.span(random).into()).ok()?))
     });
+}
+
+#[test]
+fn fixed_windows_decide_as_in_the_core() {
+    agree("fixed_window", |random, world| {
+        let count = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
+        let offset = if random.one_in(2) { world.span(random) } else { Nanos::ZERO };
+        let window = FixedWindow::new(count, any_period(random, world).into(), offset.into());
+        Some(Algorithm::FixedWindow(window.ok()?))
+    });
+}
+
+#[test]
+fn sliding_windows_decide_as_in_the_core() {
+    agree("sliding_window", |random, world| {
+        let count = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
+        let window = SlidingWindow::new(count.min(WINDOW_COUNT_MAX), any_period(random, world).into());
+        Some(Algorithm::SlidingWindow(window.ok()?))
+    });
+}
+
+/// Returns a span, or as often one of whole seconds, which Lua divides by in another way.
+fn any_period(random: &mut Random, world: World) -> Nanos {
+    let span = world.span(random);
+    if random.one_in(2) { Nanos::from_secs(span.as_secs_rounded_up()) } else { span }
 }
 
 /// One id with a limit of its own, in Redis and in the core.

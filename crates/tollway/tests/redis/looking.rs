@@ -7,7 +7,9 @@ use tollway::block_on;
 use tollway::clock::Clock;
 use tollway::config::Config;
 use tollway::core::algorithm::Bucket;
-use tollway::core::algorithm::{Quota, SlidingLog, SmoothedRate, TokenBucket};
+use tollway::core::algorithm::{
+    FixedWindow, FixedWindowState, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket,
+};
 use tollway::core::{Algorithm, Bill, Charge, Limit, Nanos, Timestamp};
 use tollway::engine::Engine;
 use tollway::store::memory::Memory;
@@ -79,8 +81,11 @@ fn a_bucket_is_shown_as_it_is() {
         limit("Log", Algorithm::SlidingLog(SlidingLog::new(3, period.into()).unwrap())),
         limit("Rate", Algorithm::SmoothedRate(SmoothedRate::new(3.0, period.into(), false).unwrap())),
         limit("Quota", Algorithm::Quota(Quota::new(3, period.into()).unwrap())),
+        limit("Fixed", Algorithm::FixedWindow(FixedWindow::new(3, period.into(), period.into()).unwrap())),
+        limit("Sliding", Algorithm::SlidingWindow(SlidingWindow::new(3, period.into()).unwrap())),
     ];
     let later = now + Nanos::from_secs(1);
+    let window_end = Timestamp::from_nanos(1_700_000_010_000_000_000);
     let long_after = now + Nanos::from_secs(20_000);
     for limit in &limits {
         let charge = Charge::new(limit, b"a", 0).unwrap();
@@ -96,7 +101,12 @@ fn a_bucket_is_shown_as_it_is() {
             "Rate" => {
                 matches!(look(later).state, Some(BucketState::SmoothedRate(rate)) if rate.last().0 == later)
             }
-            _ => matches!(look(later).state, Some(BucketState::Quota(quota)) if quota.counter() == 2),
+            "Quota" => matches!(look(later).state, Some(BucketState::Quota(quota)) if quota.counter() == 2),
+            "Fixed" => {
+                look(later).state == Some(BucketState::FixedWindow(FixedWindowState::until(window_end, 2)))
+            }
+            _ => matches!(look(later).state, Some(BucketState::SlidingWindow(window))
+                if (window.ends_at(), window.current(), window.previous()) == (window_end, 2, 0)),
         };
         assert!(held, "{:?}", look(later));
         assert_eq!((look(long_after).state, look(long_after).at), (None, long_after));

@@ -1,6 +1,9 @@
 //! Predicts the answers of one bucket with the core's own state, kept as a store keeps it.
 
-use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway::core::algorithm::{
+    Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
+    TokenBucketState,
+};
 use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Decision, Nanos, Refund, Timestamp, Verdict};
 use tollway::store::BucketState;
 
@@ -13,6 +16,8 @@ pub(crate) struct Model {
     sliding_log: Option<SlidingLogState>,
     smoothed_rate: Option<SmoothedRateState>,
     quota: Option<QuotaState>,
+    fixed_window: Option<FixedWindowState>,
+    sliding_window: Option<SlidingWindowState>,
 }
 
 macro_rules! with_bucket {
@@ -32,6 +37,14 @@ macro_rules! with_bucket {
             }
             Algorithm::Quota($limit) => {
                 let $bucket = &mut $model.quota;
+                $body
+            }
+            Algorithm::FixedWindow($limit) => {
+                let $bucket = &mut $model.fixed_window;
+                $body
+            }
+            Algorithm::SlidingWindow($limit) => {
+                let $bucket = &mut $model.sliding_window;
                 $body
             }
         }

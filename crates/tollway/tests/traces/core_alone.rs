@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use tollway::core::Verb;
-use tollway::core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway::core::algorithm::{
+    Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
+    TokenBucketState,
+};
 use tollway::core::{
     Algorithm, Bill, Charge, ChargeKind, Decision, ErrorChain, Policy, Refund, RuleDecision, RuleLookupError,
     Timestamp,
@@ -25,6 +28,8 @@ enum Held {
     SlidingLog(SlidingLogState),
     SmoothedRate(SmoothedRateState),
     Quota(QuotaState),
+    FixedWindow(FixedWindowState),
+    SlidingWindow(SlidingWindowState),
 }
 
 /// Runs `$body` with the bucket and its numbers, whichever algorithm it is.
@@ -35,6 +40,8 @@ macro_rules! each {
             (Held::SlidingLog($bucket), Algorithm::SlidingLog($limit)) => $body,
             (Held::SmoothedRate($bucket), Algorithm::SmoothedRate($limit)) => $body,
             (Held::Quota($bucket), Algorithm::Quota($limit)) => $body,
+            (Held::FixedWindow($bucket), Algorithm::FixedWindow($limit)) => $body,
+            (Held::SlidingWindow($bucket), Algorithm::SlidingWindow($limit)) => $body,
             _ => unreachable!("a trace has one policy from its first line to its last"),
         }
     };
@@ -150,6 +157,8 @@ impl Buckets {
             Algorithm::SlidingLog(_) => Held::SlidingLog(SlidingLogState::default()),
             Algorithm::SmoothedRate(_) => Held::SmoothedRate(SmoothedRateState::default()),
             Algorithm::Quota(_) => Held::Quota(QuotaState::default()),
+            Algorithm::FixedWindow(_) => Held::FixedWindow(FixedWindowState::default()),
+            Algorithm::SlidingWindow(_) => Held::SlidingWindow(SlidingWindowState::default()),
         })
     }
 }

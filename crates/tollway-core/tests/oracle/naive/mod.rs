@@ -5,16 +5,20 @@
 //! nothing more to say is forgotten.
 
 mod bill;
+mod fixed_window;
 mod quota;
 mod sliding_log;
+mod sliding_window;
 mod smoothed_rate;
 mod token_bucket;
 
 use tollway_core::{Decision, Nanos, Refund, Timestamp, Verdict};
 
 pub(crate) use bill::answer;
+pub(crate) use fixed_window::{NaiveFixedWindow, window_end};
 pub(crate) use quota::NaiveQuota;
 pub(crate) use sliding_log::NaiveSlidingLog;
+pub(crate) use sliding_window::NaiveSlidingWindow;
 pub(crate) use smoothed_rate::NaiveSmoothedRate;
 pub(crate) use token_bucket::NaiveTokenBucket;
 

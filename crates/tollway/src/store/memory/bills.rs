@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway_core::algorithm::Bucket;
 use tollway_core::bill::CHARGES_MAX;
-use tollway_core::{Algorithm, Bill, Charge, ChargeKind, Decision, Timestamp, Verdict};
+use tollway_core::{Bill, Charge, ChargeKind, Decision, Timestamp, Verdict};
 
 use super::locked_buckets::LockedBuckets;
 use super::shard::with_bucket_type;

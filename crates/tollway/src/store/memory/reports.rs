@@ -6,7 +6,6 @@ use tollway_core::Timestamp;
 use tollway_core::algorithm::{SlidingLogState, TokenBucketState};
 use tollway_core::domain::Logic;
 
-use super::shard::Shards;
 use super::{Memory, StoreFull, no_entries};
 use crate::hash::BucketHash;
 use crate::reports::Report;
@@ -29,7 +28,7 @@ impl Memory {
                     Logic::Gcra => self.record_in_token_buckets(report, now),
                 });
             },
-            Shards::prefetch_bucket::<SlidingLogState>,
+            |_, hash| self.shards.prefetch_bucket::<SlidingLogState>(hash),
         );
     }
 

@@ -7,7 +7,10 @@ use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use tollway_core::Timestamp;
-use tollway_core::algorithm::{Bucket, QuotaState, SlidingLogState, SmoothedRateState, TokenBucketState};
+use tollway_core::algorithm::{
+    Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
+    TokenBucketState,
+};
 
 use super::table::{NEAR_SLOTS, Slot, SweepResult, Table};
 use crate::hash::BucketHash;
@@ -38,23 +41,12 @@ struct TableLocation {
     homes: AtomicUsize,
 }
 
-#[derive(Debug)]
-pub(super) struct Tables {
-    token_buckets: Table<TokenBucketState>,
-    sliding_logs: Table<SlidingLogState>,
-    smoothed_rates: Table<SmoothedRateState>,
-    quotas: Table<QuotaState>,
-    sweep: SweepPosition,
-}
-
 /// The position that the sweep has reached in a shard.
 #[derive(Debug, Default)]
 struct SweepPosition {
     table: usize,
     slot: usize,
 }
-
-const TABLES: usize = 4;
 
 /// A type of bucket that has a table in every shard.
 pub(super) trait HasTable: Bucket {
@@ -66,9 +58,19 @@ pub(super) trait HasTable: Bucket {
     fn table_mut(tables: &mut Tables) -> &mut Table<Self>;
 }
 
-macro_rules! impl_has_table {
-    ($($index:literal $bucket:ty: $table:ident;)*) => {$(
-        impl HasTable for $bucket {
+/// Makes the tables of a shard from their list.
+macro_rules! tables {
+    ($($index:literal $bucket:ty: $table:ident;)*) => {
+        /// The tables of a shard, one for each algorithm.
+        #[derive(Debug)]
+        pub(super) struct Tables {
+            $($table: Table<$bucket>,)*
+            sweep: SweepPosition,
+        }
+
+        const TABLES: usize = [$($index),*].len();
+
+        $(impl HasTable for $bucket {
             const TABLE_INDEX: usize = $index;
 
             #[inline]
@@ -80,14 +82,52 @@ macro_rules! impl_has_table {
             fn table_mut(tables: &mut Tables) -> &mut Table<Self> {
                 &mut tables.$table
             }
+        })*
+
+        impl Tables {
+            fn new(reserve: usize) -> Self {
+                Self { $($table: Table::new(reserve),)* sweep: SweepPosition::default() }
+            }
+
+            fn are_empty(&self) -> bool {
+                $(self.$table.is_empty())&&*
+            }
+
+            fn next_expiry(&self) -> Timestamp {
+                Timestamp::MAX$(.min(self.$table.next_expiry()))*
+            }
+
+            fn sweep_whole(&mut self, now: Timestamp) -> SweepResult {
+                let mut swept = SweepResult::default();
+                $(swept.add(&self.$table.sweep_if_due(now));)*
+                swept
+            }
+
+            /// Sweeps the table that the sweep has reached. There is nothing beyond the last table.
+            fn sweep_table(&mut self, slots: usize, now: Timestamp) -> SweepResult {
+                let SweepPosition { table, slot } = self.sweep;
+                match table {
+                    $($index => self.$table.sweep(slot, slots, now),)*
+                    _ => SweepResult::default(),
+                }
+            }
         }
-    )*};
+
+        impl Shards {
+            /// Updates the published locations of a shard's tables, after buckets were dropped.
+            fn publish_locations(&self, number: usize, tables: &Tables) {
+                $(self.publish_location::<$bucket>(number, tables);)*
+            }
+        }
+    };
 }
-impl_has_table! {
+tables! {
     0 TokenBucketState: token_buckets;
     1 SlidingLogState: sliding_logs;
     2 SmoothedRateState: smoothed_rates;
     3 QuotaState: quotas;
+    4 FixedWindowState: fixed_windows;
+    5 SlidingWindowState: sliding_windows;
 }
 
 pub(super) type TablesGuard<'a> = SpinMutexGuard<'a, Tables>;
@@ -118,23 +158,21 @@ const SPINS_PER_YIELD: u32 = 64;
 /// Runs an expression with the type of an algorithm's buckets and with the algorithm's numbers.
 macro_rules! with_bucket_type {
     ($algorithm:expr, |$bucket:ident, $limit:ident| $body:expr) => {
+        with_bucket_type! { @match $algorithm, $bucket, $limit, $body;
+            TokenBucket TokenBucketState,
+            SlidingLog SlidingLogState,
+            SmoothedRate SmoothedRateState,
+            Quota QuotaState,
+            FixedWindow FixedWindowState,
+            SlidingWindow SlidingWindowState
+        }
+    };
+    (@match $algorithm:expr, $bucket:ident, $limit:ident, $body:expr; $($kind:ident $state:ident),*) => {
         match $algorithm {
-            Algorithm::TokenBucket($limit) => {
-                type $bucket = TokenBucketState;
+            $(tollway_core::Algorithm::$kind($limit) => {
+                type $bucket = tollway_core::algorithm::$state;
                 $body
-            }
-            Algorithm::SlidingLog($limit) => {
-                type $bucket = SlidingLogState;
-                $body
-            }
-            Algorithm::SmoothedRate($limit) => {
-                type $bucket = SmoothedRateState;
-                $body
-            }
-            Algorithm::Quota($limit) => {
-                type $bucket = QuotaState;
-                $body
-            }
+            })*
         }
     };
 }
@@ -174,7 +212,7 @@ impl Shards {
         let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
         let near = NEAR_SLOTS * size_of::<Slot<B>>();
         // The slots span two cache lines or more. The last line is fetched below, the loop fetches those before it.
-        let rest = if near > 2 * CACHE_LINE { near } else { near - CACHE_LINE };
+        let rest = if near >= 2 * CACHE_LINE { near } else { near - CACHE_LINE };
         for offset in (0..rest).step_by(CACHE_LINE) {
             prefetch(first.wrapping_add(offset));
         }
@@ -186,14 +224,6 @@ impl Shards {
     #[inline]
     pub(super) fn prefetch_lock(&self, hash: BucketHash) {
         prefetch(&raw const self.shards[self.number(hash)]);
-    }
-
-    /// Updates the published locations of a shard's tables, after buckets were dropped.
-    fn publish_locations(&self, number: usize, tables: &Tables) {
-        self.publish_location::<TokenBucketState>(number, tables);
-        self.publish_location::<SlidingLogState>(number, tables);
-        self.publish_location::<SmoothedRateState>(number, tables);
-        self.publish_location::<QuotaState>(number, tables);
     }
 
     /// Updates the published location of one table of a shard, and the next expiry of the shard.
@@ -248,46 +278,8 @@ impl Shards {
 }
 
 impl Tables {
-    fn new(reserve: usize) -> Self {
-        Self {
-            token_buckets: Table::new(reserve),
-            sliding_logs: Table::new(reserve),
-            smoothed_rates: Table::new(reserve),
-            quotas: Table::new(reserve),
-            sweep: SweepPosition::default(),
-        }
-    }
-
-    fn are_empty(&self) -> bool {
-        self.token_buckets.is_empty()
-            && self.sliding_logs.is_empty()
-            && self.smoothed_rates.is_empty()
-            && self.quotas.is_empty()
-    }
-
-    fn next_expiry(&self) -> Timestamp {
-        let Self { token_buckets, sliding_logs, smoothed_rates, quotas, .. } = self;
-        let (buckets, logs) = (token_buckets.next_expiry(), sliding_logs.next_expiry());
-        buckets.min(logs).min(smoothed_rates.next_expiry()).min(quotas.next_expiry())
-    }
-
-    fn sweep_whole(&mut self, now: Timestamp) -> SweepResult {
-        let mut swept = SweepResult::default();
-        swept.add(&self.token_buckets.sweep_if_due(now));
-        swept.add(&self.sliding_logs.sweep_if_due(now));
-        swept.add(&self.smoothed_rates.sweep_if_due(now));
-        swept.add(&self.quotas.sweep_if_due(now));
-        swept
-    }
-
     fn sweep(&mut self, slots: usize, now: Timestamp) -> SweepResult {
-        let start = self.sweep.slot;
-        let swept = match self.sweep.table {
-            0 => self.token_buckets.sweep(start, slots, now),
-            1 => self.sliding_logs.sweep(start, slots, now),
-            2 => self.smoothed_rates.sweep(start, slots, now),
-            _ => self.quotas.sweep(start, slots, now),
-        };
+        let swept = self.sweep_table(slots, now);
         self.sweep = match swept.next {
             Some(slot) => SweepPosition { table: self.sweep.table, slot },
             None => SweepPosition { table: (self.sweep.table + 1) % TABLES, slot: 0 },

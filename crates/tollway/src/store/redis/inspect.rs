@@ -90,6 +90,8 @@ fn state(
         FoundBucket::TokenBucket(bucket, _) => BucketState::live(Some(bucket), now),
         FoundBucket::SmoothedRate(rate, _) => BucketState::live(Some(rate), now),
         FoundBucket::Quota(quota, _) => BucketState::live(Some(quota), now),
+        FoundBucket::FixedWindow(window, _) => BucketState::live(Some(window), now),
+        FoundBucket::SlidingWindow(window, _) => BucketState::live(Some(window), now),
         FoundBucket::SlidingLog(_, limit) => {
             let entries = match log.value() {
                 Value::Nil => return Ok(None),

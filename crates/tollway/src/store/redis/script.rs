@@ -11,7 +11,7 @@
 //! 1970 do not fit in a double, so such a number is passed, and kept, as two.
 
 use std::fmt::Write;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use redis::{Cmd, ToRedisArgs};
 use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRate, TokenBucket};
@@ -34,7 +34,17 @@ pub(super) static QUOTA_COMMANDS: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "quota", "quota_commands").to_owned()));
 /// Takes back a part of a bill.
 pub(super) static UNDO: LazyLock<Script> = LazyLock::new(|| {
-    let parts = lua!("number", "clock", "token_bucket_value", "smoothed_rate", "quota", "undo");
+    let parts = lua!(
+        "number",
+        "clock",
+        "token_bucket_value",
+        "smoothed_rate",
+        "quota",
+        "window",
+        "fixed_window",
+        "sliding_window",
+        "undo"
+    );
     Script::new(parts.to_owned())
 });
 /// Decides by any rule.
@@ -56,28 +66,30 @@ pub(super) static REPORT_GCRA: LazyLock<Script> =
 
 /// Returns the script for a bill with these algorithms.
 pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
-    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("expression", "settle")));
-    &SCRIPTS[algorithms.fold(0, |all, algorithm| all | 1 << place(algorithm))]
+    static SCRIPTS: ScriptSets = ScriptSets::new(lua!("expression", "settle"));
+    SCRIPTS.with(algorithms)
 }
 
 /// Returns the script that gives back to one bucket.
 pub(super) fn refund(algorithm: &Algorithm) -> &'static Script {
-    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("refund")));
-    &SCRIPTS[1 << place(algorithm)]
+    static SCRIPTS: ScriptSets = ScriptSets::new(lua!("refund"));
+    SCRIPTS.with([algorithm])
 }
 
 /// Returns the script that reads one bucket, or only the time if the id is unlimited.
 pub(super) fn inspect(algorithm: Option<&Algorithm>) -> &'static Script {
-    static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| with_algorithms(lua!("inspect")));
-    &SCRIPTS[algorithm.map_or(0, |algorithm| 1 << place(algorithm))]
+    static SCRIPTS: ScriptSets = ScriptSets::new(lua!("inspect"));
+    SCRIPTS.with(algorithm)
 }
 
 /// The letter, the name and the functions of each algorithm.
-const ALGORITHMS: [(&str, &str, &str); 4] = [
+const ALGORITHMS: [(&str, &str, &str); 6] = [
     ("b", "token_bucket", lua!("token_bucket_value", "token_bucket")),
     ("l", "sliding_log", lua!("sliding_log")),
     ("r", "smoothed_rate", lua!("smoothed_rate")),
     ("q", "quota", lua!("quota")),
+    ("f", "fixed_window", lua!("window", "fixed_window")),
+    ("s", "sliding_window", lua!("window", "sliding_window")),
 ];
 
 const fn place(algorithm: &Algorithm) -> usize {
@@ -86,23 +98,37 @@ const fn place(algorithm: &Algorithm) -> usize {
         Algorithm::SlidingLog(_) => 1,
         Algorithm::SmoothedRate(_) => 2,
         Algorithm::Quota(_) => 3,
+        Algorithm::FixedWindow(_) => 4,
+        Algorithm::SlidingWindow(_) => 5,
     }
 }
 
-/// Returns the script with each set of algorithms, at the index that has their bits. All functions of a script are
-/// created again for each call, so a script with all of them takes a third longer.
-fn with_algorithms(script: &str) -> Vec<Script> {
-    let with = |set: usize| {
-        let algorithms = ALGORITHMS.iter().enumerate().filter(|(place, _)| set & 1 << place != 0);
-        let (mut functions, mut table) = (String::new(), String::new());
-        for (_, (letter, name, lua)) in algorithms {
-            functions += lua;
-            table += &format!("{letter} = {name}, ");
-        }
-        let start = lua!("number", "clock");
-        Script::new(format!("{start}{functions}local ALGORITHMS = {{{table}}}\n\n{script}"))
-    };
-    (0..1 << ALGORITHMS.len()).map(with).collect()
+/// A script with each set of algorithms, which is assembled at its first use. All functions of a script are created
+/// again for each call, so a script with all of them takes a third longer.
+struct ScriptSets {
+    script: &'static str,
+    /// The scripts, at the index that has the bits of their algorithms.
+    sets: [OnceLock<Script>; 1 << ALGORITHMS.len()],
+}
+
+impl ScriptSets {
+    const fn new(script: &'static str) -> Self {
+        Self { script, sets: [const { OnceLock::new() }; 1 << ALGORITHMS.len()] }
+    }
+
+    fn with<'a>(&self, algorithms: impl IntoIterator<Item = &'a Algorithm>) -> &Script {
+        let set = algorithms.into_iter().fold(0, |set, algorithm| set | 1 << place(algorithm));
+        self.sets[set].get_or_init(|| {
+            let algorithms = ALGORITHMS.iter().enumerate().filter(|(place, _)| set & 1 << place != 0);
+            let (mut functions, mut table) = (String::new(), String::new());
+            for (_, (letter, name, lua)) in algorithms {
+                functions += lua;
+                table += &format!("{letter} = {name}, ");
+            }
+            let (start, script) = (lua!("number", "clock"), self.script);
+            Script::new(format!("{start}{functions}local ALGORITHMS = {{{table}}}\n\n{script}"))
+        })
+    }
 }
 
 /// Writes an expression in postfix form: `1 2 |2` holds if the first or the second answer does. `place` returns the
@@ -183,6 +209,16 @@ impl CallBuilder {
             }
             Algorithm::SmoothedRate(limit) => self.rate(limit, cost),
             Algorithm::Quota(limit) => self.pair(cost).pair(limit.count()).pair(limit.period().get()),
+            Algorithm::FixedWindow(limit) => {
+                self.arg(cost).arg(limit.count()).pair(limit.period().get()).pair(limit.offset().get())
+            }
+            // No count is as high as the highest cost that a double holds.
+            Algorithm::SlidingWindow(limit) => self
+                .arg(cost.min(EXACT.get()))
+                .arg(limit.count())
+                .pair(limit.period().get())
+                .arg(limit.kept_after_end().get())
+                .arg(""),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use redis::Value;
 use tollway_core::algorithm::{
-    Bucket, LogSummary, Quota, QuotaState, SlidingLog, SmoothedRate, SmoothedRateState, TokenBucket,
-    TokenBucketState, TtlUnit,
+    Bucket, FixedWindow, FixedWindowState, LogSummary, Quota, QuotaState, SlidingLog, SlidingWindow,
+    SlidingWindowState, SmoothedRate, SmoothedRateState, TokenBucket, TokenBucketState, TtlUnit,
 };
 use tollway_core::{Algorithm, Decision, Nanos, Refund, Timestamp};
 
@@ -16,6 +16,8 @@ pub(super) enum FoundBucket<'a> {
     SlidingLog(LogSummary, &'a SlidingLog),
     SmoothedRate(SmoothedRateState, &'a SmoothedRate),
     Quota(QuotaState, &'a Quota),
+    FixedWindow(FixedWindowState, &'a FixedWindow),
+    SlidingWindow(SlidingWindowState, &'a SlidingWindow),
 }
 
 impl<'a> FoundBucket<'a> {
@@ -29,6 +31,8 @@ impl<'a> FoundBucket<'a> {
             Algorithm::SlidingLog(limit) => Self::SlidingLog(log_summary(found)?, limit),
             Algorithm::SmoothedRate(limit) => Self::SmoothedRate(read(&found, smoothed_rate)?, limit),
             Algorithm::Quota(limit) => Self::Quota(read(&found, quota)?, limit),
+            Algorithm::FixedWindow(limit) => Self::FixedWindow(read(&found, fixed_window)?, limit),
+            Algorithm::SlidingWindow(limit) => Self::SlidingWindow(read(&found, sliding_window)?, limit),
         })
     }
 
@@ -39,6 +43,8 @@ impl<'a> FoundBucket<'a> {
             Self::SlidingLog(log, limit) => limit.decide(log, cost, now),
             Self::SmoothedRate(bucket, limit) => bucket.check(limit, cost, now),
             Self::Quota(bucket, limit) => bucket.check(limit, cost, now),
+            Self::FixedWindow(bucket, limit) => bucket.check(limit, cost, now),
+            Self::SlidingWindow(bucket, limit) => bucket.check(limit, cost, now),
         }
     }
 
@@ -48,6 +54,8 @@ impl<'a> FoundBucket<'a> {
             Self::TokenBucket(mut bucket, limit) => bucket.refund(limit, cost, now),
             Self::SmoothedRate(mut bucket, limit) => bucket.refund(limit, cost, now),
             Self::Quota(mut bucket, limit) => bucket.refund(limit, cost, now),
+            Self::FixedWindow(mut bucket, limit) => bucket.refund(limit, cost, now),
+            Self::SlidingWindow(mut bucket, limit) => bucket.refund(limit, cost, now),
             Self::SlidingLog(found, limit) => {
                 let live = found.live.saturating_sub(cost);
                 let left = limit.decide(&LogSummary { live, ..found }, 0, now);
@@ -102,10 +110,27 @@ pub(super) fn quota(text: &[u8]) -> Option<QuotaState> {
     Some(QuotaState::until(Timestamp::from_nanos(expires_at), counter, TtlUnit(unit)))
 }
 
-fn words(text: &[u8]) -> Option<[&[u8]; 3]> {
+/// Parses `f3 1700000000000000000`.
+fn fixed_window(text: &[u8]) -> Option<FixedWindowState> {
+    let [used, ends_at] = words(text.strip_prefix(b"f")?)?;
+    Some(FixedWindowState::until(Timestamp::from_nanos(digits_of(ends_at)?), digits_of(used)?))
+}
+
+/// Parses `s1700000000000000000 68719476736 3 8`.
+fn sliding_window(text: &[u8]) -> Option<SlidingWindowState> {
+    let [ends_at, kept, current, previous] = words(text.strip_prefix(b"s")?)?;
+    let (ends_at, kept) = (Timestamp::from_nanos(digits_of(ends_at)?), Nanos::new(digits_of(kept)?));
+    Some(SlidingWindowState::until(ends_at, digits_of(current)?, digits_of(previous)?, kept))
+}
+
+/// Splits a text into exactly so many words.
+fn words<const N: usize>(text: &[u8]) -> Option<[&[u8]; N]> {
     let mut words = text.split(|byte| *byte == b' ');
-    let three = [words.next()?, words.next()?, words.next()?];
-    words.next().is_none().then_some(three)
+    let mut all = [&b""[..]; N];
+    for word in &mut all {
+        *word = words.next()?;
+    }
+    words.next().is_none().then_some(all)
 }
 
 fn log_summary(found: Value) -> Result<LogSummary, StoreError> {

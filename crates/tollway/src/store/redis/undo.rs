@@ -17,6 +17,10 @@ pub(super) enum Taken {
     Rate { added: f64, period: Nanos, at: Timestamp, to: f64, before: SmoothedRateState },
     /// The number of units, and the end of their window.
     Units(u64, Timestamp),
+    /// The number of units, and the end of the fixed window that they were used in.
+    FixedWindow(u64, Timestamp),
+    /// The number of units, the end of the window that they were used in, and the period of a sliding window.
+    SlidingWindow(u64, Timestamp, Nanos),
 }
 
 impl Taken {
@@ -51,6 +55,16 @@ impl Taken {
                 let ends_at = after.expires_at();
                 (units > 0 && ends_at > now).then_some(Self::Units(units, ends_at))
             }
+            FoundBucket::FixedWindow(before, limit) => {
+                let mut after = *before;
+                let _ = after.charge(limit, cost, now);
+                (cost > 0).then_some(Self::FixedWindow(cost, after.ends_at()))
+            }
+            FoundBucket::SlidingWindow(before, limit) => {
+                let mut after = *before;
+                let _ = after.charge(limit, cost, now);
+                (cost > 0).then_some(Self::SlidingWindow(cost, after.ends_at(), limit.period()))
+            }
         }
     }
 
@@ -62,6 +76,12 @@ impl Taken {
             }
             Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()).arg(&["", ""]),
             Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),
+            Self::FixedWindow(units, ends_at) => {
+                draft.arg("f").pair(units).pair(ends_at.as_nanos()).arg(&["", ""])
+            }
+            Self::SlidingWindow(units, ends_at, period) => {
+                draft.arg("s").pair(units).pair(ends_at.as_nanos()).pair(period.get())
+            }
             Self::Rate { added, period, at, to, before } => {
                 let (last, rate) = before.last();
                 let silent_at = before.expires_at();
@@ -77,7 +97,7 @@ impl Taken {
 mod tests {
     use std::time::Duration;
 
-    use tollway_core::algorithm::{Quota, SlidingLog, SmoothedRate};
+    use tollway_core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate};
     use tollway_core::{Algorithm, Bill, Charge, Decision, InlineNumbers, Limit};
     use tollway_testbed::{Random, RedisServer};
 
@@ -183,5 +203,17 @@ mod tests {
     #[test]
     fn a_quota_gives_no_window_more_for_having_been_charged_and_paid_back() {
         nobody_gets_more(&limit(Algorithm::Quota(Quota::new(8, Duration::from_nanos(1_000_000)).unwrap())));
+    }
+
+    #[test]
+    fn a_fixed_window_never_gives_more_for_having_been_charged_and_paid_back() {
+        let (period, offset) = (Duration::from_nanos(6_000), Duration::from_nanos(700));
+        nobody_gets_more(&limit(Algorithm::FixedWindow(FixedWindow::new(8, period, offset).unwrap())));
+    }
+
+    #[test]
+    fn a_sliding_window_never_gives_more_for_having_been_charged_and_paid_back() {
+        let numbers = SlidingWindow::new(8, Duration::from_nanos(3_000)).unwrap();
+        nobody_gets_more(&limit(Algorithm::SlidingWindow(numbers)));
     }
 }

@@ -31,6 +31,29 @@ function undo.q(bucket, at)
   write_quota(bucket, used_h, used_l, bucket.end_s, bucket.end_n)
 end
 
+-- What was used, and the end of the window it was used in.
+function undo.f(bucket, at)
+  read_fixed_window(bucket)
+  if bucket.until_s ~= ARGV[at + 2] + 0 or bucket.until_n ~= ARGV[at + 3] + 0 then return end
+  local used_h, used_l = minus(bucket.used_h, bucket.used_l, ARGV[at] + 0, ARGV[at + 1] + 0)
+  write_fixed_window(bucket, used_h, used_l, bucket.until_s, bucket.until_n)
+end
+
+-- What was used, the end of the window it was used in, and the period. By now that window may be the previous one.
+function undo.s(bucket, at)
+  read_sliding_window(bucket)
+  local units, end_s, end_n = ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local next_s, next_n = plus(end_s, end_n, ARGV[at + 4] + 0, ARGV[at + 5] + 0)
+  if bucket.until_s == end_s and bucket.until_n == end_n then
+    bucket.current = math.max(0, bucket.current - units)
+  elseif bucket.until_s == next_s and bucket.until_n == next_n then
+    bucket.previous = math.max(0, bucket.previous - units)
+  else
+    return
+  end
+  write_sliding_window(bucket, bucket.until_s, bucket.until_n, bucket.kept, bucket.current, bucket.previous)
+end
+
 -- What it added to the rate, the period in seconds, when, to what rate, and what there was before. What was added has
 -- faded since, like everything else.
 function undo.r(bucket, at)
