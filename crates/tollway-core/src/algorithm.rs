@@ -26,7 +26,7 @@ pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use quota::{Change, Quota, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
 pub use sliding_log::{LOG_MAX, LogSummary, SlidingLog, SlidingLogState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState, WINDOW_COUNT_MAX};
-pub use smoothed_rate::{FORGET_AFTER_PERIODS, RateReading, SmoothedRate, SmoothedRateState};
+pub use smoothed_rate::{RateReading, SmoothedRate, SmoothedRateState};
 pub use spec::{
     FixedWindowSpec, IntoAlgorithm, QuotaSpec, SlidingLogSpec, SlidingWindowSpec, SmoothedRateSpec,
     TokenBucketSpec,

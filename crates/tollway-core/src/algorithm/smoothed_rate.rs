@@ -12,11 +12,16 @@ use crate::algorithm::{Bucket, NumbersError};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
-/// The number of idle periods after which a bucket is forgotten. It then reads 0.0 instead of 0.001.
-pub const FORGET_AFTER_PERIODS: u64 = 1_000;
+/// The number of idle periods after which a rate is forgotten. A request that comes then reads 0.0 instead of 0.04: the
+/// rate has faded by a factor of 10^10, and one request after `x` periods is a rate of `1 / x`.
+const FORGET_AFTER_PERIODS: u64 = 25;
+/// The rate from which on a bucket is kept [`HIGH_RATE_FACTOR`] times as long, until any rate has faded to nothing.
+const HIGH_RATE: f64 = 1e6;
+const HIGH_RATE_FACTOR: u64 = 40;
 /// The longest period, as the error for a longer one names it.
 const PERIOD_MAX: &str = "106d for smoothed_rate";
-const _: () = assert!(Nanos::MAX.get() / FORGET_AFTER_PERIODS / 86_400_000_000_000 == 106);
+const _: () =
+    assert!(Nanos::MAX.get() / (FORGET_AFTER_PERIODS * HIGH_RATE_FACTOR) / 86_400_000_000_000 == 106);
 
 /// The highest rate limit: beyond it one request is less than a double can tell.
 const RATE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -27,6 +32,8 @@ pub struct SmoothedRate {
     limit: f64,
     period: Nanos,
     strict: bool,
+    /// The idle time after which a rate below [`HIGH_RATE`] is forgotten.
+    forget_after: Nanos,
 }
 
 impl SmoothedRate {
@@ -36,13 +43,15 @@ impl SmoothedRate {
         if period == Nanos::ZERO {
             return Err(NumbersError::Zero { field: "period" });
         }
-        if period.saturating_mul(FORGET_AFTER_PERIODS) > Nanos::MAX {
+        let longest = Nanos::new(Nanos::MAX.get() / HIGH_RATE_FACTOR);
+        if period.saturating_mul(FORGET_AFTER_PERIODS) > longest {
             return Err(NumbersError::PeriodTooLong { max: PERIOD_MAX });
         }
         if !(limit > 0.0 && limit <= RATE_MAX) {
             return Err(NumbersError::Rate);
         }
-        Ok(Self { limit, period, strict })
+        let periods = FORGET_AFTER_PERIODS.max(periods_until_one_fits(limit));
+        Ok(Self { limit, period, strict, forget_after: period.saturating_mul(periods).min(longest) })
     }
 
     /// Returns the rate from which on requests are denied.
@@ -58,6 +67,11 @@ impl SmoothedRate {
     /// Returns true if denied requests count too.
     pub const fn strict(&self) -> bool {
         self.strict
+    }
+
+    /// Returns the idle time after which a rate is forgotten, because it can no longer change an answer by 0.1.
+    pub fn forget_after(&self, rate: f64) -> Nanos {
+        if rate < HIGH_RATE { self.forget_after } else { self.forget_after.saturating_mul(HIGH_RATE_FACTOR) }
     }
 
     /// The most one request may cost: each unit adds one to the rate.
@@ -130,8 +144,7 @@ impl SmoothedRateState {
     }
 
     fn remember(limit: &SmoothedRate, rate: f64, now: Timestamp) -> Self {
-        let expires_at = now + limit.period.saturating_mul(FORGET_AFTER_PERIODS);
-        Self { last: now, rate, expires_at }
+        Self { last: now, rate, expires_at: now + limit.forget_after(rate) }
     }
 
     fn rate_after(&self, limit: &SmoothedRate, cost: u64, idle: Nanos) -> f64 {
@@ -175,6 +188,13 @@ impl SmoothedRateState {
         }
         Nanos::new(fits)
     }
+}
+
+/// Returns the number of idle periods after which a request of one unit is certainly below the limit, which may be far
+/// below one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and `as` saturates")]
+fn periods_until_one_fits(limit: f64) -> u64 {
+    ((1.0 / limit).ceil() as u64).saturating_add(1)
 }
 
 /// Returns the number of requests of one unit that would all stay below the limit at this moment.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollway_core::algorithm::{Bucket, FORGET_AFTER_PERIODS, SmoothedRate, SmoothedRateState};
+use tollway_core::algorithm::{Bucket, SmoothedRate, SmoothedRateState};
 use tollway_core::{Decision, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare};
 
@@ -26,7 +26,7 @@ impl Model for naive::NaiveSmoothedRate {
     }
 
     fn spans(limit: &SmoothedRate) -> (u64, u64) {
-        (limit.period().get() / limit.cost_max(), limit.period().get() * FORGET_AFTER_PERIODS)
+        (limit.period().get() / limit.cost_max(), limit.forget_after(f64::INFINITY).get())
     }
 
     fn cost_max(limit: &SmoothedRate) -> u64 {
@@ -111,4 +111,69 @@ fn asking_is_not_the_first_use() {
     let mut bucket = SmoothedRateState::default();
     let _ = bucket.charge(&limit, 0, Timestamp::EPOCH);
     assert_eq!(bucket, SmoothedRateState::default());
+}
+
+/// A rate that is never forgotten: when it was measured, in seconds, and what it was.
+struct Unforgotten(f64, f64);
+
+impl Unforgotten {
+    fn measure(&self, limit: &SmoothedRate, cost: u64, now: Timestamp) -> f64 {
+        let x = (seconds(now) - self.0).max(1e-9) / limit.period().as_secs_f64();
+        (1.0 - f64::exp(-x)) / x * cost as f64 + f64::exp(-x) * self.1
+    }
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_nanos() as f64 / 1e9
+}
+
+const PERIOD: Nanos = Nanos::from_secs(100);
+
+/// Returns requests under one limit: their costs, and the time that passes before each.
+fn idle_requests(random: &mut Random) -> Vec<(SmoothedRate, u64, Nanos)> {
+    let limit = match random.between(0, 5) {
+        0 => random.between(1, 100_000) as f64 / 1_000_000.0,
+        1 => random.pick(&[0.05, 0.04, 0.5, 1.0, 1.5]),
+        2 => random.magnitude(1 << 53).max(1) as f64,
+        _ => random.between(1, 50) as f64 / 2.0,
+    };
+    let limit = SmoothedRate::new(limit, PERIOD.into(), random.one_in(2)).expect("valid numbers");
+    let request = |_| {
+        let idle = match random.between(0, 6) {
+            0..=2 => random.between(0, PERIOD.get()),
+            3 => PERIOD.get() * random.between(20, 30),
+            4 => limit.forget_after(0.0).get() + random.between(0, 2) - 1,
+            5 => limit.forget_after(f64::INFINITY).get() + random.between(0, 2) - 1,
+            _ => random.between(0, 1_100 * PERIOD.get()),
+        };
+        (limit, random.between(1, limit.cost_max()), Nanos::new(idle))
+    };
+    (0..20).map(request).collect()
+}
+
+/// Whoever comes when a rate was forgotten is shown the same rate, gets the same yes or no, and is believed less than
+/// 0.05 for each unit too little.
+#[test]
+fn forgetting_a_rate_changes_no_answer() {
+    compare(idle_requests, |requests| {
+        let (mut bucket, mut now) = (SmoothedRateState::default(), Timestamp::EPOCH);
+        for (index, (limit, cost, idle)) in requests.iter().enumerate() {
+            now = now + *idle;
+            if bucket != SmoothedRateState::default() && bucket.expires_at() <= now {
+                let (last, rate) = bucket.last();
+                let unforgotten = Unforgotten(seconds(last), rate);
+                let expected = unforgotten.measure(limit, *cost, now);
+                let found = bucket.measure(limit, *cost, now);
+                let same = |expected: &str, found: &str, what: &str| {
+                    history::same(&expected, &found, what).map_err(|why| format!("request {index}: {why}"))
+                };
+                let one = (unforgotten.measure(limit, 1, now), bucket.measure(limit, 1, now).rate);
+                same(&format!("{:.1}", one.0), &format!("{:.1}", one.1), "the rate that a key is shown")?;
+                same(&format!("{}", expected >= limit.limit()), &format!("{}", found.over), "yes or no")?;
+                same("true", &format!("{}", expected - found.rate < 0.05 * *cost as f64), "less is counted")?;
+            }
+            let _ = bucket.update(limit, *cost, now);
+        }
+        Ok(requests.len() as u64)
+    });
 }

@@ -148,7 +148,7 @@ impl NaiveBucket {
 
 /// The first nanosecond at which the rate has fallen far enough, between none and when it is forgotten.
 fn wait(bucket: &naive::NaiveSmoothedRate, limit: &SmoothedRate, cost: u64, now: Timestamp) -> Nanos {
-    let (mut low, mut high) = (0, limit.period().get() * 1_000);
+    let (mut low, mut high) = (0, limit.forget_after(f64::INFINITY).get());
     while low < high {
         let middle = (low + high) / 2;
         match bucket.over(limit, cost, now + Nanos::new(middle)) {

@@ -41,9 +41,14 @@ impl NaiveSmoothedRate {
         decision(verdict, remaining, 0, (self.forgotten_at - wide(now)).max(0))
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "cut to 292 years")]
     fn store(&mut self, limit: &SmoothedRate, rate: f64, now: Timestamp) {
         self.state = Some((now, rate));
-        self.forgotten_at = wide(now) + 1_000 * i128::from(limit.period().get());
+        // After 25 periods, or as many as one request takes to be below a limit under one; 40 times that from a million
+        // on; and nothing takes longer than 292 years.
+        let periods = (f64::ceil(1.0 / limit.limit()) as i128).saturating_add(1).max(25);
+        let span = periods.saturating_mul(i128::from(limit.period().get())).min(i128::from(i64::MAX) / 40);
+        self.forgotten_at = wide(now) + span * if rate >= 1e6 { 40 } else { 1 };
     }
 }
 

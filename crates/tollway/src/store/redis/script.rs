@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::{LazyLock, OnceLock};
 
 use redis::{Cmd, ToRedisArgs};
-use tollway_core::algorithm::{FORGET_AFTER_PERIODS, SmoothedRate, TokenBucket};
+use tollway_core::algorithm::{SmoothedRate, TokenBucket};
 use tollway_core::{Algorithm, Expression, Nanos, Timestamp};
 
 use super::call::{Call, Script};
@@ -233,6 +233,6 @@ impl CallBuilder {
             .arg(limit.limit())
             .arg(limit.period().as_secs_f64())
             .arg(u8::from(limit.strict()))
-            .pair(limit.period().saturating_mul(FORGET_AFTER_PERIODS).get())
+            .pair(limit.forget_after(0.0).get())
     }
 }

@@ -1,5 +1,6 @@
 -- A smoothed rate is when it was measured, what it was, and when it is forgotten: `r1700000000000000000 2.5 17…`.
 -- Arguments: the cost, the limit, the period in seconds, whether refusals count, and after how long it is forgotten.
+-- High rates fade for longer: HIGH_RATE and HIGH_RATE_FACTOR of the core.
 
 local smoothed_rate = {}
 
@@ -39,7 +40,11 @@ function smoothed_rate.look(bucket, at)
 end
 
 local function remember(bucket, rate)
-  write_rate(bucket, rate, now_s, now_n, plus(now_s, now_n, bucket.span_s, bucket.span_n))
+  local span_s, span_n = bucket.span_s, bucket.span_n
+  if rate >= 1e6 then
+    span_s, span_n = span_s * 40 + math.floor(span_n * 40 / 1e9), span_n * 40 % 1e9
+  end
+  write_rate(bucket, rate, now_s, now_n, plus(now_s, now_n, span_s, span_n))
 end
 
 -- Else it would not fade until the time comes again that it was measured at.
