@@ -127,6 +127,15 @@ impl<'a> Bill<'a> {
 }
 
 impl Expression {
+    /// Returns true if it denies a bill in which these charges are denied.
+    pub fn denies(&self, is_denied: &impl Fn(usize) -> bool) -> bool {
+        match self {
+            Self::Charge(index) => is_denied(*index),
+            Self::Or(parts) => parts.iter().any(|part| part.denies(is_denied)),
+            Self::And(parts) => parts.iter().all(|part| part.denies(is_denied)),
+        }
+    }
+
     fn charge_out_of(&self, charges: usize) -> Option<usize> {
         match self {
             Self::Charge(index) => Some(*index).filter(|index| *index >= charges),

@@ -23,6 +23,7 @@ pub mod bill;
 pub mod charge;
 mod circuit_breaker;
 pub mod decision;
+pub mod descriptor;
 pub mod domain;
 pub mod error_chain;
 pub mod id;

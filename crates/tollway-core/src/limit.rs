@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::algorithm::{Algorithm, TokenBucket};
+use crate::descriptor::limit_name;
 use crate::id::{IdError, IdFormat};
 use crate::local_share::LocalShare;
 use crate::policy::{NameHash, fingerprint};
@@ -107,6 +108,11 @@ impl Limit {
     pub(crate) fn inline(name: &str) -> Result<Self, LimitError> {
         let limit = Self::new(name)?;
         Ok(Self { inline: true, ..Self::named(&format!("inline/{}", limit.name)) })
+    }
+
+    /// Makes the limit, without numbers, of a descriptor at a place in the tree of Envoy's descriptors.
+    pub fn of_descriptor(domain: &str, path: &[(&str, &str)]) -> Self {
+        Self::named(&limit_name(domain, path))
     }
 
     fn named(name: &str) -> Self {

@@ -20,6 +20,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use thiserror::Error;
 
 use crate::charge::{Charge, ChargeError};
+use crate::descriptor::DescriptorTree;
 use crate::domain::Domain;
 use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
@@ -40,6 +41,7 @@ pub struct Policy {
     rules_by_name: HashMap<Box<str>, usize, NameHash>,
     domains: Vec<Domain>,
     domains_by_name: HashMap<Box<[u8]>, usize, NameHash>,
+    descriptors: DescriptorTree,
 }
 
 /// An error for limits that make no policy.
@@ -162,6 +164,19 @@ impl Policy {
         }
         self.domains = domains;
         Ok(self)
+    }
+
+    /// Sets the descriptors of Envoy's rate limit service. Their limits become limits of the policy, after the others.
+    pub fn with_descriptors(mut self, mut descriptors: DescriptorTree) -> Result<Self, PolicyError> {
+        let mut limits = std::mem::take(&mut self.limits);
+        descriptors.move_limits_to(&mut limits);
+        let Self { limits, index, .. } = Self::new(limits)?;
+        Ok(Self { limits, index, descriptors, ..self })
+    }
+
+    /// Returns the descriptors of Envoy's rate limit service.
+    pub const fn descriptors(&self) -> &DescriptorTree {
+        &self.descriptors
     }
 
     /// Returns the domains in the order in which they were configured.

@@ -9,6 +9,8 @@ mod connection;
 mod deadline;
 mod http;
 mod limit;
+#[cfg(feature = "rls")]
+mod rls;
 pub(crate) mod smockron;
 mod tcp;
 #[cfg(test)]
@@ -42,7 +44,7 @@ const OTHER_FILES: u64 = 64;
 #[error("the {gate} gate cannot listen on {address}")]
 #[non_exhaustive]
 pub struct BindError {
-    /// The name of the gate: `http`, `text`, `throttr`, or `accounting` and `control` of Smockron.
+    /// The name of the gate: `http`, `text`, `throttr`, `rls`, or `accounting` and `control` of Smockron.
     pub gate: &'static str,
     /// The address that was configured.
     pub address: SocketAddr,
@@ -94,6 +96,10 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
         let limit = ConnectionLimit::new(&gates.throttr_connections);
         let protocol = throttr::Throttr { settings: gates.throttr_settings };
         listed.push(Arc::new(TcpGate::new("throttr", address, limit, protocol)));
+    }
+    #[cfg(feature = "rls")]
+    if let Some(address) = gates.rls {
+        listed.push(Arc::new(rls::RlsGate::new(address, ConnectionLimit::new(&gates.rls_connections))));
     }
     if let Some(gate) = &gates.smockron {
         let master = smockron::Master::new(bounds, limiter, gate.statsd.as_deref())?;

@@ -44,6 +44,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) text: TextCounters,
     pub(crate) throttr: ThrottrCounters,
     pub(crate) smockron: SmockronCounters,
+    pub(crate) rls: RlsCounters,
 }
 
 /// Counts the datagrams of the text gate.
@@ -69,6 +70,17 @@ pub(crate) struct ThrottrCounters {
     pub(crate) failed: Counter,
     /// The connections that were closed because their bytes were no request.
     pub(crate) unknown_type: Counter,
+}
+
+/// Counts the requests to Envoy's rate limit service.
+#[derive(Debug, Default)]
+pub(crate) struct RlsCounters {
+    pub(crate) ok: Counter,
+    pub(crate) over_limit: Counter,
+    /// The messages that were no request.
+    pub(crate) invalid: Counter,
+    /// The requests that were not decided, because the store gave no answer.
+    pub(crate) unavailable: Counter,
 }
 
 /// Counts the decisions of one limit on one worker.

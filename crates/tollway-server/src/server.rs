@@ -110,6 +110,11 @@ impl Server {
         self.address_of("throttr")
     }
 
+    /// Returns the address of the gate for Envoy's rate limit service.
+    pub fn rls_addr(&self) -> Option<SocketAddr> {
+        self.address_of("rls")
+    }
+
     /// Returns the address to which gatekeepers report.
     pub fn smockron_addr(&self) -> Option<SocketAddr> {
         self.address_of("accounting")

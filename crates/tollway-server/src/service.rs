@@ -4,6 +4,7 @@
 
 mod counted_policy;
 mod inspect;
+mod rls;
 mod rules;
 mod smockron;
 mod text;
@@ -18,6 +19,7 @@ use tollway::limiter::LimiterError;
 use tollway_core::{ChargeRequest, RuleLookupError, Verb};
 
 pub(crate) use self::counted_policy::CountedPolicy;
+pub(crate) use self::rls::RlsError;
 pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::ThrottrService;

@@ -7,7 +7,7 @@ use tollway::config::ThrottrSettings;
 use tollway::engine::Engine;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
-use tollway_wire::{text, zmtp};
+use tollway_wire::{rls, text, zmtp};
 
 use crate::bounds::Bounds;
 use crate::gate::smockron::{Master, Subscription};
@@ -21,6 +21,7 @@ use crate::stats::Stats;
 /// it, and the next event opens another. It is one gatekeeper, too, that hears of every domain.
 pub struct TraceResponder {
     limiter: Arc<Engine>,
+    service: Arc<Service>,
     text: TextService,
     throttr: ThrottrService,
     inbox: Vec<u8>,
@@ -37,11 +38,11 @@ impl TraceResponder {
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
         let throttr = ThrottrService::new(Arc::clone(&service), settings);
-        let smockron = SmockronService::new(service);
+        let smockron = SmockronService::new(Arc::clone(&service));
         let master = Master::new(&Bounds::default(), &limiter, None).expect("no StatsD host is to be found");
         let subscription = master.publisher.join();
         subscription.subscribe(b"");
-        Self { limiter, text, throttr, inbox: Vec::new(), smockron, master, subscription }
+        Self { limiter, service, text, throttr, inbox: Vec::new(), smockron, master, subscription }
     }
 
     /// Returns the engine that decides.
@@ -69,6 +70,17 @@ impl TraceResponder {
         replies
     }
 
+    fn rls(&self, json: &str) -> Result<String, String> {
+        let request = rls::from_json(json.as_bytes()).map_err(|error| error.to_string())?;
+        let mut reply = Vec::new();
+        let policy = self.service.policy();
+        let answer = self.service.should_rate_limit("rls", &policy, &request, |response| {
+            rls::put_trace_json(&mut reply, response);
+        });
+        block_on(answer).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&reply).into_owned())
+    }
+
     fn smockron(&mut self, message: &ZmqMessage) -> Vec<ZmqMessage> {
         block_on(self.master.account(&self.smockron, [message.iter().map(|frame| &**frame)]));
         let mut published = Vec::new();
@@ -86,6 +98,7 @@ impl TraceTarget for TraceResponder {
             TraceRequest::Text(datagram) => TraceReply::Text(self.text(datagram)),
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(self.throttr(bytes)),
             TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
+            TraceRequest::Rls(json) => self.rls(json).map_or_else(TraceReply::Error, TraceReply::Rls),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! | module | protocol | decodes | encodes |
 //! |---|---|---|---|
 //! | [`http`] | JSON over HTTP/1.1 | [`Framer`](http::Framer), [`HttpCommand`](http::HttpCommand) | [`ResponseWriter`](http::ResponseWriter) |
+//! | [`rls`] | Envoy's rate limit service, as protocol buffers and as JSON | [`rls::decode`], [`rls::from_json`] | [`rls::encode`], [`rls::put_json`] |
 //! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
 //! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
 //! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`ZmtpSession`](zmtp::ZmtpSession) | [`zmtp::encode`] |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod rls;
 pub mod smockron;
 pub mod text;
 pub mod throttr;

@@ -19,6 +19,7 @@ mod algorithm;
 mod describe;
 mod did_you_mean;
 mod domains;
+mod envoy;
 mod errors;
 mod fields;
 mod file_watch;
@@ -40,11 +41,12 @@ use tollway_core::Policy;
 
 use crate::patterns::Patterns;
 use crate::store::memory::{MAX_BUCKETS, MemoryBounds};
+use envoy::EnvoyDraft;
 use errors::{ErrorCollector, Position};
-use fields::{refuse, unknown_field, whole_number};
+use fields::{scalar_text, unknown_field, whole_number};
 use limits::LimitsDraft;
 use rules::RulesDraft;
-use yaml::{YamlEntry, YamlNode, YamlValue};
+use yaml::{YamlEntry, YamlKey, YamlNode, YamlValue};
 
 pub use describe::{describe, describe_algorithm};
 pub use errors::{ConfigError, ConfigErrors};
@@ -56,20 +58,23 @@ pub use gates::{
 pub use store::{StoreUrl, StoreUrlError};
 
 /// The names that a file can have at its top level.
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "limits",
     "overrides",
     "keys",
     "rewrite",
     "rules",
     "domains",
+    "envoy",
     "store",
     "max_buckets",
     "max_client_buckets",
     "gates",
 ];
+/// The names at the top level of a file that is one of Envoy's rate limit service.
+const ENVOY_FILE: [&str; 2] = ["domain", "descriptors"];
 /// The error for a file that would limit nothing, such as one that was cut off.
-const NO_LIMITS: &str = "has no limits, keys, rules or domains; add some, such as \
+const NO_LIMITS: &str = "has no limits, keys, rules, domains or descriptors; add some, such as \
     \"limits: { demo: { rate: 5/10s } }\", or write \"limits: {}\" if there are none";
 /// The fields that mark a mapping at the top level of a file as a limit or an override.
 const NUMBERS: [&str; 4] = ["burst", "count", "period", "rate"];
@@ -134,17 +139,20 @@ struct OtherFiles<'a> {
 }
 
 impl OtherFiles<'_> {
-    /// Returns the document in the file that the value of `entry` names. Errors in the file have its name.
-    fn read(&mut self, name: &str, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<YamlNode> {
+    /// Returns the document in the file that `value` names. Errors in the file have its name.
+    fn read(&mut self, key: &YamlKey, value: &YamlNode, errors: &mut ErrorCollector) -> Option<YamlNode> {
         let Some(directory) = &self.directory else {
-            return refuse(entry, "must be a mapping or a list here; only a file can name another", errors);
+            let (name, found) = (key.quoted(), value.quoted());
+            let must_be = "must be a mapping or a list here; only a file can name another";
+            errors.add(value.at, format!("{name} {must_be}, not {found}"));
+            return None;
         };
-        let path = directory.join(name);
+        let path = directory.join(scalar_text(value).unwrap_or_default());
         let bytes = match (self.open)(&path) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let file = path.display();
-                errors.add(entry.value.at, format!("{} cannot be read from {file}: {error}", entry.key.text));
+                errors.add(value.at, format!("{} cannot be read from {file}: {error}", key.text));
                 return None;
             }
         };
@@ -153,7 +161,7 @@ impl OtherFiles<'_> {
         if document.is_none() && errors.is_empty() {
             errors.add(
                 Position::start_of(file),
-                format!("the file is empty; remove \"{}\" if there are none", entry.key.text),
+                format!("the file is empty; remove \"{}\" if there are none", key.text),
             );
         }
         document
@@ -204,8 +212,16 @@ fn read(
     if let Some(entry) = section("rules") {
         rules.section(entry, errors);
     }
-    let warnings = mem::take(&mut rules.warnings);
-    let (policy, patterns) = read_policy(entries, list, rules, files, errors)?;
+    let mut warnings = mem::take(&mut rules.warnings);
+    let mut descriptors = EnvoyDraft::default();
+    if let Some(entry) = section("envoy") {
+        descriptors.section(entry, files, errors);
+    }
+    if let Some(entry) = entries.iter().find(|entry| ENVOY_FILE.contains(&&*entry.key.text)) {
+        descriptors.top_level(entries, entry.key.at, errors);
+    }
+    warnings.append(&mut descriptors.warnings);
+    let (policy, patterns) = read_policy(entries, list, rules, descriptors, files, errors)?;
     Some(Config {
         policy,
         patterns,
@@ -223,6 +239,7 @@ fn read_policy(
     entries: &[YamlEntry],
     list: &[YamlNode],
     rules: RulesDraft,
+    descriptors: EnvoyDraft,
     files: &mut OtherFiles<'_>,
     errors: &mut ErrorCollector,
 ) -> Option<(Policy, Arc<Patterns>)> {
@@ -232,7 +249,7 @@ fn read_policy(
     for entry in entries {
         match &*entry.key.text {
             "limits" => limits.section(entry, errors),
-            "keys" | "rules" | "domains" => {}
+            "keys" | "rules" | "domains" | "envoy" | "domain" | "descriptors" => {}
             name if SECTIONS.contains(&name) => continue,
             name if name.contains(':') && matches!(entry.value.value, YamlValue::Map(_)) => {
                 overrides.push(entry)
@@ -262,6 +279,7 @@ fn read_policy(
     let (keys, patterns) = keys?;
     let policy = policy?.with_keys(keys).and_then(|policy| policy.with_rules(rules.rules));
     let policy = policy.and_then(|policy| policy.with_domains(domains));
+    let policy = policy.and_then(|policy| policy.with_descriptors(descriptors.tree()));
     Some((policy.map_err(|error| errors.add(Position::START, error.to_string())).ok()?, patterns))
 }
 

@@ -23,6 +23,7 @@
 mod blocking;
 mod calls;
 mod current_policy;
+mod descriptors;
 mod failure;
 mod inspection;
 mod verbs;

@@ -88,6 +88,8 @@ pub enum TraceRequest {
     Throttr(Vec<u8>),
     /// An accounting message that is sent to the gate `smockron`.
     Smockron(ZmqMessage),
+    /// A request to the gate `rls`, as JSON.
+    Rls(String),
 }
 
 impl TraceRequest {
@@ -99,6 +101,7 @@ impl TraceRequest {
             Self::Text(_) => "text",
             Self::Throttr(_) => "throttr",
             Self::Smockron(_) => "smockron",
+            Self::Rls(_) => "rls",
         }
     }
 }
@@ -112,6 +115,7 @@ impl fmt::Display for TraceRequest {
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
             Self::Smockron(message) => zmq_frames::write(f, message),
+            Self::Rls(json) => f.write_str(json),
         }
     }
 }

@@ -63,6 +63,9 @@ pub(crate) struct Serve {
     /// The address and port of the Smockron gate for accounting, or off; control uses the next port
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_SMOCKRON", value_parser = GateFlag::smockron)]
     smockron: Option<GateFlag>,
+    /// The address and port of the gate for Envoy's rate limit service (gRPC), or off
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_RLS", value_parser = GateFlag::rls)]
+    rls: Option<GateFlag>,
     /// The number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -127,6 +130,7 @@ impl Serve {
             http: moved(self.http, configured.http),
             text: moved(self.text, configured.text),
             throttr: moved(self.throttr, configured.throttr),
+            rls: moved(self.rls, configured.rls),
             ..configured
         }
     }

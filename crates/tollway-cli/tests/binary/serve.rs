@@ -70,6 +70,7 @@ fn the_banner_shows_what_is_served_and_how_to_try_it() {
   text     udp ADDR
   throttr  tcp ADDR
   smockron zmq tcp://ADDR, control tcp://ADDR
+  rls      grpc ADDR
 Try:
   curl -d '{"limit":"Login","id":"alice"}' http://ADDR/v1/spend
   curl -d '{"selectors":{"user":"alice"}}' http://ADDR/v1/rules/upload
@@ -83,11 +84,22 @@ Try:
 #[test]
 fn the_banner_suggests_nothing_if_there_is_nothing_to_try() {
     let config = file("rules.yaml", "rules: { upload: 10/s }");
-    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--smockron", "off"];
+    let arguments = [
+        "--config",
+        &config,
+        "--http",
+        "127.0.0.1:0",
+        "--throttr",
+        "off",
+        "--smockron",
+        "off",
+        "--rls",
+        "off",
+    ];
     let banner = Serving::start(&arguments, &[]).banner();
     assert!(banner.contains("Try:\n  curl -d '{\"selectors\":{}}' "), "{banner}");
     let config = file("domains.yaml", "domains: { default: { rules: [{ rate: 1/s }] } }");
-    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off"];
+    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--rls", "off"];
     let banner = Serving::start(&arguments, &[]).banner();
     assert!(banner.contains("  0 limits and 1 domain from ") && !banner.contains("Try"), "{banner}");
 }
@@ -239,7 +251,19 @@ fn what_cannot_be_served_is_exit_2() {
             "max_client_buckets must be at most max_buckets, which is 5, not 6",
         ),
         (
-            &["serve", "--http", "off", "--text", "off", "--throttr", "off", "--smockron", "off"],
+            &[
+                "serve",
+                "--http",
+                "off",
+                "--text",
+                "off",
+                "--throttr",
+                "off",
+                "--smockron",
+                "off",
+                "--rls",
+                "off",
+            ],
             "every gate is off",
         ),
         (&["serve", "--http", "0.0.0.0"], "did you mean \"0.0.0.0:8080\""),
@@ -258,7 +282,7 @@ fn what_cannot_be_served_is_exit_2() {
 fn more_connections_than_the_shell_allows_files_are_served() {
     use std::io::{Read, Write};
     let limited = format!(
-        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off",
+        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off --rls off",
         env!("CARGO_BIN_EXE_tollway")
     );
     let mut shell = Command::new("sh");
@@ -279,7 +303,8 @@ fn more_connections_than_the_shell_allows_files_are_served() {
 #[test]
 fn files_for_the_largest_gate_are_enough_for_a_start_without_a_warning() {
     for (files, warns) in [(11_000, false), (10_000, true)] {
-        let gates = ["http", "text", "throttr", "smockron"].map(|gate| format!("--{gate} 127.0.0.1:0"));
+        let gates =
+            ["http", "text", "throttr", "smockron", "rls"].map(|gate| format!("--{gate} 127.0.0.1:0"));
         let limited =
             format!("ulimit -n {files} && exec {} serve {}", env!("CARGO_BIN_EXE_tollway"), gates.join(" "));
         let mut shell = Command::new("sh");

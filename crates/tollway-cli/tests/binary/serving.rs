@@ -18,7 +18,7 @@ impl Serving {
     pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = tollway(&["serve"]);
         // Tests run side by side: no gate may have its usual port.
-        for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_SMOCKRON"] {
+        for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_SMOCKRON", "TOLLWAY_RLS"] {
             command.env(gate, "127.0.0.1:0");
         }
         // Cargo sets its variable for tests, too, and then the banner shows how to start this with cargo.

@@ -19,6 +19,7 @@ use super::connection::{self, BufferPool, Session};
 use super::limit::{ConnectionLimit, ConnectionPermit};
 use super::{Gate, GateFuture};
 use crate::bounds::LOG_PAUSE;
+use crate::drain::Drain;
 use crate::metrics::Page;
 use crate::worker::Worker;
 
@@ -84,14 +85,9 @@ impl<P: TcpProtocol> Gate for TcpGate<P> {
         if let Some(task) = self.protocol.background(&shared) {
             background.spawn(task);
         }
-        let acceptor = Acceptor::<P> {
-            limit: Arc::clone(&self.limit),
-            shared,
-            buffers: Arc::new(BufferPool::new()),
-            worker,
-            connections: JoinSet::new(),
-        };
-        Ok(Box::pin(acceptor.run(listener, background)))
+        let drain = worker.drain.clone();
+        let sessions = Sessions::<P> { shared, buffers: Arc::new(BufferPool::new()), worker };
+        Ok(Box::pin(Acceptor::new(&self.limit, sessions).run(listener, background, drain)))
     }
 
     fn connection_limit(&self) -> Option<&ConnectionLimit> {
@@ -103,19 +99,66 @@ impl<P: TcpProtocol> Gate for TcpGate<P> {
     }
 }
 
-/// Accepts the connections of one gate on one worker.
-struct Acceptor<P: TcpProtocol> {
-    limit: Arc<ConnectionLimit>,
+/// Serves the connections of one gate on one worker.
+pub(super) trait ServeConnection: Send + Sync + 'static {
+    /// True if the peer never ends a connection by itself.
+    const ENDLESS: bool;
+
+    /// Returns the task that serves a connection until one side ends it or the server has drained.
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: IpAddr,
+        permit: ConnectionPermit,
+    ) -> impl Future<Output = ()> + Send + 'static;
+
+    /// Returns when everything that the connections received before a drain has had its effect.
+    fn drained(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+}
+
+/// Serves connections by the sessions of a protocol.
+struct Sessions<P: TcpProtocol> {
     shared: Arc<P::Shared>,
     buffers: Arc<BufferPool<<P::Session as Session>::Scratch>>,
     worker: Arc<Worker>,
+}
+
+impl<P: TcpProtocol> ServeConnection for Sessions<P> {
+    const ENDLESS: bool = P::Session::ENDLESS;
+
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: IpAddr,
+        permit: ConnectionPermit,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let session = P::session(&self.shared, peer, permit.is_reserved());
+        let (buffers, worker) = (Arc::clone(&self.buffers), Arc::clone(&self.worker));
+        async move { connection::serve(stream, session, permit, &buffers, &worker).await }
+    }
+
+    fn drained(&self) -> impl Future<Output = ()> + Send {
+        P::drained(&self.shared)
+    }
+}
+
+/// Accepts the connections of one gate on one worker.
+pub(super) struct Acceptor<S> {
+    limit: Arc<ConnectionLimit>,
+    server: S,
     connections: JoinSet<()>,
 }
 
-impl<P: TcpProtocol> Acceptor<P> {
+impl<S: ServeConnection> Acceptor<S> {
+    pub(super) fn new(limit: &Arc<ConnectionLimit>, server: S) -> Self {
+        Self { limit: Arc::clone(limit), server, connections: JoinSet::new() }
+    }
+
     /// Accepts connections until the drain starts, then waits until all have ended and what they sent has its effect.
-    async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>) {
-        let mut draining = pin!(self.worker.drain.clone().started());
+    pub(super) async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>, drain: Drain) {
+        let mut draining = pin!(drain.started());
         let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
         loop {
             tokio::select! {
@@ -133,7 +176,7 @@ impl<P: TcpProtocol> Acceptor<P> {
             while let Some(ended) = self.connections.join_next().await {
                 report(ended);
             }
-            P::drained(&self.shared).await;
+            self.server.drained().await;
         });
         loop {
             tokio::select! {
@@ -148,29 +191,17 @@ impl<P: TcpProtocol> Acceptor<P> {
         let Some(permit) = self.limit.admit(peer.ip()) else { return };
         // Without it, the second of two pipelined answers waits for the client's delayed acknowledgement: 40 ms.
         let _ = stream.set_nodelay(true);
-        if P::Session::ENDLESS {
+        if S::ENDLESS {
             let _ = keep_alive(&stream);
         }
-        let session = P::session(&self.shared, peer.ip(), permit.is_reserved());
         let evictable = permit.evictable();
-        let serving = self.serve(stream, session, permit);
-        evictable.by_ending(self.connections.spawn(serving));
-    }
-
-    fn serve(
-        &self,
-        stream: TcpStream,
-        session: P::Session,
-        permit: ConnectionPermit,
-    ) -> impl Future<Output = ()> + Send + use<P> {
-        let (buffers, worker) = (Arc::clone(&self.buffers), Arc::clone(&self.worker));
-        async move { connection::serve(stream, session, permit, &buffers, &worker).await }
+        evictable.by_ending(self.connections.spawn(self.server.serve(stream, peer.ip(), permit)));
     }
 
     /// Admits the connections that the kernel accepted before the drain: their requests get an answer.
     fn admit_waiting(&mut self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
-        while !P::Session::ENDLESS
+        while !S::ENDLESS
             && let Ok((stream, peer)) = listener.accept()
         {
             if stream.set_nonblocking(true).is_ok()

@@ -19,8 +19,8 @@ use tollway_core::{Nanos, Policy, Verdict};
 use super::histogram::{BUCKETS, Histogram};
 use super::smockron::{DomainCounters, Malformed};
 use super::{
-    Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, SmockronCounters, TextCounters, ThrottrCounters,
-    WorkerMetrics,
+    Counter, LimitCounters, Metrics, OUTCOMES, RlsCounters, RuleCounters, SmockronCounters, TextCounters,
+    ThrottrCounters, WorkerMetrics,
 };
 use crate::gate::{ConnectionLimit, Gate};
 
@@ -39,6 +39,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     latency(&mut page, metrics);
     text(&mut page, metrics);
     throttr(&mut page, metrics);
+    rls(&mut page, metrics);
     smockron(&mut page, metrics);
     gates.iter().for_each(|gate| gate.write_metrics(&mut page));
     page.0
@@ -313,6 +314,19 @@ fn text(page: &mut Page, metrics: &Metrics) {
         [("receive", of(|text| &text.receive_errors)), ("send", of(|text| &text.send_errors))]
     {
         page.sample("tollway_text_errors_total", &[("what", what)], count);
+    }
+}
+
+fn rls(page: &mut Page, metrics: &Metrics) {
+    let of = |counter: fn(&RlsCounters) -> &Counter| sum(metrics, |worker| counter(&worker.rls));
+    page.family("tollway_rls_requests_total", "counter", "Requests to Envoy's rate limit service by answer.");
+    for (answer, count) in [
+        ("ok", of(|rls| &rls.ok)),
+        ("over_limit", of(|rls| &rls.over_limit)),
+        ("invalid", of(|rls| &rls.invalid)),
+        ("unavailable", of(|rls| &rls.unavailable)),
+    ] {
+        page.sample("tollway_rls_requests_total", &[("answer", answer)], count);
     }
 }
 

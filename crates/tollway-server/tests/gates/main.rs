@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod clients;
+mod envoy;
 mod hostile;
 mod http;
 mod lifecycle;
 mod openapi;
 mod proxies;
 mod pyzmq;
+mod rls;
 mod rules;
 mod smockron;
 mod support;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tollway_testbed::{RedisServer, TEST_TIMEOUT};
 
-use crate::support::{Harness, POLICY, Reply, read_all, start, start_with};
+use crate::support::{Harness, POLICY, Reply, read_all, start_with};
 
 /// Headers that HTTP itself has.
 const OF_HTTP: [&str; 5] = ["date", "content-type", "content-length", "connection", "allow"];
@@ -17,8 +17,17 @@ const BILL: &str = r#"{"charges":[{"limit":"Login","id":"a","cost":1},{"limit":"
 const EVERY_KIND: &str = r#"{"charges":[{"limit":"Login","id":"k","kind":"check_only"},{"limit":"Fast","id":"b","kind":"spend_only"}]}"#;
 const TOO_MUCH: &str = r#"{"limit":"Login","id":"a","cost":6}"#;
 
+const DESCRIPTOR: &str = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"account","value":"a"}]}]}"#;
+
+/// The limits of descriptors beside those of the policy.
+const DESCRIPTORS: &str = "
+domain: shop
+descriptors:
+- {key: account, rate_limit: {unit: minute, requests_per_unit: 3, name: by-account}}
+";
+
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 95] = [
+const CASES: [(&str, &str, &str, u16); 101] = [
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
     ("POST", "/v1/spend", EVERY_KIND, 200),
@@ -92,6 +101,17 @@ const CASES: [(&str, &str, &str, u16); 95] = [
     ("POST", "/v1/rules/upload", r#"{"user":"vova"}"#, 400),
     ("POST", "/v1/rules/nobody", "{}", 404),
     ("POST", "/v1/rules/upload", "LARGE", 413),
+    ("POST", "/json", DESCRIPTOR, 200),
+    ("POST", "/json", r#"{"domain":"nowhere","descriptors":[{}],"hitsAddend":"2"}"#, 200),
+    (
+        "POST",
+        "/json",
+        r#"{"domain":"shop","descriptors":[{"entries":[{"key":"account","value":"a"}],"hitsAddend":3}]}"#,
+        429,
+    ),
+    ("POST", "/json", r#"{"domain":"shop","descriptors":[]}"#, 400),
+    ("POST", "/json", r#"{"domain":"shop","descriptors":[{"entries":[{"name":"account"}]}]}"#, 400),
+    ("POST", "/json", "LARGE", 413),
     ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":"vova"}}"#, 200),
     ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":""}}"#, 200),
     (
@@ -137,10 +157,14 @@ rules:
   closed: { rule: 5/m, on_store_failure: deny }
   open: 5/m
   local: { rule: 5/m, on_store_failure: local, local_share: 1/5 }
+domain: shop
+descriptors:
+- {key: account, rate_limit: {unit: minute, requests_per_unit: 3, on_store_failure: deny}}
+- {key: open, rate_limit: {unit: minute, requests_per_unit: 3}}
 ";
 
 /// Requests, and the statuses that a server answers while its store is unreachable.
-const CASES_UNREACHABLE: [(&str, &str, &str, u16); 23] = [
+const CASES_UNREACHABLE: [(&str, &str, &str, u16); 26] = [
     ("POST", "/v1/spend", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/check", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/spend", r#"{"limit":"Open","id":"a"}"#, 200),
@@ -154,6 +178,14 @@ const CASES_UNREACHABLE: [(&str, &str, &str, u16); 23] = [
     ("POST", "/v1/rules/local", "{}", 200),
     ("POST", "/v1/rules/local", "{}", 429),
     ("POST", "/v1/explain", r#"{"rule":"10/s"}"#, 503),
+    ("POST", "/json", DESCRIPTOR, 503),
+    ("POST", "/json", r#"{"domain":"shop","descriptors":[{"entries":[{"key":"open"}]}]}"#, 200),
+    (
+        "POST",
+        "/json",
+        r#"{"domain":"shop","descriptors":[{"entries":[{"key":"account"}],"isNegativeHits":true}]}"#,
+        503,
+    ),
     ("GET", "/v1/gate?limit=Closed&id=a", "", 503),
     ("GET", "/v1/gate?limit=Closed&id=a&deny_status=403", "", 403),
     ("GET", "/v1/gate?limit=Open&id=a", "", 200),
@@ -180,7 +212,7 @@ const CASES_REDIS: [(&str, &str, &str, u16); 8] = [
 
 #[test]
 fn the_server_does_what_the_document_says_and_nothing_else() {
-    let gate = start();
+    let gate = start_with(&format!("{POLICY}{DESCRIPTORS}"), |_| {});
     let document = Document(gate.get("/openapi.json").json());
     let more = ["/healthz", "/readyz", "/metrics", "/openapi.json"].map(|path| ("HEAD", path, "", 200));
     let more = more.into_iter().chain([("GET", "/readyz", "", 200)]);

@@ -3,6 +3,7 @@
 
 mod http;
 mod response;
+mod rls;
 mod text;
 mod throttr;
 mod zmtp;

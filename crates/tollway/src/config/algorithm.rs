@@ -42,6 +42,29 @@ impl AlgorithmKind {
         Self::ALL[self as usize].0
     }
 
+    /// Makes the algorithm. Only a token bucket has a burst.
+    pub(super) fn with_numbers(
+        self,
+        burst: u64,
+        count: u64,
+        period: Nanos,
+        others: InheritedFields,
+    ) -> Result<Algorithm, NumbersError> {
+        let period = period.into();
+        match self {
+            Self::TokenBucket => TokenBucket::new(burst, count, period).map(Algorithm::TokenBucket),
+            Self::SlidingLog => SlidingLog::new(count, period).map(Algorithm::SlidingLog),
+            Self::SmoothedRate => {
+                SmoothedRate::new(count as f64, period, others.strict).map(Algorithm::SmoothedRate)
+            }
+            Self::Quota => Quota::new(count, period).map(Algorithm::Quota),
+            Self::FixedWindow => {
+                FixedWindow::new(count, period, others.offset.into()).map(Algorithm::FixedWindow)
+            }
+            Self::SlidingWindow => SlidingWindow::new(count, period).map(Algorithm::SlidingWindow),
+        }
+    }
+
     /// Returns the fields that the algorithm requires.
     const fn needs(self) -> &'static [&'static str] {
         match self {
@@ -144,22 +167,8 @@ impl<'a> AlgorithmFields<'a> {
             }
             None => (burst, count, period),
         };
-        let made = match kind {
-            AlgorithmKind::TokenBucket => {
-                TokenBucket::new(burst?, count?, period?.into()).map(Algorithm::TokenBucket)
-            }
-            AlgorithmKind::SlidingLog => SlidingLog::new(count?, period?.into()).map(Algorithm::SlidingLog),
-            AlgorithmKind::SmoothedRate => {
-                SmoothedRate::new(count? as f64, period?.into(), others?.strict).map(Algorithm::SmoothedRate)
-            }
-            AlgorithmKind::Quota => Quota::new(count?, period?.into()).map(Algorithm::Quota),
-            AlgorithmKind::FixedWindow => {
-                FixedWindow::new(count?, period?.into(), others?.offset.into()).map(Algorithm::FixedWindow)
-            }
-            AlgorithmKind::SlidingWindow => {
-                SlidingWindow::new(count?, period?.into()).map(Algorithm::SlidingWindow)
-            }
-        };
+        let burst = if kind == AlgorithmKind::TokenBucket { burst? } else { 0 };
+        let made = kind.with_numbers(burst, count?, period?, others?);
         made.map_err(|error| self.report_bad_numbers(&error, owner, errors)).ok()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store   memory, at most 10000000 buckets
-//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, smockron off
+//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, smockron off, rls off
 //! limits  1
 //! keys    2 rules, 1 rewrite
 //! rules   1
@@ -114,7 +114,8 @@ fn gates(gates: &Gates) -> String {
     };
     let smockron = smockron(gates.smockron.as_ref());
     format!(
-        "http {http}{proxies}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}"
+        "http {http}{proxies}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}, rls {}",
+        listens(gates.rls)
     )
 }
 

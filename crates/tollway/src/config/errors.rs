@@ -152,8 +152,7 @@ impl ErrorCollector {
     }
 
     pub(super) fn add(&mut self, at: Position, message: impl Into<String>) {
-        let file = (at.file > 0).then(|| self.files[at.file].clone());
-        self.push(ConfigError { file, ..ConfigError::new(at, message.into()) });
+        self.push(self.warning(at, message.into()));
     }
 
     pub(super) fn push(&mut self, error: ConfigError) {
@@ -161,6 +160,14 @@ impl ErrorCollector {
             self.omitted += 1;
         } else {
             self.found.push(error);
+        }
+    }
+
+    /// Returns a warning, which names its file if that is not the one that was read first.
+    pub(super) fn warning(&self, at: Position, message: String) -> ConfigError {
+        ConfigError {
+            file: (at.file > 0).then(|| self.files[at.file].clone()),
+            ..ConfigError::new(at, message)
         }
     }
 

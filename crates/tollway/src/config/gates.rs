@@ -41,6 +41,10 @@ pub struct Gates {
     pub throttr_settings: ThrottrSettings,
     /// The addresses at which the Smockron gate listens.
     pub smockron: Option<SmockronGate>,
+    /// The address at which the gate for Envoy's rate limit service listens.
+    pub rls: Option<SocketAddr>,
+    /// The number of connections that the gate for Envoy's rate limit service accepts.
+    pub rls_connections: MaxConnections,
 }
 
 /// The effect of a Throttr insert on a pair that exists already.
@@ -76,6 +80,7 @@ impl Default for Gates {
             text: Some(Self::TEXT),
             throttr: Some(Self::THROTTR),
             smockron: Some(SmockronGate::at(SmockronGate::ACCOUNTING)),
+            rls: Some(Self::RLS),
             ..Self::OFF
         }
     }
@@ -97,6 +102,8 @@ impl Gates {
     pub const TEXT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2000);
     /// The address at which the Throttr gate listens by default.
     pub const THROTTR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
+    /// The address at which the gate for Envoy's rate limit service listens by default.
+    pub const RLS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
     /// A configuration in which every gate is off.
     pub const OFF: Self = Self {
@@ -109,6 +116,8 @@ impl Gates {
         throttr_connections: MaxConnections::DEFAULT,
         throttr_settings: ThrottrSettings::DEFAULT,
         smockron: None,
+        rls: None,
+        rls_connections: MaxConnections::DEFAULT,
     };
 
     /// Parses a [`listen_address`], or `off`. Errors suggest `usual`, the default address of the gate.
@@ -122,13 +131,14 @@ impl Gates {
 
     /// Returns whether every gate is off.
     pub fn are_off(&self) -> bool {
-        [self.http, self.text, self.throttr] == [None; 3] && self.smockron.is_none()
+        [self.http, self.text, self.throttr, self.rls] == [None; 4] && self.smockron.is_none()
     }
 
     /// Reads the section. A new setting of a gate is one name in the list of its gate, and one field below.
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let gates = YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron"], errors);
+        let gates =
+            YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron", "rls"], errors);
         let names = ["listen", TOTAL, PER_ADDRESS, http::TRUSTED_PROXIES];
         let http = GateFields::read(gates.get("http"), Self::HTTP, &names, errors);
         let http_connections = MaxConnections::read(&http.settings, errors);
@@ -144,6 +154,8 @@ impl Gates {
         let max_ttl = throttr.settings.get("max_ttl");
         let max_ttl = max_ttl.map_or(Some(ThrottrSettings::DEFAULT.max_ttl), |entry| duration(entry, errors));
         let smockron = gates.get("smockron").map_or(Some(None), |entry| smockron::read(entry, errors));
+        let rls = GateFields::read(gates.get("rls"), Self::RLS, &["listen", TOTAL, PER_ADDRESS], errors);
+        let rls_connections = MaxConnections::read(&rls.settings, errors);
         // Everything is read before the first `?`, so that one mistake does not hide the next.
         Some(Self {
             http: http.listen?,
@@ -155,6 +167,8 @@ impl Gates {
             throttr_connections: throttr_connections?,
             throttr_settings: ThrottrSettings { on_insert: on_insert?, max_ttl: max_ttl? },
             smockron: smockron?,
+            rls: rls.listen?,
+            rls_connections: rls_connections?,
         })
     }
 }

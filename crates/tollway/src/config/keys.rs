@@ -16,13 +16,13 @@
 use std::sync::Arc;
 
 use tollway_core::algorithm::SmoothedRate;
-use tollway_core::{KeyLimit, KeyRule, Keys, OnFull};
+use tollway_core::{KeyLimit, KeyRule, Keys};
 
 use super::algorithm::RATE_MAX;
 use super::errors::{ErrorCollector, Position};
 use super::fields::{YamlFields, choice, decimal_number, duration, flag, refuse, scalar_text};
 use super::limits::LimitsDraft;
-use super::store::read_on_store_failure;
+use super::store::{read_on_full, read_on_store_failure};
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 use crate::patterns::{PATTERNS_SIZE_MAX, Pattern, Patterns, REWRITES_MAX, RULES_MAX, Rewrite};
 
@@ -264,17 +264,16 @@ fn rewrites_of(item: &YamlNode) -> Option<&YamlEntry> {
 
 /// Reads a rate that is defined in the rule itself.
 fn own_rate(item: &YamlNode, fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<KeyLimit> {
-    let [limit, period, strict, on_full, ..] = RATE_FIELDS.map(|field| fields.get(field));
+    let [limit, period, strict, ..] = RATE_FIELDS.map(|field| fields.get(field));
     if limit.is_none() || period.is_none() {
         let (has, lacks) = if limit.is_some() { ("limit", "period") } else { ("period", "limit") };
         errors.add(item.at, format!("a rule with \"{has}\" needs \"{lacks}\" too, as in {RULE_EXAMPLE}"));
     }
-    let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
     // All fields are read before the first `?`, so that one mistake does not hide the next.
     let rate = limit.and_then(|entry| decimal_number(entry, RATE_MAX, errors));
     let span = period.and_then(|entry| duration(entry, errors));
     let strict = strict.map_or(Some(false), |entry| flag(entry, errors));
-    let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
+    let on_full = read_on_full(fields, errors);
     let on_store_failure = read_on_store_failure(fields, "rule", errors);
     match SmoothedRate::new(rate?, span?.into(), strict?) {
         Ok(limit) => Some(KeyLimit::Rate { limit, on_full: on_full?, on_store_failure: on_store_failure? }),

@@ -9,12 +9,12 @@
 
 use std::collections::HashMap;
 
-use tollway_core::{IdFormat, Ipv6Prefix, Limit, LimitError, OnFull, Policy, PolicyError, RateSpec};
+use tollway_core::{IdFormat, Ipv6Prefix, Limit, LimitError, Policy, PolicyError, RateSpec};
 
 use super::algorithm::{AlgorithmFields, AlgorithmKind, InheritedFields};
 use super::errors::{ErrorCollector, Position};
 use super::fields::{YamlFields, choice, mapping, scalar_text, whole_number};
-use super::store::read_on_store_failure;
+use super::store::{read_on_full, read_on_store_failure};
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
 /// The example of a limit or an override that error messages show.
@@ -164,8 +164,7 @@ impl LimitDraft {
         if let Some(format) = read_id_format(fields, errors) {
             self.change(|limit| limit.with_ids(format));
         }
-        let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
-        if let Some(answer) = fields.get("on_full").and_then(|entry| choice(entry, &answers, errors)) {
+        if let Some(answer) = read_on_full(fields, errors) {
             self.change(|limit| limit.with_on_full(answer));
         }
         if let Some(answer) = read_on_store_failure(fields, "limit", errors) {

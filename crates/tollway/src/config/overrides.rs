@@ -41,8 +41,8 @@ impl LimitsDraft {
     ) {
         match &entry.value.value {
             _ if entry.value.is_null() => {}
-            YamlValue::Scalar { text, .. } => {
-                if let Some(document) = files.read(text, entry, errors) {
+            YamlValue::Scalar { .. } => {
+                if let Some(document) = files.read(&entry.key, &entry.value, errors) {
                     self.override_file(&document, errors);
                 }
             }

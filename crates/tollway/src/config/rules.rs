@@ -7,11 +7,11 @@
 //! ```
 
 use tollway_core::rule::RuleNameError;
-use tollway_core::{NamedRule, OnFull, Rule, RuleLimit};
+use tollway_core::{NamedRule, Rule, RuleLimit};
 
 use super::errors::{ConfigError, ErrorCollector};
-use super::fields::{YamlFields, choice, mapping, refuse, scalar_text};
-use super::store::read_on_store_failure;
+use super::fields::{YamlFields, mapping, refuse, scalar_text};
+use super::store::{read_on_full, read_on_store_failure};
 use super::yaml::{YamlEntry, YamlValue};
 
 /// The fields that a rule can have.
@@ -57,9 +57,7 @@ impl RulesDraft {
                 None
             }
         };
-        let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
-        let on_full = fields.get("on_full");
-        let on_full = on_full.map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors));
+        let on_full = read_on_full(&fields, errors);
         let on_store_failure = read_on_store_failure(&fields, "rule", errors);
         Some(RuleLimit::new(rule?).with_on_full(on_full?).with_on_store_failure(on_store_failure?))
     }

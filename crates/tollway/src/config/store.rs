@@ -22,7 +22,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
-use tollway_core::{LocalShare, OnStoreFailure};
+use tollway_core::{LocalShare, OnFull, OnStoreFailure};
 
 use super::did_you_mean::nearest;
 use super::errors::ErrorCollector;
@@ -167,6 +167,12 @@ fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorColle
             url
         })
     })
+}
+
+/// Reads `on_full`. Returns `None` if it is wrong.
+pub(super) fn read_on_full(fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<OnFull> {
+    let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
+    fields.get("on_full").map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors))
 }
 
 /// Reads `on_store_failure` and the `local_share` that can go with it. Returns `None` if either is wrong.

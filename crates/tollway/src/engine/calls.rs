@@ -65,6 +65,21 @@ impl Engine {
         decisions.extend(answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))));
     }
 
+    /// Settles one bill, and appends the decision about each of its charges. If the bill is denied, they show what is
+    /// left of the charges that would have fitted.
+    pub async fn settle_each(&self, bill: &Bill<'_>, each: &mut Vec<Decision>) -> Decision {
+        let Some(redis) = &self.redis else {
+            return self.parts.memory.settle_each(bill, self.parts.clock.now(), each);
+        };
+        match redis.settle_each(bill, self.parts.clock.manual_time()).await {
+            Ok((decision, decided)) => {
+                each.extend(decided);
+                decision
+            }
+            Err(_) => failure::settle_each(bill, &self.parts.memory, self.parts.clock.now(), each),
+        }
+    }
+
     /// Returns the decisions that [`settle`](Self::settle) would make. Takes nothing.
     #[must_use]
     pub async fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {

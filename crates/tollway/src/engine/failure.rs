@@ -30,6 +30,25 @@ pub(super) fn check(bill: &Bill<'_>, memory: &Memory, now: Timestamp) -> Decisio
     decide(bill, |local, decisions| memory.check(std::slice::from_ref(local), now, decisions))
 }
 
+/// Settles a bill as its limits say, and appends the decision about each of its charges.
+pub(super) fn settle_each(
+    bill: &Bill<'_>,
+    memory: &Memory,
+    now: Timestamp,
+    each: &mut Vec<Decision>,
+) -> Decision {
+    let mut asked = Vec::new();
+    let decision =
+        decide(bill, |local, decisions| decisions.push(memory.settle_each(local, now, &mut asked)));
+    // Nothing was asked if the bill must be denied.
+    asked.resize(bill.charges().len(), decision);
+    each.extend(asked.into_iter().map(|decision| match decision.verdict {
+        Verdict::Unlimited => unreachable(Verdict::AllowUnreachable, Nanos::ZERO, 0),
+        _ => decision.with_degraded(),
+    }));
+    decision
+}
+
 /// Measures a rate as its limit says.
 pub(super) fn update_rate(update: &RateUpdate<'_>, memory: &Memory, now: Timestamp) -> RateReading {
     let share = match update.on_store_failure {

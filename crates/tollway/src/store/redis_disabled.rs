@@ -30,6 +30,14 @@ impl Redis {
         match *self {}
     }
 
+    pub(crate) async fn settle_each(
+        &self,
+        _: &Bill<'_>,
+        _: Option<Timestamp>,
+    ) -> Answer<(Decision, Vec<Decision>)> {
+        match *self {}
+    }
+
     pub(crate) async fn check(&self, _: &[Bill<'_>], _: Option<Timestamp>) -> Vec<Answer<Decision>> {
         match *self {}
     }

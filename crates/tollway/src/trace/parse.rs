@@ -72,7 +72,7 @@ pub enum TraceProblem {
     #[error("a gate and a request must follow the time, such as \"limit spend Name:id\"")]
     NoGate,
     /// The gate does not exist.
-    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr or smockron")]
+    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr, smockron or rls")]
     UnknownGate {
         /// The text that was found.
         gate: String,
@@ -163,6 +163,11 @@ pub enum TraceProblem {
     /// A message has no frames, which ZeroMQ does not allow.
     #[error("a message must have at least one frame")]
     NoFrames,
+    /// The text after the gate `rls` is no JSON object.
+    #[error(
+        "a request as JSON must follow, such as {{\"domain\":\"shop\",\"descriptors\":[{{\"entries\":[[\"account\",\"alice\"]]}}]}}"
+    )]
+    NotAnObject,
     /// A backslash in a frame does not start a valid escape.
     #[error("in a frame, a backslash must start a JSON escape, or \\xff for a byte that is not text")]
     FrameEscape,
@@ -231,6 +236,7 @@ fn parse_request(fields: &mut LineFields<'_>) -> Result<TraceRequest, LocatedPro
         "text" => unescaped(&fields.rest()).map(TraceRequest::Text),
         "throttr" => parse_throttr_request(&fields.rest()).map(TraceRequest::Throttr),
         "smockron" => decode_frames(&fields.rest(), zmq_frames::decode).map(TraceRequest::Smockron),
+        "rls" => parse_rls_request(&fields.rest()).map(TraceRequest::Rls),
         "" => Err((gate.at, TraceProblem::NoGate)),
         other => Err((gate.at, TraceProblem::UnknownGate { gate: other.to_owned() })),
     }
@@ -320,6 +326,14 @@ fn parse_throttr_request(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProble
     hexadecimal(field)
 }
 
+fn parse_rls_request(field: &LineField<'_>) -> Result<String, LocatedProblem> {
+    if field.text.starts_with('{') && field.text.ends_with('}') {
+        Ok(field.text.to_owned())
+    } else {
+        Err((field.at, TraceProblem::NotAnObject))
+    }
+}
+
 fn hexadecimal(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
 }
@@ -341,7 +355,8 @@ fn check_expected_reply(request: &TraceRequest, reply: LineField<'_>) -> Result<
         TraceRequest::Throttr(_)
         | TraceRequest::Smockron(_)
         | TraceRequest::Limit(_)
-        | TraceRequest::Rule(_) => {}
+        | TraceRequest::Rule(_)
+        | TraceRequest::Rls(_) => {}
     }
     Ok(reply.text.to_owned())
 }

@@ -9,6 +9,7 @@
 //! ok                                       (of a reset)   error limit "X" does not exist
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
 //! (none)                                   (silence)      [["web\u0000","DELAY_UNTIL","x","4000"]]   (of `smockron`)
+//! {"overall_code":"OK","statuses":[{"code":"OK"}]}        (of `rls`)
 //! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
 //! allow full, allow unreachable, allow degraded           deny                     (of `rule`; no time lifts it)
 //! ```
@@ -48,6 +49,8 @@ pub enum TraceReply {
     Throttr(Vec<u8>),
     /// The messages that the gate `smockron` published.
     Smockron(Vec<ZmqMessage>),
+    /// The reply of the gate `rls`, as JSON.
+    Rls(String),
     /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or
     /// the cost can never fit.
     Error(String),
@@ -69,6 +72,7 @@ impl fmt::Display for TraceReply {
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
             Self::Throttr(bytes) => hex::write(f, bytes),
             Self::Smockron(messages) => zmq_frames::write_all(f, messages),
+            Self::Rls(json) => f.write_str(json),
             Self::Error(message) => {
                 f.write_str("error ")?;
                 escape::write_text(f, message.as_bytes())

@@ -20,7 +20,10 @@ impl TraceTarget for Engine {
         match request {
             TraceRequest::Limit(request) => self.answer_limit(request),
             TraceRequest::Rule(request) => self.answer_rule(request),
-            TraceRequest::Text(_) | TraceRequest::Throttr(_) | TraceRequest::Smockron(_) => {
+            TraceRequest::Text(_)
+            | TraceRequest::Throttr(_)
+            | TraceRequest::Smockron(_)
+            | TraceRequest::Rls(_) => {
                 TraceReply::Error(format!("a limiter without a server does not speak \"{}\"", request.gate()))
             }
         }

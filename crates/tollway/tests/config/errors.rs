@@ -48,14 +48,14 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
         (
             "realms: {}",
             &[
-                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, store, max_buckets, max_client_buckets and gates",
+                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets and gates",
             ],
         ),
         (
             "gates: { htpp: off, soap: off }",
             &[
                 "1:10: unknown field \"htpp\" (did you mean \"http\"?)",
-                "1:21: unknown field \"soap\"; gates has http, text, throttr and smockron",
+                "1:21: unknown field \"soap\"; gates has http, text, throttr, smockron and rls",
             ],
         ),
         (
@@ -600,7 +600,7 @@ fn yaml_that_is_none_is_explained() {
         (
             "5",
             &[
-                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, store, max_buckets, max_client_buckets and gates, not \"5\"",
+                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets and gates, not \"5\"",
             ],
         ),
         (

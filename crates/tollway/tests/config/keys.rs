@@ -288,7 +288,11 @@ fn a_gate_has_an_address_and_perhaps_more() {
         "gates: { text: {}, throttr: { on_insert: fail } }",
         "gates: { http: off, text: { listen: 127.0.0.1:2000 }, throttr: { listen: 127.0.0.1:9000 } }",
     ] {
-        assert_eq!(gates(text), Gates { http: None, smockron: None, ..Gates::default() }, "{text}");
+        assert_eq!(
+            gates(text),
+            Gates { http: None, smockron: None, rls: None, ..Gates::default() },
+            "{text}"
+        );
     }
     let reset = gates("gates: { throttr: { listen: '[::1]:9', on_insert: reset, max_ttl: 1h } }");
     let settings = ThrottrSettings { on_insert: OnInsert::Reset, max_ttl: Nanos::from_secs(3_600) };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod domains;
+mod envoy;
 mod errors;
 mod keys;
 mod override_files;

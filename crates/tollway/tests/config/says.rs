@@ -48,7 +48,7 @@ fn the_built_in_policy_is_for_those_who_have_no_file() {
 
 #[test]
 fn a_file_that_limits_nothing_is_an_error() {
-    let advice = "has no limits, keys, rules or domains; add some, such as \
+    let advice = "has no limits, keys, rules, domains or descriptors; add some, such as \
                   \"limits: { demo: { rate: 5/10s } }\", or write \"limits: {}\" if there are none";
     for text in ["", "\n", "# nothing here\n", "---\n", "~", "\u{feff}"] {
         let errors = Config::parse(text, "test.yaml").expect_err(text).to_string();
@@ -286,7 +286,7 @@ fn what_was_understood_is_told() {
     );
     let expected = "\
 store   memory, at most 5000 buckets, 1000 made by clients
-gates   http off, text off, throttr off, smockron off
+gates   http off, text off, throttr off, smockron off, rls off
 limits  7
 keys    0 rules
 rules   0

@@ -28,12 +28,18 @@ fn request() -> impl Strategy<Value = TraceRequest> {
         bytes().prop_map(TraceRequest::Text),
         vec(any::<u8>(), 1..40).prop_map(TraceRequest::Throttr),
         vec(frame(), 1..7).prop_map(TraceRequest::Smockron),
+        json().prop_map(TraceRequest::Rls),
     ]
 }
 
 /// Makes a frame that holds bytes, or text of any language.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![bytes(), any::<String>().prop_map(String::into_bytes)]
+}
+
+/// Makes a JSON object on one line, as both sides of the gate `rls` write it.
+fn json() -> impl Strategy<Value = String> {
+    "[a-z]{0,5}( =>|\\\\u00fc|,:){0,3}".prop_map(|text| format!("{{\"domain\":\"{text}\"}}"))
 }
 
 /// Makes a reply that may come back at the gate of `request`.
@@ -53,6 +59,7 @@ fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
         TraceRequest::Smockron(_) => {
             prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(TraceReply::Smockron)].boxed()
         }
+        TraceRequest::Rls(_) => prop_oneof![error, json().prop_map(TraceReply::Rls)].boxed(),
     }
 }
 

@@ -54,7 +54,10 @@ impl TraceTarget for Functions {
                 self.ask(request).map_or_else(TraceReply::Error, TraceReply::RuleDecision)
             }
             TraceRequest::Limit(request) => self.limiter.answer_limit(request),
-            TraceRequest::Text(_) | TraceRequest::Throttr(_) | TraceRequest::Smockron(_) => {
+            TraceRequest::Text(_)
+            | TraceRequest::Throttr(_)
+            | TraceRequest::Smockron(_)
+            | TraceRequest::Rls(_) => {
                 unreachable!("such traces are not run here")
             }
         }

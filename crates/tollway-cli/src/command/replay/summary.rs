@@ -86,6 +86,7 @@ impl Summary {
             (_, TraceReply::Text(text)) => self.asked(request, text.is_none()),
             (_, TraceReply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
             (_, TraceReply::Smockron(messages)) => self.asked(request, messages.is_empty()),
+            (_, TraceReply::Rls(_)) => self.asked(request, false),
             _ => {}
         }
     }

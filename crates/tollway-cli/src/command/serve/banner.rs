@@ -30,6 +30,9 @@ pub(super) fn banner(limiter: &Engine, from: &str, store: &StoreUrl, server: &Se
     if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
         line(format!("smockron zmq tcp://{accounting}, control tcp://{control}"));
     }
+    if let Some(address) = server.rls_addr() {
+        line(format!("rls      grpc {address}"));
+    }
     let examples = examples(&policy, server);
     if !examples.is_empty() {
         let _ = write!(text, "Try:\n  {}\n", examples.join("\n  "));
@@ -44,6 +47,7 @@ fn counts(policy: &Policy) -> String {
         (policy.rules().len(), "rule"),
         (policy.domains().len(), "domain"),
         (policy.keys().rules().len(), "key"),
+        (policy.descriptors().domains().len(), "Envoy domain"),
     ];
     let others = others.into_iter().filter(|(n, _)| *n > 0);
     let mut parts: Vec<_> =
@@ -57,7 +61,9 @@ fn counts(policy: &Policy) -> String {
 /// Returns commands that work with what is configured and listens.
 fn examples(policy: &Policy, server: &Server) -> Vec<String> {
     let (program, mut examples) = (program(), Vec::new());
-    if let (Some(address), Some(limit)) = (server.http_addr(), policy.limits().first()) {
+    // The limits of descriptors come last, and are asked by descriptors.
+    let limit = policy.limits().iter().find(|limit| !limit.name().contains('/'));
+    if let (Some(address), Some(limit)) = (server.http_addr(), limit) {
         let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
         examples.push(format!("curl -d '{body}' http://{address}/v1/spend"));
     }

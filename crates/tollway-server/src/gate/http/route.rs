@@ -11,9 +11,10 @@ use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
     ProblemDetails, ProxiedRequest, ResponseWriter,
 };
+use tollway_wire::rls;
 
 use crate::metrics;
-use crate::service::{CallError, CountedPolicy};
+use crate::service::{CallError, CountedPolicy, RlsError};
 use crate::worker::Worker;
 
 /// The content type of answers that people read.
@@ -28,6 +29,8 @@ enum Route {
     Command(Verb),
     Gate,
     Rule,
+    /// A request to Envoy's rate limit service, as JSON.
+    Rls,
     Explain,
     Inspect,
     Keys,
@@ -41,13 +44,14 @@ enum Route {
 const RULES: &str = "/v1/rules/";
 
 /// All paths. The one that nearly every request has is first.
-const ROUTES: [(&str, Route); 13] = [
+const ROUTES: [(&str, Route); 14] = [
     ("/v1/spend", Route::Command(Verb::Spend)),
     ("/v1/check", Route::Command(Verb::Check)),
     ("/v1/gate", Route::Gate),
     ("/v1/refund", Route::Command(Verb::Refund)),
     ("/v1/reset", Route::Command(Verb::Reset)),
     ("/v1/rules/{name}", Route::Rule),
+    ("/json", Route::Rls),
     ("/v1/explain", Route::Explain),
     ("/v1/inspect", Route::Inspect),
     ("/v1/keys", Route::Keys),
@@ -67,13 +71,17 @@ impl Route {
     fn takes(self, method: Method) -> bool {
         match self {
             Self::Gate => true,
-            Self::Command(_) | Self::Rule | Self::Explain => method == Method::Post,
+            Self::Command(_) | Self::Rule | Self::Rls | Self::Explain => method == Method::Post,
             _ => matches!(method, Method::Get | Method::Head),
         }
     }
 
     const fn methods(self) -> &'static str {
-        if matches!(self, Self::Command(_) | Self::Rule | Self::Explain) { "POST" } else { "GET, HEAD" }
+        if matches!(self, Self::Command(_) | Self::Rule | Self::Rls | Self::Explain) {
+            "POST"
+        } else {
+            "GET, HEAD"
+        }
     }
 }
 
@@ -115,6 +123,7 @@ pub(super) async fn answer(
         Some(Route::Command(verb)) => command(verb, request, worker, policy, response).await,
         Some(Route::Gate) => gate(request, asker, worker, policy, response).await,
         Some(Route::Rule) => rule(request, worker, policy, response).await,
+        Some(Route::Rls) => rls(request, worker, policy, response).await,
         Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
         Some(Route::Inspect) => (inspect(request, worker, response).await, false),
         Some(Route::Keys) => (keys(request, worker, response).await, false),
@@ -209,6 +218,31 @@ async fn rule(
     match worker.service.resolve(policy, &asked).await {
         Ok(ruling) => (response.rule_decision(&ruling), true),
         Err(error) => (response.problem(&error.into()), false),
+    }
+}
+
+async fn rls(
+    request: &HttpRequest<'_>,
+    worker: &Worker,
+    policy: &CountedPolicy,
+    response: ResponseWriter<'_>,
+) -> (HttpStatus, bool) {
+    let asked = match rls::from_json(request.body) {
+        Ok(asked) => asked,
+        Err(malformed) => return (response.problem(&malformed.into()), false),
+    };
+    let mut body = Vec::with_capacity(256);
+    let answered = worker.service.should_rate_limit("http", policy, &asked, |answer| {
+        rls::put_json(&mut body, answer);
+        if answer.over_limit { HttpStatus::TooManyRequests } else { HttpStatus::Ok }
+    });
+    match answered.await {
+        Ok(status) => (response.document(status, "application/json", &body), true),
+        Err(RlsError::Unavailable) => {
+            (response.problem(&ProblemDetails::store_unreachable(&RlsError::Unavailable.to_string())), false)
+        }
+        Err(RlsError::Request(error)) => (response.problem(&error.into()), false),
+        Err(RlsError::Charge(error)) => (response.problem(&problem(error.into())), false),
     }
 }
 

@@ -11,6 +11,7 @@ use tollway_wire::throttr::{self, ThrottrCommand};
 
 use super::over_http::OverHttp;
 use crate::support::Harness;
+use crate::support::rls::{RlsClient, from_trace, to_trace};
 
 /// Puts every event to the gate it names.
 pub(crate) struct OverSockets {
@@ -23,6 +24,7 @@ pub(crate) struct OverSockets {
     publisher: ZmqSocket,
     subscriber: ZmqSocket,
     accounted: u64,
+    rls: RlsClient,
 }
 
 impl OverSockets {
@@ -32,6 +34,7 @@ impl OverSockets {
         text.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let throttr = connect(&gate);
         let (publisher, subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
+        let rls = RlsClient::new(gate.server.rls_addr().unwrap());
         Self {
             http: OverHttp::new(gate),
             text,
@@ -41,6 +44,7 @@ impl OverSockets {
             publisher,
             subscriber,
             accounted: 0,
+            rls,
         }
     }
 
@@ -123,6 +127,10 @@ impl TraceTarget for OverSockets {
             TraceRequest::Text(datagram) => TraceReply::Text(self.text(datagram)),
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(self.throttr(bytes)),
             TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
+            TraceRequest::Rls(json) => match self.rls.ask(from_trace(json)) {
+                Ok(answer) => TraceReply::Rls(to_trace(&answer)),
+                Err(status) => TraceReply::Error(status.message().to_owned()),
+            },
         }
     }
 }

@@ -17,8 +17,24 @@ impl Memory {
         decisions.extend(bills.iter().map(|bill| self.decide_locked(bill, now, false)));
     }
 
+    /// Settles a bill, and appends the decision about each of its charges. If the bill is denied, they show what is
+    /// left of the charges that would have fitted.
+    pub fn settle_each(&self, bill: &Bill<'_>, now: Timestamp, each: &mut Vec<Decision>) -> Decision {
+        self.decide_each(bill, now, true, Some(each))
+    }
+
     /// Decides a bill with all its buckets locked. If `stores` is false, nothing is changed.
     pub(super) fn decide_locked(&self, bill: &Bill<'_>, now: Timestamp, stores: bool) -> Decision {
+        self.decide_each(bill, now, stores, None)
+    }
+
+    fn decide_each(
+        &self,
+        bill: &Bill<'_>,
+        now: Timestamp,
+        stores: bool,
+        mut each: Option<&mut Vec<Decision>>,
+    ) -> Decision {
         let charges = bill.charges();
         let mut hashes = [BucketHash::NONE; CHARGES_MAX];
         for (hash, charge) in hashes.iter_mut().zip(charges) {
@@ -34,6 +50,14 @@ impl Memory {
                 *answer = self.ask(locked, charge, *hash, now, stores);
             }
             let decision = bill.answer(&answers[..charges.len()]);
+            if let Some(each) = &mut each {
+                each.clear();
+                let looked = answers.iter().zip(charges).zip(hashes).map(|((answer, charge), hash)| {
+                    let took = decision.allowed() || answer.verdict != Verdict::Allow;
+                    if took { *answer } else { look(locked, charge, *hash, now) }
+                });
+                each.extend(looked);
+            }
             if stores && !locked.is_retried() {
                 for ((answer, charge), hash) in answers.iter().zip(charges).zip(hashes) {
                     commit(locked, charge, *hash, answer.verdict, decision.allowed(), now);
@@ -71,6 +95,14 @@ impl Memory {
         }
         full_decision(charge)
     }
+}
+
+/// Returns what is left in the bucket of a charge.
+fn look(locked: &LockedBuckets<'_>, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
+    let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+    with_bucket_type!(algorithm, |B, limit| {
+        locked.get(hash).unwrap_or(&B::default()).check(limit, 0, now)
+    })
 }
 
 /// Stores what the decision about a bill means for one of its charges, which alone got this verdict.

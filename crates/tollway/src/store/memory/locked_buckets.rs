@@ -44,7 +44,7 @@ impl Memory {
         &self,
         hashes: impl Iterator<Item = BucketHash> + Clone,
         now: Timestamp,
-        decide: impl Fn(&mut LockedBuckets<'_>) -> D,
+        mut decide: impl FnMut(&mut LockedBuckets<'_>) -> D,
     ) -> D {
         let (mut slots_left, mut is_last_attempt) = (FULL_SWEEP_SLOTS, false);
         loop {

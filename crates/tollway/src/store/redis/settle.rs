@@ -24,7 +24,13 @@ impl Redis {
         bills: &[Bill<'_>],
         now: Option<Timestamp>,
     ) -> Vec<Result<Decision, StoreError>> {
-        self.decide(bills, Mode::Whole, now).await
+        overall(self.decide(bills, Mode::Whole, now).await)
+    }
+
+    /// Settles a bill, and returns the decision about each of its charges as well. If the bill is denied, they show
+    /// what is left of the charges that would have fitted.
+    pub async fn settle_each(&self, bill: &Bill<'_>, now: Option<Timestamp>) -> Result<Decided, StoreError> {
+        self.decide(std::slice::from_ref(bill), Mode::Whole, now).await.remove(0)
     }
 
     /// Returns the decisions that [`settle`](Self::settle) would make. Changes nothing.
@@ -33,7 +39,7 @@ impl Redis {
         bills: &[Bill<'_>],
         now: Option<Timestamp>,
     ) -> Vec<Result<Decision, StoreError>> {
-        self.decide(bills, Mode::Check, now).await
+        overall(self.decide(bills, Mode::Check, now).await)
     }
 
     async fn decide(
@@ -41,7 +47,7 @@ impl Redis {
         bills: &[Bill<'_>],
         mode: Mode,
         now: Option<Timestamp>,
-    ) -> Vec<Result<Decision, StoreError>> {
+    ) -> Vec<Result<Decided, StoreError>> {
         let by_slot = self.net.is_cluster();
         let parts: Vec<_> = bills.iter().map(|bill| Part::of(bill, &self.namespace, by_slot, mode)).collect();
         let calls = parts.iter().flatten().map(|part| part.call(now)).collect();
@@ -51,7 +57,8 @@ impl Redis {
             let reads: Vec<_> =
                 parts.iter().zip(&mut replies).map(|(part, reply)| part.read(reply?, now)).collect();
             let decision = decision(bill, parts, &reads);
-            if parts.len() > 1 && mode == Mode::Whole && !decision.as_ref().is_ok_and(Decision::allowed) {
+            let allowed = decision.as_ref().is_ok_and(|(decision, _)| decision.allowed());
+            if parts.len() > 1 && mode == Mode::Whole && !allowed {
                 let charged = parts.iter().zip(&reads);
                 undos.extend(charged.filter_map(|(part, read)| undo(part, read.as_ref().ok()?, now)));
             }
@@ -65,10 +72,18 @@ impl Redis {
     }
 }
 
+/// The decision about a bill, and those about its charges.
+type Decided = (Decision, Vec<Decision>);
+
+/// Returns the decisions about whole bills.
+fn overall(decided: Vec<Result<Decided, StoreError>>) -> Vec<Result<Decision, StoreError>> {
+    decided.into_iter().map(|decided| decided.map(|(decision, _)| decision)).collect()
+}
+
 type Reads<'a> = [Result<Read<'a>, StoreError>];
 
-/// Returns the decision on a bill, from the buckets that the calls for its parts found.
-fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<Decision, StoreError> {
+/// Returns the decisions on a bill and its charges, from the buckets that the calls for its parts found.
+fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<Decided, StoreError> {
     let mut decisions = vec![Decision::UNLIMITED; bill.charges().len()];
     let mut denied = false;
     for (part, read) in parts.iter().zip(reads) {
@@ -82,11 +97,21 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
     // The script has taken or not, so its verdict holds. The core may differ if a rate is very close to its limit, and
     // two machines round it differently.
     let told = parts.len() == 1 || bill.expression().is_none();
-    Ok(match (told, decision.allowed(), denied) {
+    let decision = match (told, decision.allowed(), denied) {
         (true, true, true) => decision.with_verdict(Verdict::Deny),
         (true, false, false) => decision.with_verdict(Verdict::Allow),
         _ => decision,
-    })
+    };
+    if !decision.allowed() {
+        for (part, read) in parts.iter().zip(reads.iter().flatten()) {
+            for (line, seen) in part.lines.iter().zip(&read.seen) {
+                if decisions[line.place].allowed() {
+                    decisions[line.place] = seen.decide(0, read.now);
+                }
+            }
+        }
+    }
+    Ok((decision, decisions))
 }
 
 /// Returns the call that takes back what a part has taken.

@@ -1,0 +1,404 @@
+//! Descriptors: the limits of Envoy's rate limit service, as a tree of keys and values for each domain.
+//!
+//! ```
+//! use tollway_core::algorithm::{Algorithm, Quota};
+//! use tollway_core::descriptor::{Descriptor, DescriptorLimit, DescriptorTree, RateUnit};
+//! use tollway_core::{Limit, Policy};
+//!
+//! let numbers = Algorithm::Quota(Quota::new(3, RateUnit::Minute.span().into())?);
+//! let account = Descriptor {
+//!     limit: Some(DescriptorLimit { rate: Some((3, RateUnit::Minute)), ..DescriptorLimit::default() }),
+//!     numbers: Some(Limit::of_descriptor("shop", &[("account", "")]).with_default(numbers)),
+//!     ..Descriptor::new("account", "")
+//! };
+//! let mut tree = DescriptorTree::default();
+//! tree.add_domain("shop", vec![account]);
+//! let policy = Policy::default().with_descriptors(tree)?;
+//!
+//! let found = policy.descriptors().find("shop", &[("account".into(), "alice".into())]).unwrap();
+//! assert_eq!((found.place, &*found.id), (Some(0), &b"alice"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A request has descriptors, and a descriptor has entries: pairs of a key and a value. Each entry leads one level
+//! deeper into the tree: by its key and value, else by a pattern, else by its key alone. The limit that the last entry
+//! leads to is an ordinary [`Limit`], and its id is made of the values.
+
+mod bill;
+mod request;
+mod wildcard;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::inline_limit::InlineLimit;
+use crate::limit::Limit;
+use crate::policy::NameHash;
+use crate::time::Nanos;
+use wildcard::Wildcard;
+
+pub use bill::{DescriptorBill, DescriptorOutcome, DescriptorStatus, ShownLimit};
+pub use request::{ENTRIES_MAX, LimitOverride, RateLimitRequest, RateLimitRequestError, RequestDescriptor};
+
+/// The byte between the values in an id.
+const SEPARATOR: u8 = b'|';
+
+/// All descriptors of a policy, found by domain and entries.
+#[derive(Clone, Debug, Default)]
+pub struct DescriptorTree {
+    domains: HashMap<Box<str>, Level, NameHash>,
+    /// The limits of the descriptors, until a policy takes them.
+    limits: Vec<Limit>,
+    /// The index of their first limit among the limits of the policy.
+    first: usize,
+    /// The limit of descriptors that bring numbers of their own; `None` if there is no domain.
+    overrides: Option<InlineLimit>,
+    /// True if a request is refused only if all its descriptors are over their limits.
+    pub quota_mode: bool,
+    /// True if no request is refused. The answers say which descriptors are over their limits.
+    pub shadow_mode: bool,
+}
+
+/// A descriptor as it is configured.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The key of the entries that it is for.
+    pub key: Box<str>,
+    /// The value of the entries that it is for. A `*` stands for any text; an empty value stands for every value that
+    /// nothing else matches.
+    pub value: Box<str>,
+    /// True if all values that match a pattern have one bucket. By default each value has its own.
+    pub shares_threshold: bool,
+    /// The limit of requests whose last entry leads here.
+    pub limit: Option<DescriptorLimit>,
+    /// The limit that decides; `None` if all requests are allowed, or none.
+    pub numbers: Option<Limit>,
+    /// The descriptors for the next entry.
+    pub descriptors: Vec<Descriptor>,
+}
+
+impl Descriptor {
+    /// Makes a descriptor without a limit.
+    pub fn new(key: &str, value: &str) -> Self {
+        Self {
+            key: key.into(),
+            value: value.into(),
+            shares_threshold: false,
+            limit: None,
+            numbers: None,
+            descriptors: Vec::new(),
+        }
+    }
+}
+
+/// The limit of a descriptor as answers show it, and what becomes of a request that is over it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescriptorLimit {
+    /// The number of requests in a unit; `None` means unlimited.
+    pub rate: Option<(u32, RateUnit)>,
+    /// The name that answers show and that others replace; it may be empty.
+    pub name: Box<str>,
+    /// The names of limits that do not count in a request that has this one.
+    pub replaces: Vec<Box<str>>,
+    /// True if it never refuses a request. The request is counted nevertheless.
+    pub shadow_mode: bool,
+    /// True if it refuses a request only if all others in this mode do.
+    pub quota_mode: bool,
+}
+
+/// A unit of time in which requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RateUnit {
+    /// A second.
+    Second,
+    /// 60 seconds.
+    Minute,
+    /// 60 minutes.
+    Hour,
+    /// 24 hours.
+    Day,
+    /// 7 days. The first week began with the year 1970, on a Thursday.
+    Week,
+    /// 30 days.
+    Month,
+    /// 365 days.
+    Year,
+    /// Any other span, which Envoy has no name for.
+    Span(Nanos),
+}
+
+impl RateUnit {
+    /// The units that have a name.
+    pub const NAMED: [Self; 7] =
+        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
+    /// Returns the length of the unit.
+    pub const fn span(self) -> Nanos {
+        const DAY: u64 = 86_400;
+        match self {
+            Self::Second => Nanos::from_secs(1),
+            Self::Minute => Nanos::from_secs(60),
+            Self::Hour => Nanos::from_secs(3_600),
+            Self::Day => Nanos::from_secs(DAY),
+            Self::Week => Nanos::from_secs(7 * DAY),
+            Self::Month => Nanos::from_secs(30 * DAY),
+            Self::Year => Nanos::from_secs(365 * DAY),
+            Self::Span(span) => span,
+        }
+    }
+
+    /// Returns the name that Envoy has for the unit, or `UNKNOWN`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "SECOND",
+            Self::Minute => "MINUTE",
+            Self::Hour => "HOUR",
+            Self::Day => "DAY",
+            Self::Week => "WEEK",
+            Self::Month => "MONTH",
+            Self::Year => "YEAR",
+            Self::Span(_) => "UNKNOWN",
+        }
+    }
+
+    /// Returns the unit that has this name, in any case.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The descriptors that one entry can lead to.
+#[derive(Clone, Debug, Default)]
+struct Level {
+    keys: HashMap<Box<str>, Branch, NameHash>,
+}
+
+/// The descriptors of one key.
+#[derive(Clone, Debug, Default)]
+struct Branch {
+    exact: HashMap<Box<str>, Node, NameHash>,
+    /// The patterns, in the order of the file.
+    wildcards: Vec<(Wildcard, Node)>,
+    any: Option<Node>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    limit: Option<DescriptorLimit>,
+    /// The place of its numbers among the limits of the tree.
+    place: Option<usize>,
+    /// The pattern that stands for the values in ids, if they share one bucket.
+    shared_value: Option<Box<str>>,
+    next: Level,
+}
+
+/// The limit that the entries of a request lead to.
+#[derive(Clone, Debug)]
+pub struct FoundDescriptor<'a> {
+    /// The limit as answers show it.
+    pub limit: &'a DescriptorLimit,
+    /// The index of the limit that decides among the limits of the policy; `None` if every request is allowed, or none.
+    pub place: Option<usize>,
+    /// The id under that limit.
+    pub id: Cow<'a, [u8]>,
+}
+
+impl DescriptorTree {
+    /// Adds the descriptors of a domain to those that it has already.
+    pub fn add_domain(&mut self, name: &str, descriptors: Vec<Descriptor>) {
+        self.overrides.get_or_insert_with(|| InlineLimit::new("envoy").expect("this is a name"));
+        let level = self.domains.entry(name.into()).or_default();
+        level.add(descriptors, &mut self.limits);
+    }
+
+    /// Returns true if no domain is configured.
+    pub fn is_empty(&self) -> bool {
+        self.domains.is_empty()
+    }
+
+    /// Returns true if a domain has this name.
+    pub fn has_domain(&self, name: &str) -> bool {
+        self.domains.contains_key(name)
+    }
+
+    /// Returns the names of the domains, in no order.
+    pub fn domains(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.domains.keys().map(|name| &**name)
+    }
+
+    /// Moves the limits out, to the end of those of a policy.
+    pub(crate) fn move_limits_to(&mut self, limits: &mut Vec<Limit>) {
+        self.first = limits.len();
+        limits.append(&mut self.limits);
+    }
+
+    /// Returns the limit that these entries lead to, if they lead to one.
+    pub fn find<'a>(
+        &'a self,
+        domain: &str,
+        entries: &'a [(Cow<'_, str>, Cow<'_, str>)],
+    ) -> Option<FoundDescriptor<'a>> {
+        let (last, before) = entries.split_last()?;
+        let mut level = self.domains.get(domain)?;
+        let mut id = IdBuilder::default();
+        for entry in before {
+            level = &level.node(entry, &mut id)?.next;
+        }
+        let node = level.node(last, &mut id)?;
+        let limit = node.limit.as_ref()?;
+        Some(FoundDescriptor { limit, place: node.place.map(|place| self.first + place), id: id.finish() })
+    }
+}
+
+impl Level {
+    fn add(&mut self, descriptors: Vec<Descriptor>, limits: &mut Vec<Limit>) {
+        for descriptor in descriptors {
+            let Descriptor { key, value, shares_threshold, limit, numbers, descriptors } = descriptor;
+            let place = numbers.map(|numbers| {
+                limits.push(numbers);
+                limits.len() - 1
+            });
+            let mut next = Self::default();
+            next.add(descriptors, limits);
+            let node = Node { limit, place, shared_value: shares_threshold.then(|| value.clone()), next };
+            let branch = self.keys.entry(key).or_default();
+            if value.is_empty() {
+                branch.any = Some(node);
+            } else if value.contains('*') {
+                branch.wildcards.push((Wildcard::new(&value), node));
+            } else {
+                branch.exact.insert(value, node);
+            }
+        }
+    }
+
+    /// Returns the node that an entry leads to, and appends its value to the id.
+    fn node<'a>(
+        &'a self,
+        entry: &'a (Cow<'_, str>, Cow<'_, str>),
+        id: &mut IdBuilder<'a>,
+    ) -> Option<&'a Node> {
+        let (key, value) = (&*entry.0, &*entry.1);
+        let branch = self.keys.get(key)?;
+        let node = branch
+            .exact
+            .get(value)
+            .or_else(|| {
+                branch.wildcards.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, node)| node)
+            })
+            .or(branch.any.as_ref())?;
+        id.push(node.shared_value.as_deref().unwrap_or(value));
+        Some(node)
+    }
+}
+
+/// Joins values into an id so that no two lists of values have the same one. One value, as is usual, is its own id.
+#[derive(Default)]
+struct IdBuilder<'a> {
+    id: Cow<'a, [u8]>,
+    values: usize,
+}
+
+impl<'a> IdBuilder<'a> {
+    fn push(&mut self, value: &'a str) {
+        let is_plain = |byte: u8| !matches!(byte, b'%' | SEPARATOR);
+        self.values += 1;
+        if self.values == 1 && value.bytes().all(is_plain) {
+            self.id = Cow::Borrowed(value.as_bytes());
+            return;
+        }
+        let id = self.id.to_mut();
+        if self.values > 1 {
+            id.push(SEPARATOR);
+        }
+        escape_into(value.as_bytes(), is_plain, id);
+    }
+
+    fn finish(self) -> Cow<'a, [u8]> {
+        // An id must not be empty. No other id is a `%` alone, because one in a value is escaped.
+        if self.id.is_empty() { Cow::Borrowed(b"%") } else { self.id }
+    }
+}
+
+/// Returns the id under the inline limit of a descriptor that brings numbers of its own: `HOUR|account=alice`. What was
+/// counted in hours says nothing about days, so the unit is a part of it.
+fn override_id(unit: RateUnit, entries: &[(Cow<'_, str>, Cow<'_, str>)]) -> Vec<u8> {
+    let mut id = unit.name().as_bytes().to_vec();
+    let is_plain = |byte: u8| !matches!(byte, b'%' | b'=' | SEPARATOR);
+    for (key, value) in entries {
+        id.push(SEPARATOR);
+        escape_into(key.as_bytes(), is_plain, &mut id);
+        id.push(b'=');
+        escape_into(value.as_bytes(), is_plain, &mut id);
+    }
+    id
+}
+
+/// Appends bytes, those that are not plain as `%7C`.
+fn escape_into(bytes: &[u8], is_plain: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+    for byte in bytes {
+        if is_plain(*byte) {
+            out.push(*byte);
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// Returns the name of the limit at a place in the tree: `envoy/shop/route=login/ip`. No other limit has a `/`.
+pub(crate) fn limit_name<'a>(domain: &str, path: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> String {
+    let mut name = b"envoy/".to_vec();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.~*".contains(&byte);
+    escape_into(domain.as_bytes(), is_plain, &mut name);
+    for (key, value) in path {
+        name.push(b'/');
+        escape_into(key.as_bytes(), is_plain, &mut name);
+        if !value.is_empty() {
+            name.push(b'=');
+            escape_into(value.as_bytes(), is_plain, &mut name);
+        }
+    }
+    name.into_iter().map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(values: &[&str]) -> Vec<u8> {
+        let mut id = IdBuilder::default();
+        values.iter().for_each(|value| id.push(value));
+        id.finish().into_owned()
+    }
+
+    #[test]
+    fn no_two_lists_of_values_have_one_id() {
+        let lists: [&[&str]; 14] = [
+            &["a"],
+            &["a", "b"],
+            &["a|b"],
+            &["a", ""],
+            &["", "a"],
+            &["", ""],
+            &[""],
+            &["%"],
+            &["|"],
+            &["%7C"],
+            &["a%7Cb"],
+            &["a", "", "b"],
+            &["a|", "b"],
+            &["a", "|b"],
+        ];
+        let ids: std::collections::HashSet<_> = lists.iter().map(|values| id(values)).collect();
+        assert_eq!(ids.len(), lists.len(), "{ids:?}");
+        assert!(ids.iter().all(|id| !id.is_empty()));
+        assert_eq!(id(&["login", "192.0.2.1"]), b"login|192.0.2.1");
+    }
+
+    #[test]
+    fn a_limit_is_named_after_its_place() {
+        assert_eq!(limit_name("shop", &[("route", "login"), ("ip", "")]), "envoy/shop/route=login/ip");
+        assert_eq!(limit_name("a/b", &[("path", "/x:{*}")]), "envoy/a%2Fb/path=%2Fx%3A%7B*%7D");
+    }
+}

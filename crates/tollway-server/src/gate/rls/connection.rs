@@ -1,0 +1,237 @@
+//! Serves the connections of proxies: HTTP/2, and the calls inside of it.
+
+use std::convert::Infallible;
+use std::io::Cursor;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tollway_wire::rls;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::HealthService;
+use tower_service::Service as TowerService;
+
+use super::codec::BytesCodec;
+use crate::gate::limit::ConnectionPermit;
+use crate::gate::tcp::ServeConnection;
+use crate::service::RlsError;
+use crate::worker::Worker;
+
+/// The bytes that begin every HTTP/2 connection.
+const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The answer to every call if the server echoes: the code OK.
+const ECHO: [u8; 2] = [8, 1];
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Called = BoxFuture<Response<Body>>;
+
+/// A service, with the beginning of the paths of its methods.
+type OtherService = (String, Box<dyn Fn(Request<Incoming>) -> Called + Send + Sync>);
+
+/// Serves the connections of one worker.
+pub(super) struct RlsConnections {
+    services: Arc<Services>,
+}
+
+/// The services that a call can name.
+struct Services {
+    worker: Arc<Worker>,
+    /// The services for health and reflection.
+    others: Vec<OtherService>,
+}
+
+impl RlsConnections {
+    pub(super) fn new(
+        worker: Arc<Worker>,
+        health: HealthServer<HealthService>,
+    ) -> Result<Self, tonic_reflection::server::Error> {
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let messages = rls::file_descriptor_set();
+        let others = vec![
+            other(health),
+            other(reflection().register_encoded_file_descriptor_set(&messages).build_v1()?),
+            other(reflection().register_encoded_file_descriptor_set(&messages).build_v1alpha()?),
+        ];
+        Ok(Self { services: Arc::new(Services { worker, others }) })
+    }
+}
+
+/// Returns a service as [`Services::others`] has it.
+fn other<S>(service: S) -> OtherService
+where
+    S: NamedService
+        + TowerService<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let call = move |request| -> Called {
+        let called = service.clone().call(request);
+        Box::pin(async { called.await.unwrap_or_else(|never| match never {}) })
+    };
+    (format!("/{}/", S::NAME), Box::new(call))
+}
+
+impl ServeConnection for RlsConnections {
+    const ENDLESS: bool = false;
+
+    fn serve(
+        &self,
+        stream: TcpStream,
+        _peer: IpAddr,
+        permit: ConnectionPermit,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        serve(stream, permit, Arc::clone(&self.services))
+    }
+}
+
+/// Serves one connection until one side ends it, or until its calls are answered after a drain began.
+async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Services>) {
+    let worker = Arc::clone(&services.worker);
+    let bounds = *worker.bounds();
+    let mut preface = [0; PREFACE.len()];
+    // hyper waits for these bytes for ever, and so would everybody who opens a connection and sends nothing.
+    let arrived = timeout(bounds.head_time, stream.read_exact(&mut preface)).await;
+    if !matches!(arrived, Ok(Ok(_))) || preface != PREFACE {
+        worker.metrics.cut_head.one();
+        return;
+    }
+    let (reader, writer) = stream.into_split();
+    let stream = TokioIo::new(tokio::io::join(Cursor::new(preface).chain(reader), writer));
+    let calls = Arc::new(ConnectionCalls { permit, in_flight: AtomicUsize::new(0) });
+    let call = service_fn(|request| {
+        let (services, in_flight) = (Arc::clone(&services), InFlight::new(&calls));
+        async move {
+            let response = services.call(request).await;
+            drop(in_flight);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.rls_streams)
+        .max_header_list_size(u32::try_from(bounds.head).unwrap_or(u32::MAX))
+        .initial_stream_window_size(u32::try_from(bounds.body).unwrap_or(u32::MAX))
+        .initial_connection_window_size(bounds.rls_window)
+        .keep_alive_interval(bounds.idle)
+        .keep_alive_timeout(bounds.write_time);
+    let mut serving = pin!(builder.serve_connection(stream, call));
+    // An error is the end of the connection: the proxy opens another.
+    tokio::select! {
+        _ = serving.as_mut() => return,
+        () = worker.drain.clone().started() => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    // A peer that does not answer the farewell would hold up the drain.
+    while timeout(bounds.drain_idle, serving.as_mut()).await.is_err()
+        && calls.in_flight.load(Ordering::Relaxed) > 0
+    {}
+}
+
+/// A connection, and the number of its calls that are not answered.
+struct ConnectionCalls {
+    permit: ConnectionPermit,
+    in_flight: AtomicUsize,
+}
+
+/// Marks a connection as busy until the call is answered or dropped: a full gate closes only idle connections.
+struct InFlight(Arc<ConnectionCalls>);
+
+impl InFlight {
+    fn new(calls: &Arc<ConnectionCalls>) -> Self {
+        if calls.in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
+            calls.permit.set_busy();
+        }
+        Self(Arc::clone(calls))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.permit.set_idle(Instant::now());
+        }
+    }
+}
+
+impl Services {
+    async fn call(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        if path == rls::SHOULD_RATE_LIMIT {
+            let bounds = self.worker.bounds();
+            let mut grpc = Grpc::new(BytesCodec).max_decoding_message_size(bounds.body);
+            let call = ShouldRateLimit(Arc::clone(&self.worker));
+            // A proxy that sends half a message would otherwise keep its place for ever.
+            let called = timeout(bounds.body_time, grpc.unary(call, request)).await;
+            return called
+                .unwrap_or_else(|_| Status::deadline_exceeded("the request did not arrive").into_http());
+        }
+        match self.others.iter().find(|(service, _)| path.starts_with(service)) {
+            Some((_, call)) => call(request).await,
+            None => Status::unimplemented(format!("there is no method {path}")).into_http(),
+        }
+    }
+}
+
+/// The method of the service.
+struct ShouldRateLimit(Arc<Worker>);
+
+impl UnaryService<Bytes> for ShouldRateLimit {
+    type Response = Vec<u8>;
+    type Future = BoxFuture<Result<tonic::Response<Vec<u8>>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
+        let worker = Arc::clone(&self.0);
+        Box::pin(async move { answer(&worker, request.get_ref()).await.map(tonic::Response::new) })
+    }
+}
+
+async fn answer(worker: &Worker, message: &[u8]) -> Result<Vec<u8>, Status> {
+    let counters = &worker.metrics.rls;
+    if worker.shared.echo {
+        return Ok(ECHO.to_vec());
+    }
+    let arrived = Instant::now();
+    let invalid = |error: &dyn std::error::Error| {
+        counters.invalid.one();
+        Status::invalid_argument(error.to_string())
+    };
+    let request = rls::decode(message).map_err(|error| invalid(&error))?;
+    let policy = worker.service.policy();
+    let answered = worker.service.should_rate_limit("rls", &policy, &request, |response| {
+        let counter = if response.over_limit { &counters.over_limit } else { &counters.ok };
+        counter.one();
+        let mut out = Vec::with_capacity(256);
+        rls::encode(response, &mut out);
+        out
+    });
+    let answered = answered.await.map_err(|error| match error {
+        RlsError::Unavailable => {
+            counters.unavailable.one();
+            Status::unavailable(error.to_string())
+        }
+        error => invalid(&error),
+    });
+    worker.metrics.latency.record(arrived.elapsed());
+    answered
+}

@@ -1,0 +1,146 @@
+//! The configuration files of Envoy's rate limit service.
+
+use std::fs;
+
+use tollway::config::{Config, FileWatch};
+use tollway_core::Algorithm;
+
+fn errors(config: &str) -> String {
+    Config::parse(config, "envoy.yaml").expect_err(config).to_string()
+}
+
+#[test]
+fn what_the_service_refuses_is_refused_with_its_place() {
+    for (config, expected) in [
+        ("descriptors: []\n", "1:1: the domain is missing; add one, such as domain: shop"),
+        (
+            "envoy: [{domain: a}, {domain: a}]\n",
+            "1:31: domain \"a\" is given twice, first at 1:18; set merge_domains: true to merge them",
+        ),
+        ("domain: a\ndescriptors:\n- {value: x}\n", "3:3: the descriptor has no key"),
+        (
+            "domain: a\ndescriptors:\n- {key: k, value: v}\n- {key: k, value: v}\n",
+            "4:3: descriptor \"k_v\" is given twice, first at 3:3",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k_v}\n- {key: k, value: v}\n",
+            "4:3: descriptor \"k_v\" is given twice, first at 3:3",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n",
+            "3:31: unit must be second, minute, hour, day, week, month, year or a duration such as 30s, not \"fortnight\"",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {requests_per_unit: 1}}\n",
+            "3:12: rate_limit has no unit; add one, such as unit: minute",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unlimited: true, unit: day}}\n",
+            "3:42: a limit that is unlimited has no unit; remove one of them",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, ratelimit: {unlimited: true}}\n",
+            "3:12: unknown field \"ratelimit\" (did you mean \"rate_limit\"?)",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unit: day, per: 1}}\n",
+            "3:36: unknown field \"per\"; a rate_limit has",
+        ),
+        ("domain: a\ndescriptors: [x]\n", "2:15: a descriptor must be a mapping"),
+        ("1: a\n", "1:1: unknown field \"1\""),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1.5}}\n",
+            "3:55: requests_per_unit must be a whole number from 0 to 4294967295, not \"1.5\"",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: n}]}}\n",
+            "3:85: limit \"n\" cannot replace itself",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: }]}}\n",
+            "3:70: name must be a text, but has no value",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, value: v, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 1}}\n",
+            "3:22: share_threshold needs a value with a \"*\", which this descriptor does not have",
+        ),
+        (
+            "domain: a\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1, burst: 3}}\n",
+            "3:58: burst needs \"algorithm: token_bucket\", which this limit does not have",
+        ),
+        ("domain: ''\n", "1:9: domain must be a text, not the text \"\""),
+        ("envoy: {quota_mode: true}\n", "1:1: envoy has no configs; add them, such as configs: [shop.yaml]"),
+        (
+            "envoy: 7s.yaml\n",
+            "1:8: envoy must be a mapping or a list here; only a file can name another, not \"7s.yaml\"",
+        ),
+    ] {
+        let found = errors(config);
+        let expected = format!("envoy.yaml:{expected}");
+        assert!(found.starts_with(&expected) && !found.contains('\n'), "{config}\n{found}\n{expected}");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_file_is_found() {
+    let found = errors("domain: a\ndescriptors:\n- {value: x}\n- {key: k, rate_limit: {}}\n- 7\n");
+    assert_eq!(found.lines().count(), 3, "{found}");
+}
+
+#[test]
+fn a_file_of_the_service_is_a_configuration() {
+    let config = "domain: shop\ndescriptors:\n\
+        - {key: a, rate_limit: {unit: MINUTE, requests_per_unit: 3}}\n\
+        - key: b\n  value: x\n  rate_limit: {unit: 90s, requests_per_unit: 5, algorithm: token_bucket, burst: 10}\n  \
+        descriptors:\n  - {key: c, rate_limit: {unlimited: true}}\n";
+    let policy = Config::parse(config, "envoy.yaml").unwrap().policy;
+    let names: Vec<_> = policy.limits().iter().map(|limit| limit.name()).collect();
+    assert_eq!(names, ["envoy/shop/a", "envoy/shop/b=x"]);
+    let Some(Algorithm::TokenBucket(bucket)) = policy.limits()[1].default_algorithm() else {
+        panic!("{policy:?}")
+    };
+    assert_eq!((bucket.burst(), bucket.count(), bucket.period().as_secs_rounded_up()), (10, 5, 90));
+    assert!(policy.descriptors().has_domain("shop"));
+}
+
+#[test]
+fn it_stands_beside_limits_of_ours() {
+    let config = "limits: { Login: { rate: 5/m } }\nenvoy:\n- domain: d\n  descriptors:\n  \
+        - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}\n";
+    let policy = Config::parse(config, "both.yaml").unwrap().policy;
+    assert!(policy.limit("Login").is_some() && policy.limit("envoy/d/a").is_some());
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let config = "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: {unit: day}}\n";
+    let warnings = Config::parse(config, "envoy.yaml").unwrap().warnings;
+    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "3:12: detailed_metric has no effect: metrics are counted for descriptors, not for values",
+            "3:35: rate_limit has no requests_per_unit, so no request is allowed",
+        ]
+    );
+}
+
+#[test]
+fn files_are_named_and_watched() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("tollway.yaml", "envoy: [one.yaml, two.yaml]\n");
+    write(
+        "one.yaml",
+        "domain: one\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    );
+    write("two.yaml", "domain: two\n");
+    let mut watch = FileWatch::new(directory.path().join("tollway.yaml"));
+    let policy = watch.read().unwrap().policy;
+    assert!(policy.descriptors().has_domain("one") && policy.descriptors().has_domain("two"));
+    assert!(!watch.changed());
+    write("two.yaml", "domain: two\ndescriptors: [{}]\n");
+    assert!(watch.changed());
+    let found = watch.read().unwrap_err().to_string();
+    assert!(found.contains("two.yaml:2:15: the descriptor has no key"), "{found}");
+}
