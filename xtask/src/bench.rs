@@ -13,8 +13,8 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// The names of all benchmarks, as the command line takes them.
-pub(crate) const NAMES: [&str; 9] =
-    ["core", "http", "gates", "smockron", "guard", "redis", "tower", "python", "build"];
+pub(crate) const NAMES: [&str; 10] =
+    ["core", "http", "gates", "smockron", "rls", "guard", "redis", "tower", "python", "build"];
 
 /// The programs that the HTTP benchmark needs: a peer, a load generator, and what another peer is built with.
 const HTTP_PROGRAMS: &[Program] =
@@ -26,6 +26,9 @@ const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset
 /// The programs that build a crowd of libzmq clients; the library comes with a Python package.
 const SMOCKRON_PROGRAMS: &[Program] =
     &[("cc", "gcc"), ("taskset", "util-linux"), (setup::PYTHON, "python3-venv")];
+
+/// The programs that the benchmark of the gate for Envoy needs: a load generator for HTTP/2.
+const RLS_PROGRAMS: &[Program] = &[("h2load", "nghttp2-client"), ("taskset", "util-linux")];
 
 /// The programs that the proxy is compared with, and the load generator.
 const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux")];
@@ -52,6 +55,10 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
         "smockron" => {
             setup::install(steps, SMOCKRON_PROGRAMS)?;
             bench.arg(tollway(steps)?).arg(python::with_zmq(steps)?)
+        }
+        "rls" => {
+            setup::install(steps, RLS_PROGRAMS)?;
+            bench.arg(tollway(steps)?)
         }
         "guard" => {
             setup::install(steps, GUARD_PROGRAMS)?;

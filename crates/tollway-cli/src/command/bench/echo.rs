@@ -34,6 +34,9 @@ pub(crate) struct Echo {
     /// The address and port for UDP, or off
     #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:2001", value_parser = GateFlag::text)]
     text: GateFlag,
+    /// The address and port for gRPC, or off; every call to Envoy's rate limit service gets the answer OK
+    #[arg(long, value_name = "ADDR|off", default_value = "off", value_parser = GateFlag::rls)]
+    rls: GateFlag,
     /// The number of worker threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -41,8 +44,8 @@ pub(crate) struct Echo {
 
 impl Echo {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let gates = Gates { text: self.text.0, throttr: self.throttr.0, ..Gates::OFF };
-        if [gates.text, gates.throttr] == [None; 2] {
+        let gates = Gates { text: self.text.0, throttr: self.throttr.0, rls: self.rls.0, ..Gates::OFF };
+        if gates.are_off() {
             bail!("every gate is off; turn one on, such as --throttr 127.0.0.1:9001");
         }
         let limiter = Engine::with(Config::default().policy, Memory::new(BUCKETS), Clock::monotonic());
@@ -64,6 +67,9 @@ fn announce(server: &Server) -> io::Result<()> {
     }
     if let Some(address) = server.throttr_addr() {
         writeln!(out, "  throttr  tcp {address}")?;
+    }
+    if let Some(address) = server.rls_addr() {
+        writeln!(out, "  rls      grpc {address}")?;
     }
     out.flush()
 }
