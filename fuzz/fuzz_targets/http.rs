@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use tollway_core::{IdFormat, Verb};
 use tollway_wire::http::{
     BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery, KeysPage,
-    KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse,
+    KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottleRequest,
 };
 
 const HEAD_MAX: usize = 1024;
@@ -22,6 +22,9 @@ fuzz_target!(|input: (u8, &[u8])| {
             command.put_json(&mut again).expect("an id that was read from JSON is UTF-8");
             assert_eq!(HttpCommand::from_json(verb, &again).as_ref(), Ok(&command));
         }
+    }
+    if let Ok(asked) = ThrottleRequest::from_json(bytes) {
+        let _ = asked.charge();
     }
     let _ = ServerResponse::from_json(200, bytes);
     let _ = KeysPage::from_json(200, bytes);

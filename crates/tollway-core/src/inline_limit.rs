@@ -18,7 +18,7 @@
 
 use std::borrow::Cow;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, TokenBucket};
 use crate::charge::{Charge, ChargeError};
 use crate::limit::{Limit, LimitError, OnFull, OnStoreFailure};
 
@@ -26,7 +26,17 @@ use crate::limit::{Limit, LimitError, OnFull, OnStoreFailure};
 #[derive(Clone, Debug)]
 pub struct InlineLimit(Limit);
 
+/// The inline limit of requests that name none: its buckets are those of the keys of `CL.THROTTLE`.
+impl Default for InlineLimit {
+    fn default() -> Self {
+        Self::new(Self::NAME).expect("the name is one of a limit")
+    }
+}
+
 impl InlineLimit {
+    /// The name of the inline limit that requests use who name none.
+    pub const NAME: &str = "throttle";
+
     /// Makes an inline limit. Its buckets are those of `inline/NAME`, which no limit of a policy shares.
     pub fn new(name: &str) -> Result<Self, LimitError> {
         Limit::inline(name).map(Self)
@@ -83,5 +93,32 @@ impl InlineNumbers {
     /// Returns the algorithm with its numbers.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.0
+    }
+}
+
+/// The numbers of a token bucket that one request brought.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InlineTokenBucket {
+    limit: TokenBucket,
+    numbers: InlineNumbers,
+}
+
+/// A token bucket has no numbers that differ from themselves.
+impl Eq for InlineTokenBucket {}
+
+impl InlineTokenBucket {
+    /// Makes the numbers of a request.
+    pub fn new(limit: TokenBucket) -> Self {
+        Self { limit, numbers: InlineNumbers::new(limit) }
+    }
+
+    /// Returns the token bucket as the request brought it.
+    pub const fn limit(&self) -> &TokenBucket {
+        &self.limit
+    }
+
+    /// Returns the numbers, as a charge takes them.
+    pub const fn numbers(&self) -> &InlineNumbers {
+        &self.numbers
     }
 }

@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::charge::{Charge, ChargeError};
 use crate::descriptor::DescriptorTree;
 use crate::domain::Domain;
+use crate::inline_limit::InlineLimit;
 use crate::keys::{KeyLimit, Keys};
 use crate::limit::Limit;
 use crate::nearest::nearest;
@@ -36,6 +37,7 @@ const LISTED_MAX: usize = 8;
 pub struct Policy {
     limits: Vec<Limit>,
     index: Index,
+    inline_limit: InlineLimit,
     keys: Keys,
     rules: Vec<NamedRule>,
     rules_by_name: HashMap<Box<str>, usize, NameHash>,
@@ -146,6 +148,11 @@ impl Policy {
     /// Returns the limits in the order in which they were configured.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
+    }
+
+    /// Returns the inline limit, whose numbers come with each request.
+    pub const fn inline_limit(&self) -> &InlineLimit {
+        &self.inline_limit
     }
 
     /// Returns the limit that has this name.

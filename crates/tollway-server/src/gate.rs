@@ -86,7 +86,7 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
     let mut listed: Vec<Arc<dyn Gate>> = Vec::new();
     if let Some(address) = gates.http {
         let limit = ConnectionLimit::new(&gates.http_connections).with_reserve(bounds.reserved);
-        let protocol = http::Http { settings: Arc::new(gates.http_settings.clone()) };
+        let protocol = http::Http::new(address, &gates.http_settings);
         listed.push(Arc::new(TcpGate::new("http", address, limit, protocol)));
     }
     if let Some(address) = gates.text {

@@ -25,6 +25,7 @@ mod response_writer;
 mod rule;
 mod server_response;
 mod status;
+mod throttlecrab;
 
 pub use command::{ChargeRequest, ChargeRequests, HttpCommand, IdNotUtf8, MalformedRequest};
 pub use explain::{RuleExplanation, RulePart, RulePartKind};
@@ -37,5 +38,6 @@ pub use response_writer::ResponseWriter;
 pub use rule::{HttpRuleRequest, RuleResponse};
 pub use server_response::{ResponseError, ServerResponse};
 pub use status::HttpStatus;
+pub use throttlecrab::ThrottleRequest;
 
 pub use crate::rfc3339::Rfc3339;

@@ -52,8 +52,8 @@ pub use describe::{describe, describe_algorithm};
 pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
 pub use gates::{
-    GateAddressError, Gates, HttpSettings, MaxConnections, OnInsert, SmockronGate, ThrottrSettings,
-    TrustedNetworks, listen_address,
+    GateAddressError, Gates, HttpSettings, InlineAccess, MaxConnections, OnInsert, SmockronGate,
+    ThrottrSettings, TrustedNetworks, listen_address,
 };
 pub use store::{StoreUrl, StoreUrlError};
 

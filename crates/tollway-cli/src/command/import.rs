@@ -57,7 +57,7 @@ Example:
     # line 6: server example.com, location /login: burst=20 nodelay
     login: { burst: 21, count: 10, period: 1s, id: ip, ipv6_prefix: 128 }
 
-nginx asks for this limit with \"auth_request\"; docs/nginx.md has the configuration.")]
+nginx asks for this limit with \"auth_request\"; docs/proxies.md has the configuration.")]
 struct Nginx {
     /// The file of nginx
     #[arg(value_name = "FILE")]

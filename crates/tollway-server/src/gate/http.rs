@@ -2,7 +2,7 @@
 
 mod route;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,13 +16,21 @@ use crate::worker::Worker;
 
 /// Speaks HTTP/1.1.
 pub(super) struct Http {
-    pub(super) settings: Arc<HttpSettings>,
+    settings: Arc<HttpSettings>,
+    allow_inline: bool,
+}
+
+impl Http {
+    pub(super) fn new(address: SocketAddr, settings: &HttpSettings) -> Self {
+        Self { settings: Arc::new(settings.clone()), allow_inline: settings.inline.is_allowed_at(address) }
+    }
 }
 
 /// The state that the HTTP connections of one worker share.
 pub(super) struct HttpShared {
     worker: Arc<Worker>,
     settings: Arc<HttpSettings>,
+    allow_inline: bool,
 }
 
 impl TcpProtocol for Http {
@@ -30,7 +38,8 @@ impl TcpProtocol for Http {
     type Session = HttpSession;
 
     fn shared(&self, worker: &Arc<Worker>) -> HttpShared {
-        HttpShared { worker: Arc::clone(worker), settings: Arc::clone(&self.settings) }
+        let settings = Arc::clone(&self.settings);
+        HttpShared { worker: Arc::clone(worker), settings, allow_inline: self.allow_inline }
     }
 
     fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
@@ -68,7 +77,7 @@ impl Session for HttpSession {
         draining: bool,
     ) -> Received {
         let Self { shared, framer, peer, is_reserved } = self;
-        let HttpShared { worker, settings } = &**shared;
+        let HttpShared { worker, settings, allow_inline } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
         let mut at = Instant::now();
@@ -90,7 +99,7 @@ impl Session for HttpSession {
                         worker.metrics.responded(response.problem(&problem));
                         false
                     } else {
-                        let asker = Asker { peer: *peer, settings };
+                        let asker = Asker { peer: *peer, settings, allow_inline: *allow_inline };
                         route::answer(&request, asker, worker, &policy, response).await
                     };
                     taken += request.len;

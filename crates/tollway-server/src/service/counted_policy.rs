@@ -12,6 +12,7 @@ use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics}
 pub(crate) struct CountedPolicy {
     policy: Arc<Policy>,
     limits: Vec<Arc<LimitCounters>>,
+    inline_limit: Arc<LimitCounters>,
     rules: Vec<Arc<RuleCounters>>,
     domains: Vec<Arc<DomainCounters>>,
 }
@@ -19,9 +20,10 @@ pub(crate) struct CountedPolicy {
 impl CountedPolicy {
     pub(super) fn new(policy: Arc<Policy>, metrics: &WorkerMetrics) -> Self {
         let limits = policy.limits().iter().map(|limit| metrics.limit(limit.name())).collect();
+        let inline_limit = metrics.limit(policy.inline_limit().limit().name());
         let rules = policy.rules().iter().map(|rule| metrics.rule(rule.name())).collect();
         let domains = policy.domains().iter().map(|domain| metrics.smockron.domain(domain.name())).collect();
-        Self { policy, limits, rules, domains }
+        Self { policy, limits, inline_limit, rules, domains }
     }
 
     pub(crate) const fn policy(&self) -> &Arc<Policy> {
@@ -46,7 +48,10 @@ impl CountedPolicy {
 
     /// Counts the answer to a verb.
     pub(super) fn count(&self, verb: Verb, answer: &VerbAnswer<'_>) {
-        let counters = |charge: &Charge<'_>| self.limit_counters(charge.limit().index());
+        let counters = |charge: &Charge<'_>| match charge.limit() {
+            limit if limit.is_inline() => &self.inline_limit,
+            limit => self.limit_counters(limit.index()),
+        };
         match answer {
             VerbAnswer::Decision(charges, decision) => {
                 let counters = counters(&charges[decision.charge]);

@@ -1,10 +1,13 @@
 //! Every endpoint, asked by an ordinary client.
 
+use std::io::Write;
+use std::net::TcpStream;
+
 use serde_json::json;
 use tollway::core::{Limit, Nanos, Policy, Timestamp};
 use tollway::engine::Engine;
 
-use crate::support::{Harness, read_all, start, start_limiter, start_with};
+use crate::support::{Harness, POLICY, read_all, start, start_limiter, start_with};
 
 #[test]
 fn a_burst_is_allowed_and_the_next_request_denied() {
@@ -297,6 +300,100 @@ fn ids_come_from_headers_of_trusted_proxies_only() {
         assert_eq!(status, "200", "{target} {headers}: {answer}");
         assert_eq!(gate.get(&format!("/v1/gate?limit={limit}&id={id}")).status, 429, "{target} {headers}");
     }
+}
+
+#[test]
+fn a_request_may_bring_its_numbers() {
+    let gate = start();
+    let spend = |burst: u64, cost: u64| {
+        let limit = format!(r#"{{"burst":{burst},"count":1,"period":"10s"}}"#);
+        gate.post("/v1/spend", &format!(r#"{{"limit":{limit},"id":"a","cost":{cost}}}"#))
+    };
+    let body = r#"{"allowed":true,"remaining":1,"retry_after":0,"reset_after":10,"limit":"inline/throttle"}"#;
+    let reply = spend(2, 1);
+    assert_eq!((reply.status, &*reply.body), (200, body));
+    assert_eq!(reply.header("ratelimit"), Some(r#""inline/throttle";r=1;t=10"#));
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""inline/throttle";q=2;w=20"#));
+    // The bucket is read under whatever numbers come.
+    assert_eq!((spend(1, 1).status, spend(5, 4).status, spend(5, 1).status), (429, 200, 429));
+    assert_eq!(gate.post("/v1/spend", r#"{"limit":"Login","id":"a","cost":5}"#).status, 200);
+    // A bill has charges of both kinds, all or none.
+    let bill = |id: &str| {
+        let inline = r#"{"limit":{"count":9,"period":"1h"},"id":"b"}"#;
+        gate.post("/v1/spend", &format!(r#"{{"charges":[{inline},{{"limit":"Login","id":"{id}"}}]}}"#))
+    };
+    assert_eq!((bill("a").json()["limit"].as_str(), bill("c").status), (Some("Login"), 200));
+    let left = gate.post("/v1/check", r#"{"limit":{"count":9,"period":"1h"},"id":"b","cost":0}"#);
+    assert_eq!(left.json()["remaining"], 8);
+    let metrics = gate.get("/metrics").body;
+    assert!(metrics.contains(r#"limit="inline/throttle""#), "{metrics}");
+}
+
+#[test]
+fn numbers_are_taken_on_loopback_or_where_they_are_allowed() {
+    let body = r#"{"limit":{"count":1,"period":1},"id":"a"}"#;
+    for (listen, setting, expected) in [
+        ("127.0.0.1:0", "", 200),
+        ("127.0.0.1:0", "inline: deny", 403),
+        ("0.0.0.0:0", "", 403),
+        ("0.0.0.0:0", "inline: allow", 200),
+    ] {
+        let policy = format!("gates: {{ http: {{ {setting} }} }}\n{POLICY}");
+        let gate = start_with(&policy, |settings| settings.gates.http = Some(listen.parse().unwrap()));
+        let port = gate.server.http_addr().unwrap().port();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let length = body.len();
+        write!(stream, "POST /v1/spend HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
+            .unwrap();
+        let answer = read_all(&mut stream);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{listen} {setting}: {answer}");
+        let says_how = answer.contains(r#"set \"inline: allow\" at gates.http"#);
+        assert_eq!(says_how, expected == 403, "{answer}");
+    }
+}
+
+#[test]
+fn clients_of_throttlecrab_are_answered_in_their_words() {
+    let gate = start_with(&format!("gates: {{ http: {{ throttlecrab: true }} }}\n{POLICY}"), |_| {});
+    let ask = |numbers: &str| {
+        let reply =
+            gate.post("/throttle", &format!(r#"{{"key":"k","count_per_period":1,"period":10,{numbers}}}"#));
+        assert_eq!(reply.header("content-type"), Some("application/json"));
+        format!("{} {}", reply.status, reply.body)
+    };
+    for (numbers, expected) in [
+        (
+            r#""max_burst":3"#,
+            r#"200 {"allowed":true,"limit":3,"remaining":2,"reset_after":10,"retry_after":0}"#,
+        ),
+        (
+            r#""max_burst":3,"quantity":0"#,
+            r#"200 {"allowed":true,"limit":3,"remaining":2,"reset_after":10,"retry_after":0}"#,
+        ),
+        (
+            r#""max_burst":3,"quantity":2,"more":{}"#,
+            r#"200 {"allowed":true,"limit":3,"remaining":0,"reset_after":30,"retry_after":0}"#,
+        ),
+        (
+            r#""max_burst":3,"quantity":null"#,
+            r#"200 {"allowed":false,"limit":3,"remaining":0,"reset_after":30,"retry_after":10}"#,
+        ),
+        (
+            r#""max_burst":3,"quantity":4"#,
+            r#"200 {"allowed":false,"limit":3,"remaining":0,"reset_after":30,"retry_after":40}"#,
+        ),
+        (r#""max_burst":3,"quantity":-1"#, r#"400 {"error":"\"quantity\" must not be below 0"}"#),
+        (r#""max_burst":0"#, r#"400 {"error":"burst must be above zero"}"#),
+        (r#""max_burst":9223372036854775808"#, "400 "),
+        (r#""max_burst":9223372036854775807"#, "400 "),
+        (r#""quantity":1"#, "400 "),
+    ] {
+        let answer = ask(numbers);
+        assert!(answer.starts_with(expected), "{numbers}: {answer}");
+    }
+    let off = start().post("/throttle", "{}");
+    assert_eq!(off.status, 404);
+    assert!(off.body.contains("throttlecrab: true"), "{}", off.body);
 }
 
 #[test]

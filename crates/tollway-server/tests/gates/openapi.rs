@@ -146,6 +146,35 @@ const CASES: [(&str, &str, &str, u16); 101] = [
     ("GET", "/openapi.json", "", 200),
 ];
 
+const INLINE: &str = r#"{"limit":{"burst":2,"count":2,"period":"1m"},"id":"a"}"#;
+
+/// Requests with numbers, and the statuses of a server that takes them.
+const CASES_INLINE: [(&str, &str, &str, u16); 14] = [
+    ("POST", "/v1/spend", INLINE, 200),
+    ("POST", "/v1/spend", r#"{"limit":{"count":2,"period":60},"id":"a","cost":2}"#, 429),
+    ("POST", "/v1/check", INLINE, 200),
+    ("POST", "/v1/refund", INLINE, 200),
+    ("POST", "/v1/reset", INLINE, 200),
+    ("POST", "/v1/spend", r#"{"limit":{"count":0,"period":60},"id":"a"}"#, 400),
+    ("POST", "/v1/spend", r#"{"limit":{"count":2},"id":"a"}"#, 400),
+    ("POST", "/v1/spend", r#"{"limit":{"count":2,"period":60,"more":1},"id":"a"}"#, 400),
+    ("POST", "/v1/spend", r#"{"limit":{"count":2,"period":60},"id":"a","cost":3}"#, 422),
+    ("POST", "/throttle", r#"{"key":"k","max_burst":2,"count_per_period":2,"period":60}"#, 200),
+    ("POST", "/throttle", r#"{"key":"k","max_burst":2,"count_per_period":2,"period":60,"quantity":3}"#, 200),
+    ("POST", "/throttle", r#"{"key":"k","max_burst":0,"count_per_period":2,"period":60}"#, 400),
+    ("POST", "/throttle", r#"{"key":"","max_burst":2,"count_per_period":2,"period":60}"#, 422),
+    ("POST", "/throttle", "LARGE", 413),
+];
+
+/// The same, of a server that takes none.
+const CASES_NOT_INLINE: [(&str, &str, &str, u16); 5] = [
+    ("POST", "/v1/spend", INLINE, 403),
+    ("POST", "/v1/check", INLINE, 403),
+    ("POST", "/v1/refund", INLINE, 403),
+    ("POST", "/v1/reset", INLINE, 403),
+    ("POST", "/throttle", r#"{"key":"k","max_burst":2,"count_per_period":2,"period":60}"#, 404),
+];
+
 /// Nobody listens there.
 const POLICY_UNREACHABLE: &str = "
 store: redis://127.0.0.1:1
@@ -219,6 +248,10 @@ fn the_server_does_what_the_document_says_and_nothing_else() {
     let mut seen = BTreeSet::new();
     document.check_cases(&gate, CASES.into_iter().chain(more), &mut seen);
     document.check_cases(&start_with(POLICY_UNREACHABLE, |_| {}), CASES_UNREACHABLE, &mut seen);
+    let inline = format!("gates: {{ http: {{ throttlecrab: true }} }}\n{POLICY}");
+    document.check_cases(&start_with(&inline, |_| {}), CASES_INLINE, &mut seen);
+    let not_inline = format!("gates: {{ http: {{ inline: deny }} }}\n{POLICY}");
+    document.check_cases(&start_with(&not_inline, |_| {}), CASES_NOT_INLINE, &mut seen);
     let redis = RedisServer::start();
     let policy = format!("store: {}?deadline=5s\n{POLICY}", redis.url());
     document.check_cases(&start_with(&policy, |_| {}), CASES_REDIS, &mut seen);

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! {"limit":"Login","id":"alice","cost":2}
+//! {"limit":{"burst":5,"count":10,"period":"1m"},"id":"alice"}
 //! {"charges":[{"limit":"Login","id":"alice"},{"limit":"All","id":"*","kind":"check_only"}]}
 //! ```
 //!
 //! An unknown field is an error and is not ignored: it may be one that changes the decision.
 
+mod inline_limit;
 mod json;
 
 use std::str::Utf8Error;
@@ -103,7 +105,10 @@ fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) -> Resu
     let id = str::from_utf8(&charge.id)
         .map_err(|source| IdNotUtf8 { id: charge.id.escape_ascii().to_string(), source })?;
     out.extend_from_slice(br#"{"limit":"#);
-    put_string(out, &charge.limit);
+    match &charge.numbers {
+        None => put_string(out, &charge.limit),
+        Some(numbers) => inline_limit::put(numbers.limit(), out),
+    }
     out.extend_from_slice(br#","id":"#);
     put_string(out, id);
     if verb.has_cost() {

@@ -67,7 +67,7 @@ impl<'a> GateCharge<'a> {
         ids: IdFormat,
     ) -> Result<ChargeRequest<'a>, MalformedRequest> {
         let id = request.id(self.id, ids)?;
-        Ok(ChargeRequest { limit: self.limit, id, cost: self.cost, kind: ChargeKind::Spend })
+        Ok(ChargeRequest { limit: self.limit, id, cost: self.cost, kind: ChargeKind::Spend, numbers: None })
     }
 }
 

@@ -92,6 +92,20 @@ impl ProblemDetails {
         Self::new(HttpStatus::ServiceUnavailable, "store-unreachable", title, detail.to_owned())
     }
 
+    /// Creates a problem for numbers that a client sends to a gate that takes none.
+    pub fn inline_denied() -> Self {
+        let detail = "this gate takes no numbers from clients; set \"inline: allow\" at gates.http, or send the name of \
+                      a limit";
+        let title = "Inline limits are not allowed";
+        Self::new(HttpStatus::Forbidden, "inline-denied", title, detail.to_owned()).with_field("limit")
+    }
+
+    /// Creates a problem for a client of throttlecrab that the gate does not serve.
+    pub fn throttlecrab_off() -> Self {
+        let detail = "path \"/throttle\" is off; set \"throttlecrab: true\" at gates.http";
+        Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail.to_owned())
+    }
+
     /// Creates a problem for a proxy that asks a rule together with something else.
     pub fn one_rule() -> Self {
         let detail = "a rule is asked alone, without limits and other rules".to_owned();

@@ -25,6 +25,7 @@ use super::keys_page::KeysPage;
 use super::problem_details::ProblemDetails;
 use super::rate_limit_headers::{HeaderSink, add_decision_headers, add_retry_after};
 use super::status::HttpStatus;
+use super::throttlecrab::ThrottleRequest;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 
@@ -73,6 +74,24 @@ impl ResponseWriter<'_> {
         let status = self.start_gate(decision.verdict, denied);
         add_retry_after(&mut self, decision.allowed(), decision.retry_nanos);
         self.finish_empty();
+        status
+    }
+
+    /// Answers a request of a throttlecrab client. The status is 200 for a denial too.
+    pub fn throttle(mut self, request: &ThrottleRequest<'_>, decision: &Decision) -> HttpStatus {
+        request.put_answer(decision, self.scratch);
+        self.start(HttpStatus::Ok);
+        self.finish_with_scratch(JSON);
+        HttpStatus::Ok
+    }
+
+    /// Sends an error in the form that throttlecrab clients read.
+    pub fn throttle_error(mut self, status: HttpStatus, detail: &str) -> HttpStatus {
+        self.scratch.extend_from_slice(br#"{"error":"#);
+        put_string(self.scratch, detail);
+        self.scratch.push(b'}');
+        self.start(status);
+        self.finish_with_scratch(JSON);
         status
     }
 

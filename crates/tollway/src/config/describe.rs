@@ -32,7 +32,10 @@ use tollway_core::{
     NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
 };
 
-use super::{Config, Gates, OnInsert, SmockronGate, StoreUrl, ThrottrSettings, TrustedNetworks};
+use super::{
+    Config, Gates, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl, ThrottrSettings,
+    TrustedNetworks,
+};
 use crate::store::memory::MemoryBounds;
 
 /// The widest column. A longer name sticks out of its column instead of widening it for every line.
@@ -97,12 +100,7 @@ fn gates(gates: &Gates) -> String {
     } else {
         format!(" (trusted_networks {})", gates.trusted_networks)
     };
-    let proxies = &gates.http_settings.trusted_proxies;
-    let proxies: Vec<_> = proxies.iter().map(ToString::to_string).collect();
-    let proxies = match &proxies[..] {
-        [] => String::new(),
-        proxies => format!(" (trusted_proxies {})", proxies.join(" ")),
-    };
+    let http_settings = http_settings(&gates.http_settings);
     let settings = gates.throttr_settings;
     let on_insert = match settings.on_insert {
         OnInsert::Fail => "",
@@ -114,9 +112,25 @@ fn gates(gates: &Gates) -> String {
     };
     let smockron = smockron(gates.smockron.as_ref());
     format!(
-        "http {http}{proxies}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}, rls {}",
+        "http {http}{http_settings}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}, rls {}",
         listens(gates.rls)
     )
+}
+
+/// Returns the settings of the HTTP gate that are not the default.
+fn http_settings(settings: &HttpSettings) -> String {
+    let HttpSettings { trusted_proxies, inline, throttlecrab } = settings;
+    let mut text = String::new();
+    if !trusted_proxies.is_empty() {
+        let networks: Vec<_> = trusted_proxies.iter().map(ToString::to_string).collect();
+        text += &format!(" (trusted_proxies {})", networks.join(" "));
+    }
+    text += match inline {
+        InlineAccess::Loopback => "",
+        InlineAccess::Allow => " (inline allow)",
+        InlineAccess::Deny => " (inline deny)",
+    };
+    text + if *throttlecrab { " (throttlecrab)" } else { "" }
 }
 
 fn smockron(gate: Option<&SmockronGate>) -> String {

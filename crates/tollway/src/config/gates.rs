@@ -1,6 +1,7 @@
 //! Reads the section `gates`: the addresses at which the server listens.
 
 mod http;
+mod inline_access;
 mod max_connections;
 mod smockron;
 mod trusted_networks;
@@ -16,6 +17,7 @@ use super::yaml::{YamlEntry, YamlValue, shorten};
 use max_connections::{PER_ADDRESS, TOTAL};
 
 pub use http::HttpSettings;
+pub use inline_access::InlineAccess;
 pub use max_connections::MaxConnections;
 pub use smockron::SmockronGate;
 pub use trusted_networks::TrustedNetworks;
@@ -139,7 +141,8 @@ impl Gates {
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
         let gates =
             YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron", "rls"], errors);
-        let names = ["listen", TOTAL, PER_ADDRESS, http::TRUSTED_PROXIES];
+        let [proxies, inline, throttlecrab] = http::NAMES;
+        let names = ["listen", TOTAL, PER_ADDRESS, proxies, inline, throttlecrab];
         let http = GateFields::read(gates.get("http"), Self::HTTP, &names, errors);
         let http_connections = MaxConnections::read(&http.settings, errors);
         let http_settings = HttpSettings::read(&http.settings, errors);

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollway::config::{Config, Gates, OnInsert, SmockronGate, ThrottrSettings, describe};
+use tollway::config::{
+    Config, Gates, HttpSettings, InlineAccess, OnInsert, SmockronGate, ThrottrSettings, describe,
+};
 use tollway::core::algorithm::SmoothedRate;
 use tollway::core::{KeyLimit, Nanos, OnFull, OnStoreFailure};
 use tollway::patterns::{REWRITES_MAX, RULES_MAX};
@@ -307,6 +309,17 @@ fn a_gate_has_an_address_and_perhaps_more() {
         (3, 2_500)
     );
     assert_eq!(Gates::OFF.http_connections.of_address(false), 2_500);
+    let open = read(
+        "limits: {}\ngates: { http: { trusted_proxies: [10.0.0.5], inline: allow, throttlecrab: true } }",
+    );
+    let settings = &open.gates.http_settings;
+    assert_eq!((settings.inline, settings.throttlecrab), (InlineAccess::Allow, true));
+    assert_eq!(settings.trusted_proxies, ["10.0.0.5".parse().unwrap()]);
+    let described = describe(&open).to_string();
+    let expected =
+        "http 127.0.0.1:8080 (trusted_proxies 10.0.0.5/32) (inline allow) (throttlecrab), text off";
+    assert!(described.contains(expected), "{described}");
+    assert_eq!(Gates::default().http_settings, HttpSettings::DEFAULT);
     let trusting = read("limits: {}\ngates: { text: { trusted_networks: [10.0.0.0/8, '::1'] } }");
     let sender = |text: &str| text.parse::<SocketAddr>().unwrap();
     assert!(trusting.gates.trusted_networks.contain(sender("10.1.2.3:9")));
@@ -331,6 +344,14 @@ fn a_gate_has_an_address_and_perhaps_more() {
         (
             "gates: { text: { on_insert: reset } }",
             &["1:18: unknown field \"on_insert\"; text has listen and trusted_networks"],
+        ),
+        (
+            "gates: { http: { inline: yes, throttlecrab: 1, trusted_proxies: here } }",
+            &[
+                "1:26: inline must be allow or deny, not \"yes\"",
+                "1:45: throttlecrab must be true or false, not \"1\"",
+                "1:65: trusted_proxies must be a list of networks, such as [10.0.0.0/8, 192.168.7.1], not \"here\"",
+            ],
         ),
         (
             "gates: { http: { max_connections: 0 }, smockron: { max_connections_per_address: many } }",

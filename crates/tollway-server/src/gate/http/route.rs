@@ -9,7 +9,7 @@ use tollway::store::NodeState;
 use tollway_core::{ErrorChain, Limit, Verb};
 use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
-    ProblemDetails, ProxiedRequest, ResponseWriter,
+    ProblemDetails, ProxiedRequest, ResponseWriter, ThrottleRequest,
 };
 use tollway_wire::rls;
 
@@ -28,6 +28,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 enum Route {
     Command(Verb),
     Gate,
+    Throttle,
     Rule,
     /// A request to Envoy's rate limit service, as JSON.
     Rls,
@@ -44,7 +45,7 @@ enum Route {
 const RULES: &str = "/v1/rules/";
 
 /// All paths. The one that nearly every request has is first.
-const ROUTES: [(&str, Route); 14] = [
+const ROUTES: [(&str, Route); 15] = [
     ("/v1/spend", Route::Command(Verb::Spend)),
     ("/v1/check", Route::Command(Verb::Check)),
     ("/v1/gate", Route::Gate),
@@ -55,6 +56,7 @@ const ROUTES: [(&str, Route); 14] = [
     ("/v1/explain", Route::Explain),
     ("/v1/inspect", Route::Inspect),
     ("/v1/keys", Route::Keys),
+    ("/throttle", Route::Throttle),
     ("/metrics", Route::Metrics),
     ("/healthz", Route::Health),
     ("/readyz", Route::Ready),
@@ -71,16 +73,17 @@ impl Route {
     fn takes(self, method: Method) -> bool {
         match self {
             Self::Gate => true,
-            Self::Command(_) | Self::Rule | Self::Rls | Self::Explain => method == Method::Post,
+            Self::Command(_) | Self::Rule | Self::Rls | Self::Explain | Self::Throttle => {
+                method == Method::Post
+            }
             _ => matches!(method, Method::Get | Method::Head),
         }
     }
 
     const fn methods(self) -> &'static str {
-        if matches!(self, Self::Command(_) | Self::Rule | Self::Rls | Self::Explain) {
-            "POST"
-        } else {
-            "GET, HEAD"
+        match self {
+            Self::Command(_) | Self::Rule | Self::Rls | Self::Explain | Self::Throttle => "POST",
+            _ => "GET, HEAD",
         }
     }
 }
@@ -100,6 +103,8 @@ fn below_gate(path: &str) -> Option<&str> {
 pub(super) struct Asker<'a> {
     pub(super) peer: IpAddr,
     pub(super) settings: &'a HttpSettings,
+    /// True if the gate takes the numbers of limits from its clients.
+    pub(super) allow_inline: bool,
 }
 
 /// Returns whether a path is for operators, whose requests are answered even if the gate is full.
@@ -120,8 +125,9 @@ pub(super) async fn answer(
         Some(route) if !route.takes(request.method) => {
             (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
-        Some(Route::Command(verb)) => command(verb, request, worker, policy, response).await,
+        Some(Route::Command(verb)) => command(verb, request, asker, worker, policy, response).await,
         Some(Route::Gate) => gate(request, asker, worker, policy, response).await,
+        Some(Route::Throttle) => throttle(request, asker, worker, policy, response).await,
         Some(Route::Rule) => rule(request, worker, policy, response).await,
         Some(Route::Rls) => rls(request, worker, policy, response).await,
         Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
@@ -150,6 +156,7 @@ pub(super) async fn answer(
 async fn command(
     verb: Verb,
     request: &HttpRequest<'_>,
+    asker: Asker<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -158,6 +165,9 @@ async fn command(
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
+    if !asker.allow_inline && command.charges().iter().any(|charge| charge.numbers.is_some()) {
+        return (response.problem(&ProblemDetails::inline_denied()), false);
+    }
     let status = match worker.service.perform(policy, verb, command.charges()).await {
         Ok(VerbAnswer::Decision(charges, decision)) => response.decision(&charges, &decision),
         Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
@@ -165,6 +175,33 @@ async fn command(
         Err(error) => return (response.problem(&problem(error.into())), false),
     };
     (status, true)
+}
+
+/// Answers a client of throttlecrab.
+async fn throttle(
+    request: &HttpRequest<'_>,
+    asker: Asker<'_>,
+    worker: &Worker,
+    policy: &CountedPolicy,
+    response: ResponseWriter<'_>,
+) -> (HttpStatus, bool) {
+    if !asker.settings.throttlecrab {
+        return (response.problem(&ProblemDetails::throttlecrab_off()), false);
+    }
+    let asked = match ThrottleRequest::from_json(request.body) {
+        Ok(asked) => asked,
+        Err(malformed) => {
+            return (response.throttle_error(HttpStatus::BadRequest, &malformed.detail), false);
+        }
+    };
+    match worker.service.perform(policy, Verb::Spend, &[asked.charge()]).await {
+        Ok(VerbAnswer::Decision(_, decision)) => (response.throttle(&asked, &decision), true),
+        Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
+        Err(error) => {
+            let problem = problem(error.into());
+            (response.throttle_error(problem.status, &problem.detail), false)
+        }
+    }
 }
 
 /// Answers a proxy that asks whether it may let a request through.

@@ -7,6 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::{ChargeKind, Verb};
 
+use super::inline_limit::{LimitField, LimitSeed};
 use super::{ChargeRequest, ChargeRequests, MalformedRequest, missing_field};
 use crate::http::json_object::{FieldPath, JsonObject, ObjectReader, truncate_name};
 use crate::json::StrSeed;
@@ -26,7 +27,7 @@ struct CommandFields<'a, 't> {
     verb: Verb,
     nested: bool,
     path: &'t FieldPath,
-    limit: Option<Cow<'a, str>>,
+    limit: Option<LimitField<'a>>,
     id: Option<Cow<'a, str>>,
     cost: Option<u64>,
     kind: Option<ChargeKind>,
@@ -56,14 +57,14 @@ impl<'a, 't> CommandFields<'a, 't> {
                 Cow::Borrowed(id) => Cow::Borrowed(id.as_bytes()),
                 Cow::Owned(id) => Cow::Owned(id.into_bytes()),
             };
-        Ok(ChargeRequest {
-            limit: self
-                .limit
-                .ok_or_else(|| missing_field("limit", "send the name of a limit as a string"))?,
-            id,
-            cost: self.cost.unwrap_or(self.verb.default_cost()),
-            kind: self.kind.unwrap_or_default(),
-        })
+        let limit =
+            self.limit.ok_or_else(|| missing_field("limit", "send the name of a limit as a string"))?;
+        let (limit, numbers) = match limit {
+            LimitField::Name(name) => (name, None),
+            LimitField::Numbers(numbers) => (Cow::Borrowed(ChargeRequest::INLINE), Some(numbers)),
+        };
+        let cost = self.cost.unwrap_or(self.verb.default_cost());
+        Ok(ChargeRequest { limit, id, cost, kind: self.kind.unwrap_or_default(), numbers })
     }
 
     fn unknown<E: Error>(&self, name: &str) -> E {
@@ -86,7 +87,7 @@ impl<'de> JsonObject<'de> for CommandFields<'de, '_> {
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
         let Self { verb, nested, path, .. } = *self;
         match &*name {
-            "limit" => path.read_once(map, &name, &mut self.limit, StrSeed),
+            "limit" => path.read_once(map, &name, &mut self.limit, LimitSeed(path)),
             "id" => path.read_once(map, &name, &mut self.id, StrSeed),
             "cost" if verb.has_cost() => path.read_once(map, &name, &mut self.cost, CostSeed),
             "kind" if verb.has_kind() => path.read_once(map, &name, &mut self.kind, KindSeed),
@@ -96,7 +97,7 @@ impl<'de> JsonObject<'de> for CommandFields<'de, '_> {
     }
 }
 
-struct CostSeed;
+pub(super) struct CostSeed;
 
 impl<'de> DeserializeSeed<'de> for CostSeed {
     type Value = u64;

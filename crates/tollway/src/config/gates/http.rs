@@ -1,16 +1,18 @@
 //! Reads the settings of the HTTP gate.
 //!
 //! ```yaml
-//! http: { listen: 10.0.0.5:8080, trusted_proxies: [10.0.0.0/8] }
+//! http: { listen: 10.0.0.5:8080, trusted_proxies: [10.0.0.0/8], inline: allow, throttlecrab: true }
 //! ```
 
 use tollway_core::Network;
 
+use super::inline_access::{INLINE, InlineAccess};
 use super::trusted_networks::read_networks;
 use crate::config::errors::ErrorCollector;
-use crate::config::fields::YamlFields;
+use crate::config::fields::{YamlFields, choice};
 
-pub(super) const TRUSTED_PROXIES: &str = "trusted_proxies";
+/// The names of the settings.
+pub(super) const NAMES: [&str; 3] = ["trusted_proxies", INLINE, "throttlecrab"];
 
 /// The settings of the HTTP gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,15 +20,23 @@ pub struct HttpSettings {
     /// The proxies whose headers tell `/v1/gate` about the original request. By default there are none: a header that
     /// anybody can send would let a client choose its id.
     pub trusted_proxies: Vec<Network>,
+    /// The clients that may bring the numbers of limits.
+    pub inline: InlineAccess,
+    /// True if `/throttle` answers clients of throttlecrab, which bring the numbers of their limits.
+    pub throttlecrab: bool,
 }
 
 impl HttpSettings {
-    /// Trusts no proxy.
-    pub const DEFAULT: Self = Self { trusted_proxies: Vec::new() };
+    /// Trusts no proxy, and takes numbers on loopback only.
+    pub const DEFAULT: Self =
+        Self { trusted_proxies: Vec::new(), inline: InlineAccess::Loopback, throttlecrab: false };
 
     pub(super) fn read(fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<Self> {
-        let trusted_proxies =
-            fields.get(TRUSTED_PROXIES).map_or(Some(Vec::new()), |entry| read_networks(entry, errors));
-        Some(Self { trusted_proxies: trusted_proxies? })
+        let [trusted_proxies, inline, throttlecrab] = NAMES.map(|name| fields.get(name));
+        let trusted_proxies = trusted_proxies.map_or(Some(Vec::new()), |entry| read_networks(entry, errors));
+        let inline = inline.map_or(Some(InlineAccess::default()), |entry| InlineAccess::read(entry, errors));
+        let throttlecrab = throttlecrab
+            .map_or(Some(false), |entry| choice(entry, &[("true", true), ("false", false)], errors));
+        Some(Self { trusted_proxies: trusted_proxies?, inline: inline?, throttlecrab: throttlecrab? })
     }
 }
