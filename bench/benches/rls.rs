@@ -32,14 +32,12 @@ fn main() -> io::Result<()> {
     let (constant, ours) = (start_constant(&program)?, start_ours(&program, scratch.path())?);
     let mut late = [Vec::new(), Vec::new()];
     let [late_constant, late_ours] = &mut late;
-    let contest = |name, server: &BenchServer, late: &'_ mut Vec<f64>| -> Contestant<'_> {
-        let (load, address) = (load.clone(), server.address);
-        Contestant { name, work: Box::new(move || load.run(address, late).expect("h2load answers")) }
-    };
-    let results = alternate(
-        turns,
-        &mut [contest("constant", &constant, late_constant), contest("tollway", &ours, late_ours)],
-    );
+    let mut contestants = [
+        contestant("constant", &load, &constant, late_constant),
+        contestant("tollway", &load, &ours, late_ours),
+    ];
+    let results = alternate(turns, &mut contestants);
+    drop(contestants);
     let rate = |index: usize| 1e9 / results[index].nanos.median;
     let [late_constant, late_ours] = late.map(|late| Spread::of(late[1..].to_vec()));
     let part = format!(
@@ -56,6 +54,16 @@ fn main() -> io::Result<()> {
         write_section(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"), "rls", &part)?;
     }
     Ok(())
+}
+
+fn contestant<'a>(
+    name: &'static str,
+    load: &H2Load,
+    server: &BenchServer,
+    late: &'a mut Vec<f64>,
+) -> Contestant<'a> {
+    let (load, address) = (load.clone(), server.address);
+    Contestant { name, work: Box::new(move || load.run(address, late).expect("h2load answers")) }
 }
 
 fn start_ours(program: &str, scratch: &Path) -> io::Result<BenchServer> {
