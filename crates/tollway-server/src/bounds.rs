@@ -24,8 +24,11 @@ pub struct Bounds {
     pub body_time: Duration,
     /// The time that the rest of a Throttr request, of a ZeroMQ message or of a ZeroMQ handshake may take to arrive.
     pub frame_time: Duration,
-    /// The number of calls that one gRPC connection may have in flight. A proxy with more opens another connection.
+    /// The number of calls that one gRPC connection may have in flight: as many as Envoy sends to a service by default.
+    /// It sends them before it has read our bound, and takes a call that is refused for a failure.
     pub rls_streams: u32,
+    /// The bytes that a message over gRPC may have.
+    pub rls_message: usize,
     /// The bytes of all messages that may wait to be read from one gRPC connection.
     pub rls_window: u32,
     /// The bytes of reports that may wait to be recorded on each worker. Those above it are dropped.
@@ -63,7 +66,8 @@ impl Default for Bounds {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             frame_time: Duration::from_secs(10),
-            rls_streams: 256,
+            rls_streams: 1_024,
+            rls_message: 32 << 10,
             rls_window: 1 << 20,
             accounting: 8 << 20,
             topics: 1_024,

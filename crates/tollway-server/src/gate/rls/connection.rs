@@ -131,7 +131,7 @@ async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Se
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.rls_streams)
         .max_header_list_size(u32::try_from(bounds.head).unwrap_or(u32::MAX))
-        .initial_stream_window_size(u32::try_from(bounds.body).unwrap_or(u32::MAX))
+        .initial_stream_window_size(u32::try_from(bounds.rls_message).unwrap_or(u32::MAX))
         .initial_connection_window_size(bounds.rls_window)
         .keep_alive_interval(bounds.idle)
         .keep_alive_timeout(bounds.write_time);
@@ -179,7 +179,7 @@ impl Services {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
             let bounds = self.worker.bounds();
-            let mut grpc = Grpc::new(BytesCodec).max_decoding_message_size(bounds.body);
+            let mut grpc = Grpc::new(BytesCodec).max_decoding_message_size(bounds.rls_message);
             let call = ShouldRateLimit(Arc::clone(&self.worker));
             // A proxy that sends half a message would otherwise keep its place for ever.
             let called = timeout(bounds.body_time, grpc.unary(call, request)).await;
