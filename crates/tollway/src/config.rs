@@ -49,6 +49,7 @@ use rules::RulesDraft;
 use yaml::{YamlEntry, YamlKey, YamlNode, YamlValue};
 
 pub use describe::{describe, describe_algorithm};
+pub use envoy::EnvoyFile;
 pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
 pub use gates::{

@@ -1,6 +1,7 @@
 //! `tollway import`: converts the limits of other programs to a configuration.
 
 mod directives;
+mod envoy;
 mod imported;
 mod nginx;
 
@@ -18,7 +19,7 @@ use crate::output::OutputError;
 /// The longest file that is read, in bytes.
 const FILE_MAX: u64 = 4 << 20;
 
-/// Convert limits of nginx to a configuration
+/// Convert limits of nginx or Envoy to a configuration
 ///
 /// Prints a configuration to standard output. What it cannot say is never dropped in silence: it is listed in comments
 /// at the top, and on standard error with its line and column. Read that list before you use the file.
@@ -26,6 +27,7 @@ const FILE_MAX: u64 = 4 << 20;
 #[command(after_help = "\
 Examples:
   tollway import nginx /etc/nginx/nginx.conf > tollway.yaml
+  tollway import envoy ratelimit.yaml > tollway.yaml
   tollway validate tollway.yaml
 
 Exit status: 0 converted, 1 the file has errors, 2 the file cannot be read.")]
@@ -36,7 +38,30 @@ pub(crate) struct Import {
 
 #[derive(Subcommand)]
 enum Source {
+    Envoy(Envoy),
     Nginx(Nginx),
+}
+
+/// Convert the descriptors of Envoy's rate limit service to limits
+///
+/// Each descriptor that has a rate_limit becomes a limit with a fixed window, for callers that name the limit, such as
+/// clients of HTTP. Envoy itself needs no import: a file with "domain" and "descriptors" is a configuration as it
+/// is.
+///
+/// These are listed instead of converted: the matching of descriptors, shadow_mode, quota_mode, replaces, names, and
+/// limits that allow everything or nothing.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  $ tollway import envoy ratelimit.yaml
+  limits:
+    # domain shop: route=login, remote_address
+    # the id is the value of remote_address
+    shop.route-login.remote_address: { algorithm: fixed_window, count: 5, period: 1m }")]
+struct Envoy {
+    /// The file of the rate limit service
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// Convert limit_req_zone and limit_req of an nginx configuration
@@ -67,6 +92,7 @@ struct Nginx {
 impl Import {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match self.source {
+            Source::Envoy(Envoy { file }) => convert(&file, envoy::import),
             Source::Nginx(Nginx { file }) => convert(&file, nginx::import),
         }
     }
@@ -85,8 +111,9 @@ fn convert(
             let yaml = imported.to_yaml(&file.to_string());
             io::stdout().write_all(yaml.as_bytes()).map_err(OutputError::from)?;
             for left_out in &imported.left_out {
-                let Position { line, column } = left_out.at;
-                writeln!(stderr, "{file}:{line}:{column}: not carried over: {}", left_out.text)?;
+                let place = left_out.at.map(|Position { line, column }| format!(":{line}:{column}"));
+                let place = place.unwrap_or_default();
+                writeln!(stderr, "{file}{place}: not carried over: {}", left_out.text)?;
             }
             Ok(Outcome::Yes)
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::page::{Page, printed, shell};
-use crate::run::{file, run, run_in};
+use crate::run::{file, root, run, run_in};
 
 #[test]
 fn the_session_on_the_page_about_traces_happens_as_shown() {
@@ -25,6 +25,23 @@ fn the_import_on_its_page_happens_as_shown() {
     let first = "nginx.conf:2:5: not carried over: the size of zone login: ";
     assert!(ran.stderr.starts_with(first), "{}", ran.stderr);
     assert_eq!(run(&["validate", &file("tollway.yaml", ran.stdout)]).code, 0);
+}
+
+#[test]
+fn the_limits_of_envoy_s_example_are_imported() {
+    let ran = run_in(&root(), &["import", "envoy", "examples/envoy/ratelimit.yaml"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("\n  web.user: { algorithm: fixed_window, count: 10, period: 1m }\n"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stderr.starts_with("examples/envoy/ratelimit.yaml: not carried over: which descriptor"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(run(&["validate", &file("imported.yaml", ran.stdout)]).code, 0);
 }
 
 #[test]

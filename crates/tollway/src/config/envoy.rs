@@ -22,10 +22,10 @@ use tollway_core::descriptor::{Descriptor, DescriptorLimit, DescriptorTree, Rate
 
 use super::OtherFiles;
 use super::algorithm::{AlgorithmKind, InheritedFields};
-use super::errors::{ConfigError, ErrorCollector, Position};
+use super::errors::{ConfigError, ConfigErrors, ErrorCollector, Position};
 use super::fields::{YamlFields, duration, flag, mapping, refuse, scalar_text, whole_number};
 use super::store::{read_on_full, read_on_store_failure};
-use super::yaml::{YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
+use super::yaml::{self, YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
 const SECTION_FIELDS: [&str; 4] = ["configs", "merge_domains", "quota_mode", "shadow_mode"];
 const DOMAIN_FIELDS: [&str; 2] = ["domain", "descriptors"];
@@ -57,10 +57,43 @@ const SECTION_EXAMPLE: &str = "a file, such as shop.yaml, or a list of files";
 const DOMAIN_EXAMPLE: &str = "{domain: shop, descriptors: [{key: account}]}";
 const DESCRIPTOR_EXAMPLE: &str = "{key: account, rate_limit: {unit: minute, requests_per_unit: 30}}";
 
+/// A configuration file of Envoy's rate limit service, as it is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EnvoyFile {
+    /// The domain that the file is for.
+    pub domain: String,
+    /// The descriptors, in the order of the file.
+    pub descriptors: Vec<Descriptor>,
+    /// Warnings about fields that have no effect.
+    pub warnings: Vec<ConfigError>,
+}
+
+impl EnvoyFile {
+    /// Parses the text of a file. Errors call it `source`.
+    pub fn parse(text: &str, source: &str) -> Result<Self, ConfigErrors> {
+        let (mut errors, mut draft) = (ErrorCollector::new(source), EnvoyDraft::default());
+        match yaml::parse(text, 0, &mut errors) {
+            Some(YamlNode { value: YamlValue::Map(entries), at }) => draft.domain(&entries, at, &mut errors),
+            Some(node) => {
+                errors.add(node.at, format!("the file must be a mapping, such as {DOMAIN_EXAMPLE}"))
+            }
+            None if errors.is_empty() => {
+                errors.add(Position::START, format!("the file is empty; it must be like {DOMAIN_EXAMPLE}"));
+            }
+            None => {}
+        }
+        let EnvoyDraft { mut descriptors, warnings, .. } = draft;
+        errors.finish(descriptors.pop().map(|(domain, descriptors)| Self { domain, descriptors, warnings }))
+    }
+}
+
 /// The domains that were read so far.
 #[derive(Default)]
 pub(super) struct EnvoyDraft {
     tree: DescriptorTree,
+    /// The descriptors of each domain, for the tree.
+    descriptors: Vec<(String, Vec<Descriptor>)>,
     domains: HashMap<String, DomainDraft>,
     merges_domains: bool,
     pub(super) warnings: Vec<ConfigError>,
@@ -79,7 +112,10 @@ struct Path<'a> {
 }
 
 impl EnvoyDraft {
-    pub(super) fn tree(self) -> DescriptorTree {
+    pub(super) fn tree(mut self) -> DescriptorTree {
+        for (domain, descriptors) in self.descriptors {
+            self.tree.add_domain(&domain, descriptors);
+        }
         self.tree
     }
 
@@ -184,7 +220,7 @@ impl EnvoyDraft {
         let descriptors = descriptors
             .map(|entry| self.descriptors(entry, &mut path, &mut seen, errors))
             .unwrap_or_default();
-        self.tree.add_domain(name, descriptors);
+        self.descriptors.push((name.to_owned(), descriptors));
         self.domains.insert(name.to_owned(), DomainDraft { at: entry.value.at, seen });
     }
 

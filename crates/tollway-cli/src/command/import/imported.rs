@@ -29,7 +29,8 @@ impl ImportError {
 /// Something that the configuration does not say, with the reason and a way to have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    pub(crate) at: Position,
+    /// Its place, if it has one.
+    pub(crate) at: Option<Position>,
     pub(crate) text: String,
 }
 
@@ -53,7 +54,12 @@ pub(crate) struct ImportedLimit {
 
 impl Imported {
     pub(crate) fn leave_out(&mut self, at: Position, text: impl Into<String>) {
-        self.left_out.push(LeftOut { at, text: text.into() });
+        self.left_out.push(LeftOut { at: Some(at), text: text.into() });
+    }
+
+    /// Lists something that has no place of its own in the file.
+    pub(crate) fn leave_out_of_file(&mut self, text: impl Into<String>) {
+        self.left_out.push(LeftOut { at: None, text: text.into() });
     }
 
     /// Returns a name that a limit may have, close to `wanted`, and that no other one has.
@@ -80,7 +86,8 @@ impl Imported {
             yaml.push_str("#\n# Not carried over:\n");
         }
         for LeftOut { at, text } in &self.left_out {
-            add_comment(&mut yaml, "# - ", "#   ", &format!("line {}: {text}", at.line));
+            let place = at.map(|at| format!("line {}: ", at.line)).unwrap_or_default();
+            add_comment(&mut yaml, "# - ", "#   ", &format!("{place}{text}"));
         }
         yaml.push_str(if self.limits.is_empty() { "\nlimits: {}\n" } else { "\nlimits:\n" });
         for limit in &self.limits {

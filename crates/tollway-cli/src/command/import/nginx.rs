@@ -313,7 +313,10 @@ mod tests {
         let yaml = imported.to_yaml("nginx.conf");
         Config::parse(&yaml, "imported.yaml").unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
         let limits = yaml.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>();
-        let left_out = imported.left_out.iter().map(|each| format!("{}: {}", each.at.line, each.text));
+        let left_out = imported
+            .left_out
+            .iter()
+            .map(|each| format!("{}: {}", each.at.map_or(0, |at| at.line), each.text));
         (limits.join("\n").trim().to_owned(), left_out.collect())
     }
 
