@@ -52,8 +52,8 @@ fn traefik_asks_first_and_tells_the_client() {
     check("traefik", HeadersReach::Application, "500");
 }
 
-/// Three requests of a client pass and the fourth does not, whatever it says about itself. Another client passes. Without
-/// Tollway, the proxy answers `stopped`.
+/// Three requests of a client pass and the fourth does not, whatever it says about itself. Another client passes.
+/// Without Tollway, the proxy answers `stopped`.
 fn check(program: &str, reach: HeadersReach, stopped: &str) {
     let gate = start_gate(|yaml| yaml);
     let Some(proxy) = Proxy::start(program, gate.server.http_addr().unwrap(), application()) else { return };
