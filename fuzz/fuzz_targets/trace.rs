@@ -39,6 +39,7 @@ fuzz_target!(|trace: &[u8]| {
             // What can be asked in bytes can be answered in bytes: an echo.
             TraceRequest::Text(text) => TraceReply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(bytes.clone()),
+            TraceRequest::Resp(_) => TraceReply::Resp("+OK".to_owned()),
             TraceRequest::Smockron(message) => TraceReply::Smockron(vec![message.clone()]),
         };
         let line = event.with_reply(&reply).to_string();

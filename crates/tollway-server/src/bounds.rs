@@ -22,7 +22,8 @@ pub struct Bounds {
     pub head_time: Duration,
     /// The time that a body may take to arrive, counted from the end of its head.
     pub body_time: Duration,
-    /// The time that the rest of a Throttr request, of a ZeroMQ message or of a ZeroMQ handshake may take to arrive.
+    /// The time that the rest of a Throttr request, of a RESP command, of a ZeroMQ message or of a ZeroMQ handshake may
+    /// take to arrive.
     pub frame_time: Duration,
     /// The number of calls that one gRPC connection may have in flight: as many as Envoy sends to a service by default.
     /// It sends them before it has read our bound, and takes a call that is refused for a failure.
@@ -31,6 +32,8 @@ pub struct Bounds {
     pub rls_message: usize,
     /// The bytes of all messages that may wait to be read from one gRPC connection.
     pub rls_window: u32,
+    /// The bytes that the commands between `MULTI` and `EXEC` may have: some ten thousand of them fit.
+    pub transaction: usize,
     /// The bytes of reports that may wait to be recorded on each worker. Those above it are dropped.
     pub accounting: usize,
     /// The number of topics that one gatekeeper may subscribe to.
@@ -69,6 +72,7 @@ impl Default for Bounds {
             rls_streams: 1_024,
             rls_message: 32 << 10,
             rls_window: 1 << 20,
+            transaction: 1 << 20,
             accounting: 8 << 20,
             topics: 1_024,
             topic: 256,

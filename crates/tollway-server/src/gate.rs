@@ -9,6 +9,7 @@ mod connection;
 mod deadline;
 mod http;
 mod limit;
+mod resp;
 #[cfg(feature = "rls")]
 mod rls;
 pub(crate) mod smockron;
@@ -44,7 +45,7 @@ const OTHER_FILES: u64 = 64;
 #[error("the {gate} gate cannot listen on {address}")]
 #[non_exhaustive]
 pub struct BindError {
-    /// The name of the gate: `http`, `text`, `throttr`, `rls`, or `accounting` and `control` of Smockron.
+    /// The name of the gate: `http`, `text`, `throttr`, `resp`, `rls`, or `accounting` and `control` of Smockron.
     pub gate: &'static str,
     /// The address that was configured.
     pub address: SocketAddr,
@@ -96,6 +97,11 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
         let limit = ConnectionLimit::new(&gates.throttr_connections);
         let protocol = throttr::Throttr { settings: gates.throttr_settings };
         listed.push(Arc::new(TcpGate::new("throttr", address, limit, protocol)));
+    }
+    if let Some(address) = gates.resp {
+        let limit = ConnectionLimit::new(&gates.resp_connections);
+        let allow_inline = gates.resp_inline.is_allowed_at(address);
+        listed.push(Arc::new(TcpGate::new("resp", address, limit, resp::Resp { allow_inline })));
     }
     #[cfg(feature = "rls")]
     if let Some(address) = gates.rls {

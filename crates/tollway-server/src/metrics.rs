@@ -43,6 +43,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) cut_write: Counter,
     pub(crate) text: TextCounters,
     pub(crate) throttr: ThrottrCounters,
+    pub(crate) resp: RespCounters,
     pub(crate) smockron: SmockronCounters,
     pub(crate) rls: RlsCounters,
 }
@@ -72,6 +73,16 @@ pub(crate) struct ThrottrCounters {
     pub(crate) unknown_type: Counter,
 }
 
+/// Counts the commands of the RESP gate.
+#[derive(Debug, Default)]
+pub(crate) struct RespCounters {
+    pub(crate) commands: Counter,
+    /// The commands, of the above, whose reply was an error.
+    pub(crate) errors: Counter,
+    /// The connections that were closed because their bytes were no command.
+    pub(crate) broken: Counter,
+}
+
 /// Counts the requests to Envoy's rate limit service.
 #[derive(Debug, Default)]
 pub(crate) struct RlsCounters {
@@ -92,6 +103,21 @@ pub(crate) struct LimitCounters {
     resets: Counter,
     /// The decisions, of the above, that were made without the store.
     degraded: Counter,
+}
+
+/// The decisions of one limit in a batch, which are counted together: a shared counter costs as much as a decision.
+#[derive(Debug, Default)]
+pub(crate) struct SpendTally {
+    spends: [u64; OUTCOMES.len()],
+    degraded: u64,
+}
+
+impl SpendTally {
+    #[inline]
+    pub(crate) fn add(&mut self, decision: &Decision) {
+        self.spends[outcome(decision.verdict)] += 1;
+        self.degraded += u64::from(decision.degraded);
+    }
 }
 
 /// Counts the decisions of one rule on one worker.
@@ -159,6 +185,14 @@ impl LimitCounters {
     pub(crate) fn spent(&self, decision: &Decision) {
         self.measured(decision.verdict);
         self.degraded.add(u64::from(decision.degraded));
+    }
+
+    /// Counts the decisions of a batch.
+    pub(crate) fn spent_all(&self, tally: &SpendTally) {
+        for (counter, count) in self.spends.iter().zip(tally.spends).filter(|(_, count)| *count > 0) {
+            counter.add(count);
+        }
+        self.degraded.add(tally.degraded);
     }
 
     /// Counts a measured rate, which is a spend without a decision.

@@ -110,6 +110,11 @@ impl Server {
         self.address_of("throttr")
     }
 
+    /// Returns the address of the RESP gate.
+    pub fn resp_addr(&self) -> Option<SocketAddr> {
+        self.address_of("resp")
+    }
+
     /// Returns the address of the gate for Envoy's rate limit service.
     pub fn rls_addr(&self) -> Option<SocketAddr> {
         self.address_of("rls")

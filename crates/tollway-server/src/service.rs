@@ -4,6 +4,7 @@
 
 mod counted_policy;
 mod inspect;
+mod resp;
 mod rls;
 mod rules;
 mod smockron;
@@ -19,6 +20,7 @@ use tollway::limiter::LimiterError;
 use tollway_core::{ChargeRequest, RuleLookupError, Verb};
 
 pub(crate) use self::counted_policy::CountedPolicy;
+pub(crate) use self::resp::{RespConnection, RespNext, RespScratch, RespService, RespSettings};
 pub(crate) use self::rls::RlsError;
 pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
@@ -61,9 +63,10 @@ impl Service {
         counted
     }
 
-    /// Performs a verb for the HTTP gate, and counts and logs the answer.
+    /// Performs a verb for a gate, and counts and logs the answer.
     pub(crate) async fn perform<'a>(
         &self,
+        gate: &str,
         policy: &'a CountedPolicy,
         verb: Verb,
         requests: &'a [ChargeRequest<'_>],
@@ -71,7 +74,7 @@ impl Service {
         let answer = self.limiter.perform(policy.policy(), verb, requests).await?;
         policy.count(verb, &answer);
         if let VerbAnswer::Decision(charges, decision) = &answer {
-            decision_log::limit("http", verb, charges, decision);
+            decision_log::limit(gate, verb, charges, decision);
         }
         Ok(answer)
     }

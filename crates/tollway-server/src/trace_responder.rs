@@ -7,24 +7,30 @@ use tollway::config::ThrottrSettings;
 use tollway::engine::Engine;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
-use tollway_wire::{rls, text, zmtp};
+use tollway_wire::{resp, rls, text, zmtp};
 
 use crate::bounds::Bounds;
 use crate::gate::smockron::{Master, Subscription};
 use crate::metrics::WorkerMetrics;
-use crate::service::{Service, SmockronService, TextService, ThrottrService};
+use crate::service::{
+    RespConnection, RespNext, RespScratch, RespService, RespSettings, Service, SmockronService, TextService,
+    ThrottrService,
+};
 use crate::stats::Stats;
 
 /// Answers a trace as the gates of a server would, at the times the trace says.
 ///
 /// A trace is one Throttr connection: half a request waits for the rest in a later event. What is no request closes
-/// it, and the next event opens another. It is one gatekeeper, too, that hears of every domain.
+/// it, and the next event opens another. It is one connection of a Redis client, too, who may bring the numbers of
+/// limits, and one gatekeeper that hears of every domain.
 pub struct TraceResponder {
     limiter: Arc<Engine>,
     service: Arc<Service>,
     text: TextService,
     throttr: ThrottrService,
     inbox: Vec<u8>,
+    resp: RespService,
+    connection: RespConnection,
     smockron: SmockronService,
     master: Arc<Master>,
     subscription: Subscription,
@@ -38,11 +44,14 @@ impl TraceResponder {
         let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
         let throttr = ThrottrService::new(Arc::clone(&service), settings);
+        let resp = RespService::new(Arc::clone(&service), RespSettings::new(true, &Bounds::default()));
         let smockron = SmockronService::new(Arc::clone(&service));
         let master = Master::new(&Bounds::default(), &limiter, None).expect("no StatsD host is to be found");
         let subscription = master.publisher.join();
         subscription.subscribe(b"");
-        Self { limiter, service, text, throttr, inbox: Vec::new(), smockron, master, subscription }
+        let connection = RespConnection::new();
+        let inbox = Vec::new();
+        Self { limiter, service, text, throttr, inbox, resp, connection, smockron, master, subscription }
     }
 
     /// Returns the engine that decides.
@@ -68,6 +77,17 @@ impl TraceResponder {
             self.inbox.drain(..answered.taken);
         }
         replies
+    }
+
+    fn resp(&mut self, words: &[Vec<u8>]) -> String {
+        let (mut command, mut replies) = (Vec::new(), Vec::new());
+        resp::encode_command(&words.iter().map(|word| &**word).collect::<Vec<_>>(), &mut command);
+        let scratch = &mut RespScratch::default();
+        let answered = block_on(self.resp.answer(&mut self.connection, &command, &mut replies, scratch));
+        if answered.next == RespNext::Close {
+            self.connection = RespConnection::new();
+        }
+        resp::reply_text(&replies).expect("a reply of ours is one")
     }
 
     fn rls(&self, json: &str) -> Result<String, String> {
@@ -97,6 +117,7 @@ impl TraceTarget for TraceResponder {
             TraceRequest::Rule(request) => self.limiter.answer_rule(request),
             TraceRequest::Text(datagram) => TraceReply::Text(self.text(datagram)),
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(self.throttr(bytes)),
+            TraceRequest::Resp(words) => TraceReply::Resp(self.resp(words)),
             TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
             TraceRequest::Rls(json) => self.rls(json).map_or_else(TraceReply::Error, TraceReply::Rls),
         }

@@ -6,6 +6,7 @@
 //! | [`rls`] | Envoy's rate limit service, as protocol buffers and as JSON | [`rls::decode`], [`rls::from_json`] | [`rls::encode`], [`rls::put_json`] |
 //! | [`text`] | lines of text in UDP datagrams | [`text::decode`] | [`text::encode`] |
 //! | [`throttr`] | binary frames over TCP | [`throttr::decode`] | [`throttr::encode`] |
+//! | [`resp`] | the protocol of Redis, both versions | [`resp::decode`], [`RespCommand`](resp::RespCommand) | [`ReplyWriter`](resp::ReplyWriter) |
 //! | [`zmtp`] | ZeroMQ, for publishers and subscribers | [`ZmtpSession`](zmtp::ZmtpSession) | [`zmtp::encode`] |
 //! | [`smockron`] | messages of gatekeepers and their master, over ZeroMQ | [`AccountingMessage`](smockron::AccountingMessage), [`ControlMessage`](smockron::ControlMessage) | the same |
 //!
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod resp;
 pub mod rls;
 pub mod smockron;
 pub mod text;

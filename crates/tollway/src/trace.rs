@@ -32,6 +32,7 @@ mod hex;
 mod parse;
 mod reader;
 mod reply;
+mod resp_words;
 mod rule_request;
 mod target;
 mod zmq_frames;
@@ -86,6 +87,8 @@ pub enum TraceRequest {
     Text(Vec<u8>),
     /// Bytes that are written to the gate `throttr`, whole requests or parts of them. A trace has one connection to it.
     Throttr(Vec<u8>),
+    /// The words of a command that is sent to the gate `resp`. A trace has one connection to it.
+    Resp(Vec<Vec<u8>>),
     /// An accounting message that is sent to the gate `smockron`.
     Smockron(ZmqMessage),
     /// A request to the gate `rls`, as JSON.
@@ -100,6 +103,7 @@ impl TraceRequest {
             Self::Rule(_) => "rule",
             Self::Text(_) => "text",
             Self::Throttr(_) => "throttr",
+            Self::Resp(_) => "resp",
             Self::Smockron(_) => "smockron",
             Self::Rls(_) => "rls",
         }
@@ -114,6 +118,7 @@ impl fmt::Display for TraceRequest {
             Self::Rule(request) => request.fmt(f),
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
+            Self::Resp(words) => resp_words::write(f, words),
             Self::Smockron(message) => zmq_frames::write(f, message),
             Self::Rls(json) => f.write_str(json),
         }

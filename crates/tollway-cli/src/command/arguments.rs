@@ -49,6 +49,10 @@ impl GateFlag {
         Gates::address(text, Gates::THROTTR).map(Self)
     }
 
+    pub(super) fn resp(text: &str) -> Result<Self, GateAddressError> {
+        Gates::address(text, Gates::RESP).map(Self)
+    }
+
     pub(super) fn rls(text: &str) -> Result<Self, GateAddressError> {
         Gates::address(text, Gates::RLS).map(Self)
     }

@@ -60,6 +60,9 @@ pub(crate) struct Serve {
     /// The address and port of the Throttr gate, or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_THROTTR", value_parser = GateFlag::throttr)]
     throttr: Option<GateFlag>,
+    /// The address and port of the RESP gate for Redis clients, or off
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_RESP", value_parser = GateFlag::resp)]
+    resp: Option<GateFlag>,
     /// The address and port of the Smockron gate for accounting, or off; control uses the next port
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_SMOCKRON", value_parser = GateFlag::smockron)]
     smockron: Option<GateFlag>,
@@ -131,6 +134,7 @@ impl Serve {
             text: moved(self.text, configured.text),
             throttr: moved(self.throttr, configured.throttr),
             rls: moved(self.rls, configured.rls),
+            resp: moved(self.resp, configured.resp),
             ..configured
         }
     }

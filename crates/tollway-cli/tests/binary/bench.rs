@@ -16,7 +16,7 @@ const REQUESTS: u64 = 1_003;
 #[test]
 fn a_throttr_gate_answers_every_request() {
     let server = Gates::start(
-        "serve --http off --text off --smockron off --rls off --throttr 127.0.0.1:0",
+        "serve --http off --text off --smockron off --rls off --resp off --throttr 127.0.0.1:0",
         &["throttr"],
     );
     // Every key is inserted first, so nothing is denied but inserting it again.
@@ -35,8 +35,10 @@ fn a_throttr_gate_answers_every_request() {
 
 #[test]
 fn a_text_gate_answers_every_request() {
-    let server =
-        Gates::start("serve --http off --throttr off --smockron off --rls off --text 127.0.0.1:0", &["text"]);
+    let server = Gates::start(
+        "serve --http off --throttr off --smockron off --rls off --resp off --text 127.0.0.1:0",
+        &["text"],
+    );
     for flags in ["--pipeline 64", "--pipeline 64 --no-gso", "--pipeline 1", "--pipeline 16 --rate 100000"] {
         let result = bench("text", &server.address("text"), &format!("{flags} --keys 100000"));
         assert_eq!(result["denied"], 0, "{flags}");

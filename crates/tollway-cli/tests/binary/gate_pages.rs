@@ -1,4 +1,4 @@
-//! The sessions of `docs/text.md` and `docs/throttr.md` happen as shown.
+//! The sessions of `docs/text.md`, `docs/throttr.md` and `docs/resp.md` happen as shown.
 
 use crate::page::{Page, printed, shell};
 use crate::serving::Serving;
@@ -13,12 +13,20 @@ fn the_sessions_on_the_page_about_throttr_happen_as_shown() {
     happen_as_shown("docs/throttr.md");
 }
 
+#[test]
+fn the_sessions_on_the_page_about_redis_clients_happen_as_shown() {
+    happen_as_shown("docs/resp.md");
+}
+
 fn happen_as_shown(page: &str) {
     let page = Page::read(page);
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[]);
-    assert!(page.blocks("console").len() > 1);
+    assert!(!page.blocks("console").is_empty());
+    let resp_port = gate(&serving, "redis://127.0.0.1:");
     for (command, shown) in page.examples() {
-        let mut shell = shell(command);
+        let mut shell = shell(&command.replace("6380", resp_port));
+        // It shows types to people only.
+        shell.env("FAKETTY", "1");
         shell.env("TOLLWAY_TEXT_ADDR", gate(&serving, "udp "));
         shell.env("TOLLWAY_THROTTR_ADDR", gate(&serving, "tcp "));
         // As long as it takes: what is shown is what is answered, not how fast.

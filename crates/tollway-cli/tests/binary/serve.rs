@@ -69,12 +69,14 @@ fn the_banner_shows_what_is_served_and_how_to_try_it() {
   http     http://ADDR
   text     udp ADDR
   throttr  tcp ADDR
+  resp     redis://ADDR
   smockron zmq tcp://ADDR, control tcp://ADDR
   rls      grpc ADDR
 Try:
   curl -d '{"limit":"Login","id":"alice"}' http://ADDR/v1/spend
   curl -d '{"selectors":{"user":"alice"}}' http://ADDR/v1/rules/upload
   tollway text --addr ADDR 'over_limit ws global'
+  redis-cli -p PORT CL.THROTTLE alice 15 30 60
   tollway throttr query alice api --addr ADDR
 "#;
     let banner = serving.banner().replace(&config, "FILE").replace(env!("CARGO_PKG_VERSION"), "VERSION");
@@ -84,22 +86,13 @@ Try:
 #[test]
 fn the_banner_suggests_nothing_if_there_is_nothing_to_try() {
     let config = file("rules.yaml", "rules: { upload: 10/s }");
-    let arguments = [
-        "--config",
-        &config,
-        "--http",
-        "127.0.0.1:0",
-        "--throttr",
-        "off",
-        "--smockron",
-        "off",
-        "--rls",
-        "off",
-    ];
+    let arguments =
+        ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--resp", "off", "--rls", "off"];
     let banner = Serving::start(&arguments, &[]).banner();
     assert!(banner.contains("Try:\n  curl -d '{\"selectors\":{}}' "), "{banner}");
     let config = file("domains.yaml", "domains: { default: { rules: [{ rate: 1/s }] } }");
-    let arguments = ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--rls", "off"];
+    let arguments =
+        ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--resp", "off", "--rls", "off"];
     let banner = Serving::start(&arguments, &[]).banner();
     assert!(banner.contains("  0 limits and 1 domain from ") && !banner.contains("Try"), "{banner}");
 }
@@ -263,6 +256,8 @@ fn what_cannot_be_served_is_exit_2() {
                 "off",
                 "--rls",
                 "off",
+                "--resp",
+                "off",
             ],
             "every gate is off",
         ),
@@ -282,7 +277,7 @@ fn what_cannot_be_served_is_exit_2() {
 fn more_connections_than_the_shell_allows_files_are_served() {
     use std::io::{Read, Write};
     let limited = format!(
-        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off --rls off",
+        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off --rls off --resp off",
         env!("CARGO_BIN_EXE_tollway")
     );
     let mut shell = Command::new("sh");
@@ -303,8 +298,8 @@ fn more_connections_than_the_shell_allows_files_are_served() {
 #[test]
 fn files_for_the_largest_gate_are_enough_for_a_start_without_a_warning() {
     for (files, warns) in [(11_000, false), (10_000, true)] {
-        let gates =
-            ["http", "text", "throttr", "smockron", "rls"].map(|gate| format!("--{gate} 127.0.0.1:0"));
+        let gates = ["http", "text", "throttr", "resp", "smockron", "rls"]
+            .map(|gate| format!("--{gate} 127.0.0.1:0"));
         let limited =
             format!("ulimit -n {files} && exec {} serve {}", env!("CARGO_BIN_EXE_tollway"), gates.join(" "));
         let mut shell = Command::new("sh");

@@ -18,7 +18,7 @@ impl Serving {
     pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = tollway(&["serve"]);
         // Tests run side by side: no gate may have its usual port.
-        for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_SMOCKRON", "TOLLWAY_RLS"] {
+        for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_RESP", "TOLLWAY_SMOCKRON", "TOLLWAY_RLS"] {
             command.env(gate, "127.0.0.1:0");
         }
         // Cargo sets its variable for tests, too, and then the banner shows how to start this with cargo.
@@ -55,11 +55,7 @@ impl Serving {
         self.signal("TERM");
         self.stdout.read_to_string(&mut self.printed).unwrap();
         let printed = self.printed.replace(env!("CARGO_BIN_EXE_tollway"), "tollway");
-        let mut parts = printed.split("127.0.0.1:");
-        let first = parts.next().unwrap().to_owned();
-        parts.fold(first, |text, part| {
-            text + "ADDR" + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
-        })
+        without_ports(&without_ports(&printed, "127.0.0.1:", "ADDR"), "-p ", "-p PORT")
     }
 
     /// The exit code, and what was logged.
@@ -87,4 +83,12 @@ impl Drop for Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Replaces a text and the number behind it.
+fn without_ports(printed: &str, before: &str, name: &str) -> String {
+    let mut parts = printed.split(before);
+    let first = parts.next().unwrap().to_owned();
+    parts
+        .fold(first, |text, part| text + name + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
 }

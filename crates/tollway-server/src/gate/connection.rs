@@ -40,6 +40,8 @@ pub(super) trait Session: Send + 'static {
     /// True if the peer never ends a connection by itself. Then a drain ends it, even in the middle of a message, and
     /// it yields to other connections after each read.
     const ENDLESS: bool = false;
+    /// True if the system probes a silent peer, because nothing else notices that it is gone.
+    const KEEP_ALIVE: bool = Self::ENDLESS;
 
     /// Handles what has arrived, and appends what is to be sent. `draining` is true if the server accepts no more
     /// requests after these.

@@ -103,6 +103,8 @@ impl<P: TcpProtocol> Gate for TcpGate<P> {
 pub(super) trait ServeConnection: Send + Sync + 'static {
     /// True if the peer never ends a connection by itself.
     const ENDLESS: bool;
+    /// True if the system probes a silent peer, because nothing else notices that it is gone.
+    const KEEP_ALIVE: bool = Self::ENDLESS;
 
     /// Returns the task that serves a connection until one side ends it or the server has drained.
     fn serve(
@@ -127,6 +129,7 @@ struct Sessions<P: TcpProtocol> {
 
 impl<P: TcpProtocol> ServeConnection for Sessions<P> {
     const ENDLESS: bool = P::Session::ENDLESS;
+    const KEEP_ALIVE: bool = P::Session::KEEP_ALIVE;
 
     fn serve(
         &self,
@@ -191,7 +194,7 @@ impl<S: ServeConnection> Acceptor<S> {
         let Some(permit) = self.limit.admit(peer.ip()) else { return };
         // Without it, the second of two pipelined answers waits for the client's delayed acknowledgement: 40 ms.
         let _ = stream.set_nodelay(true);
-        if S::ENDLESS {
+        if S::KEEP_ALIVE {
             let _ = keep_alive(&stream);
         }
         let evictable = permit.evictable();

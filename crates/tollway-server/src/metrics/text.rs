@@ -19,8 +19,8 @@ use tollway_core::{Nanos, Policy, Verdict};
 use super::histogram::{BUCKETS, Histogram};
 use super::smockron::{DomainCounters, Malformed};
 use super::{
-    Counter, LimitCounters, Metrics, OUTCOMES, RlsCounters, RuleCounters, SmockronCounters, TextCounters,
-    ThrottrCounters, WorkerMetrics,
+    Counter, LimitCounters, Metrics, OUTCOMES, RespCounters, RlsCounters, RuleCounters, SmockronCounters,
+    TextCounters, ThrottrCounters, WorkerMetrics,
 };
 use crate::gate::{ConnectionLimit, Gate};
 
@@ -39,6 +39,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     latency(&mut page, metrics);
     text(&mut page, metrics);
     throttr(&mut page, metrics);
+    resp(&mut page, metrics);
     rls(&mut page, metrics);
     smockron(&mut page, metrics);
     gates.iter().for_each(|gate| gate.write_metrics(&mut page));
@@ -338,6 +339,20 @@ fn throttr(page: &mut Page, metrics: &Metrics) {
     }
     let help = "Connections closed because of an unknown request type.";
     page.single("tollway_throttr_unknown_type_total", "counter", help, of(|throttr| &throttr.unknown_type));
+}
+
+fn resp(page: &mut Page, metrics: &Metrics) {
+    let of = |counter: fn(&RespCounters) -> &Counter| sum(metrics, |worker| counter(&worker.resp));
+    page.single(
+        "tollway_resp_commands_total",
+        "counter",
+        "Commands of Redis clients.",
+        of(|resp| &resp.commands),
+    );
+    let help = "Commands of Redis clients whose reply was an error.";
+    page.single("tollway_resp_errors_total", "counter", help, of(|resp| &resp.errors));
+    let help = "Connections closed because of a RESP protocol error.";
+    page.single("tollway_resp_broken_total", "counter", help, of(|resp| &resp.broken));
 }
 
 fn smockron(page: &mut Page, metrics: &Metrics) {

@@ -11,6 +11,7 @@ mod lifecycle;
 mod openapi;
 mod proxies;
 mod pyzmq;
+mod resp;
 mod rls;
 mod rules;
 mod smockron;

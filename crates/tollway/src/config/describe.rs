@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store   memory, at most 10000000 buckets
-//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, smockron off, rls off
+//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, resp off, smockron off, rls off
 //! limits  1
 //! keys    2 rules, 1 rewrite
 //! rules   1
@@ -110,9 +110,16 @@ fn gates(gates: &Gates) -> String {
         default if default == ThrottrSettings::DEFAULT.max_ttl => String::new(),
         ttl => format!(" (max_ttl {})", span(ttl)),
     };
+    let resp = listens(gates.resp);
+    let inline = match gates.resp_inline {
+        InlineAccess::Loopback => "",
+        InlineAccess::Allow => " (inline allow)",
+        InlineAccess::Deny => " (inline deny)",
+    };
     let smockron = smockron(gates.smockron.as_ref());
     format!(
-        "http {http}{http_settings}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, smockron {smockron}, rls {}",
+        "http {http}{http_settings}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, resp {resp}{inline}, \
+         smockron {smockron}, rls {}",
         listens(gates.rls)
     )
 }

@@ -14,6 +14,7 @@ use tollway_core::Nanos;
 use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, duration, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
+use inline_access::INLINE;
 use max_connections::{PER_ADDRESS, TOTAL};
 
 pub use http::HttpSettings;
@@ -41,6 +42,12 @@ pub struct Gates {
     pub throttr_connections: MaxConnections,
     /// The settings of the Throttr gate.
     pub throttr_settings: ThrottrSettings,
+    /// The address at which the RESP gate listens.
+    pub resp: Option<SocketAddr>,
+    /// The number of connections that the RESP gate accepts.
+    pub resp_connections: MaxConnections,
+    /// The clients of the RESP gate that may bring the numbers of limits.
+    pub resp_inline: InlineAccess,
     /// The addresses at which the Smockron gate listens.
     pub smockron: Option<SmockronGate>,
     /// The address at which the gate for Envoy's rate limit service listens.
@@ -81,6 +88,7 @@ impl Default for Gates {
             http: Some(Self::HTTP),
             text: Some(Self::TEXT),
             throttr: Some(Self::THROTTR),
+            resp: Some(Self::RESP),
             smockron: Some(SmockronGate::at(SmockronGate::ACCOUNTING)),
             rls: Some(Self::RLS),
             ..Self::OFF
@@ -104,6 +112,8 @@ impl Gates {
     pub const TEXT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2000);
     /// The address at which the Throttr gate listens by default.
     pub const THROTTR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
+    /// The address at which the RESP gate listens by default.
+    pub const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6380);
     /// The address at which the gate for Envoy's rate limit service listens by default.
     pub const RLS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
@@ -117,6 +127,9 @@ impl Gates {
         throttr: None,
         throttr_connections: MaxConnections::DEFAULT,
         throttr_settings: ThrottrSettings::DEFAULT,
+        resp: None,
+        resp_connections: MaxConnections::DEFAULT,
+        resp_inline: InlineAccess::Loopback,
         smockron: None,
         rls: None,
         rls_connections: MaxConnections::DEFAULT,
@@ -133,14 +146,18 @@ impl Gates {
 
     /// Returns whether every gate is off.
     pub fn are_off(&self) -> bool {
-        [self.http, self.text, self.throttr, self.rls] == [None; 4] && self.smockron.is_none()
+        [self.http, self.text, self.throttr, self.resp, self.rls] == [None; 5] && self.smockron.is_none()
     }
 
     /// Reads the section. A new setting of a gate is one name in the list of its gate, and one field below.
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
-        let gates =
-            YamlFields::read(entries, "gates", &["http", "text", "throttr", "smockron", "rls"], errors);
+        let gates = YamlFields::read(
+            entries,
+            "gates",
+            &["http", "text", "throttr", "resp", "smockron", "rls"],
+            errors,
+        );
         let [proxies, inline, throttlecrab] = http::NAMES;
         let names = ["listen", TOTAL, PER_ADDRESS, proxies, inline, throttlecrab];
         let http = GateFields::read(gates.get("http"), Self::HTTP, &names, errors);
@@ -156,6 +173,10 @@ impl Gates {
         });
         let max_ttl = throttr.settings.get("max_ttl");
         let max_ttl = max_ttl.map_or(Some(ThrottrSettings::DEFAULT.max_ttl), |entry| duration(entry, errors));
+        let resp =
+            GateFields::read(gates.get("resp"), Self::RESP, &["listen", INLINE, TOTAL, PER_ADDRESS], errors);
+        let resp_connections = MaxConnections::read(&resp.settings, errors);
+        let resp_inline = resp.setting(INLINE, |entry| InlineAccess::read(entry, errors));
         let smockron = gates.get("smockron").map_or(Some(None), |entry| smockron::read(entry, errors));
         let rls = GateFields::read(gates.get("rls"), Self::RLS, &["listen", TOTAL, PER_ADDRESS], errors);
         let rls_connections = MaxConnections::read(&rls.settings, errors);
@@ -169,6 +190,9 @@ impl Gates {
             throttr: throttr.listen?,
             throttr_connections: throttr_connections?,
             throttr_settings: ThrottrSettings { on_insert: on_insert?, max_ttl: max_ttl? },
+            resp: resp.listen?,
+            resp_connections: resp_connections?,
+            resp_inline: resp_inline?,
             smockron: smockron?,
             rls: rls.listen?,
             rls_connections: rls_connections?,

@@ -9,7 +9,7 @@ use tollway_core::{ChargeKind, ChargeRequest, Nanos, ParseNanosError, Timestamp,
 use super::escape::unescape;
 use super::reply::SILENCE;
 use super::rule_request::{self, SELECTORS_MAX};
-use super::{LimitRequest, TraceEvent, TraceRequest, hex, zmq_frames};
+use super::{LimitRequest, TraceEvent, TraceRequest, hex, resp_words, zmq_frames};
 
 /// A line that is not valid, with the position of the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum TraceProblem {
     #[error("a gate and a request must follow the time, such as \"limit spend Name:id\"")]
     NoGate,
     /// The gate does not exist.
-    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr, smockron or rls")]
+    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr, resp, smockron or rls")]
     UnknownGate {
         /// The text that was found.
         gate: String,
@@ -146,6 +146,9 @@ pub enum TraceProblem {
     /// The line ends after the gate `throttr`.
     #[error("a request in hexadecimal must follow, such as 020100000001016372")]
     NoBytes,
+    /// The line ends after the gate `resp`.
+    #[error("a command must follow, such as CL.THROTTLE alice 15 30 60")]
+    NoCommand,
     /// A character is not a hexadecimal digit.
     #[error("\"{digit}\" is not a hexadecimal digit")]
     Digit {
@@ -235,6 +238,7 @@ fn parse_request(fields: &mut LineFields<'_>) -> Result<TraceRequest, LocatedPro
         "rule" => rule_request::parse(fields).map(TraceRequest::Rule),
         "text" => unescaped(&fields.rest()).map(TraceRequest::Text),
         "throttr" => parse_throttr_request(&fields.rest()).map(TraceRequest::Throttr),
+        "resp" => parse_resp_request(&fields.rest()).map(TraceRequest::Resp),
         "smockron" => decode_frames(&fields.rest(), zmq_frames::decode).map(TraceRequest::Smockron),
         "rls" => parse_rls_request(&fields.rest()).map(TraceRequest::Rls),
         "" => Err((gate.at, TraceProblem::NoGate)),
@@ -326,6 +330,13 @@ fn parse_throttr_request(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProble
     hexadecimal(field)
 }
 
+fn parse_resp_request(field: &LineField<'_>) -> Result<Vec<Vec<u8>>, LocatedProblem> {
+    match resp_words::parse(field.text).map_err(|(bad, problem)| (field.at + bad, problem))? {
+        words if words.is_empty() => Err((field.at, TraceProblem::NoCommand)),
+        words => Ok(words.into_iter().map(|word| word.bytes).collect()),
+    }
+}
+
 fn parse_rls_request(field: &LineField<'_>) -> Result<String, LocatedProblem> {
     if field.text.starts_with('{') && field.text.ends_with('}') {
         Ok(field.text.to_owned())
@@ -351,6 +362,9 @@ fn check_expected_reply(request: &TraceRequest, reply: LineField<'_>) -> Result<
     match request {
         TraceRequest::Text(_) => drop(unescaped(&reply)?),
         TraceRequest::Throttr(_) if !is_error && reply.text != SILENCE => drop(hexadecimal(&reply)?),
+        TraceRequest::Resp(_) => {
+            drop(resp_words::parse(reply.text).map_err(|(bad, problem)| (reply.at + bad, problem))?);
+        }
         TraceRequest::Smockron(_) if !is_error => drop(decode_frames(&reply, zmq_frames::decode_all)?),
         TraceRequest::Throttr(_)
         | TraceRequest::Smockron(_)
@@ -508,6 +522,26 @@ mod tests {
     }
 
     #[test]
+    fn a_resp_command_is_its_words() {
+        for (line, words, expected) in [
+            (
+                "2s resp CL.THROTTLE k 15 30 60 => *5 :0 :16 :15 :-1 :2",
+                &["CL.THROTTLE", "k", "15", "30", "60"][..],
+                Some("*5 :0 :16 :15 :-1 :2"),
+            ),
+            (r#"2s resp ECHO "a  b" => "a  b""#, &["ECHO", "a  b"], Some(r#""a  b""#)),
+            (r#"2s resp ECHO "" '' "a\"b" 'a"b' => "x""#, &["ECHO", "", "", "a\"b", "a\"b"], Some(r#""x""#)),
+            (r"2s resp ECHO a\x20b\n", &["ECHO", "a b\n"], None),
+        ] {
+            let event = parsed(line);
+            let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(event.request, TraceRequest::Resp(words), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+            assert_eq!(parsed(&format!("2s {}", event.request)).request, event.request, "{line}");
+        }
+    }
+
+    #[test]
     fn a_smockron_message_is_an_array_of_frames() {
         for (line, frames, expected) in [
             (r#"3s smockron ["d\u0000","ACCEPTED"] => []"#, &[&b"d\0"[..], b"ACCEPTED"][..], Some("[]")),
@@ -572,7 +606,7 @@ mod tests {
             ("0s => ok", "7:3: a gate and a request must follow"),
             (
                 "0s  soap  over_limit x",
-                "7:5: gate \"soap\" does not exist; use limit, rule, text, throttr or smockron",
+                "7:5: gate \"soap\" does not exist; use limit, rule, text, throttr, resp, smockron or rls",
             ),
             ("0s limit", "7:9: verb \"\" does not exist; use spend, check, refund or reset"),
             ("0s limit Spend A:1", "7:10: verb \"Spend\" does not exist"),
@@ -624,6 +658,11 @@ mod tests {
             ("0s throttr 01 020", "7:17: a byte must be two hexadecimal digits"),
             ("0s throttr 01 => 0", "7:18: a byte must be two hexadecimal digits"),
             ("0s throttr 01 => ok", "7:18: \"o\" is not a hexadecimal digit"),
+            ("0s resp", "7:8: a command must follow, such as CL.THROTTLE"),
+            ("0s resp => +PONG", "7:8: a command must follow"),
+            ("0s resp ECHO \"a", "7:14: this quote is not closed"),
+            ("0s resp ECHO a\\q", "7:15: a backslash must start one of"),
+            ("0s resp PING => \"PONG", "7:17: this quote is not closed"),
             ("0s smockron", "7:12: a message must be a JSON array of its frames"),
             ("0s smockron []", "7:13: a message must have at least one frame"),
             (r#"0s smockron ["\y"]"#, "7:15: in a frame, a backslash must start a JSON escape"),

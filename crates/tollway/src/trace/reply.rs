@@ -10,6 +10,7 @@
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
 //! (none)                                   (silence)      [["web\u0000","DELAY_UNTIL","x","4000"]]   (of `smockron`)
 //! {"overall_code":"OK","statuses":[{"code":"OK"}]}        (of `rls`)
+//! *5 :0 :16 :15 :-1 :2                     (of `resp`)    -ERR unknown command 'GET'               (of `resp`)
 //! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
 //! allow full, allow unreachable, allow degraded           deny                     (of `rule`; no time lifts it)
 //! ```
@@ -18,7 +19,7 @@ use std::fmt::{self, Write};
 
 use tollway_core::{Decision, Refund, RuleDecision, Verdict};
 
-use super::{ZmqMessage, escape, hex, zmq_frames};
+use super::{ZmqMessage, escape, hex, resp_words, zmq_frames};
 
 /// The text that stands for no reply at all.
 pub(super) const SILENCE: &str = "(none)";
@@ -47,6 +48,8 @@ pub enum TraceReply {
     Text(Option<Vec<u8>>),
     /// The bytes that the gate `throttr` wrote; empty until a whole request has arrived.
     Throttr(Vec<u8>),
+    /// The reply of the gate `resp` in one line, `*2 :1 "text"`; empty if there was none.
+    Resp(String),
     /// The messages that the gate `smockron` published.
     Smockron(Vec<ZmqMessage>),
     /// The reply of the gate `rls`, as JSON.
@@ -71,6 +74,8 @@ impl fmt::Display for TraceReply {
             Self::Text(Some(text)) => write_text(f, text),
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
             Self::Throttr(bytes) => hex::write(f, bytes),
+            Self::Resp(text) if text.is_empty() => f.write_str(SILENCE),
+            Self::Resp(text) => f.write_str(text),
             Self::Smockron(messages) => zmq_frames::write_all(f, messages),
             Self::Rls(json) => f.write_str(json),
             Self::Error(message) => {
@@ -148,6 +153,10 @@ pub fn matches(expected: &str, reply: &TraceReply) -> bool {
         TraceReply::Throttr(bytes) => {
             hex::decode(expected.as_bytes()).is_ok_and(|expected| expected == *bytes)
         }
+        // The text of an error is for people, so its code alone stands for any.
+        TraceReply::Resp(reply) if matches!(expected, "-ERR" | "error") => reply.starts_with("-ERR "),
+        TraceReply::Resp(reply) => resp_words::parse(expected)
+            .is_ok_and(|expected| resp_words::parse(reply).is_ok_and(|reply| expected == reply)),
         TraceReply::Smockron(messages) => {
             zmq_frames::decode_all(expected).is_ok_and(|expected| expected == *messages)
         }

@@ -22,6 +22,7 @@ impl TraceTarget for Engine {
             TraceRequest::Rule(request) => self.answer_rule(request),
             TraceRequest::Text(_)
             | TraceRequest::Throttr(_)
+            | TraceRequest::Resp(_)
             | TraceRequest::Smockron(_)
             | TraceRequest::Rls(_) => {
                 TraceReply::Error(format!("a limiter without a server does not speak \"{}\"", request.gate()))

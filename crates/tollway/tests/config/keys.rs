@@ -292,7 +292,7 @@ fn a_gate_has_an_address_and_perhaps_more() {
     ] {
         assert_eq!(
             gates(text),
-            Gates { http: None, smockron: None, rls: None, ..Gates::default() },
+            Gates { http: None, resp: None, smockron: None, rls: None, ..Gates::default() },
             "{text}"
         );
     }
@@ -320,6 +320,18 @@ fn a_gate_has_an_address_and_perhaps_more() {
         "http 127.0.0.1:8080 (trusted_proxies 10.0.0.5/32) (inline allow) (throttlecrab), text off";
     assert!(described.contains(expected), "{described}");
     assert_eq!(Gates::default().http_settings, HttpSettings::DEFAULT);
+    assert_eq!(Gates::default().resp, "127.0.0.1:6380".parse().ok());
+    for (text, at_home, elsewhere) in [
+        ("gates: { resp: 10.0.0.1:1 }", true, false),
+        ("gates: { resp: { inline: allow } }", true, true),
+        ("gates: { resp: { inline: deny, max_connections: 3 } }", false, false),
+    ] {
+        let [home, any] = ["[::1]:1", "0.0.0.0:1"].map(|address| address.parse::<SocketAddr>().unwrap());
+        let inline = gates(text).resp_inline;
+        assert_eq!((inline.is_allowed_at(home), inline.is_allowed_at(any)), (at_home, elsewhere), "{text}");
+    }
+    let denying = describe(&read("limits: {}\ngates: { resp: { inline: deny } }")).to_string();
+    assert!(denying.contains("throttr off, resp 127.0.0.1:6380 (inline deny), smockron off"), "{denying}");
     let trusting = read("limits: {}\ngates: { text: { trusted_networks: [10.0.0.0/8, '::1'] } }");
     let sender = |text: &str| text.parse::<SocketAddr>().unwrap();
     assert!(trusting.gates.trusted_networks.contain(sender("10.1.2.3:9")));

@@ -78,6 +78,7 @@ fn the_page_names_every_field() {
         "gates: { http: { zzzzzz: 1 } }",
         "gates: { text: { zzzzzz: 1 } }",
         "gates: { throttr: { zzzzzz: 1 } }",
+        "gates: { resp: { zzzzzz: 1 } }",
         "gates: { smockron: { zzzzzz: 1 } }",
     ] {
         let errors = Config::parse(text, NAME).expect_err(text).to_string();

@@ -27,9 +27,15 @@ fn request() -> impl Strategy<Value = TraceRequest> {
         rule_request().prop_map(TraceRequest::Rule),
         bytes().prop_map(TraceRequest::Text),
         vec(any::<u8>(), 1..40).prop_map(TraceRequest::Throttr),
+        vec(word(), 1..7).prop_map(TraceRequest::Resp),
         vec(frame(), 1..7).prop_map(TraceRequest::Smockron),
         json().prop_map(TraceRequest::Rls),
     ]
+}
+
+/// Makes a word of a command, often with quotes in it.
+fn word() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![bytes(), "[a\"' =>\\\\]{0,6}".prop_map(String::into_bytes)]
 }
 
 /// Makes a frame that holds bytes, or text of any language.
@@ -56,6 +62,11 @@ fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
         }
         TraceRequest::Throttr(_) => {
             prop_oneof![error, vec(any::<u8>(), 0..40).prop_map(TraceReply::Throttr)].boxed()
+        }
+        TraceRequest::Resp(_) => {
+            proptest::sample::select(&["", "+OK", "*2 :1 \"a  \\\"b\\n\"", "-ERR no"][..])
+                .prop_map(|text| TraceReply::Resp(text.to_owned()))
+                .boxed()
         }
         TraceRequest::Smockron(_) => {
             prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(TraceReply::Smockron)].boxed()

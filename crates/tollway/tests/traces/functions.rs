@@ -56,6 +56,7 @@ impl TraceTarget for Functions {
             TraceRequest::Limit(request) => self.limiter.answer_limit(request),
             TraceRequest::Text(_)
             | TraceRequest::Throttr(_)
+            | TraceRequest::Resp(_)
             | TraceRequest::Smockron(_)
             | TraceRequest::Rls(_) => {
                 unreachable!("such traces are not run here")

@@ -85,6 +85,7 @@ impl Summary {
             }
             (_, TraceReply::Text(text)) => self.asked(request, text.is_none()),
             (_, TraceReply::Throttr(bytes)) => self.asked(request, bytes.is_empty()),
+            (_, TraceReply::Resp(text)) => self.asked(request, text.is_empty()),
             (_, TraceReply::Smockron(messages)) => self.asked(request, messages.is_empty()),
             (_, TraceReply::Rls(_)) => self.asked(request, false),
             _ => {}
@@ -211,6 +212,7 @@ mod tests {
         let policy = Policy::default();
         for (request, reply) in [
             (TraceRequest::Throttr(vec![2]), TraceReply::Throttr(vec![])),
+            (TraceRequest::Resp(vec![b"PING".into()]), TraceReply::Resp("+PONG".into())),
             (TraceRequest::Smockron(vec![vec![]]), TraceReply::Smockron(vec![])),
             (TraceRequest::Text(b"ping".into()), TraceReply::Text(Some(b"pong".into()))),
             (TraceRequest::Text(b"PING".into()), TraceReply::Text(None)),
@@ -220,11 +222,12 @@ mod tests {
         }
         assert_eq!(
             summary.to_string(),
-            "# smockron: 1 request, 1 without a reply\n\
+            "# resp: 1 request\n\
+             # smockron: 1 request, 1 without a reply\n\
              # text: 2 requests, 1 without a reply\n\
              # throttr: 1 request, 1 without a reply\n\
              # 1 request could not be decided\n\
-             # 5 events: 0 as expected, 0 differed, 5 without an expected reply\n"
+             # 6 events: 0 as expected, 0 differed, 6 without an expected reply\n"
         );
     }
 }

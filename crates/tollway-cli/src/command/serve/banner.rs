@@ -27,6 +27,9 @@ pub(super) fn banner(limiter: &Engine, from: &str, store: &StoreUrl, server: &Se
     if let Some(address) = server.throttr_addr() {
         line(format!("throttr  tcp {address}"));
     }
+    if let Some(address) = server.resp_addr() {
+        line(format!("resp     redis://{address}"));
+    }
     if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
         line(format!("smockron zmq tcp://{accounting}, control tcp://{control}"));
     }
@@ -76,6 +79,9 @@ fn examples(policy: &Policy, server: &Server) -> Vec<String> {
     }
     if let (Some(address), false) = (server.text_addr(), policy.keys().rules().is_empty()) {
         examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));
+    }
+    if let Some(address) = server.resp_addr() {
+        examples.push(format!("redis-cli -p {} CL.THROTTLE alice 15 30 60", address.port()));
     }
     if let Some(address) = server.throttr_addr() {
         examples.push(format!("{program} throttr query alice api --addr {address}"));

@@ -168,7 +168,7 @@ async fn command(
     if !asker.allow_inline && command.charges().iter().any(|charge| charge.numbers.is_some()) {
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
-    let status = match worker.service.perform(policy, verb, command.charges()).await {
+    let status = match worker.service.perform("http", policy, verb, command.charges()).await {
         Ok(VerbAnswer::Decision(charges, decision)) => response.decision(&charges, &decision),
         Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
         Ok(VerbAnswer::Reset(_)) => response.reset(),
@@ -194,7 +194,7 @@ async fn throttle(
             return (response.throttle_error(HttpStatus::BadRequest, &malformed.detail), false);
         }
     };
-    match worker.service.perform(policy, Verb::Spend, &[asked.charge()]).await {
+    match worker.service.perform("http", policy, Verb::Spend, &[asked.charge()]).await {
         Ok(VerbAnswer::Decision(_, decision)) => (response.throttle(&asked, &decision), true),
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
         Err(error) => {
@@ -228,7 +228,7 @@ async fn gate(
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
     match (&charges[..], &rules[..]) {
-        (charges, []) => match worker.service.perform(policy, Verb::Spend, charges).await {
+        (charges, []) => match worker.service.perform("http", policy, Verb::Spend, charges).await {
             Ok(VerbAnswer::Decision(charges, decision)) => (response.gate(&charges, &decision, denied), true),
             Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
             Err(error) => (response.problem(&problem(error.into())), false),

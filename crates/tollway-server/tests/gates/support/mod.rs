@@ -53,7 +53,7 @@ pub(crate) fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Ha
 pub(crate) fn any_ports() -> Gates {
     let any = Some("127.0.0.1:0".parse().unwrap());
     let smockron = any.map(SmockronGate::at);
-    Gates { http: any, text: any, throttr: any, smockron, rls: any, ..Gates::OFF }
+    Gates { http: any, text: any, throttr: any, resp: any, smockron, rls: any, ..Gates::OFF }
 }
 
 pub(crate) fn start_limiter(limiter: Engine, change: impl FnOnce(&mut Settings)) -> Harness {

@@ -1,13 +1,13 @@
-//! The text, the Throttr and the Smockron gate, asked over real sockets.
+//! The text, the Throttr, the RESP and the Smockron gate, asked over real sockets.
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 use tollway::core::Timestamp;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_testbed::{TEST_TIMEOUT, ZmqSocket};
-use tollway_wire::text;
 use tollway_wire::throttr::{self, ThrottrCommand};
+use tollway_wire::{resp, text};
 
 use super::over_http::OverHttp;
 use crate::support::Harness;
@@ -20,6 +20,7 @@ pub(crate) struct OverSockets {
     throttr: TcpStream,
     /// The bytes that were sent over TCP and are not yet a whole request.
     half: Vec<u8>,
+    resp: TcpStream,
     pings: u64,
     publisher: ZmqSocket,
     subscriber: ZmqSocket,
@@ -32,7 +33,8 @@ impl OverSockets {
         let text = UdpSocket::bind("127.0.0.1:0").unwrap();
         text.connect(gate.server.text_addr().unwrap()).unwrap();
         text.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        let throttr = connect(&gate);
+        let throttr = connect(gate.server.throttr_addr());
+        let resp = connect(gate.server.resp_addr());
         let (publisher, subscriber) = (gate.publisher(), gate.subscriber(&[b""]));
         let rls = RlsClient::new(gate.server.rls_addr().unwrap());
         Self {
@@ -40,6 +42,7 @@ impl OverSockets {
             text,
             throttr,
             half: Vec::new(),
+            resp,
             pings: 0,
             publisher,
             subscriber,
@@ -87,12 +90,22 @@ impl OverSockets {
                 Ok(None) => return replies,
                 Err(_) => {
                     assert_eq!(self.throttr.read(&mut [0]).unwrap(), 0, "what is no request closes");
-                    self.throttr = connect(&self.http.gate);
+                    self.throttr = connect(self.http.gate.server.throttr_addr());
                     self.half.clear();
                     return replies;
                 }
             }
         }
+    }
+
+    fn resp(&mut self, words: &[Vec<u8>]) -> String {
+        let (mut command, mut reply) = (Vec::new(), Vec::new());
+        resp::encode_command(&words.iter().map(|word| &**word).collect::<Vec<_>>(), &mut command);
+        self.resp.write_all(&command).unwrap();
+        while resp::reply_len(&reply).unwrap().is_none() {
+            read_byte(&mut self.resp, &mut reply);
+        }
+        resp::reply_text(&reply).unwrap()
     }
 
     fn smockron(&mut self, message: &ZmqMessage) -> Vec<ZmqMessage> {
@@ -103,8 +116,8 @@ impl OverSockets {
     }
 }
 
-fn connect(gate: &Harness) -> TcpStream {
-    let stream = TcpStream::connect(gate.server.throttr_addr().unwrap()).unwrap();
+fn connect(address: Option<SocketAddr>) -> TcpStream {
+    let stream = TcpStream::connect(address.unwrap()).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
@@ -113,10 +126,14 @@ fn connect(gate: &Harness) -> TcpStream {
 fn read_reply(stream: &mut TcpStream, to_query: bool, replies: &mut Vec<u8>) {
     let start = replies.len();
     while throttr::decode_reply(&replies[start..], to_query).unwrap().is_none() {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        replies.push(byte[0]);
+        read_byte(stream, replies);
     }
+}
+
+fn read_byte(stream: &mut TcpStream, replies: &mut Vec<u8>) {
+    let mut byte = [0];
+    stream.read_exact(&mut byte).unwrap();
+    replies.push(byte[0]);
 }
 
 impl TraceTarget for OverSockets {
@@ -126,6 +143,7 @@ impl TraceTarget for OverSockets {
             TraceRequest::Limit(_) | TraceRequest::Rule(_) => self.http.answer(at, request),
             TraceRequest::Text(datagram) => TraceReply::Text(self.text(datagram)),
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(self.throttr(bytes)),
+            TraceRequest::Resp(words) => TraceReply::Resp(self.resp(words)),
             TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
             TraceRequest::Rls(json) => match self.rls.ask(from_trace(json)) {
                 Ok(answer) => TraceReply::Rls(to_trace(&answer)),

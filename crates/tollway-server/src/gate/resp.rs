@@ -1,0 +1,70 @@
+//! RESP: answers every command of a Redis client that has arrived, in order.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::connection::{Missing, Next, Received, Session};
+use super::tcp::TcpProtocol;
+use crate::bounds::Bounds;
+use crate::service::{RespConnection, RespNext, RespScratch, RespService, RespSettings};
+use crate::worker::Worker;
+
+/// Speaks RESP, in both versions.
+pub(super) struct Resp {
+    /// True if clients may bring the numbers of limits.
+    pub(super) allow_inline: bool,
+}
+
+impl TcpProtocol for Resp {
+    type Shared = RespService;
+    type Session = RespSession;
+
+    fn shared(&self, worker: &Arc<Worker>) -> RespService {
+        let settings = RespSettings::new(self.allow_inline, worker.bounds());
+        RespService::new(Arc::clone(&worker.service), settings)
+    }
+
+    fn session(service: &Arc<RespService>, _peer: IpAddr, _is_reserved: bool) -> RespSession {
+        RespSession { service: Arc::clone(service), connection: RespConnection::new() }
+    }
+}
+
+/// Answers the commands of one connection.
+pub(super) struct RespSession {
+    service: Arc<RespService>,
+    connection: RespConnection,
+}
+
+impl Session for RespSession {
+    type Scratch = RespScratch;
+    const KEEP_ALIVE: bool = true;
+
+    async fn receive(
+        &mut self,
+        arrived: &[u8],
+        output: &mut Vec<u8>,
+        scratch: &mut RespScratch,
+        draining: bool,
+    ) -> Received {
+        let answered = self.service.answer(&mut self.connection, arrived, output, scratch).await;
+        let next = match answered.next {
+            RespNext::Again => Next::Again,
+            // What the client sent after its last command is not read.
+            RespNext::Close => Next::Refuse,
+            RespNext::Read if answered.taken < arrived.len() => Next::Read(Missing::Frame),
+            RespNext::Read if draining => Next::Refuse,
+            RespNext::Read => Next::Read(Missing::Nothing),
+        };
+        Received { taken: answered.taken, next, at: Instant::now() }
+    }
+
+    /// Clients keep connections in pools, and Redis never closes one. A full gate closes the longest idle one.
+    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
+        if missing == Missing::Nothing { None } else { Some(bounds.frame_time) }
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.connection.is_in_transaction()
+    }
+}

@@ -1,0 +1,123 @@
+//! Answers the commands that are not settled together with others.
+
+use tollway::engine::VerbAnswer;
+use tollway_core::algorithm::TokenBucket;
+use tollway_core::{Bill, ChargeRequest, ErrorChain, InlineNumbers, Nanos, Verb};
+use tollway_wire::resp::{self, Hello, ReplyWriter};
+
+use super::collector::{Alone, WRONG_USER};
+use super::{RespConnection, RespService};
+use crate::service::CountedPolicy;
+
+/// The reply of `TTL` for a key without a bucket.
+const NO_KEY: i64 = -2;
+
+impl RespService {
+    /// Answers one command, and counts it.
+    pub(super) async fn answer_alone(
+        &self,
+        policy: &CountedPolicy,
+        connection: &mut RespConnection,
+        command: Alone<'_>,
+        reply: &mut ReplyWriter<'_>,
+    ) {
+        let answered = match command {
+            Alone::GiveBack(request, units) => {
+                let charge = [self.inline.refund(&request.numbers, request.key, units)];
+                let refund = self.service.limiter.refund_charges(&charge).await;
+                self.inline_counters.refunded();
+                refund.map(|refund| request.put_refund(&refund, reply)).map_err(|error| chain(&error))
+            }
+            Alone::Toll(verb, charges) => self.toll(policy, verb, &charges, reply).await,
+            Alone::Del(keys) => self.delete(&keys).await.map(|deleted| reply.integer(deleted)),
+            Alone::Ttl { key, millis } => {
+                let left = self.time_left(&[key]).await[0];
+                reply.integer(if left == Nanos::ZERO { NO_KEY } else { time_to_live(left, millis) });
+                Ok(())
+            }
+            Alone::Hello(hello) => greet(connection, &hello, reply),
+            Alone::Reset => {
+                connection.reset();
+                reply.set_version(connection.version);
+                reply.simple("RESET");
+                Ok(())
+            }
+        };
+        self.service.metrics.resp.commands.one();
+        if let Err(error) = answered {
+            self.service.metrics.resp.errors.one();
+            reply.error(&error);
+        }
+    }
+
+    async fn toll(
+        &self,
+        policy: &CountedPolicy,
+        verb: Verb,
+        charges: &[ChargeRequest<'_>],
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<(), String> {
+        match self.service.perform("resp", policy, verb, charges).await.map_err(|error| chain(&error))? {
+            VerbAnswer::Decision(charges, decision) => resp::put_decision(&charges, &decision, reply),
+            VerbAnswer::Refund(charges, refund) => resp::put_refund(&charges, &refund, reply),
+            VerbAnswer::Reset(_) => resp::put_reset(reply),
+        }
+        Ok(())
+    }
+
+    /// Forgets the buckets of keys, and returns how many there were.
+    async fn delete(&self, keys: &[&[u8]]) -> Result<i64, String> {
+        let left = self.time_left(keys).await;
+        let numbers = any_numbers();
+        let charges: Vec<_> = keys.iter().map(|key| self.inline.refund(&numbers, key, 0)).collect();
+        self.service.limiter.reset_charges(&charges).await.map_err(|error| chain(&error))?;
+        charges.iter().for_each(|_| self.inline_counters.reset());
+        // A key that is named twice has one bucket.
+        let is_first = |(index, key): &(usize, &&[u8])| !keys[..*index].contains(key);
+        let deleted =
+            keys.iter().enumerate().filter(is_first).filter(|(index, _)| left[*index] > Nanos::ZERO);
+        Ok(i64::try_from(deleted.count()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns the time until the bucket of each key is full: nothing for a key without a bucket.
+    async fn time_left(&self, keys: &[&[u8]]) -> Vec<Nanos> {
+        let numbers = any_numbers();
+        let looks: Vec<_> = keys.iter().map(|key| self.inline.refund(&numbers, key, 0)).collect();
+        let bills: Vec<_> = looks.iter().map(Bill::one).collect();
+        let decisions = self.service.limiter.check_bills(&bills).await;
+        decisions.into_iter().map(|decision| decision.reset_nanos).collect()
+    }
+}
+
+/// Returns numbers to look at a bucket with. What it owes is the same under all numbers.
+fn any_numbers() -> InlineNumbers {
+    InlineNumbers::new(TokenBucket::new(1, 1, std::time::Duration::from_secs(1)).expect("sensible numbers"))
+}
+
+/// Returns milliseconds, rounded up so that a bucket that exists has some, or the nearest seconds, as Redis has them.
+fn time_to_live(left: Nanos, millis: bool) -> i64 {
+    let left = left.get().div_ceil(1_000_000);
+    let left = if millis { left } else { (left + 500) / 1_000 };
+    i64::try_from(left).unwrap_or(i64::MAX)
+}
+
+fn greet(
+    connection: &mut RespConnection,
+    hello: &Hello<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), String> {
+    if hello.auth.is_some_and(|(user, _)| user != b"default") {
+        return Err(WRONG_USER.to_owned());
+    }
+    if let Some(name) = hello.name {
+        connection.set_name(name);
+    }
+    connection.version = hello.version.unwrap_or(connection.version);
+    reply.set_version(connection.version);
+    resp::put_hello(connection.id, connection.version, reply);
+    Ok(())
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    format!("ERR {}", ErrorChain(error))
+}

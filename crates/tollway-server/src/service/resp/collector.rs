@@ -1,0 +1,265 @@
+//! Collects commands that are settled together, and prepares the replies to those that need no store.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use tollway_core::{Charge, ChargeRequest, ErrorChain, Verb};
+use tollway_wire::resp::{
+    self, ClientCommand, CommandError, Decoded, Hello, ReplyWriter, RespCommand, ThrottleRequest,
+    ThrottleUse, TollRequest, Words, decode,
+};
+
+use super::{BATCH, RespConnection, RespService};
+use crate::service::CountedPolicy;
+
+/// The error of a client that brings its own numbers where that is not allowed.
+const INLINE_DENIED: &str = "ERR this gate takes no numbers from clients; set \"inline: allow\" at gates.resp, or use \
+                             TOLL with a configured limit";
+/// The errors of clients that log in. There are no passwords, and the default user needs none.
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user";
+pub(super) const WRONG_USER: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const ONE_DATABASE: &str = "ERR DB index is out of range; there is only database 0";
+const NESTED: &str = "ERR MULTI calls can not be nested";
+const NOTHING_TO_EXECUTE: &str = "ERR EXEC without MULTI";
+const NOTHING_TO_DISCARD: &str = "ERR DISCARD without MULTI";
+const NOT_IN_TRANSACTION: &str = "ERR command not allowed inside a transaction";
+const TRANSACTION_TOO_LONG: &str =
+    "ERR the transaction is too long; send fewer commands between MULTI and EXEC";
+const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+
+/// A command whose reply is written when everything that was collected with it is settled.
+pub(super) enum Asked<'a> {
+    Throttle(ThrottleRequest<'a>),
+    /// A spend of one charge.
+    Toll(Charge<'a>),
+    /// A reply that is ready: a part of [`RespScratch::prepared`](super::RespScratch::prepared).
+    Prepared(Range<usize>),
+}
+
+/// The reason why no more commands are collected.
+pub(super) enum Stop<'a> {
+    /// The rest of the next command has not arrived.
+    Incomplete,
+    /// There is no room for more.
+    Full,
+    /// A command has to be answered by itself.
+    Alone(Alone<'a>),
+    /// A transaction is executed.
+    Execute,
+    /// The connection is closed.
+    Close,
+}
+
+/// A command that is answered by itself, after those that came before it.
+pub(super) enum Alone<'a> {
+    /// Gives tokens back to the bucket of a key.
+    GiveBack(ThrottleRequest<'a>, u64),
+    /// Performs a verb on charges of the policy.
+    Toll(Verb, Vec<ChargeRequest<'a>>),
+    /// Forgets the buckets of keys.
+    Del(Vec<&'a [u8]>),
+    /// Returns the time until the bucket of a key is full.
+    Ttl { key: &'a [u8], millis: bool },
+    /// Changes the version of the protocol, in which the replies before it are not written.
+    Hello(Hello<'a>),
+    /// Makes the connection as it was at its start.
+    Reset,
+}
+
+/// Collects the commands of one connection.
+pub(super) struct Collector<'s, 'a> {
+    service: &'s RespService,
+    policy: &'a CountedPolicy,
+    connection: &'s mut RespConnection,
+    prepared: &'s mut Vec<u8>,
+    asked: ArrayVec<Asked<'a>, BATCH>,
+    errors: u64,
+}
+
+impl<'s, 'a> Collector<'s, 'a> {
+    pub(super) fn new(
+        service: &'s RespService,
+        policy: &'a CountedPolicy,
+        connection: &'s mut RespConnection,
+        prepared: &'s mut Vec<u8>,
+    ) -> Self {
+        prepared.clear();
+        Self { service, policy, connection, prepared, asked: ArrayVec::new(), errors: 0 }
+    }
+
+    /// Returns what was collected, and the number of errors among it.
+    pub(super) fn finish(self) -> (ArrayVec<Asked<'a>, BATCH>, u64) {
+        (self.asked, self.errors)
+    }
+
+    /// Collects the commands in `inbox` from `taken` on, which it moves behind them.
+    pub(super) fn collect(&mut self, inbox: &'a [u8], taken: &mut usize, words: &mut Words<'a>) -> Stop<'a> {
+        while !self.asked.is_full() {
+            let rest = &inbox[*taken..];
+            match decode(rest, words) {
+                Ok(None) => return Stop::Incomplete,
+                Ok(Some((Decoded::Blank, len))) => *taken += len,
+                Ok(Some((Decoded::Command, len))) => {
+                    *taken += len;
+                    if let Some(stop) = self.add(&rest[..len], words) {
+                        return stop;
+                    }
+                }
+                Err(error) => {
+                    self.service.service.metrics.resp.broken.one();
+                    self.error(&error);
+                    return Stop::Close;
+                }
+            }
+        }
+        Stop::Full
+    }
+
+    /// Adds one command, or returns why it ends what is collected.
+    #[inline]
+    fn add(&mut self, bytes: &[u8], words: &Words<'a>) -> Option<Stop<'a>> {
+        match RespCommand::parse(words) {
+            Ok(command) if self.connection.is_in_transaction() => self.add_in_transaction(command, bytes),
+            Ok(RespCommand::Throttle(request)) if self.service.settings.allow_inline => {
+                if let ThrottleUse::GiveBack(units) = request.usage() {
+                    return Some(Stop::Alone(Alone::GiveBack(request, units)));
+                }
+                self.asked.push(Asked::Throttle(request));
+                None
+            }
+            Ok(command) => self.add_other(command),
+            Err(error) => {
+                if let Some(transaction) = &mut self.connection.transaction {
+                    transaction.is_aborted = true;
+                }
+                self.error(&error);
+                error.closes().then_some(Stop::Close)
+            }
+        }
+    }
+
+    fn add_other(&mut self, command: RespCommand<'_, 'a>) -> Option<Stop<'a>> {
+        match command {
+            RespCommand::Throttle(_) => self.error(&INLINE_DENIED),
+            RespCommand::Del(_) | RespCommand::Ttl { .. } if !self.service.settings.allow_inline => {
+                self.error(&INLINE_DENIED);
+            }
+            RespCommand::Del(keys) => return Some(Stop::Alone(Alone::Del(keys.to_vec()))),
+            RespCommand::Ttl { key, millis } => return Some(Stop::Alone(Alone::Ttl { key, millis })),
+            RespCommand::Toll(request) => return self.add_toll(request),
+            RespCommand::Ping(None) => self.reply(|reply| reply.simple("PONG")),
+            RespCommand::Ping(Some(text)) | RespCommand::Echo(text) => self.reply(|reply| reply.bulk(text)),
+            RespCommand::Quit => {
+                self.reply(|reply| reply.simple("OK"));
+                return Some(Stop::Close);
+            }
+            RespCommand::Hello(hello) => return Some(Stop::Alone(Alone::Hello(hello))),
+            RespCommand::Reset => return Some(Stop::Alone(Alone::Reset)),
+            RespCommand::Auth { user: Some(b"default"), .. } => self.reply(|reply| reply.simple("OK")),
+            RespCommand::Auth { user: Some(_), .. } => self.error(&WRONG_USER),
+            RespCommand::Auth { user: None, .. } => self.error(&NO_PASSWORD),
+            RespCommand::Select(b"0") => self.reply(|reply| reply.simple("OK")),
+            RespCommand::Select(_) => self.error(&ONE_DATABASE),
+            RespCommand::Client(command) => self.add_client(command),
+            RespCommand::Commands => self.reply(resp::put_commands),
+            RespCommand::CommandCount => self.reply(|reply| reply.integer(resp::COMMANDS.len() as i64)),
+            RespCommand::CommandDocs | RespCommand::ConfigGet => self.reply(|reply| reply.map(0)),
+            RespCommand::Info => self.reply(|reply| resp::put_info(env!("CARGO_PKG_VERSION"), reply)),
+            RespCommand::Multi => {
+                self.connection.transaction = Some(Box::default());
+                self.reply(|reply| reply.simple("OK"));
+            }
+            RespCommand::Exec => self.error(&NOTHING_TO_EXECUTE),
+            RespCommand::Discard => self.error(&NOTHING_TO_DISCARD),
+            _ => self.error(&CommandError::Syntax),
+        }
+        None
+    }
+
+    fn add_toll(&mut self, request: TollRequest<'_, 'a>) -> Option<Stop<'a>> {
+        let mut charges = request.charges();
+        let only = (charges.len() == 1 && request.verb == Verb::Spend).then(|| charges.next()).flatten();
+        let error = match only {
+            Some(Ok(asked)) => {
+                match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
+                    Ok(charge) => self.asked.push(Asked::Toll(charge)),
+                    Err(error) => self.error(&format_args!("ERR {}", ErrorChain(&error))),
+                }
+                return None;
+            }
+            Some(Err(error)) => error,
+            None => match request.charges().map(|charge| charge.map(ChargeRequest::from)).collect() {
+                Ok(charges) => return Some(Stop::Alone(Alone::Toll(request.verb, charges))),
+                Err(error) => error,
+            },
+        };
+        self.error(&error);
+        error.closes().then_some(Stop::Close)
+    }
+
+    fn add_client(&mut self, command: ClientCommand<'_>) {
+        match command {
+            ClientCommand::SetName(name) => {
+                self.connection.set_name(name);
+                self.reply(|reply| reply.simple("OK"));
+            }
+            ClientCommand::GetName => {
+                let name = self.connection.name.clone();
+                self.reply(|reply| match name {
+                    Some(name) => reply.bulk(&name),
+                    None => reply.null(),
+                });
+            }
+            ClientCommand::Id => {
+                let id = self.connection.id;
+                self.reply(|reply| reply.integer(id));
+            }
+            _ => self.reply(|reply| reply.simple("OK")),
+        }
+    }
+
+    fn add_in_transaction(&mut self, command: RespCommand<'_, 'a>, bytes: &[u8]) -> Option<Stop<'a>> {
+        let max = self.service.settings.transaction_max;
+        let Some(transaction) = &mut self.connection.transaction else { return None };
+        match command {
+            RespCommand::Exec if transaction.is_aborted => {
+                self.connection.transaction = None;
+                self.error(&ABORTED);
+            }
+            RespCommand::Exec => return Some(Stop::Execute),
+            RespCommand::Discard => {
+                self.connection.transaction = None;
+                self.reply(|reply| reply.simple("OK"));
+            }
+            RespCommand::Quit | RespCommand::Reset => return self.add_other(command),
+            RespCommand::Multi => self.error(&NESTED),
+            RespCommand::Hello(_) | RespCommand::Auth { .. } => {
+                transaction.is_aborted = true;
+                self.error(&NOT_IN_TRANSACTION);
+            }
+            _ if transaction.bytes.len() + bytes.len() > max => {
+                transaction.is_aborted = true;
+                self.error(&TRANSACTION_TOO_LONG);
+            }
+            _ => {
+                transaction.bytes.extend_from_slice(bytes);
+                transaction.commands += 1;
+                self.reply(|reply| reply.simple("QUEUED"));
+            }
+        }
+        None
+    }
+
+    fn error(&mut self, error: &dyn Display) {
+        self.errors += 1;
+        self.reply(|reply| reply.error(error));
+    }
+
+    /// Prepares a reply, which is written when its turn comes.
+    fn reply(&mut self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        let start = self.prepared.len();
+        write(&mut ReplyWriter::new(self.prepared, self.connection.version));
+        self.asked.push(Asked::Prepared(start..self.prepared.len()));
+    }
+}

@@ -1,0 +1,213 @@
+//! The RESP gate over sockets: what clients send at once, what they must not send, and what becomes of others.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use tollway::config::InlineAccess;
+use tollway_server::Bounds;
+use tollway_testbed::TEST_TIMEOUT;
+use tollway_wire::resp::{COMMAND_MAX, KEY_MAX, encode_command, reply_len, reply_text};
+
+use crate::support::{Harness, POLICY, read_all, start, start_with};
+
+impl Harness {
+    fn redis(&self) -> Client {
+        let stream = TcpStream::connect(self.server.resp_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
+        Client { stream, inbox: Vec::new() }
+    }
+
+    /// Returns all that comes after these bytes until the server closes.
+    fn until_closed(&self, bytes: &[u8]) -> String {
+        let mut client = self.redis();
+        client.stream.write_all(bytes).unwrap();
+        read_all(&mut client.stream)
+    }
+
+    fn metric(&self, name: &str) -> String {
+        let page = self.get("/metrics").body;
+        let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.rsplit(' ').next().unwrap().to_owned()
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    inbox: Vec<u8>,
+}
+
+impl Client {
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    fn reply(&mut self) -> String {
+        loop {
+            if let Some(len) = reply_len(&self.inbox).unwrap() {
+                let reply: Vec<_> = self.inbox.drain(..len).collect();
+                return reply_text(&reply).unwrap();
+            }
+            let mut bytes = [0; 4096];
+            let read = self.stream.read(&mut bytes).unwrap();
+            assert!(read > 0, "closed before the reply: {}", self.inbox.escape_ascii());
+            self.inbox.extend_from_slice(&bytes[..read]);
+        }
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.send(&command(text));
+        self.reply()
+    }
+}
+
+fn command(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_command(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>(), &mut bytes);
+    bytes
+}
+
+fn commands<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    texts.into_iter().flat_map(command).collect()
+}
+
+#[test]
+fn what_arrives_together_is_answered_in_order() {
+    let harness = start();
+    let mut client = harness.redis();
+    // More than fit into one batch, with replies that need no store, errors and single calls among them.
+    let mut bytes = Vec::new();
+    for _ in 0..50 {
+        bytes.extend(commands([
+            "CL.THROTTLE k 199 1 1",
+            "PING",
+            "CL.THROTTLE k x 1 1",
+            "TOLL CHECK Login a",
+        ]));
+        bytes.extend(b"ECHO text\r\n\r\n");
+    }
+    client.send(&bytes);
+    for taken in 1..=50 {
+        assert_eq!(client.reply(), format!("*5 :0 :200 :{} :-1 :{taken}", 200 - taken));
+        assert_eq!(client.reply(), "+PONG");
+        assert_eq!(client.reply(), "-ERR max_burst must be an integer of 64 bits, not 'x'");
+        assert!(client.reply().starts_with("*10 \"allowed\" :1"));
+        assert_eq!(client.reply(), "\"text\"");
+    }
+    assert_eq!(harness.metric("tollway_resp_commands_total"), "250");
+    assert_eq!(harness.metric("tollway_resp_errors_total"), "50");
+    let decisions = "tollway_decisions_total{limit=\"inline/throttle\",verb=\"spend\",outcome=\"allow\"}";
+    assert_eq!(harness.metric(decisions), "50");
+}
+
+#[test]
+fn a_command_may_arrive_byte_by_byte() {
+    let harness = start();
+    let mut client = harness.redis();
+    for byte in commands(["CL.THROTTLE k 0 1 60", "HELLO 3", "PING"]) {
+        client.send(&[byte]);
+    }
+    assert_eq!(client.reply(), "*5 :0 :1 :0 :-1 :60");
+    assert!(client.reply().starts_with("%7 \"server\" \"redis\""));
+    assert_eq!(client.reply(), "+PONG");
+}
+
+#[test]
+fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
+    let harness = start();
+    let mut bystander = harness.redis();
+    assert_eq!(bystander.ask("CL.THROTTLE by 9 1 60"), "*5 :0 :10 :9 :-1 :60");
+    let long_key = format!("CL.THROTTLE {} 1 1 1", "k".repeat(KEY_MAX + 1));
+    let long_id = format!("TOLL SPEND Login {}", "k".repeat(KEY_MAX + 1));
+    let key_error = "-ERR a key can have at most 512 bytes\r\n";
+    let cases: [(Vec<u8>, &str); 10] = [
+        (
+            b"*1\r\n$2000000000\r\n".to_vec(),
+            "-ERR Protocol error: a command can have at most 1048576 bytes\r\n",
+        ),
+        (b"*2147483647\r\n".to_vec(), "-ERR Protocol error: a command can have at most 32 words\r\n"),
+        (b"*-1\r\n".to_vec(), "-ERR Protocol error: invalid length\r\n"),
+        (b"*1\r\n$-1\r\n".to_vec(), "-ERR Protocol error: invalid length\r\n"),
+        (b"*1\r\n*1\r\n$4\r\nPING\r\n".to_vec(), "-ERR Protocol error: expected '$', got '*'\r\n"),
+        (b"$4\r\nPING\r\n".to_vec(), "-ERR Protocol error: expected '*', got '$'\r\n"),
+        (
+            b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nPING\r\n".to_vec(),
+            "-ERR this is not an HTTP server\r\n",
+        ),
+        (command(&long_key), key_error),
+        (command(&long_id), key_error),
+        (vec![b'x'; COMMAND_MAX + 1], "-ERR Protocol error: a command can have at most 1048576 bytes\r\n"),
+    ];
+    for (index, (bytes, error)) in cases.iter().enumerate() {
+        let before = commands(["PING", "CL.THROTTLE k 99 1 60"]);
+        let all = [&before, &**bytes, b"*1\r\n$4\r\nPING\r\n"].concat();
+        let left = 99 - index;
+        let owed = 60 * (index + 1);
+        let expected = format!("+PONG\r\n*5\r\n:0\r\n:100\r\n:{left}\r\n:-1\r\n:{owed}\r\n{error}");
+        assert_eq!(harness.until_closed(&all), expected, "{}", bytes[..bytes.len().min(60)].escape_ascii());
+    }
+    assert_eq!(harness.until_closed(&commands(["QUIT", "PING"])), "+OK\r\n");
+    // Every prefix of a command waits, and whoever hangs up in the middle of one disturbs nobody.
+    let whole = command("CL.THROTTLE by 9 1 60");
+    for end in 1..whole.len() {
+        harness.redis().send(&whole[..end]);
+    }
+    assert_eq!(bystander.ask("CL.THROTTLE by 9 1 60"), "*5 :0 :10 :8 :-1 :120");
+    assert_eq!(harness.metric("tollway_resp_broken_total"), "7");
+    harness.assert_alive();
+}
+
+#[test]
+fn an_array_without_words_is_an_error_and_no_end() {
+    let harness = start();
+    let mut client = harness.redis();
+    client.send(b"*0\r\n");
+    assert_eq!(client.reply(), "-ERR empty command");
+    assert_eq!(client.ask("PING"), "+PONG");
+}
+
+#[test]
+fn numbers_of_clients_are_refused_where_that_is_configured() {
+    let harness = start_with(POLICY, |settings| settings.gates.resp_inline = InlineAccess::Deny);
+    let mut client = harness.redis();
+    for text in ["CL.THROTTLE k 1 1 1", "THROTTLE k 1 1 1", "CL.THROTTLE k 1 1 1 -1", "DEL k", "TTL k"] {
+        let reply = client.ask(text);
+        assert!(
+            reply.starts_with("-ERR this gate takes no numbers from clients; set \"inline: allow\""),
+            "{reply}"
+        );
+    }
+    assert!(client.ask("TOLL SPEND Login alice").starts_with("*10 \"allowed\" :1 \"remaining\" :4"));
+    // By default, only a gate on loopback takes them.
+    let any_interface = "0.0.0.0:0".parse().unwrap();
+    let harness = start_with(POLICY, |settings| settings.gates.resp = Some(any_interface));
+    let port = harness.server.resp_addr().unwrap().port();
+    let mut client = Client { stream: TcpStream::connect(("127.0.0.1", port)).unwrap(), inbox: Vec::new() };
+    assert!(client.ask("CL.THROTTLE k 1 1 1").starts_with("-ERR this gate takes no numbers"));
+}
+
+#[test]
+fn a_transaction_has_a_bound() {
+    let bounds = Bounds { transaction: 60, ..Bounds::default() };
+    let harness = start_with(POLICY, |settings| settings.bounds = bounds);
+    let mut client = harness.redis();
+    assert_eq!(client.ask("MULTI"), "+OK");
+    assert_eq!(client.ask("CL.THROTTLE a 9 1 1"), "+QUEUED");
+    assert!(client.ask("CL.THROTTLE a 9 1 1").starts_with("-ERR the transaction is too long"));
+    assert_eq!(client.ask("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(client.ask("CL.THROTTLE a 9 1 1"), "*5 :0 :10 :9 :-1 :1");
+}
+
+#[test]
+fn a_client_that_reads_late_gets_every_reply() {
+    let harness = start();
+    let mut client = harness.redis();
+    // Far more replies than are collected at once, and than the system buffers.
+    let echo = command(&format!("ECHO {}", "x".repeat(1000)));
+    let mut sender = client.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || (0..4_000).for_each(|_| sender.write_all(&echo).unwrap()));
+    for _ in 0..4_000 {
+        assert_eq!(client.reply().len(), 1_002);
+    }
+    sending.join().unwrap();
+}

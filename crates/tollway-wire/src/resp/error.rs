@@ -1,0 +1,140 @@
+//! The errors of commands, in the words in which a client reads them.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::{COMMAND_MAX, KEY_MAX, WORDS_MAX};
+
+/// The most bytes of a client's own words that an error repeats.
+const SHOWN_MAX: usize = 64;
+
+/// An error in the bytes of a client, after which the next command cannot be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RespFramingError {
+    /// A length that is negative, or no number.
+    #[error("ERR Protocol error: invalid length")]
+    InvalidLength,
+    /// More words than [`WORDS_MAX`].
+    #[error("ERR Protocol error: a command can have at most {WORDS_MAX} words")]
+    TooManyWords,
+    /// More bytes than [`COMMAND_MAX`].
+    #[error("ERR Protocol error: a command can have at most {COMMAND_MAX} bytes")]
+    TooLong,
+    /// Something else than an array or plain text.
+    #[error("ERR Protocol error: expected '*', got '{}'", Byte(*.found))]
+    NoArray {
+        /// The byte that was found.
+        found: u8,
+    },
+    /// Something else than a string in an array.
+    #[error("ERR Protocol error: expected '$', got '{}'", Byte(*.found))]
+    NoString {
+        /// The byte that was found.
+        found: u8,
+    },
+    /// A string that is longer or shorter than its length.
+    #[error("ERR Protocol error: a string is not as long as its length says")]
+    NoLineEnd,
+    /// Plain text with a quote that is not closed, or with an escape in quotes.
+    #[error("ERR Protocol error: unbalanced quotes, or an escape; send the command as an array")]
+    Quotes,
+}
+
+struct Byte(u8);
+
+impl fmt::Display for Byte {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.escape_ascii().fmt(f)
+    }
+}
+
+/// An error that a command has. The first word is the code, which some clients read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// An array without words.
+    #[error("ERR empty command")]
+    Empty,
+    /// A command that there is not.
+    #[error("ERR unknown command '{name}'")]
+    UnknownCommand {
+        /// The name that was sent, cut and escaped.
+        name: String,
+    },
+    /// A part of a command that there is not.
+    #[error("ERR unknown subcommand '{name}' of '{command}'")]
+    UnknownSubcommand {
+        /// The command.
+        command: &'static str,
+        /// The name that was sent, cut and escaped.
+        name: String,
+    },
+    /// Too few words, or too many.
+    #[error("ERR wrong number of arguments for '{command}' command")]
+    WordCount {
+        /// The command.
+        command: &'static str,
+    },
+    /// A word that is no integer of 64 bits.
+    #[error("ERR {field} must be an integer of 64 bits, not '{found}'")]
+    NoInteger {
+        /// The name of the word.
+        field: &'static str,
+        /// The word that was sent, cut and escaped.
+        found: String,
+    },
+    /// A word that is no integer, in the words of the other dialect.
+    #[error("ERR invalid {field}")]
+    Invalid {
+        /// The name of the word.
+        field: &'static str,
+    },
+    /// A number that is too small.
+    #[error("ERR {field} must be at least {min}")]
+    TooSmall {
+        /// The name of the number.
+        field: &'static str,
+        /// The smallest number that is accepted.
+        min: i64,
+    },
+    /// Numbers that make no limit.
+    #[error("ERR {problem}")]
+    Numbers {
+        /// The reason.
+        problem: String,
+    },
+    /// A key or an id of more than [`KEY_MAX`] bytes. The connection is closed.
+    #[error("ERR a key can have at most {KEY_MAX} bytes")]
+    KeyTooLong,
+    /// A name of a connection of more than [`KEY_MAX`] bytes.
+    #[error("ERR the name of a connection can have at most {KEY_MAX} bytes")]
+    NameTooLong,
+    /// A version of the protocol that there is not.
+    #[error("NOPROTO unsupported protocol version; there are 2 and 3")]
+    Version,
+    /// A word that has no meaning in its place.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// A name of a limit that is no text.
+    #[error("ERR the name of a limit must be text in UTF-8")]
+    LimitName,
+    /// A request of a web browser. The connection is closed.
+    #[error("ERR this is not an HTTP server")]
+    Http,
+}
+
+impl CommandError {
+    /// Returns whether the connection is closed after the error.
+    pub const fn closes(&self) -> bool {
+        matches!(self, Self::KeyTooLong | Self::Http)
+    }
+}
+
+/// Returns a client's own word as an error can have it: short, and in one line.
+pub(super) fn shown(word: &[u8]) -> String {
+    let cut = &word[..word.len().min(SHOWN_MAX)];
+    let dots = if cut.len() < word.len() { "…" } else { "" };
+    format!("{}{dots}", cut.escape_ascii())
+}

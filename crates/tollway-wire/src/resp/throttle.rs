@@ -1,0 +1,177 @@
+//! The commands whose numbers come with the call: `CL.THROTTLE` of redis-cell and `THROTTLE` of throttlecrab.
+//!
+//! ```text
+//! CL.THROTTLE key max_burst count period [quantity]  ->  limited, max_burst + 1, remaining, retry_after, reset_after
+//! THROTTLE    key max_burst count period [quantity]  ->  allowed, max_burst, remaining, reset_after, retry_after
+//! ```
+//!
+//! Both are one token bucket: of `max_burst + 1` tokens in the first dialect, and of `max_burst` in the second.
+
+use std::time::Duration;
+
+use tollway_core::algorithm::TokenBucket;
+use tollway_core::{Decision, InlineNumbers, Nanos, Refund};
+
+use super::KEY_MAX;
+use super::error::{CommandError, shown};
+use super::integer;
+use super::reply::ReplyWriter;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+const NANOS_PER_MILLISECOND: u64 = 1_000_000;
+
+/// A command's wording: the order and the rounding of its reply, and its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// The dialect of `CL.THROTTLE`.
+    RedisCell,
+    /// The dialect of `THROTTLE`.
+    Throttlecrab,
+}
+
+/// A request to take from, to look at, or to give back to the bucket of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThrottleRequest<'a> {
+    /// The wording of the reply.
+    pub dialect: Dialect,
+    /// The key of the bucket.
+    pub key: &'a [u8],
+    /// The limit that the request brings.
+    pub numbers: InlineNumbers,
+    limit: TokenBucket,
+    quantity: i64,
+}
+
+/// The use that a request makes of its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThrottleUse {
+    /// Takes this many tokens; 0 looks.
+    Spend(u64),
+    /// Looks only: the quantity is above the burst, so that it is limited and can never pass.
+    TooMuch,
+    /// Gives this many tokens back, to a full bucket at most.
+    GiveBack(u64),
+}
+
+impl<'a> ThrottleRequest<'a> {
+    /// Parses the words of a command, of which the first is its name.
+    #[inline]
+    pub(super) fn parse(dialect: Dialect, words: &[&'a [u8]]) -> Result<Self, CommandError> {
+        let (numbers, quantity) = match words {
+            [_, _, numbers @ ..] if numbers.len() == 3 => (numbers, None),
+            [_, _, numbers @ .., quantity] if numbers.len() == 3 => (numbers, Some(*quantity)),
+            _ => return Err(CommandError::WordCount { command: dialect.command() }),
+        };
+        let key = words[1];
+        if key.len() > KEY_MAX {
+            return Err(CommandError::KeyTooLong);
+        }
+        let burst = dialect.integer("max_burst", numbers[0])?;
+        let count = dialect.integer("count_per_period", numbers[1])?;
+        let period = dialect.integer("period", numbers[2])?;
+        let quantity = quantity.map_or(Ok(1), |quantity| dialect.integer("quantity", quantity))?;
+        let limit = dialect.limit(burst, count, period, quantity)?;
+        Ok(Self { dialect, key, numbers: InlineNumbers::new(limit), limit, quantity })
+    }
+
+    /// Returns what the request does with its bucket.
+    #[inline]
+    pub fn usage(&self) -> ThrottleUse {
+        match u64::try_from(self.quantity) {
+            Ok(cost) if cost > self.limit.burst() => ThrottleUse::TooMuch,
+            Ok(cost) => ThrottleUse::Spend(cost),
+            Err(_) => ThrottleUse::GiveBack(self.quantity.unsigned_abs()),
+        }
+    }
+
+    /// Appends the reply to a spend. Of a quantity above the burst, the decision is that of a look.
+    #[inline]
+    pub fn put_decision(&self, decision: &Decision, reply: &mut ReplyWriter<'_>) {
+        let too_much = self.usage() == ThrottleUse::TooMuch;
+        let allowed = decision.allowed() && !too_much;
+        let (burst, remaining) = (whole(self.limit.burst()), whole(decision.remaining));
+        let reset = decision.reset_nanos;
+        reply.five_integers(match self.dialect {
+            Dialect::RedisCell => {
+                let retry = if allowed || too_much { -1 } else { seconds_with_millis(decision.retry_nanos) };
+                [i64::from(!allowed), burst, remaining, retry, seconds_with_millis(reset)]
+            }
+            Dialect::Throttlecrab => {
+                let retry = if too_much { self.retry_of_too_much(reset) } else { decision.retry_nanos };
+                [i64::from(allowed), burst, remaining, whole_seconds(reset), whole_seconds(retry)]
+            }
+        });
+    }
+
+    /// Appends the reply to a negative quantity.
+    pub fn put_refund(&self, refund: &Refund, reply: &mut ReplyWriter<'_>) {
+        let (burst, remaining) = (whole(self.limit.burst()), whole(refund.remaining));
+        reply.five_integers([0, burst, remaining, -1, seconds_with_millis(refund.reset_nanos)]);
+    }
+
+    /// Returns the wait that the formula has for a quantity above the burst, though no wait helps.
+    fn retry_of_too_much(&self, owed: Nanos) -> Nanos {
+        let increment = self.limit.emission_interval().saturating_mul(self.quantity.unsigned_abs());
+        (owed + increment).saturating_sub(self.limit.fill_time())
+    }
+}
+
+impl Dialect {
+    const fn command(self) -> &'static str {
+        match self {
+            Self::RedisCell => "cl.throttle",
+            Self::Throttlecrab => "throttle",
+        }
+    }
+
+    #[inline]
+    fn integer(self, field: &'static str, word: &[u8]) -> Result<i64, CommandError> {
+        integer::parse(word).ok_or_else(|| match self {
+            Self::RedisCell => CommandError::NoInteger { field, found: shown(word) },
+            Self::Throttlecrab => CommandError::Invalid { field },
+        })
+    }
+
+    #[inline]
+    fn limit(self, burst: i64, count: i64, period: i64, quantity: i64) -> Result<TokenBucket, CommandError> {
+        match self {
+            Self::RedisCell => {
+                let number = |field, number: i64, min| match u64::try_from(number) {
+                    Ok(unsigned) if number >= min => Ok(unsigned),
+                    _ => Err(CommandError::TooSmall { field, min }),
+                };
+                let burst = number("max_burst", burst, 0)? + 1;
+                let (count, period) = (number("count_per_period", count, 1)?, number("period", period, 1)?);
+                TokenBucket::new(burst, count, Duration::from_secs(period))
+                    .map_err(|problem| CommandError::Numbers { problem: problem.to_string() })
+            }
+            Self::Throttlecrab => {
+                if quantity < 0 {
+                    let problem = format!("Rate limit check failed: negative quantity: {quantity}");
+                    return Err(CommandError::Numbers { problem });
+                }
+                // A negative number is 0, which makes no limit either.
+                let [burst, count, period] =
+                    [burst, count, period].map(|number| u64::try_from(number).unwrap_or(0));
+                TokenBucket::new(burst, count, Duration::from_secs(period)).map_err(|_| {
+                    let problem = "Rate limit check failed: invalid rate limit parameters".to_owned();
+                    CommandError::Numbers { problem }
+                })
+            }
+        }
+    }
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns whole seconds, and one more if at least one whole millisecond is left over.
+fn seconds_with_millis(span: Nanos) -> i64 {
+    let left_over = span.get() % NANOS_PER_SECOND >= NANOS_PER_MILLISECOND;
+    whole_seconds(span) + i64::from(left_over)
+}
+
+fn whole_seconds(span: Nanos) -> i64 {
+    whole(span.get() / NANOS_PER_SECOND)
+}

@@ -1,0 +1,326 @@
+//! Any bytes a Redis client may send: they are commands, wait for more, or are refused, and nothing panics.
+
+use proptest::prelude::*;
+use tollway_core::{Decision, Nanos, Refund, Verb, Verdict};
+use tollway_wire::resp::{
+    COMMAND_MAX, CommandError, Decoded, KEY_MAX, ReplyWriter, RespCommand, RespFramingError, RespVersion,
+    ThrottleUse, WORDS_MAX, Words, decode, encode_command, reply_len, reply_text,
+};
+
+/// Returns the commands that are found in `bytes` when they arrive in pieces that end at `cuts`.
+fn found(
+    bytes: &[u8],
+    cuts: impl Iterator<Item = usize>,
+) -> (Vec<Vec<Vec<u8>>>, Result<usize, RespFramingError>) {
+    let (mut found, mut start) = (Vec::new(), 0);
+    for end in cuts.chain([bytes.len()]) {
+        let mut words = Words::new();
+        loop {
+            match decode(&bytes[start..end.clamp(start, bytes.len())], &mut words) {
+                Ok(Some((decoded, len))) => {
+                    assert!(len > 0 && words.len() <= WORDS_MAX);
+                    if decoded == Decoded::Command {
+                        found.push(words.iter().map(|word| word.to_vec()).collect());
+                        let _ = RespCommand::parse(&words).map_err(|error| error.to_string());
+                    }
+                    start += len;
+                }
+                Ok(None) => break,
+                Err(error) => return (found, Err(error)),
+            }
+        }
+    }
+    (found, Ok(start))
+}
+
+fn decoded(bytes: &[u8]) -> Result<Option<usize>, RespFramingError> {
+    decode(bytes, &mut Words::new()).map(|decoded| decoded.map(|(_, len)| len))
+}
+
+fn word() -> impl Strategy<Value = Vec<u8>> {
+    let known = proptest::sample::select(
+        &[
+            "CL.THROTTLE",
+            "throttle",
+            "TOLL",
+            "SPEND",
+            "check",
+            "RESET",
+            "PING",
+            "HELLO",
+            "3",
+            "AUTH",
+            "MULTI",
+            "EXEC",
+            "DEL",
+            "TTL",
+            "CLIENT",
+            "SETNAME",
+            "COMMAND",
+            "15",
+            "-1",
+            "9223372036854775808",
+            "",
+        ][..],
+    );
+    prop_oneof![4 => known.prop_map(|word| word.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..20)]
+}
+
+fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    prop::collection::vec(word(), 1..8)
+}
+
+fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_command(&words.iter().map(|word| &**word).collect::<Vec<_>>(), &mut bytes);
+    bytes
+}
+
+/// Generates commands, lines of plain text, and now and then other bytes.
+fn traffic() -> impl Strategy<Value = Vec<u8>> {
+    let plain = "[A-Za-z0-9 .\"']{0,20}".prop_map(|text| format!("{text}\r\n").into_bytes());
+    let lengths = "[*$:][-+]?[0-9]{0,22}(\r\n)?".prop_map(String::into_bytes);
+    let piece = prop_oneof![
+        8 => command().prop_map(|words| encoded(&words)),
+        2 => plain,
+        1 => lengths,
+        1 => prop::collection::vec(any::<u8>(), 0..30)
+    ];
+    prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1500) })]
+
+    #[test]
+    fn commands_survive_the_wire(words in command(), more in prop::collection::vec(any::<u8>(), 0..30)) {
+        let mut inbox = encoded(&words);
+        let len = inbox.len();
+        inbox.extend(more);
+        let mut found = Words::new();
+        prop_assert_eq!(decode(&inbox, &mut found), Ok(Some((Decoded::Command, len))));
+        prop_assert_eq!(found.to_vec(), words);
+        for cut in 0..len {
+            prop_assert_eq!(decoded(&inbox[..cut]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn pieces_do_not_change_what_is_read(bytes in traffic(), mut cuts in prop::collection::vec(0usize..400, 0..30)) {
+        cuts.sort_unstable();
+        let at_once = found(&bytes, std::iter::empty());
+        prop_assert_eq!(&at_once, &found(&bytes, cuts.into_iter()));
+        prop_assert_eq!(&at_once, &found(&bytes, 0..bytes.len()));
+    }
+
+    #[test]
+    fn any_bytes_are_commands_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
+        let _ = found(&bytes, std::iter::empty());
+        let _ = reply_len(&bytes);
+        let _ = reply_text(&bytes);
+    }
+
+    #[test]
+    fn errors_are_one_line(words in command()) {
+        let words: Vec<_> = words.iter().map(|word| &**word).collect();
+        if let Err(error) = RespCommand::parse(&words) {
+            let mut reply = Vec::new();
+            ReplyWriter::new(&mut reply, RespVersion::Resp2).error(&error);
+            prop_assert_eq!(reply_len(&reply), Ok(Some(reply.len())));
+            prop_assert!(reply.len() < 400);
+        }
+    }
+
+    #[test]
+    fn five_integers_are_an_array(numbers: [i64; 5]) {
+        for numbers in [numbers, numbers.map(|number| number % 20)] {
+            let (mut quick, mut plain) = (Vec::new(), Vec::new());
+            ReplyWriter::new(&mut quick, RespVersion::Resp2).five_integers(numbers);
+            let mut reply = ReplyWriter::new(&mut plain, RespVersion::Resp3);
+            reply.array(5);
+            numbers.into_iter().for_each(|number| reply.integer(number));
+            prop_assert_eq!(&quick, &plain);
+            prop_assert_eq!(reply_len(&quick), Ok(Some(quick.len())));
+        }
+    }
+}
+
+#[test]
+fn lengths_are_refused_before_anything_waits_for_them() {
+    for (bytes, expected) in [
+        ("*2147483647\r\n", RespFramingError::TooManyWords),
+        ("*33\r\n", RespFramingError::TooManyWords),
+        ("*99999999999999999999\r\n", RespFramingError::TooManyWords),
+        ("*999999999999999999999", RespFramingError::InvalidLength),
+        ("*-1\r\n", RespFramingError::InvalidLength),
+        ("*x\r\n", RespFramingError::InvalidLength),
+        ("*\r\n", RespFramingError::InvalidLength),
+        ("*1\n", RespFramingError::InvalidLength),
+        ("*1\rx", RespFramingError::InvalidLength),
+        ("*1\r\n$2000000000\r\n", RespFramingError::TooLong),
+        ("*1\r\n$1048577\r\n", RespFramingError::TooLong),
+        ("*1\r\n$18446744073709551615\r\n", RespFramingError::TooLong),
+        ("*1\r\n$-1\r\n", RespFramingError::InvalidLength),
+        ("*1\r\n$+1\r\n", RespFramingError::InvalidLength),
+        ("*2\r\n$4\r\nPING\r\n$-2\r\n", RespFramingError::InvalidLength),
+        ("*1\r\n*1\r\n$4\r\nPING\r\n", RespFramingError::NoString { found: b'*' }),
+        ("*1\r\n%1\r\n", RespFramingError::NoString { found: b'%' }),
+        ("*1\r\n$4\r\nPINGPONG\r\n", RespFramingError::NoLineEnd),
+        ("*1\r\n:99999999999999999999999\r\n", RespFramingError::NoLineEnd),
+        ("$4\r\nPING\r\n", RespFramingError::NoArray { found: b'$' }),
+        ("+PING\r\n", RespFramingError::NoArray { found: b'+' }),
+        ("ECHO \"a\r\n", RespFramingError::Quotes),
+        ("ECHO \"a\\n\"\r\n", RespFramingError::Quotes),
+        ("ECHO \"a\"b\r\n", RespFramingError::Quotes),
+    ] {
+        assert_eq!(decoded(bytes.as_bytes()), Err(expected), "{bytes:?}");
+    }
+    assert!(RespFramingError::NoArray { found: b'\n' }.to_string().ends_with("got '\\n'"));
+}
+
+#[test]
+fn a_command_has_at_most_a_megabyte_and_32_words() {
+    let words = vec![b"x".to_vec(); WORDS_MAX];
+    let bytes = encoded(&words);
+    assert_eq!(decoded(&bytes), Ok(Some(bytes.len())));
+    let long = encoded(&[b"ECHO".to_vec(), vec![b'x'; COMMAND_MAX - 30]]);
+    assert_eq!(decoded(&long), Ok(Some(long.len())));
+    let too_long = encoded(&[b"ECHO".to_vec(), vec![b'x'; COMMAND_MAX - 10]]);
+    assert_eq!(decoded(&too_long[..40]), Err(RespFramingError::TooLong));
+    // Two words that are too long together.
+    let half = vec![b'x'; COMMAND_MAX / 2];
+    assert_eq!(decoded(&encoded(&[half.clone(), half])), Err(RespFramingError::TooLong));
+    let plain = vec![b'x'; COMMAND_MAX];
+    assert_eq!(decoded(&plain[1..]), Ok(None));
+    assert_eq!(decoded(&plain), Err(RespFramingError::TooLong));
+    assert_eq!(decoded(format!("{}\r\n", "x ".repeat(33)).as_bytes()), Err(RespFramingError::TooManyWords));
+}
+
+#[test]
+fn plain_text_is_words() {
+    for (line, expected) in [
+        ("PING\r\n", Some(&["PING"][..])),
+        ("PING\n", Some(&["PING"])),
+        ("  CL.THROTTLE\ta  15 30 60 \r\n", Some(&["CL.THROTTLE", "a", "15", "30", "60"])),
+        ("ECHO \"two  words\" 'one \"two\"' \"\"\r\n", Some(&["ECHO", "two  words", "one \"two\"", ""])),
+        ("\r\n", Some(&[])),
+        ("\n", Some(&[])),
+        ("PING", None),
+    ] {
+        let mut words = Words::new();
+        let decoded = decode(line.as_bytes(), &mut words).unwrap();
+        assert_eq!(decoded.map(|(_, len)| len), expected.map(|_| line.len()), "{line:?}");
+        if let Some(expected) = expected {
+            assert_eq!(words.to_vec(), expected.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+            let blank = decoded.is_some_and(|(decoded, _)| decoded == Decoded::Blank);
+            assert_eq!(blank, expected.is_empty(), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn some_clients_send_numbers_as_numbers() {
+    let mut words = Words::new();
+    let bytes = b"*5\r\n$8\r\nTHROTTLE\r\n$2\r\nr1\r\n:3\r\n:1\r\n:1\r\n";
+    assert_eq!(decode(bytes, &mut words), Ok(Some((Decoded::Command, bytes.len()))));
+    assert_eq!(words[2..], [b"3", b"1", b"1"]);
+}
+
+fn parse<'w, 'a>(words: &'w [&'a [u8]]) -> Result<RespCommand<'w, 'a>, CommandError> {
+    RespCommand::parse(words)
+}
+
+#[test]
+fn an_error_that_closes_is_a_long_key_or_a_browser() {
+    let (long, fits) = ([b'k'; KEY_MAX + 1], [b'k'; KEY_MAX]);
+    for words in [
+        &[&b"CL.THROTTLE"[..], &long, b"1", b"1", b"1"][..],
+        &[b"THROTTLE", &long, b"1", b"1", b"1"],
+        &[b"DEL", b"a", &long],
+        &[b"TTL", &long],
+        &[b"PTTL", &long],
+    ] {
+        let error = parse(words).unwrap_err();
+        assert!(error == CommandError::KeyTooLong && error.closes());
+    }
+    assert!(parse(&[b"CL.THROTTLE", &fits, b"1", b"1", b"1"]).is_ok());
+    let words = [&b"TOLL"[..], b"SPEND", b"Login", &long];
+    let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
+    assert_eq!(request.charges().next(), Some(Err(CommandError::KeyTooLong)));
+    for words in [&[&b"POST"[..], b"/", b"HTTP/1.1"][..], &[b"Host:", b"localhost"]] {
+        assert!(parse(words).unwrap_err().closes());
+    }
+    assert!(!parse(&[b"GET", b"/"]).unwrap_err().closes());
+    assert_eq!(parse(&[]).unwrap_err().to_string(), "ERR empty command");
+}
+
+#[test]
+fn a_bill_has_triples_and_a_reset_pairs() {
+    let words: Vec<&[u8]> = "TOLL SPEND A a 1 B b 2".split(' ').map(str::as_bytes).collect();
+    let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
+    let charges: Vec<_> = request.charges().map(Result::unwrap).collect();
+    assert_eq!(request.verb, Verb::Spend);
+    assert_eq!((charges[1].limit, charges[1].id, charges[1].cost), ("B", &b"b"[..], 2));
+    for (text, right) in [
+        ("TOLL SPEND A a", true),
+        ("TOLL SPEND A a 1", true),
+        ("TOLL SPEND A a B b", false),
+        ("TOLL SPEND A", false),
+        ("TOLL SPEND", false),
+        ("TOLL", false),
+        ("TOLL RESET A a B b", true),
+        ("TOLL RESET A a 1", false),
+    ] {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        assert_eq!(parse(&words).is_ok(), right, "{text}");
+    }
+}
+
+#[test]
+fn a_quantity_is_spent_looked_at_or_given_back() {
+    for (quantity, expected) in [
+        ("1", ThrottleUse::Spend(1)),
+        ("0", ThrottleUse::Spend(0)),
+        ("16", ThrottleUse::Spend(16)),
+        ("17", ThrottleUse::TooMuch),
+        ("9223372036854775807", ThrottleUse::TooMuch),
+        ("-1", ThrottleUse::GiveBack(1)),
+        ("-9223372036854775808", ThrottleUse::GiveBack(1 << 63)),
+    ] {
+        let words = [&b"CL.THROTTLE"[..], b"k", b"15", b"30", b"60", quantity.as_bytes()];
+        let Ok(RespCommand::Throttle(request)) = parse(&words) else { panic!("{quantity} is a quantity") };
+        assert_eq!(request.usage(), expected, "{quantity}");
+        // The reply has five integers, whatever the numbers are.
+        let mut reply = Vec::new();
+        let mut writer = ReplyWriter::new(&mut reply, RespVersion::Resp2);
+        request.put_decision(
+            &Decision::new(Verdict::Deny, u64::MAX, Nanos::FOREVER, Nanos::FOREVER),
+            &mut writer,
+        );
+        request.put_refund(&Refund::new(true, u64::MAX, Nanos::FOREVER), &mut writer);
+        let first = reply_len(&reply).unwrap().unwrap();
+        assert_eq!(reply_len(&reply[first..]), Ok(Some(reply.len() - first)));
+    }
+}
+
+#[test]
+fn replies_read_in_one_line() {
+    for (reply, text) in [
+        ("*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", "*5 :0 :16 :15 :-1 :2"),
+        ("+OK\r\n", "+OK"),
+        ("-ERR no 'x' and no \"y\"\r\n", "-ERR no 'x' and no \"y\""),
+        ("$5\r\na \"\r\n\r\n", "\"a \\\"\\r\\n\""),
+        ("$-1\r\n", "$-1"),
+        ("%1\r\n$1\r\na\r\n_\r\n", "%1 \"a\" _"),
+        ("*0\r\n", "*0"),
+    ] {
+        assert_eq!(reply_text(reply.as_bytes()).as_deref(), Ok(text));
+        for cut in 0..reply.len() {
+            assert_eq!(reply_len(&reply.as_bytes()[..cut]), Ok(None), "{reply:?}");
+        }
+        assert_eq!(reply_len(reply.as_bytes()), Ok(Some(reply.len())));
+    }
+    for reply in ["x\r\n", "$99999999999\r\n", "*99999999999\r\n", "$1\r\nxyz", "$-2\r\n", "+a\rb"] {
+        assert!(reply_len(reply.as_bytes()).is_err(), "{reply:?}");
+    }
+}

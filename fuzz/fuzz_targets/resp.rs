@@ -1,0 +1,56 @@
+//! Checks that any bytes of a Redis client are the same commands however they are cut, that these are encoded to
+//! commands again, and that errors are replies.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tollway_wire::resp::{
+    COMMAND_MAX, Decoded, ReplyWriter, RespCommand, RespVersion, WORDS_MAX, Words, decode, encode_command,
+    reply_len, reply_text,
+};
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (piece, bytes) = input;
+    assert_eq!(commands(bytes, bytes.len()), commands(bytes, usize::from(piece)));
+    if let Ok(Some(len)) = reply_len(bytes) {
+        assert!(reply_text(&bytes[..len]).is_ok());
+    }
+});
+
+/// Returns the number of commands in `bytes`, which arrive `piece` at a time, their length, and whether an error ended
+/// them.
+fn commands(bytes: &[u8], piece: usize) -> (usize, usize, bool) {
+    let (mut start, mut count) = (0, 0);
+    for end in (0..bytes.len()).step_by(piece.max(1)).skip(1).chain([bytes.len()]) {
+        let mut words = Words::new();
+        loop {
+            match decode(&bytes[start..end.max(start)], &mut words) {
+                Ok(Some((decoded, len))) => {
+                    assert!(words.len() <= WORDS_MAX && len <= COMMAND_MAX + 2);
+                    if decoded == Decoded::Command {
+                        check(&words);
+                        count += 1;
+                    }
+                    start += len;
+                }
+                Ok(None) => break,
+                Err(_) => return (count, start, true),
+            }
+        }
+    }
+    (count, start, false)
+}
+
+fn check(words: &[&[u8]]) {
+    let mut again = Vec::new();
+    encode_command(words, &mut again);
+    let mut found = Words::new();
+    if let Ok(decoded) = decode(&again, &mut found) {
+        assert_eq!(decoded, Some((Decoded::Command, again.len())));
+        assert_eq!(&*found, words);
+    }
+    if let Err(error) = RespCommand::parse(words) {
+        let mut reply = Vec::new();
+        ReplyWriter::new(&mut reply, RespVersion::Resp2).error(&error);
+        assert_eq!(reply_len(&reply), Ok(Some(reply.len())));
+    }
+}
