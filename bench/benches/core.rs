@@ -1,6 +1,6 @@
-//! Benchmarks decisions in process against the `governor` crate.
+//! Benchmarks decisions in process against the `governor` crate, and the algorithms against each other.
 //!
-//! `cargo xtask bench core`
+//! `cargo xtask bench core`, or `cargo xtask bench core algorithms` for the algorithms alone.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -10,7 +10,7 @@ use governor::clock::{Clock, QuantaClock, QuantaInstant, QuantaUpkeepClock};
 use governor::state::keyed::KeyedStateStore;
 use governor::{Quota, RateLimiter};
 use tollway::Limiter;
-use tollway::core::algorithm::{Algorithm, TokenBucket};
+use tollway::core::algorithm::{Algorithm, FixedWindow, SlidingWindow, TokenBucket, WINDOW_COUNT_MAX};
 use tollway::core::{Bill, Charge, Limit, Nanos, Policy};
 use tollway_bench::id_stream::{IdBuffer, Popularity, stream};
 use tollway_bench::rounds::{Contestant, alternate, time_threads};
@@ -22,7 +22,11 @@ const ROUNDS: usize = 9;
 
 fn main() {
     // This runs first: later, memory that other contestants freed would be reused and not be counted.
-    fill();
+    fill_each();
+    compare_algorithms();
+    if std::env::args().any(|argument| argument == "algorithms") {
+        return;
+    }
     println!("\n{IDS} ids; one decision in nanoseconds, and how many times as fast as governor:");
     println!("median (lowest to highest) of {ROUNDS} turns, taken alternately");
     for (what, popularity) in
@@ -35,10 +39,57 @@ fn main() {
     }
 }
 
+/// Fills a store for each algorithm. No store is dropped before the last one is full, so that none reuses memory.
+fn fill_each() {
+    let filled = [
+        ("token bucket", limiter(1_000, Nanos::from_secs(3_600))),
+        ("fixed window", fixed_window(Duration::from_secs(3_600))),
+        ("sliding window", sliding_window(Duration::from_secs(3_600))),
+    ];
+    for (name, limiter) in &filled {
+        println!("{name}");
+        fill(limiter);
+    }
+}
+
+/// Compares the algorithms with windows with the token bucket. Windows are so short that buckets are in another one at
+/// nearly every request.
+fn compare_algorithms() {
+    println!("\n{IDS} ids; one decision in nanoseconds, and how many times as fast as a token bucket:");
+    println!("median (lowest to highest) of {ROUNDS} turns, taken alternately, on one thread");
+    let period = Duration::from_secs(1);
+    for (what, popularity) in [("uniform", Popularity::Uniform), ("one id", Popularity::One)] {
+        let streams = [stream(popularity, IDS, REQUESTS, 0)];
+        let limiters = [
+            ("token bucket", limiter(BURST, Nanos::from_secs(1))),
+            ("fixed window", fixed_window(period)),
+            ("sliding window", sliding_window(period)),
+        ];
+        for (how, ask) in [("one by one", one_by_one as Ask), ("64 at a time", in_batches)] {
+            println!("\n{what}, {how}");
+            let streams = &streams;
+            print_standings(
+                &mut limiters.each_ref().map(|(name, limiter)| Contestant {
+                    name,
+                    work: Box::new(move || ask(limiter, streams)),
+                }),
+            );
+        }
+    }
+}
+
+/// A function that sends requests to a limiter, and returns the nanoseconds that one took.
+type Ask = fn(&Limiter, &[Vec<u32>]) -> f64;
+
+fn print_standings(contestants: &mut [Contestant<'_>]) {
+    for standing in alternate(ROUNDS, contestants) {
+        println!("  {:26} {:>26}   {:.2}x", standing.name, format!("{:.1}", standing.nanos), standing.ratio);
+    }
+}
+
 /// Fills a store with new ids one decision at a time, and prints their memory and the slowest decision.
-fn fill() {
+fn fill(limiter: &Limiter) {
     const IDS: u32 = 5_000_000;
-    let limiter = limiter(1_000, Nanos::from_secs(3_600));
     let clock = quanta::Clock::new();
     let numbers: Vec<u32> = (0..IDS).collect();
     let mut arrivals = IdBuffer::new();
@@ -109,9 +160,7 @@ fn compare(popularity: Popularity, threads: u64) {
         Contestant { name: "tollway", work: Box::new(|| one_by_one(&ours, &streams)) },
         Contestant { name: "tollway, 64 at a time", work: Box::new(|| in_batches(&batched, &streams)) },
     ];
-    for standing in alternate(ROUNDS, &mut contestants) {
-        println!("  {:26} {:>26}   {:.2}x", standing.name, format!("{:.1}", standing.nanos), standing.ratio);
-    }
+    print_standings(&mut contestants);
 }
 
 /// A burst that is so large that nothing is denied. Refilling is slow, so every bucket is still live at its next
@@ -119,8 +168,19 @@ fn compare(popularity: Popularity, threads: u64) {
 const BURST: u32 = 4_000_000_000;
 
 fn limiter(burst: u32, period: Nanos) -> Limiter {
-    let numbers = TokenBucket::new(burst.into(), 1, period.into()).expect("numbers in range");
-    let limit = Limit::new("PerUser").expect("a name").with_default(Algorithm::TokenBucket(numbers));
+    limiter_with(TokenBucket::new(burst.into(), 1, period.into()).expect("numbers in range"))
+}
+
+fn fixed_window(period: Duration) -> Limiter {
+    limiter_with(FixedWindow::new(BURST.into(), period, Duration::ZERO).expect("numbers in range"))
+}
+
+fn sliding_window(period: Duration) -> Limiter {
+    limiter_with(SlidingWindow::new(WINDOW_COUNT_MAX, period).expect("numbers in range"))
+}
+
+fn limiter_with(algorithm: impl Into<Algorithm>) -> Limiter {
+    let limit = Limit::new("PerUser").expect("a name").with_default(algorithm.into());
     Limiter::new(Policy::new(vec![limit]).expect("one limit"))
 }
 

@@ -19,6 +19,8 @@ const LIMITS: &str = "limits:
   Leaky: { algorithm: smoothed_rate, count: 3, period: 1s }
   Strict: { algorithm: smoothed_rate, count: 3, period: 1s, strict: true }
   Daily: { algorithm: quota, count: 5, period: 10s }
+  Minute: { algorithm: fixed_window, count: 3, period: 60s, offset: 1s }
+  Sliding: { algorithm: sliding_window, count: 10, period: 60s }
   Address: { burst: 9, count: 1, period: 1s, id: ipAddress }
   Names: { burst: 9, count: 1, period: 1s, id: 'regId:fqdnSet' }
   Unlimited: {}

@@ -51,6 +51,27 @@ def test_time_is_that_of_the_clock():
     assert limiter.refund("login", "alice") == Refund(True, 1, 120.0)
 
 
+def test_windows_begin_at_multiples_of_their_period():
+    clock = ManualClock(50.0)
+    limiter = Limiter.from_yaml(
+        """
+        limits:
+          fixed: { algorithm: fixed_window, count: 3, period: 1m }
+          moved: { algorithm: fixed_window, count: 3, period: 1m, offset: 55s }
+          sliding: { algorithm: sliding_window, count: 3, period: 1m }
+        """,
+        clock=clock,
+    )
+    assert limiter.spend("fixed", "alice", 3) == Decision(True, 0, 10.0, 10.0, "fixed")
+    assert limiter.spend("moved", "alice", 3) == Decision(True, 0, 5.0, 5.0, "moved")
+    assert limiter.spend("sliding", "alice", 3) == Decision(True, 0, 70.0, 70.0, "sliding")
+    clock.advance(10)
+    assert limiter.spend("fixed", "alice", 3).allowed
+    assert limiter.spend("moved", "alice", 3) == Decision(True, 0, 55.0, 55.0, "moved")
+    assert limiter.spend("sliding", "alice") == Decision(False, 0, 20.0, 60.0, "sliding")
+    assert limiter.refund("fixed", "alice", 2) == Refund(True, 2, 60.0)
+
+
 def test_answers_are_printed_as_they_are_made():
     limiter = Limiter.from_yaml(LOGIN, clock=ManualClock())
     shown = repr(limiter.spend("login", "alice"))

@@ -53,7 +53,9 @@ pub use limiter::{
 };
 pub use rate_limit::RateLimit;
 pub use tollway_core as core;
-pub use tollway_core::algorithm::{IntoAlgorithm, Quota, SlidingLog, SmoothedRate, TokenBucket};
+pub use tollway_core::algorithm::{
+    FixedWindow, IntoAlgorithm, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket,
+};
 pub use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, Verdict};
 /// Runs a function only when its rule allows.
 ///

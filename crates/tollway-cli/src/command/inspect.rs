@@ -59,7 +59,9 @@ fn in_words(inspected: &BucketReport) -> impl Display {
         writeln!(f, "limit      {}", describe_algorithm(algorithm))?;
         writeln!(f, "remaining  {}", inspected.remaining.unwrap_or_default())?;
         writeln!(f, "next unit  {}", when(inspected.retry_after))?;
-        writeln!(f, "full       {}", when(inspected.reset_after))?;
+        // A bucket without state is full, although a fixed window has an end that is still to come.
+        let full_after = inspected.state.map_or(Some(Duration::ZERO), |_| inspected.reset_after);
+        writeln!(f, "full       {}", when(full_after))?;
         match &inspected.state {
             Some(state) => writeln!(f, "state      {state}")?,
             None => writeln!(f, "state      none; the bucket is unused or expired")?,

@@ -154,11 +154,13 @@ fn a_bucket_can_be_looked_at() {
           Log: { algorithm: sliding_log, count: 1, period: 2160h }
           Rate: { algorithm: smoothed_rate, count: 10, period: 2160h }
           Quota: { algorithm: quota, count: 5, period: 2160h }
+          Fixed: { algorithm: fixed_window, count: 5, period: 200000h, offset: 1h }
+          Sliding: { algorithm: sliding_window, count: 5, period: 200000h }
           Nothing: {}
         ",
     );
     let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
-    for bucket in ["L:a", "L:a", "Log:a", "Rate:a", "Quota:a"] {
+    for bucket in ["L:a", "L:a", "Log:a", "Rate:a", "Quota:a", "Fixed:a", "Sliding:a"] {
         assert_eq!(serving.ask(&["spend", bucket]).0, 0, "{bucket}");
     }
     for (arguments, words) in [
@@ -180,6 +182,22 @@ fn a_bucket_can_be_looked_at() {
         (["inspect", "Log:a"], &["remaining  0\n", "state      entries 1, oldest 20"]),
         (["inspect", "Rate:a"], &["remaining  9\n", "state      rate 0", ", measured_at 20"]),
         (["inspect", "Quota:a"], &["remaining  4\n", "state      used 1, expires_at 20"]),
+        (
+            ["inspect", "Fixed:a"],
+            &[
+                "limit      fixed_window, 5 per 200000h: in each 200000h of the clock, shifted by 1h\n",
+                "remaining  4\n",
+                "state      used 1, ends_at 20",
+            ],
+        ),
+        (
+            ["inspect", "Sliding:a"],
+            &[
+                "limit      sliding_window, 5 per 200000h: in the last 200000h, estimated\n",
+                "remaining  4\n",
+                "state      current 1, previous 0, ends_at 20",
+            ],
+        ),
         (
             ["inspect", "Nothing:a/ü +&"],
             &["bucket     Nothing:a/\\xc3\\xbc +&\nlimit      none; this id is unlimited\n"],

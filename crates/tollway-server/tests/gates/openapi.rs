@@ -27,7 +27,7 @@ descriptors:
 ";
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 101] = [
+const CASES: [(&str, &str, &str, u16); 105] = [
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
     ("POST", "/v1/spend", EVERY_KIND, 200),
@@ -128,6 +128,10 @@ const CASES: [(&str, &str, &str, u16); 101] = [
     ("POST", "/v1/explain", "LARGE", 413),
     ("GET", "/v1/inspect?limit=Login&id=a", "", 200),
     ("GET", "/v1/inspect?limit=Login&id=nobody", "", 200),
+    ("POST", "/v1/spend", r#"{"limit":"Fixed","id":"a"}"#, 200),
+    ("GET", "/v1/inspect?limit=Fixed&id=a", "", 200),
+    ("POST", "/v1/spend", r#"{"limit":"Sliding","id":"a"}"#, 200),
+    ("GET", "/v1/inspect?limit=Sliding&id=a", "", 200),
     ("GET", "/v1/inspect?limit=Login", "", 400),
     ("GET", "/v1/inspect?limit=Nobody&id=a", "", 404),
     ("GET", "/v1/inspect?limit=Report&id=x", "", 422),

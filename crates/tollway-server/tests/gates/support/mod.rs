@@ -20,6 +20,8 @@ limits:
   Login: { burst: 5, count: 5, period: 1m }
   Fast: { burst: 20, count: 20, period: 1s }
   Report: { burst: 3, count: 3, period: 3s, id: regId }
+  Fixed: { algorithm: fixed_window, count: 5, period: 200000h, offset: 90m }
+  Sliding: { algorithm: sliding_window, count: 5, period: 200000h }
 overrides:
   Login:vip: { burst: 100, count: 100, period: 1m }
 rules:

@@ -374,7 +374,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use tollway_core::algorithm::{TokenBucket, TokenBucketState};
+    use tollway_core::algorithm::{FixedWindowState, SlidingWindowState, TokenBucket, TokenBucketState};
     use tollway_testbed::Random;
 
     use super::*;
@@ -400,6 +400,13 @@ mod tests {
                 "a gap before {at}"
             );
         }
+    }
+
+    #[test]
+    fn slots_are_as_small_as_the_pages_say() {
+        assert_eq!(size_of::<Slot<TokenBucketState>>(), 24);
+        assert_eq!(size_of::<Slot<FixedWindowState>>(), 32);
+        assert_eq!(size_of::<Slot<SlidingWindowState>>(), 32);
     }
 
     #[test]
