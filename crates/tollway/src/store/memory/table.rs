@@ -8,7 +8,7 @@
 //! A greater hash never has an earlier home, so runs are sorted without extra work. This pays three times. A search for
 //! a missing hash ends at the first greater one. Growing is two linear passes over the same memory. And a table can
 //! grow by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full, which
-//! is 32 to 36 bytes a token bucket.
+//! is 32 to 36 bytes a token bucket. Tables of windows are four fifths to six sevenths full: 37 to 40 bytes a window.
 
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Refund, Timestamp};
@@ -92,6 +92,11 @@ pub(super) struct EntryDelta {
 pub(super) struct StoreFull;
 
 impl<B: Bucket> Table<B> {
+    /// One home in this many is free when the table grows. Tables of windows are denser: at three quarters a window
+    /// would take 46 bytes instead of 39. Among a million ids, one decision at a time, that costs more than longer runs
+    /// do; 64 at a time, which are prefetched, it costs less.
+    const HOMES_PER_FREE: usize = if !B::GROWS && size_of::<Slot<B>>() == 32 { 7 } else { 4 };
+
     /// Returns an empty table that can grow to `reserve` slots in place. It takes no memory until it is used.
     pub(super) fn new(reserve: usize) -> Self {
         Self {
@@ -284,7 +289,7 @@ impl<B: Bucket> Table<B> {
     }
 
     fn insert(&mut self, at: usize, slot: Slot<B>) {
-        let at = if self.is_three_quarters_full() {
+        let at = if self.must_grow() {
             self.grow();
             self.find(slot.hash).unwrap_or_else(|at| at)
         } else {
@@ -311,14 +316,15 @@ impl<B: Bucket> Table<B> {
         self.len -= 1;
     }
 
-    /// Returns whether the table must grow: beyond three quarters full, runs get long. With an eighth more homes it is
-    /// two thirds full.
-    fn is_three_quarters_full(&self) -> bool {
-        self.len >= self.homes - self.homes / 4
+    /// Returns whether so few homes are free that runs get long. With half as many more homes as were free, a table that
+    /// was three quarters full is two thirds full.
+    fn must_grow(&self) -> bool {
+        self.len >= self.homes - self.homes / Self::HOMES_PER_FREE
     }
 
     fn grow(&mut self) {
-        self.homes = (self.homes + self.homes / 8).max(self.homes + HOMES_MIN);
+        let more = (self.homes / (2 * Self::HOMES_PER_FREE)).max(HOMES_MIN);
+        self.homes += more;
         if self.homes >= RESERVE_FROM && self.slots.capacity() < self.reserve {
             self.slots.reserve_exact(self.reserve - self.slots.len());
         }
@@ -374,7 +380,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use tollway_core::algorithm::{FixedWindowState, SlidingWindowState, TokenBucket, TokenBucketState};
+    use tollway_core::algorithm::{
+        FixedWindow, FixedWindowState, SlidingWindowState, TokenBucket, TokenBucketState,
+    };
     use tollway_testbed::Random;
 
     use super::*;
@@ -388,7 +396,7 @@ mod tests {
         BucketHash::of(random.below(400) << spread, random.below(3) << 62)
     }
 
-    fn assert_sound(table: &Table<TokenBucketState>) {
+    fn assert_sound<B: Bucket>(table: &Table<B>) {
         let taken: Vec<_> = table.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()).collect();
         assert_eq!(taken.len(), table.len);
         assert!(taken.is_sorted_by(|a, b| a.1.hash < b.1.hash), "out of order");
@@ -411,10 +419,16 @@ mod tests {
 
     #[test]
     fn it_remembers_what_a_sorted_map_remembers() {
+        remembers::<TokenBucketState>(&limit());
+        let window = FixedWindow::new(10, Duration::from_nanos(1_000), Duration::ZERO).unwrap();
+        remembers::<FixedWindowState>(&window);
+    }
+
+    fn remembers<B: Bucket>(limit: &B::Limit) {
         for spread in [0, 40, 55] {
             let mut random = Random::new(u64::from(spread) + 1);
-            let mut table = Table::<TokenBucketState>::new(1_000);
-            let mut model: BTreeMap<BucketHash, TokenBucketState> = BTreeMap::new();
+            let mut table = Table::<B>::new(1_000);
+            let mut model: BTreeMap<BucketHash, B> = BTreeMap::new();
             for step in 0..20_000_u64 {
                 let now = Timestamp::from_nanos(step);
                 let hash = hash(&mut random, spread);
@@ -433,21 +447,17 @@ mod tests {
                             hash,
                             now,
                             || false,
-                            |bucket| bucket.charge(&limit(), 1, now),
+                            |bucket| bucket.charge(limit, 1, now),
                         );
                         assert_eq!(full.is_err(), !model.contains_key(&hash));
                         if let Some(bucket) = model.get_mut(&hash) {
-                            assert_eq!(full, Ok(bucket.charge(&limit(), 1, now)));
+                            assert_eq!(full, Ok(bucket.charge(limit, 1, now)));
                         }
                     }
                     _ => {
-                        let expected = model.entry(hash).or_default().charge(&limit(), 1, now);
-                        let decision = table.change_or_insert(
-                            hash,
-                            now,
-                            || true,
-                            |bucket| bucket.charge(&limit(), 1, now),
-                        );
+                        let expected = model.entry(hash).or_default().charge(limit, 1, now);
+                        let decision =
+                            table.change_or_insert(hash, now, || true, |bucket| bucket.charge(limit, 1, now));
                         assert_eq!(decision, Ok(expected));
                     }
                 }
