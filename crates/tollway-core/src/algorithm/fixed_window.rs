@@ -15,7 +15,8 @@ use crate::algorithm::{Bucket, NumbersError, sensible};
 use crate::decision::{Decision, Refund, Verdict};
 use crate::time::{Nanos, Timestamp};
 
-/// `count` requests in each window of `period`. Windows begin `offset` after each multiple of the period since 1970.
+/// A limit that allows `count` requests in each window of `period`. Windows begin `offset` after each multiple of the
+/// period since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     count: u64,

@@ -25,7 +25,7 @@ pub const WINDOW_COUNT_MAX: u64 = (1 << COUNTER_BITS) - 1;
 /// The longest period: 73 years. The end of the window after the next one is then still a moment.
 const PERIOD_MAX: Nanos = Nanos::new(Nanos::MAX.get() / 4);
 
-/// At most `count` requests in the last `period`, by an estimate from two windows.
+/// A limit that allows `count` requests in the last `period`, by an estimate from two windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     count: u64,

@@ -5,7 +5,7 @@ use tollway_core::{Decision, Refund, Timestamp, Verdict};
 
 use super::{decision, refund, wide};
 
-/// What was used from one moment to another.
+/// A window that has what was used in it, and its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NaiveFixedWindow {
     used: i128,

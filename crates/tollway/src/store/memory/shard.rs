@@ -61,7 +61,7 @@ pub(super) trait HasTable: Bucket {
 /// Makes the tables of a shard from their list.
 macro_rules! tables {
     ($($index:literal $bucket:ty: $table:ident;)*) => {
-        /// The tables of a shard, one for each algorithm.
+        /// The tables that a shard has, one for each algorithm.
         #[derive(Debug)]
         pub(super) struct Tables {
             $($table: Table<$bucket>,)*

@@ -316,7 +316,7 @@ impl<B: Bucket> Table<B> {
         self.len -= 1;
     }
 
-    /// Returns whether so few homes are free that runs get long. With half as many more homes as were free, a table that
+    /// Returns whether so few homes are free that runs get long. It then grows by half as many homes as are free: what
     /// was three quarters full is two thirds full.
     fn must_grow(&self) -> bool {
         self.len >= self.homes - self.homes / Self::HOMES_PER_FREE
