@@ -320,11 +320,15 @@ impl<'a> IdBuilder<'a> {
     }
 }
 
-/// Returns the id under the inline limit of a descriptor that brings numbers of its own: `HOUR|account=alice`. What was
-/// counted in hours says nothing about days, so the unit is a part of it.
-fn override_id(unit: RateUnit, entries: &[(Cow<'_, str>, Cow<'_, str>)]) -> Vec<u8> {
-    let mut id = unit.name().as_bytes().to_vec();
+/// Returns the id under the inline limit of a descriptor that brings numbers of its own: `shop|HOUR|account=alice`. All
+/// domains have one inline limit, so the domain is a part of it. What was counted in hours says nothing about days, so
+/// the unit is a part of it, too.
+fn override_id(domain: &str, unit: RateUnit, entries: &[(Cow<'_, str>, Cow<'_, str>)]) -> Vec<u8> {
     let is_plain = |byte: u8| !matches!(byte, b'%' | b'=' | SEPARATOR);
+    let mut id = Vec::new();
+    escape_into(domain.as_bytes(), is_plain, &mut id);
+    id.push(SEPARATOR);
+    id.extend_from_slice(unit.name().as_bytes());
     for (key, value) in entries {
         id.push(SEPARATOR);
         escape_into(key.as_bytes(), is_plain, &mut id);

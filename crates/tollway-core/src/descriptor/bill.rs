@@ -151,7 +151,9 @@ impl<'a> DescriptorBill<'a> {
         for (descriptor, found) in request.descriptors.iter().zip(found) {
             let hits = request.hits(descriptor);
             let part = match (found, descriptor.limit, overrides) {
-                (_, Some(numbers), Some(limit)) => bill.overridden(limit, numbers, descriptor, hits),
+                (_, Some(numbers), Some(limit)) => {
+                    bill.overridden(limit, numbers, &request.domain, descriptor, hits)
+                }
                 (Some(found), _, _) => match found.limit.rate {
                     None => Part::Unlimited,
                     Some(_) if replaced.contains(&&found.limit.name) => Part::NoLimit,
@@ -188,6 +190,7 @@ impl<'a> DescriptorBill<'a> {
         &mut self,
         limit: &'a InlineLimit,
         LimitOverride { requests_per_unit, unit }: LimitOverride,
+        domain: &str,
         descriptor: &'a RequestDescriptor<'_>,
         hits: u64,
     ) -> Part<'a> {
@@ -196,7 +199,7 @@ impl<'a> DescriptorBill<'a> {
         let window = FixedWindow::new(u64::from(requests_per_unit), unit.span().into(), Duration::ZERO);
         let window = window.map(|window| InlineNumbers::new(Algorithm::FixedWindow(window)));
         let limit = window.ok().map(|numbers| BucketLimit::Inline(limit, numbers));
-        let id = Cow::Owned(override_id(unit, &descriptor.entries));
+        let id = Cow::Owned(override_id(domain, unit, &descriptor.entries));
         Part::Limited { shown, mode, hits: self.hits(limit, id, hits, mode, descriptor) }
     }
 
