@@ -76,6 +76,24 @@ fn hits_are_looked_at_and_given_back() {
 }
 
 #[test]
+fn a_limit_without_refunds_refuses_to_give_back_before_anything_is_taken() {
+    let policy = "
+domain: shop
+descriptors:
+- {key: account, rate_limit: {unit: minute, requests_per_unit: 3}}
+- {key: rate, rate_limit: {unit: minute, requests_per_unit: 3, algorithm: smoothed_rate}}
+";
+    let gate = start_with(policy, |_| {});
+    let client = client(&gate);
+    let mut both = request("shop", &[("account", "alice")]);
+    let rate = request("shop", &[("rate", "alice")]).descriptors.remove(0);
+    both.descriptors.push(Descriptor { is_negative_hits: true, ..rate });
+    assert_eq!(client.ask(both).unwrap_err().code(), Code::InvalidArgument);
+    let answer = client.ask(request("shop", &[("account", "alice")])).unwrap();
+    assert_eq!(answer.statuses[0].limit_remaining, 2);
+}
+
+#[test]
 fn one_bucket_in_several_descriptors_takes_the_hits_of_all() {
     let gate = start_with(POLICY, |_| {});
     let client = client(&gate);

@@ -3,19 +3,21 @@
 //! The gRPC gate, `POST /json` and the replays of traces decide by this code.
 
 use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome};
-use tollway_core::{Bill, ChargeKind, Decision, OnStoreFailure, Verdict};
+use tollway_core::{Bill, Charge, ChargeKind, Decision, OnStoreFailure, Verdict};
 
 use super::Engine;
 use crate::limiter::LimiterError;
 
 impl Engine {
     /// Settles the charges of a request, all or none, and then gives back what the request gives back. A request that
-    /// is denied gives back nothing.
+    /// is denied gives back nothing. A limit without refunds is an error before anything is settled.
     pub async fn settle_descriptors(
         &self,
         request: &DescriptorBill<'_>,
     ) -> Result<DescriptorOutcome, LimiterError> {
         let (charges, expression) = (request.charges(), request.expression());
+        let given_back =
+            request.refunds().into_iter().map(Charge::refundable).collect::<Result<Vec<_>, _>>()?;
         let mut each = Vec::with_capacity(charges.len());
         let decision = match (&*charges, &expression) {
             ([charge], None) if charge.kind() == ChargeKind::Spend => {
@@ -33,9 +35,9 @@ impl Engine {
             }
         };
         let mut refunds = Vec::new();
-        for charge in request.refunds().into_iter().filter(|_| decision.allowed()) {
+        for charge in given_back.into_iter().filter(|_| decision.allowed()) {
             let says_deny = charge.limit().on_store_failure() == OnStoreFailure::Deny;
-            match self.refund_charges(&[charge.refundable()?]).await {
+            match self.refund_charges(&[charge]).await {
                 Err(error) if says_deny => return Err(error.into()),
                 refund => refunds.push(refund.ok()),
             }
