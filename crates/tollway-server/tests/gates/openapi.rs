@@ -150,6 +150,10 @@ const CASES: [(&str, &str, &str, u16); 105] = [
     ("GET", "/openapi.json", "", 200),
 ];
 
+/// A request whose second descriptor brings numbers.
+const DESCRIPTOR_OVERRIDE: &str = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"account","value":"alice"}]},
+    {"entries":[{"key":"account","value":"bob"}],"limit":{"requestsPerUnit":9,"unit":"HOUR"}}]}"#;
+
 const INLINE: &str = r#"{"limit":{"burst":2,"count":2,"period":"1m"},"id":"a"}"#;
 
 /// Requests with numbers, and the statuses of a server that takes them.
@@ -171,11 +175,12 @@ const CASES_INLINE: [(&str, &str, &str, u16); 14] = [
 ];
 
 /// The same, of a server that takes none.
-const CASES_NOT_INLINE: [(&str, &str, &str, u16); 5] = [
+const CASES_NOT_INLINE: [(&str, &str, &str, u16); 6] = [
     ("POST", "/v1/spend", INLINE, 403),
     ("POST", "/v1/check", INLINE, 403),
     ("POST", "/v1/refund", INLINE, 403),
     ("POST", "/v1/reset", INLINE, 403),
+    ("POST", "/json", DESCRIPTOR_OVERRIDE, 403),
     ("POST", "/throttle", r#"{"key":"k","max_burst":2,"count_per_period":2,"period":60}"#, 404),
 ];
 

@@ -129,7 +129,7 @@ pub(super) async fn answer(
         Some(Route::Gate) => gate(request, asker, worker, policy, response).await,
         Some(Route::Throttle) => throttle(request, asker, worker, policy, response).await,
         Some(Route::Rule) => rule(request, worker, policy, response).await,
-        Some(Route::Rls) => rls(request, worker, policy, response).await,
+        Some(Route::Rls) => rls(request, asker, worker, policy, response).await,
         Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
         Some(Route::Inspect) => (inspect(request, worker, response).await, false),
         Some(Route::Keys) => (keys(request, worker, response).await, false),
@@ -260,6 +260,7 @@ async fn rule(
 
 async fn rls(
     request: &HttpRequest<'_>,
+    asker: Asker<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -268,6 +269,9 @@ async fn rls(
         Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
+    if !asker.allow_inline && asked.descriptors.iter().any(|descriptor| descriptor.limit.is_some()) {
+        return (response.problem(&ProblemDetails::inline_denied()), false);
+    }
     let mut body = Vec::with_capacity(256);
     let answered = worker.service.should_rate_limit("http", policy, &asked, |answer| {
         rls::put_json(&mut body, answer);
