@@ -22,7 +22,7 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
     }
     let matching = "which descriptor a request matches: callers name the limit. Envoy itself needs no import: the file \
                     is a configuration as it is, see docs/envoy.md";
-    imported.leave_out_of_file(matching);
+    imported.leave_out(None, matching);
     add_all(&file.descriptors, &file.domain, &mut Vec::new(), &mut imported);
     Ok(imported)
 }
@@ -57,19 +57,18 @@ fn add(
     };
     let place = format!("domain {domain}: {}", path.iter().map(entry).collect::<Vec<_>>().join(", "));
     let Some((requests, unit)) = limit.rate else {
-        return imported.leave_out_of_file(format!("{place}: unlimited. Ask for no limit"));
+        return imported.leave_out(None, format!("{place}: unlimited. Ask for no limit"));
     };
     let Some((numbers, algorithm)) = numbers.and_then(|limit| Some((limit, limit.default_algorithm()?)))
     else {
-        return imported.leave_out_of_file(format!(
-            "{place}: requests_per_unit is 0. No limit is; refuse without asking"
-        ));
+        return imported
+            .leave_out(None, format!("{place}: requests_per_unit is 0. No limit is; refuse without asking"));
     };
     let entries = path.iter().map(|descriptor| format!(".{}", entry(descriptor)));
     let name = imported.name(&format!("{domain}{}", entries.collect::<String>()));
     for (is_set, what) in left_out(limit, path) {
         if is_set {
-            imported.leave_out_of_file(format!("{place}: {what}"));
+            imported.leave_out(None, format!("{place}: {what}"));
         }
     }
     let comments = vec![place, id_of(path)];

@@ -53,13 +53,9 @@ pub(crate) struct ImportedLimit {
 }
 
 impl Imported {
-    pub(crate) fn leave_out(&mut self, at: Position, text: impl Into<String>) {
-        self.left_out.push(LeftOut { at: Some(at), text: text.into() });
-    }
-
-    /// Lists something that has no place of its own in the file.
-    pub(crate) fn leave_out_of_file(&mut self, text: impl Into<String>) {
-        self.left_out.push(LeftOut { at: None, text: text.into() });
+    /// Lists something that is at a place of the file, or at none in particular.
+    pub(crate) fn leave_out(&mut self, at: impl Into<Option<Position>>, text: impl Into<String>) {
+        self.left_out.push(LeftOut { at: at.into(), text: text.into() });
     }
 
     /// Returns a name that a limit may have, close to `wanted`, and that no other one has.
