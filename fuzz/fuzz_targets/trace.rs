@@ -43,6 +43,7 @@ fuzz_target!(|trace: &[u8]| {
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(bytes.clone()),
             TraceRequest::Resp(_) => TraceReply::Resp("+OK".to_owned()),
             TraceRequest::Smockron(message) => TraceReply::Smockron(vec![message.clone()]),
+            TraceRequest::Rls(_) => TraceReply::Rls("{}".to_owned()),
         };
         let line = event.with_reply(&reply).to_string();
         let again = parse_line(line.as_bytes(), event.line).expect("a line we wrote").expect("an event");
