@@ -38,6 +38,6 @@ pub use response_writer::ResponseWriter;
 pub use rule::{HttpRuleRequest, RuleResponse};
 pub use server_response::{ResponseError, ServerResponse};
 pub use status::HttpStatus;
-pub use throttlecrab::ThrottleRequest;
+pub use throttlecrab::ThrottlecrabRequest;
 
 pub use crate::rfc3339::Rfc3339;

@@ -25,7 +25,7 @@ use super::keys_page::KeysPage;
 use super::problem_details::ProblemDetails;
 use super::rate_limit_headers::{HeaderSink, add_decision_headers, add_retry_after};
 use super::status::HttpStatus;
-use super::throttlecrab::ThrottleRequest;
+use super::throttlecrab::ThrottlecrabRequest;
 use crate::decimal::{put_seconds, put_u64};
 use crate::json::put_string;
 
@@ -78,7 +78,7 @@ impl ResponseWriter<'_> {
     }
 
     /// Answers a request of a throttlecrab client. The status is 200 for a denial too.
-    pub fn throttle(mut self, request: &ThrottleRequest<'_>, decision: &Decision) -> HttpStatus {
+    pub fn throttle(mut self, request: &ThrottlecrabRequest<'_>, decision: &Decision) -> HttpStatus {
         request.put_answer(decision, self.scratch);
         self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);

@@ -22,13 +22,13 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A request of a throttlecrab client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThrottleRequest<'a> {
+pub struct ThrottlecrabRequest<'a> {
     key: Cow<'a, str>,
     limit: TokenBucket,
     quantity: u64,
 }
 
-impl<'a> ThrottleRequest<'a> {
+impl<'a> ThrottlecrabRequest<'a> {
     /// Parses the body of a request.
     pub fn from_json(body: &'a [u8]) -> Result<Self, MalformedRequest> {
         #[derive(Deserialize)]

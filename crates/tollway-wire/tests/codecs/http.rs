@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tollway_core::{IdFormat, Network, Verb};
 use tollway_wire::http::{
     BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery,
-    KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottleRequest,
+    KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottlecrabRequest,
 };
 
 const HEAD_MAX: usize = 512;
@@ -109,7 +109,7 @@ proptest! {
     fn any_json_is_a_command_or_an_explanation(
         body in r#"\{"(limit|id|cost|charges|kind|x)":("[a-z\\"]{0,4}"|-?[0-9.eE+-]{1,24}|\[\{"(id|cost)":1?\}?\]|\{"(burst|count|x)":[0-9]{1,20},"(period|count)":("[0-9]{1,3}[smhx]"|[0-9]{1,20})\}?|null|NaN)(,"id":"a")?\}?"#,
     ) {
-        let _ = ThrottleRequest::from_json(body.as_bytes());
+        let _ = ThrottlecrabRequest::from_json(body.as_bytes());
         for verb in [Verb::Spend, Verb::Check, Verb::Refund, Verb::Reset] {
             if let Ok(command) = HttpCommand::from_json(verb, body.as_bytes()) {
                 prop_assert!(!command.charges().is_empty());

@@ -116,6 +116,7 @@ impl From<usize> for MemoryBounds {
 /// The error of bounds that allow clients more buckets than the store holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("max_client_buckets must be at most max_buckets, which is {max_buckets}, not {max_client_buckets}")]
+#[non_exhaustive]
 pub struct BoundsError {
     /// The number of buckets that clients could make.
     pub max_client_buckets: usize,

@@ -9,7 +9,7 @@ use tollway::store::NodeState;
 use tollway_core::{ErrorChain, Limit, Verb};
 use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
-    ProblemDetails, ProxiedRequest, ResponseWriter, ThrottleRequest,
+    ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest,
 };
 use tollway_wire::rls;
 
@@ -188,7 +188,7 @@ async fn throttle(
     if !asker.settings.throttlecrab {
         return (response.problem(&ProblemDetails::throttlecrab_off()), false);
     }
-    let asked = match ThrottleRequest::from_json(request.body) {
+    let asked = match ThrottlecrabRequest::from_json(request.body) {
         Ok(asked) => asked,
         Err(malformed) => {
             return (response.throttle_error(HttpStatus::BadRequest, &malformed.detail), false);
