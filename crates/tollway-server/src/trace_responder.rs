@@ -83,9 +83,18 @@ impl TraceResponder {
         let (mut command, mut replies) = (Vec::new(), Vec::new());
         resp::encode_command(&words.iter().map(|word| &**word).collect::<Vec<_>>(), &mut command);
         let scratch = &mut RespScratch::default();
-        let answered = block_on(self.resp.answer(&mut self.connection, &command, &mut replies, scratch));
-        if answered.next == RespNext::Close {
-            self.connection = RespConnection::new();
+        let mut rest = &*command;
+        loop {
+            let answered = block_on(self.resp.answer(&mut self.connection, rest, &mut replies, scratch));
+            rest = &rest[answered.taken..];
+            match answered.next {
+                RespNext::Again => {}
+                RespNext::Read => break,
+                RespNext::Close => {
+                    self.connection = RespConnection::new();
+                    break;
+                }
+            }
         }
         resp::reply_text(&replies).expect("a reply of ours is one")
     }

@@ -60,7 +60,7 @@ pub(super) trait Session: Send + 'static {
 
     /// Returns the time that the peer has to send what is missing, or `None` if it has for ever: of an endless
     /// connection, the system notices if the peer is gone.
-    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
+    fn read_timeout(&self, missing: Missing, bounds: &Bounds) -> Option<Duration> {
         Some(match missing {
             Missing::Nothing if Self::ENDLESS => return None,
             Missing::Nothing => bounds.idle,
@@ -184,7 +184,7 @@ pub(super) async fn serve<S: Session>(
 ) {
     let mut opening = Vec::new();
     let missing = session.open(&mut opening);
-    let timer = DeadlineTimer::new(S::read_timeout(missing, worker.bounds()).unwrap_or(NEVER));
+    let timer = DeadlineTimer::new(session.read_timeout(missing, worker.bounds()).unwrap_or(NEVER));
     let mut connection = Connection {
         stream,
         session,
@@ -258,7 +258,7 @@ struct Connection<'w, S: Session, Io> {
 impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io> {
     async fn run(&mut self, mut opening: Vec<u8>, mut missing: Missing) -> End {
         let bounds = self.worker.bounds();
-        let mut deadline = deadline::<S>(Instant::now(), missing, bounds);
+        let mut deadline = self.deadline(Instant::now(), missing);
         if let Err(end) = self.flush(&mut opening).await {
             return end;
         }
@@ -300,7 +300,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
             // A part that is still missing keeps its deadline: otherwise every byte would earn another.
             let begins = now_missing == Missing::Nothing || now_missing != missing || handled;
             if begins && !(self.draining && S::ENDLESS) {
-                deadline = self::deadline::<S>(at, now_missing, bounds);
+                deadline = self.deadline(at, now_missing);
             }
             missing = now_missing;
             if missing == Missing::Nothing && self.session.is_idle() {
@@ -449,8 +449,8 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         };
         let _ = timeout(self.worker.bounds().linger, drained).await;
     }
-}
 
-fn deadline<S: Session>(from: Instant, missing: Missing, bounds: &Bounds) -> Instant {
-    from + S::read_timeout(missing, bounds).unwrap_or(NEVER)
+    fn deadline(&self, from: Instant, missing: Missing) -> Instant {
+        from + self.session.read_timeout(missing, self.worker.bounds()).unwrap_or(NEVER)
+    }
 }

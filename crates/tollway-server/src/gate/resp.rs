@@ -59,12 +59,13 @@ impl Session for RespSession {
         Received { taken: answered.taken, next, at: Instant::now() }
     }
 
-    /// Clients keep connections in pools, and Redis never closes one. A full gate closes the longest idle one.
-    fn read_timeout(missing: Missing, bounds: &Bounds) -> Option<Duration> {
-        if missing == Missing::Nothing { None } else { Some(bounds.frame_time) }
-    }
-
-    fn is_idle(&self) -> bool {
-        !self.connection.is_in_transaction()
+    /// Clients keep connections in pools, and Redis never closes one. A full gate closes the longest idle one. But the
+    /// commands of a transaction take memory, so one that is not executed is not kept for ever.
+    fn read_timeout(&self, missing: Missing, bounds: &Bounds) -> Option<Duration> {
+        match missing {
+            Missing::Nothing if self.connection.is_in_transaction() => Some(bounds.idle),
+            Missing::Nothing => None,
+            _ => Some(bounds.frame_time),
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! CL.THROTTLE  THROTTLE  TOLL SPEND  PING  …   collected, up to 64, and settled in one call
 //! negative quantities, TOLL CHECK, DEL, TTL …  one call each, after what was collected before them
-//! MULTI … EXEC                                 kept as bytes, and answered together at EXEC
+//! MULTI … EXEC                                 kept as bytes, and executed at EXEC
 //! ```
 
 mod alone;
@@ -18,6 +18,7 @@ use tollway_wire::resp::{self, ReplyWriter, ThrottleUse, Words};
 
 use self::collector::{Asked, Collector, Stop};
 pub(crate) use self::connection::RespConnection;
+use self::connection::Transaction;
 use super::{CountedPolicy, Service};
 use crate::bounds::Bounds;
 use crate::decision_log;
@@ -79,7 +80,10 @@ pub(crate) struct RespScratch {
 enum End {
     Incomplete,
     OutboxFull,
+    /// A transaction is to be executed.
     Execute,
+    /// All commands of a transaction are executed.
+    Executed,
     Close,
 }
 
@@ -107,39 +111,44 @@ impl RespService {
         let policy = self.service.policy();
         let mut taken = 0;
         loop {
-            let (len, end) = self.run(&policy, connection, &inbox[taken..], outbox, scratch).await;
-            taken += len;
+            let end = match connection.executing.take() {
+                Some(transaction) => self.execute(&policy, connection, transaction, outbox, scratch).await,
+                None => {
+                    let (len, end) = self.run(&policy, connection, &inbox[taken..], outbox, scratch).await;
+                    taken += len;
+                    end
+                }
+            };
             let next = match end {
                 End::Incomplete => RespNext::Read,
                 End::OutboxFull => RespNext::Again,
                 End::Close => RespNext::Close,
-                End::Execute if self.execute(&policy, connection, outbox, scratch).await => continue,
-                End::Execute => RespNext::Close,
+                End::Execute | End::Executed => continue,
             };
             return RespAnswered { taken, next };
         }
     }
 
-    /// Executes the commands of a transaction. Returns false if one of them closes the connection.
+    /// Executes the commands of a transaction, until all are executed or their replies have to be sent first: a few
+    /// bytes can ask for a long reply, so the replies of a whole transaction can be far longer than it is.
     async fn execute(
         &self,
         policy: &CountedPolicy,
         connection: &mut RespConnection,
+        mut transaction: Box<Transaction>,
         outbox: &mut Vec<u8>,
         scratch: &mut RespScratch,
-    ) -> bool {
-        let Some(transaction) = connection.transaction.take() else { return true };
-        ReplyWriter::new(outbox, connection.version).array(transaction.commands);
-        let mut rest = &*transaction.bytes;
-        loop {
-            let (len, end) = self.run(policy, connection, rest, outbox, scratch).await;
-            rest = &rest[len..];
-            match end {
-                // The array has been begun, so all of it is written.
-                End::OutboxFull => {}
-                End::Incomplete | End::Execute => return true,
-                End::Close => return false,
+    ) -> End {
+        let rest = &transaction.bytes[transaction.executed..];
+        let (len, end) = self.run(policy, connection, rest, outbox, scratch).await;
+        transaction.executed += len;
+        match end {
+            End::Incomplete => End::Executed,
+            End::OutboxFull => {
+                connection.executing = Some(transaction);
+                End::OutboxFull
             }
+            end => end,
         }
     }
 
@@ -164,7 +173,13 @@ impl RespService {
             match stop {
                 Stop::Full => {}
                 Stop::Incomplete => return (taken, End::Incomplete),
-                Stop::Execute => return (taken, End::Execute),
+                Stop::Execute => {
+                    if let Some(transaction) = connection.transaction.take() {
+                        reply.array(transaction.commands);
+                        connection.executing = Some(transaction);
+                    }
+                    return (taken, End::Execute);
+                }
                 Stop::Close => return (taken, End::Close),
                 Stop::Alone(command) => self.answer_alone(policy, connection, command, &mut reply).await,
             }
@@ -229,5 +244,48 @@ impl RespService {
                 Some(charge.expect("what is above the burst is only looked at"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway::engine::Engine;
+    use tollway::{Clock, Config, block_on};
+    use tollway_core::Timestamp;
+
+    use super::*;
+    use crate::metrics::WorkerMetrics;
+
+    /// A list of all commands is some hundred times as long as the command that asks for it.
+    #[test]
+    fn the_replies_of_a_transaction_are_sent_in_parts() {
+        let config = Config::parse("limits: {}", "policy.yaml").unwrap();
+        let limiter = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
+        let service = Arc::new(Service::new(Arc::new(limiter), Arc::new(WorkerMetrics::default())));
+        let resp = RespService::new(service, RespSettings::new(true, &Bounds::default()));
+        let mut one = Vec::new();
+        resp::put_commands(&mut ReplyWriter::new(&mut one, Default::default()));
+
+        let (connection, scratch) = (&mut RespConnection::new(), &mut RespScratch::default());
+        let commands = 10_000;
+        let inbox = ["MULTI\n", &"COMMAND\n".repeat(commands), "EXEC\nPING\n"].concat();
+        let (mut rest, mut sent, mut outbox) = (inbox.as_bytes(), Vec::new(), Vec::new());
+        loop {
+            let answered = block_on(resp.answer(connection, rest, &mut outbox, scratch));
+            rest = &rest[answered.taken..];
+            assert!(outbox.len() <= Bounds::default().outbox + BATCH * one.len(), "{}", outbox.len());
+            sent.append(&mut outbox);
+            if answered.next == RespNext::Read {
+                break;
+            }
+            assert_eq!(answered.next, RespNext::Again);
+        }
+        let queued = "+QUEUED\r\n".repeat(commands);
+        let start = format!("+OK\r\n{queued}*{commands}\r\n");
+        assert!(rest.is_empty() && sent.starts_with(start.as_bytes()));
+        let replies = &sent[start.len()..];
+        let (replies, pong) = replies.split_at(commands * one.len());
+        assert!(replies.chunks(one.len()).all(|reply| reply == one));
+        assert_eq!(pong, b"+PONG\r\n", "what comes after the transaction is answered after it");
     }
 }

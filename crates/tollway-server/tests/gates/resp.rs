@@ -199,6 +199,44 @@ fn a_transaction_has_a_bound() {
 }
 
 #[test]
+fn a_full_gate_closes_a_transaction_that_does_not_go_on() {
+    let harness = start_with(POLICY, |settings| {
+        settings.gates.resp_connections.total = 2;
+        settings.workers = 1;
+    });
+    let mut inside = [harness.redis(), harness.redis()];
+    for client in &mut inside {
+        assert_eq!(client.ask("MULTI"), "+OK");
+        assert_eq!(client.ask("CL.THROTTLE a 9 1 1"), "+QUEUED");
+    }
+    assert_eq!(harness.redis().ask("PING"), "+PONG");
+    let [longest_idle, other] = &mut inside;
+    assert_eq!(read_all(&mut longest_idle.stream), "");
+    assert_eq!(other.ask("EXEC"), "*1 *5 :0 :10 :9 :-1 :1");
+}
+
+#[test]
+fn a_transaction_that_does_not_go_on_is_closed_and_an_idle_connection_is_not() {
+    let harness = start_with(POLICY, |settings| settings.bounds.idle = std::time::Duration::from_millis(50));
+    let (mut idle, mut waiting) = (harness.redis(), harness.redis());
+    assert_eq!(idle.ask("PING"), "+PONG");
+    assert_eq!(waiting.ask("MULTI"), "+OK");
+    assert_eq!(read_all(&mut waiting.stream), "");
+    assert_eq!(idle.ask("PING"), "+PONG");
+    assert_eq!(harness.metric("tollway_connections_cut_total{when=\"idle\"}"), "1");
+}
+
+#[test]
+fn a_bucket_in_a_store_that_gives_no_answer_is_not_said_to_be_missing() {
+    let harness = start_with("store: redis://127.0.0.1:1\nlimits: {}", |_| {});
+    let mut client = harness.redis();
+    let no_answer = "-ERR the store gives no answer; try again later";
+    for text in ["TTL k", "PTTL k", "DEL k"] {
+        assert_eq!(client.ask(text), no_answer, "{text}");
+    }
+}
+
+#[test]
 fn a_client_that_reads_late_gets_every_reply() {
     let harness = start();
     let mut client = harness.redis();

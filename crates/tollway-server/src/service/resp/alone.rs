@@ -2,7 +2,7 @@
 
 use tollway::engine::VerbAnswer;
 use tollway_core::algorithm::TokenBucket;
-use tollway_core::{Bill, ChargeRequest, ErrorChain, InlineNumbers, Nanos, Verb};
+use tollway_core::{Bill, ChargeRequest, Decision, ErrorChain, InlineNumbers, Nanos, Verb};
 use tollway_wire::resp::{self, Hello, ReplyWriter};
 
 use super::collector::{Alone, WRONG_USER};
@@ -11,6 +11,8 @@ use crate::service::CountedPolicy;
 
 /// The reply of `TTL` for a key without a bucket.
 const NO_KEY: i64 = -2;
+/// The error of a command that asks for a bucket while the store is unreachable.
+const NO_ANSWER: &str = "ERR the store gives no answer; try again later";
 
 impl RespService {
     /// Answers one command, and counts it.
@@ -30,11 +32,10 @@ impl RespService {
             }
             Alone::Toll(verb, charges) => self.toll(policy, verb, &charges, reply).await,
             Alone::Del(keys) => self.delete(&keys).await.map(|deleted| reply.integer(deleted)),
-            Alone::Ttl { key, millis } => {
-                let left = self.time_left(&[key]).await[0];
+            Alone::Ttl { key, millis } => self.time_left(&[key]).await.map(|left| {
+                let left = left[0];
                 reply.integer(if left == Nanos::ZERO { NO_KEY } else { time_to_live(left, millis) });
-                Ok(())
-            }
+            }),
             Alone::Hello(hello) => greet(connection, &hello, reply),
             Alone::Reset => {
                 connection.reset();
@@ -67,7 +68,7 @@ impl RespService {
 
     /// Forgets the buckets of keys, and returns how many there were.
     async fn delete(&self, keys: &[&[u8]]) -> Result<i64, String> {
-        let left = self.time_left(keys).await;
+        let left = self.time_left(keys).await?;
         let numbers = any_numbers();
         let charges: Vec<_> = keys.iter().map(|key| self.inline.refund(&numbers, key, 0)).collect();
         self.service.limiter.reset_charges(&charges).await.map_err(|error| chain(&error))?;
@@ -80,12 +81,14 @@ impl RespService {
     }
 
     /// Returns the time until the bucket of each key is full: nothing for a key without a bucket.
-    async fn time_left(&self, keys: &[&[u8]]) -> Vec<Nanos> {
+    async fn time_left(&self, keys: &[&[u8]]) -> Result<Vec<Nanos>, String> {
         let numbers = any_numbers();
         let looks: Vec<_> = keys.iter().map(|key| self.inline.refund(&numbers, key, 0)).collect();
         let bills: Vec<_> = looks.iter().map(Bill::one).collect();
         let decisions = self.service.limiter.check_bills(&bills).await;
-        decisions.into_iter().map(|decision| decision.reset_nanos).collect()
+        // What is decided without the store says nothing about the bucket.
+        let left = |decision: Decision| (!decision.degraded).then_some(decision.reset_nanos);
+        decisions.into_iter().map(left).collect::<Option<_>>().ok_or_else(|| NO_ANSWER.to_owned())
     }
 }
 

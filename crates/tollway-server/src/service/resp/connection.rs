@@ -16,6 +16,8 @@ pub(crate) struct RespConnection {
     pub(super) name: Option<Box<[u8]>>,
     /// The commands since `MULTI`; `None` outside of a transaction.
     pub(super) transaction: Option<Box<Transaction>>,
+    /// The transaction whose replies are being sent. What comes after it has to wait.
+    pub(super) executing: Option<Box<Transaction>>,
 }
 
 /// The commands of a transaction, as they arrived.
@@ -23,6 +25,8 @@ pub(crate) struct RespConnection {
 pub(super) struct Transaction {
     pub(super) bytes: Vec<u8>,
     pub(super) commands: usize,
+    /// The number of bytes whose commands are executed.
+    pub(super) executed: usize,
     /// True if a command was refused, so that none is executed.
     pub(super) is_aborted: bool,
 }
@@ -30,7 +34,11 @@ pub(super) struct Transaction {
 impl RespConnection {
     pub(crate) fn new() -> Self {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Self { id, version: RespVersion::default(), name: None, transaction: None }
+        Self::with_id(id)
+    }
+
+    fn with_id(id: i64) -> Self {
+        Self { id, version: RespVersion::default(), name: None, transaction: None, executing: None }
     }
 
     /// Returns whether a transaction has begun and not ended.
@@ -40,7 +48,7 @@ impl RespConnection {
 
     /// Makes the connection as it was at its start.
     pub(super) fn reset(&mut self) {
-        *self = Self { id: self.id, version: RespVersion::default(), name: None, transaction: None };
+        *self = Self::with_id(self.id);
     }
 
     pub(super) fn set_name(&mut self, name: &[u8]) {
