@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub use client::Client;
 pub use raw_response::RawResponse;
-pub use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision};
+pub use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest};
 pub use tollway_wire::http::{
     BucketReport, HttpRuleRequest, InspectQuery, KeysPage, KeysQuery, ResponseError, Rfc3339,
     RuleExplanation, RulePart, RulePartKind, RuleResponse, ServerResponse, StateSummary,

@@ -1,22 +1,28 @@
-//! All the charges of one request, and which denials deny it.
+//! All the charges of one request and the rules that it asks, and which denials deny it.
 //!
 //! A bill is settled as a whole. Denied, it takes nothing anywhere: a request denied by its own limit must not
-//! drain the one it shares with others.
+//! drain the one it shares with others, nor be entered in the log of a rule.
 
 use thiserror::Error;
 
 use crate::charge::{Charge, ChargeKind};
 use crate::decision::{Decision, Verdict};
+use crate::rule::RuleBill;
 use crate::time::Nanos;
+use crate::verb::Verb;
 
 /// The most charges one bill may have: locks are held and answers compared for all of them at once.
 pub const CHARGES_MAX: usize = 32;
 
-/// Several charges that stand or fall together.
+/// The most rules one bill may have. Each may have as many logs as it has rates, and all of them are locked at once.
+pub const RULES_MAX: usize = 8;
+
+/// Several charges and rules that stand or fall together.
 #[derive(Clone, Copy, Debug)]
 pub struct Bill<'a> {
     charges: &'a [Charge<'a>],
     expression: Option<&'a Expression>,
+    rules: &'a [RuleBill<'a>],
 }
 
 /// An expression that says which denied charges deny a bill, as in rules: `Or` denies if any part does, `And` if all
@@ -35,14 +41,26 @@ pub enum Expression {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BillError {
-    /// The bill has no charge.
-    #[error("a bill needs at least one charge")]
+    /// The bill has neither a charge nor a rule.
+    #[error("a bill needs at least one charge or rule")]
     Empty,
     /// More charges than [`CHARGES_MAX`].
     #[error("a bill can have at most {CHARGES_MAX} charges, and this one has {charges}")]
     TooLong {
         /// The number of charges that were given.
         charges: usize,
+    },
+    /// More rules than [`RULES_MAX`].
+    #[error("a bill can have at most {RULES_MAX} rules, and this one has {rules}")]
+    TooManyRules {
+        /// The number of rules that were given.
+        rules: usize,
+    },
+    /// Rules in a request that gives something back: an entry in the log of a rule stays there.
+    #[error("a {} cannot have rules; only spend and check can", .verb.name())]
+    RulesOf {
+        /// The verb of the request.
+        verb: Verb,
     },
     /// One bucket charged twice, where the second would not see the first.
     #[error("bucket \"{bucket}\" is charged twice in one bill; charge it once with the whole cost")]
@@ -74,12 +92,27 @@ impl<'a> Bill<'a> {
                 return Err(BillError::SameBucketTwice { bucket });
             }
         }
-        Ok(Self { charges, expression: None })
+        Ok(Self { charges, expression: None, rules: &[] })
+    }
+
+    /// Makes a bill that any denied charge and any rule that limits denies. Rules that share a log make one entry in it.
+    pub fn with_rules(charges: &'a [Charge<'a>], rules: &'a [RuleBill<'a>]) -> Result<Self, BillError> {
+        match (charges, rules.len()) {
+            (_, 0) => Self::new(charges),
+            ([], 1..=RULES_MAX) => Ok(Self { charges, expression: None, rules }),
+            (_, 1..=RULES_MAX) => Ok(Self { rules, ..Self::new(charges)? }),
+            (_, rules) => Err(BillError::TooManyRules { rules }),
+        }
     }
 
     /// Makes a bill that has one charge.
     pub fn one(charge: &'a Charge<'a>) -> Self {
-        Self { charges: std::slice::from_ref(charge), expression: None }
+        Self { charges: std::slice::from_ref(charge), expression: None, rules: &[] }
+    }
+
+    /// Makes a bill that has one rule.
+    pub fn rule(rule: &'a RuleBill<'a>) -> Self {
+        Self { charges: &[], expression: None, rules: std::slice::from_ref(rule) }
     }
 
     /// Returns a bill of the same charges that `expression` denies.
@@ -90,10 +123,10 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Returns the same bill with as many other charges in place of its own.
-    pub fn with_charges<'b>(&'b self, charges: &'b [Charge<'b>]) -> Bill<'b> {
+    /// Returns the same bill with as many other charges and rules in place of its own.
+    pub fn with_parts<'b>(&'b self, charges: &'b [Charge<'b>], rules: &'b [RuleBill<'b>]) -> Bill<'b> {
         debug_assert_eq!(charges.len(), self.charges.len(), "the expression counts them");
-        Bill { charges, expression: self.expression }
+        Bill { charges, expression: self.expression, rules }
     }
 
     /// Returns the charges of the bill.
@@ -101,7 +134,12 @@ impl<'a> Bill<'a> {
         self.charges
     }
 
-    /// Returns the expression that denies it; `None` means that any denied charge does.
+    /// Returns the rules of the bill.
+    pub const fn rules(&self) -> &'a [RuleBill<'a>] {
+        self.rules
+    }
+
+    /// Returns the expression over the charges that denies it; `None` means that any denied charge does.
     pub const fn expression(&self) -> Option<&'a Expression> {
         self.expression
     }
@@ -110,19 +148,28 @@ impl<'a> Bill<'a> {
     #[inline]
     pub fn single(&self) -> Option<&'a Charge<'a>> {
         match self.charges {
-            [charge] if charge.kind() == ChargeKind::Spend && self.expression.is_none() => Some(charge),
+            [charge]
+                if charge.kind() == ChargeKind::Spend
+                    && self.expression.is_none()
+                    && self.rules.is_empty() =>
+            {
+                Some(charge)
+            }
             _ => None,
         }
     }
 
-    /// Makes the decision about the whole bill from the decisions about its charges.
+    /// Makes the decision about the whole bill from the decisions about its charges and, after them, its rules.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
         let votes = |index: usize| self.charges[index].kind() != ChargeKind::SpendOnly;
+        let (of_charges, of_rules) = decisions.split_at(self.charges.len());
         let strictest = match self.expression {
-            Some(expression) => expression.answer(decisions, &votes),
-            None => any_denies((0..self.charges.len()).filter_map(|index| vote(decisions, index, &votes))),
+            Some(expression) => expression.answer(of_charges, &votes),
+            None => any_denies((0..self.charges.len()).filter_map(|index| vote(of_charges, index, &votes))),
         };
-        strictest.unwrap_or_else(|| never_denied(decisions[0]))
+        let of_charges = strictest.or_else(|| of_charges.first().copied().map(never_denied));
+        let of_rules = (self.charges.len()..).zip(of_rules).map(|(index, rule)| rule.with_charge(index));
+        any_denies(of_charges.into_iter().chain(of_rules)).unwrap_or(Decision::UNLIMITED)
     }
 }
 

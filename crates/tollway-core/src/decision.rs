@@ -22,7 +22,8 @@ pub struct Decision {
     pub retry_nanos: Nanos,
     /// The time until the bucket is like one that was never used, or until the window ends that a fixed window is in.
     pub reset_nanos: Nanos,
-    /// The index of the charge that decided, counted from 0 in the order of the bill.
+    /// The index of the charge that decided, counted from 0 in the order of the bill. Its rules are counted after its
+    /// charges: [`decider`](Self::decider) tells one from the other.
     pub charge: usize,
     /// True if the store gave no answer, so that the limit's `on_store_failure` decided.
     pub degraded: bool,
@@ -79,14 +80,34 @@ impl Decision {
         self
     }
 
+    /// Returns what decided a bill of these charges.
+    pub fn decider<'a, C>(&self, charges: &'a [C]) -> Decider<'a, C> {
+        match charges.get(self.charge) {
+            Some(charge) => Decider::Charge(charge),
+            None => Decider::Rule(self.charge - charges.len()),
+        }
+    }
+
     /// Orders by strictness, the strictest greatest: denied before allowed, then the longer wait, then the fewer left.
+    /// A rule does not say what it leaves; it is stricter than no limit at all.
     pub fn cmp_strictness(&self, other: &Self) -> Ordering {
+        let is_unlimited = |decision: &Self| decision.verdict == Verdict::Unlimited;
         other
             .allowed()
             .cmp(&self.allowed())
             .then(self.retry_nanos.cmp(&other.retry_nanos))
             .then(other.remaining.cmp(&self.remaining))
+            .then(is_unlimited(other).cmp(&is_unlimited(self)))
     }
+}
+
+/// The part of a bill that decided it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider<'a, C> {
+    /// This charge decided.
+    Charge(&'a C),
+    /// The rule at this index decided, counted from 0 in the order of the bill.
+    Rule(usize),
 }
 
 /// Says if a request is allowed or denied, and on what ground.

@@ -45,7 +45,7 @@ pub use backoff::Backoff;
 pub use bill::{Bill, BillError, Expression};
 pub use charge::{Charge, ChargeError, ChargeKind, ChargeRequest};
 pub use circuit_breaker::CircuitBreaker;
-pub use decision::{Decision, Refund, Verdict};
+pub use decision::{Decider, Decision, Refund, Verdict};
 pub use domain::{Domain, DomainError, DomainRule, Logic};
 pub use error_chain::ErrorChain;
 pub use id::{IdError, IdFormat, Ipv6Prefix};
@@ -59,6 +59,7 @@ pub use policy::{Policy, PolicyError};
 pub use rate_spec::{Burst, RateSpec, RateSpecError};
 pub use rule::{
     KeyedRule, NamedRule, Rule, RuleBill, RuleDecision, RuleError, RuleLimit, RuleLookupError, RuleRef,
+    RuleRequest,
 };
 pub use time::{Nanos, ParseNanosError, Timestamp};
 pub use verb::Verb;

@@ -25,6 +25,7 @@ mod log_name;
 mod lookup;
 mod named;
 mod parse;
+mod request;
 
 use std::fmt;
 
@@ -41,6 +42,7 @@ pub use log_name::LogName;
 pub use lookup::{RuleLookupError, RuleRef};
 pub use named::{NamedRule, RuleNameError};
 pub use parse::{COUNT_MAX, RATES_MAX, RULE_MAX, RuleError, RuleProblem};
+pub use request::RuleRequest;
 
 /// Rates, and which of them limit. Read from text, so it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,12 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLog {
     selector: Option<Box<str>>,
+    retention: Retention,
+}
+
+/// The number of entries that a log keeps, and the time that they count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
     keep: usize,
     span: Nanos,
 }
@@ -123,10 +131,17 @@ impl Rule {
     pub(crate) fn share(&self, share: LocalShare) -> Self {
         let mut part = self.clone();
         let kept = part.rates.iter_mut().map(|rate| &mut rate.count);
-        for count in kept.chain(part.logs.iter_mut().map(|log| &mut log.keep)).filter(|count| **count > 0) {
+        for count in
+            kept.chain(part.logs.iter_mut().map(|log| &mut log.retention.keep)).filter(|count| **count > 0)
+        {
             *count = share.count(*count);
         }
         part
+    }
+
+    /// Returns the rule that never limits.
+    const fn unlimited() -> Self {
+        Self { rates: Vec::new(), logs: Vec::new(), expression: Expression::Or(Vec::new()) }
     }
 }
 
@@ -185,6 +200,19 @@ impl RuleLog {
         self.selector.as_deref()
     }
 
+    /// Returns what the rule wants kept of it.
+    pub const fn retention(&self) -> Retention {
+        self.retention
+    }
+
+    /// Adds a request as [`Retention::log`] does.
+    #[inline]
+    pub fn log(&self, log: &mut SlidingLogState, now: Timestamp) {
+        self.retention.log(log, now);
+    }
+}
+
+impl Retention {
     /// Returns the number of entries that are kept.
     pub const fn keep(&self) -> usize {
         self.keep
@@ -193,6 +221,11 @@ impl RuleLog {
     /// Returns the time that entries count.
     pub const fn span(&self) -> Nanos {
         self.span
+    }
+
+    /// Returns the retention that two rules need of a log that they share.
+    pub fn and(self, other: Self) -> Self {
+        Self { keep: self.keep.max(other.keep), span: self.span.max(other.span) }
     }
 
     /// Adds a request to the log. If the clock has stepped back, the request gets the time of the newest entry, so that

@@ -40,6 +40,11 @@ impl Verb {
         !matches!(self, Self::Reset)
     }
 
+    /// Returns true if its bill can have rules. What a rule has logged is neither given back nor forgotten.
+    pub const fn has_rules(self) -> bool {
+        matches!(self, Self::Spend | Self::Check)
+    }
+
     /// Returns true if its charges can have a [`ChargeKind`](crate::ChargeKind).
     pub const fn has_kind(self) -> bool {
         !matches!(self, Self::Reset)

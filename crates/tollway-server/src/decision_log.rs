@@ -8,7 +8,7 @@
 //! A line has the ids and keys that clients chose, so it is never above `debug`. While the target is off, a decision
 //! costs one comparison.
 
-use tollway_core::{Charge, Decision, RuleDecision, Verb};
+use tollway_core::{Charge, Decider, Decision, RuleDecision, RuleRequest, Verb};
 use tollway_wire::text::OverLimit;
 use tollway_wire::throttr::{ThrottrReply, ThrottrRequest};
 use tracing::{Level, debug, enabled};
@@ -19,10 +19,22 @@ pub(crate) fn is_on() -> bool {
     enabled!(target: "tollway::decisions", Level::DEBUG)
 }
 
-/// Logs the decision about a bill, with the charge that decided it.
+/// Logs the decision about a bill, with the charge or the rule that decided it.
 #[inline]
-pub(crate) fn limit(gate: &str, verb: Verb, charges: &[Charge<'_>], decision: &Decision) {
-    let charge = &charges[decision.charge];
+pub(crate) fn bill(
+    gate: &str,
+    verb: Verb,
+    charges: &[Charge<'_>],
+    rules: &[RuleRequest<'_>],
+    decision: &Decision,
+) {
+    let charge = match decision.decider(charges) {
+        Decider::Charge(charge) => charge,
+        Decider::Rule(index) => {
+            let RuleRequest { rule: by, key, .. } = &rules[index];
+            return rule(gate, by.text(), key.as_deref(), &RuleDecision::from(*decision));
+        }
+    };
     debug!(
         target: "tollway::decisions",
         gate,
@@ -34,6 +46,7 @@ pub(crate) fn limit(gate: &str, verb: Verb, charges: &[Charge<'_>], decision: &D
         remaining = decision.remaining,
         retry_after = %decision.retry_nanos,
         charges = charges.len(),
+        rules = rules.len(),
         degraded = decision.degraded,
         "{}",
         verb.name(),

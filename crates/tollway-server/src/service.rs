@@ -14,10 +14,9 @@ mod throttr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use thiserror::Error;
 use tollway::engine::{Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
-use tollway_core::{ChargeRequest, RuleLookupError, Verb};
+use tollway_core::{ChargeRequest, RuleRequest, Verb};
 
 pub(crate) use self::counted_policy::CountedPolicy;
 pub(crate) use self::resp::{RespConnection, RespNext, RespScratch, RespService, RespSettings};
@@ -33,15 +32,6 @@ pub(crate) struct Service {
     limiter: Arc<Engine>,
     metrics: Arc<WorkerMetrics>,
     policy: ArcSwap<CountedPolicy>,
-}
-
-/// An error for a request that could not be decided.
-#[derive(Debug, Error)]
-pub(crate) enum CallError {
-    #[error(transparent)]
-    Limit(#[from] LimiterError),
-    #[error(transparent)]
-    Rule(#[from] RuleLookupError),
 }
 
 impl Service {
@@ -69,12 +59,13 @@ impl Service {
         gate: &str,
         policy: &'a CountedPolicy,
         verb: Verb,
-        requests: &'a [ChargeRequest<'_>],
+        charges: &'a [ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
     ) -> Result<VerbAnswer<'a>, LimiterError> {
-        let answer = self.limiter.perform(policy.policy(), verb, requests).await?;
-        policy.count(verb, &answer);
+        let answer = self.limiter.perform(policy.policy(), verb, charges, rules).await?;
+        policy.count(verb, &answer, rules);
         if let VerbAnswer::Decision(charges, decision) = &answer {
-            decision_log::limit(gate, verb, charges, decision);
+            decision_log::bill(gate, verb, charges, rules, decision);
         }
         Ok(answer)
     }

@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollway_core::{Bill, BillError, ChargeError, ChargeRequest, Decision, Policy, Refund};
+use tollway_core::{
+    Bill, BillError, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleLookupError, RuleRequest, Verb,
+};
 
 pub use self::awaited::AsyncLimiter;
 pub use self::blocking::BlockingLimiter;
@@ -59,9 +61,12 @@ pub enum LimiterError {
     /// A charge was not valid: an unknown limit, an id of the wrong format, or a cost that can never fit.
     #[error(transparent)]
     Charge(#[from] ChargeError),
-    /// The charges do not make a bill: there are none, too many, or two for one bucket.
+    /// The charges and rules do not make a bill: there are none, too many, or two charges of one bucket.
     #[error(transparent)]
     Bill(#[from] BillError),
+    /// A rule could not be asked: it does not exist, is not valid, or lacks the value of a selector.
+    #[error(transparent)]
+    Rule(#[from] RuleLookupError),
     /// The store gave no answer. The call may have been carried out all the same.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -153,6 +158,41 @@ impl Limiter {
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
     pub fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
         Ok(block_on(self.engine.check(&self.engine.current_policy(), charges))?.1)
+    }
+
+    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them denies.
+    ///
+    /// ```
+    /// use tollway::Limiter;
+    /// use tollway::core::{ChargeRequest, Decider, RuleRequest};
+    ///
+    /// let limiter = Limiter::from_yaml("
+    ///     limits: { bytes: { burst: 1000, count: 1000, period: 1m } }
+    ///     rules: { upload: 'user:2/m' }
+    /// ")?;
+    /// let charges = [ChargeRequest::new("bytes", "alice", 300)];
+    /// let rules = [RuleRequest::new("upload").with_selector("user", "alice")];
+    /// assert_eq!(limiter.spend_bill(&charges, &rules)?.remaining, 700);
+    /// assert_eq!(limiter.spend_bill(&charges, &rules)?.remaining, 400);
+    /// let denied = limiter.spend_bill(&charges, &rules)?; // The rule denies, and no byte is taken.
+    /// assert_eq!((denied.allowed(), denied.decider(&charges)), (false, Decider::Rule(0)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spend_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        Ok(block_on(self.engine.decide(&self.engine.current_policy(), Verb::Spend, charges, rules))?.1)
+    }
+
+    /// Returns the decision that [`spend_bill`](Self::spend_bill) would make. Changes nothing.
+    pub fn check_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        Ok(block_on(self.engine.decide(&self.engine.current_policy(), Verb::Check, charges, rules))?.1)
     }
 
     /// Gives back what [`spend_all`](Self::spend_all) took, and returns what all refunds come to.

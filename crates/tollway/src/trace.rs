@@ -39,12 +39,11 @@ mod zmq_frames;
 
 use std::fmt;
 
-use tollway_core::{ChargeKind, ChargeRequest, Timestamp, Verb};
+use tollway_core::{ChargeKind, ChargeRequest, RuleRequest, Timestamp, Verb};
 
 pub use parse::{TraceError, TraceProblem, parse_line};
 pub use reader::{LINE_MAX, TraceReadError, TraceReader};
 pub use reply::{TraceReply, matches};
-pub use rule_request::RuleRequest;
 pub use target::TraceTarget;
 pub use zmq_frames::ZmqMessage;
 
@@ -82,7 +81,7 @@ pub enum TraceRequest {
     /// A request to the gate `limit`, which finds limits by name.
     Limit(LimitRequest),
     /// A request to the gate `rule`, which resolves rules.
-    Rule(RuleRequest),
+    Rule(RuleRequest<'static>),
     /// A datagram that is sent to the gate `text`.
     Text(Vec<u8>),
     /// Bytes that are written to the gate `throttr`, whole requests or parts of them. A trace has one connection to it.
@@ -115,7 +114,7 @@ impl fmt::Display for TraceRequest {
         write!(f, "{}  ", self.gate())?;
         match self {
             Self::Limit(request) => request.fmt(f),
-            Self::Rule(request) => request.fmt(f),
+            Self::Rule(request) => rule_request::write(f, request),
             Self::Text(text) => escape::write_text(f, text),
             Self::Throttr(bytes) => hex::write(f, bytes),
             Self::Resp(words) => resp_words::write(f, words),
@@ -125,13 +124,15 @@ impl fmt::Display for TraceRequest {
     }
 }
 
-/// A verb and the charges that it applies to, all as one bill.
+/// A verb and the charges and rules that it applies to, all as one bill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRequest {
     /// The verb that is applied to the charges.
     pub verb: Verb,
     /// The charges of the bill, as the trace spells them.
     pub charges: Vec<ChargeRequest<'static>>,
+    /// The rules of the bill, after its charges.
+    pub rules: Vec<RuleRequest<'static>>,
 }
 
 impl fmt::Display for LimitRequest {
@@ -145,6 +146,10 @@ impl fmt::Display for LimitRequest {
             if charge.kind != ChargeKind::Spend {
                 write!(f, " kind={}", charge.kind.name())?;
             }
+        }
+        for rule in &self.rules {
+            write!(f, " {}", rule_request::RULE)?;
+            rule_request::write(f, rule)?;
         }
         Ok(())
     }

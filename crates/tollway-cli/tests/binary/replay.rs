@@ -104,7 +104,10 @@ fn a_denial_counts_for_the_limit_that_decided() {
 #[test]
 fn a_broken_trace_names_the_place_and_exits_2() {
     for (trace, message) in [
-        ("0s limit spend demo:a\n0s limit spend", "tollway: (stdin):2:15: at least one charge must follow"),
+        (
+            "0s limit spend demo:a\n0s limit spend",
+            "tollway: (stdin):2:15: at least one charge or rule must follow",
+        ),
         ("0s limit spend demo:a cost=-1\n", "tollway: (stdin):1:28: \"-1\" is not a cost"),
         ("1s limit spend demo:a\n0s limit spend demo:a\n", "tollway: (stdin):2:1: times must not go back"),
         ("0s http GET /\n", "tollway: (stdin):1:4: gate \"http\" does not exist; use limit"),

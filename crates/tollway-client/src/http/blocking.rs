@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, Verb};
+use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest, Verb};
 use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
 
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
@@ -85,6 +85,25 @@ impl Client {
         self.charge_raw(Verb::Check, charges)?.decision(charges)
     }
 
+    /// Takes all of the charges and counts the request in all of the configured rules, or does nothing if one of them
+    /// denies. [`Decision::decider`] tells which decided.
+    pub fn spend_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, ClientError> {
+        self.bill_raw(Verb::Spend, charges, rules)?.bill_decision(charges, rules)
+    }
+
+    /// Returns the decision that [`spend_bill`](Self::spend_bill) would get, and changes nothing.
+    pub fn check_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, ClientError> {
+        self.bill_raw(Verb::Check, charges, rules)?.bill_decision(charges, rules)
+    }
+
     /// Gives all of the charges back.
     pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ClientError> {
         self.charge_raw(Verb::Refund, charges)?.refund()
@@ -122,7 +141,16 @@ impl Client {
 
     /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.
     pub fn charge_raw(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.charge(verb, charges)?)
+        self.bill_raw(verb, charges, &[])
+    }
+
+    fn bill_raw(
+        &self,
+        verb: Verb,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.charge(verb, charges, rules)?)
     }
 
     /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.

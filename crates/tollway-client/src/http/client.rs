@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
-use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, Verb};
+use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest, Verb};
 use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
 
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
@@ -87,6 +87,25 @@ impl Client {
         self.charge_raw(Verb::Check, charges).await?.decision(charges)
     }
 
+    /// Takes all of the charges and counts the request in all of the configured rules, or does nothing if one of them
+    /// denies. [`Decision::decider`] tells which decided.
+    pub async fn spend_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, ClientError> {
+        self.bill_raw(Verb::Spend, charges, rules).await?.bill_decision(charges, rules)
+    }
+
+    /// Returns the decision that [`spend_bill`](Self::spend_bill) would get, and changes nothing.
+    pub async fn check_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, ClientError> {
+        self.bill_raw(Verb::Check, charges, rules).await?.bill_decision(charges, rules)
+    }
+
     /// Gives all of the charges back.
     pub async fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ClientError> {
         self.charge_raw(Verb::Refund, charges).await?.refund()
@@ -128,7 +147,7 @@ impl Client {
         verb: Verb,
         charges: &[ChargeRequest<'_>],
     ) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.charge(verb, charges)?).await
+        self.bill_raw(verb, charges, &[]).await
     }
 
     /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.
@@ -144,6 +163,15 @@ impl Client {
     /// Asks for a [page of buckets](Self::keys), and returns the response before it is decoded.
     pub async fn keys_raw(&self, query: &KeysQuery<'_>) -> Result<RawResponse, ClientError> {
         self.exchange(self.shared.endpoint.keys(query)).await
+    }
+
+    async fn bill_raw(
+        &self,
+        verb: Verb,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<RawResponse, ClientError> {
+        self.exchange(self.shared.endpoint.charge(verb, charges, rules)?).await
     }
 
     async fn exchange(&self, request: PreparedRequest) -> Result<RawResponse, ClientError> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use tollway_core::{ChargeRequest, Verb};
+use tollway_core::{ChargeRequest, RuleRequest, Verb};
 use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQuery, KeysQuery};
 
 use super::DEFAULT_PORT;
@@ -58,13 +58,14 @@ impl Endpoint {
         &self,
         verb: Verb,
         charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
     ) -> Result<PreparedRequest, InvalidRequest> {
         let charges = match charges {
             [charge] => ChargeRequests::One(charge.clone()),
             charges => ChargeRequests::Many(charges.to_vec()),
         };
         let mut body = Vec::new();
-        HttpCommand::new(verb, charges).put_json(&mut body)?;
+        HttpCommand::new(verb, charges).with_rules(rules.to_vec()).put_json(&mut body)?;
         Ok(self.post(&format!("/v1/{}", verb.name()), &body, ANSWER_MAX))
     }
 

@@ -1,6 +1,6 @@
 //! A response before it is decoded, and the answers that it is decoded to.
 
-use tollway_core::{ChargeRequest, Decision, Nanos, Refund, RuleDecision, Verdict};
+use tollway_core::{ChargeRequest, Decision, Nanos, Refund, RuleDecision, RuleRequest, Verdict};
 use tollway_wire::http::{
     BucketReport, KeysPage, ResponseError, RuleExplanation, RuleResponse, ServerResponse,
 };
@@ -20,6 +20,22 @@ pub struct RawResponse {
 }
 
 impl RawResponse {
+    /// Decodes the answer to a spend or a check of these charges and rules.
+    pub fn bill_decision(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, ClientError> {
+        match self.decode(ServerResponse::from_json)? {
+            ServerResponse::RuleDecision { decision, rule } => {
+                // Of several requests for one rule, the first: a response names the rule and not the key.
+                let index = rules.iter().position(|request| request.rule.text() == rule).unwrap_or(0);
+                Ok(Decision::from(rule_decision(decision)).with_charge(charges.len() + index))
+            }
+            _ => self.decision(charges),
+        }
+    }
+
     /// Decodes the answer to a spend or a check of these charges.
     pub fn decision(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
         let response = self.decode(ServerResponse::from_json)?;
@@ -68,12 +84,7 @@ impl RawResponse {
 
     /// Decodes the answer to a rule.
     pub fn rule_decision(&self) -> Result<RuleDecision, ClientError> {
-        let RuleResponse { allowed, retry_after, reason, degraded, .. } =
-            self.decode(RuleResponse::from_json)?;
-        let otherwise = if allowed { Nanos::ZERO } else { Nanos::FOREVER };
-        let verdict = verdict(allowed, reason.as_deref());
-        let decision = RuleDecision::new(verdict, retry_after.map_or(otherwise, Nanos::from));
-        Ok(if degraded { decision.with_degraded() } else { decision })
+        self.decode(RuleResponse::from_json).map(rule_decision)
     }
 
     /// Decodes the explanation of a rule.
@@ -110,6 +121,14 @@ impl RawResponse {
     fn invalid(&self, source: InvalidResponse) -> ClientError {
         ClientError::InvalidResponse { address: self.address.clone(), source }
     }
+}
+
+fn rule_decision(response: RuleResponse) -> RuleDecision {
+    let RuleResponse { allowed, retry_after, reason, degraded, .. } = response;
+    let otherwise = if allowed { Nanos::ZERO } else { Nanos::FOREVER };
+    let verdict = verdict(allowed, reason.as_deref());
+    let decision = RuleDecision::new(verdict, retry_after.map_or(otherwise, Nanos::from));
+    if degraded { decision.with_degraded() } else { decision }
 }
 
 /// Maps an answer and its reason to the verdict. A reason that a newer server adds counts as the bucket's decision.

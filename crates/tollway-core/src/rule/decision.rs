@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::decision::Verdict;
+use crate::decision::{Decision, Verdict};
 use crate::time::{Nanos, Timestamp};
 
 /// A decision of a rule: what a caller gets back. A rule has no bucket, so there is no `remaining`.
@@ -63,5 +63,19 @@ impl RuleDecision {
     pub const fn with_degraded(mut self) -> Self {
         self.degraded = true;
         self
+    }
+}
+
+/// As a part of a bill. A rule has no bucket, so nothing is known to be left and there is nothing to reset.
+impl From<RuleDecision> for Decision {
+    fn from(RuleDecision { verdict, retry_nanos, degraded }: RuleDecision) -> Self {
+        Self { degraded, ..Self::new(verdict, u64::MAX, retry_nanos, Nanos::ZERO) }
+    }
+}
+
+/// As the decision of the rule that decided a bill.
+impl From<Decision> for RuleDecision {
+    fn from(Decision { verdict, retry_nanos, degraded, .. }: Decision) -> Self {
+        Self { verdict, retry_nanos, degraded }
     }
 }

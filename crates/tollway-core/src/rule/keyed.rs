@@ -174,6 +174,12 @@ impl RuleBill<'_> {
         let limit = RuleLimit { rule: self.limit.rule.share(share), ..*self.limit };
         Self { limit: Cow::Owned(limit), identifiers: self.identifiers.clone() }
     }
+
+    /// Returns a bill that never limits and logs nothing, in place of this one.
+    pub fn unlimited(&self) -> RuleBill<'static> {
+        let limit = RuleLimit { rule: Rule::unlimited(), ..*self.limit };
+        RuleBill { limit: Cow::Owned(limit), identifiers: Identifiers::Several(Vec::new()) }
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,14 @@ impl From<&str> for RuleRef {
     }
 }
 
+impl RuleRef {
+    /// Returns the name or the expression.
+    pub fn text(&self) -> &str {
+        let (Self::Named(text) | Self::Written(text)) = self;
+        text
+    }
+}
+
 /// An error for a rule request that cannot be decided. None of these is a denial.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::{Rate, Rule, RuleLog};
+use super::{Rate, Retention, Rule, RuleLog};
 use crate::bill::Expression;
 use crate::rate_spec::{RateSpecError, divider, span_of, whole};
 use crate::time::Nanos;
@@ -246,11 +246,12 @@ impl<'a> Parser<'a> {
     /// The place of a selector's log, kept for one more rate.
     fn log(&mut self, selector: Option<&str>, count: usize, span: Nanos) -> usize {
         let place = self.logs.iter().position(|log| log.selector() == selector).unwrap_or_else(|| {
-            self.logs.push(RuleLog { selector: selector.map(Into::into), keep: 0, span: Nanos::ZERO });
+            let retention = Retention { keep: 0, span: Nanos::ZERO };
+            self.logs.push(RuleLog { selector: selector.map(Into::into), retention });
             self.logs.len() - 1
         });
-        let log = &mut self.logs[place];
-        (log.keep, log.span) = (log.keep.max(count), log.span.max(span));
+        let retention = &mut self.logs[place].retention;
+        *retention = retention.and(Retention { keep: count, span });
         place
     }
 
@@ -399,7 +400,7 @@ mod tests {
         let logs: Vec<_> = rule
             .logs()
             .iter()
-            .map(|log| (log.selector(), log.keep(), log.span().as_secs_rounded_up()))
+            .map(|log| (log.selector(), log.retention().keep(), log.retention().span().as_secs_rounded_up()))
             .collect();
         assert_eq!(logs, [(Some("user"), 100, 86_400), (None, 7, 60)]);
         assert_eq!(rule.rates().iter().map(Rate::log).collect::<Vec<_>>(), [0, 0, 1, 0]);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{Algorithm, TokenBucket};
-use tollway_core::bill::CHARGES_MAX;
+use tollway_core::bill::{CHARGES_MAX, RULES_MAX};
 use tollway_core::{
-    Bill, BillError, Charge, ChargeKind, Decision, Expression, IdFormat, Limit, Nanos, Policy, Verdict,
+    Bill, BillError, Charge, ChargeKind, Decider, Decision, Expression, IdFormat, KeyedRule, Limit, Nanos,
+    Policy, RuleDecision, RuleLimit, Verdict,
 };
 use tollway_testbed::{Random, compare};
 
@@ -16,13 +17,28 @@ use crate::{history, naive};
 struct Case {
     charges: Vec<(ChargeKind, Decision)>,
     expression: Option<Expression>,
+    rules: Vec<RuleDecision>,
 }
 
 fn cases(random: &mut Random) -> Vec<Case> {
     let charges =
         (0..random.between(1, 5)).map(|_| (any_kind(random), any_decision(random))).collect::<Vec<_>>();
     let expression = (!random.one_in(3)).then(|| any_expression(random, charges.len(), 3));
-    vec![Case { charges, expression }]
+    let rules = if random.one_in(2) { 0 } else { random.between(1, 3) };
+    let rules: Vec<_> = (0..rules).map(|_| any_rule_decision(random)).collect();
+    if !rules.is_empty() && random.one_in(5) {
+        return vec![Case { charges: Vec::new(), expression: None, rules }];
+    }
+    vec![Case { charges, expression, rules }]
+}
+
+fn any_rule_decision(random: &mut Random) -> RuleDecision {
+    let wait = random.pick(&[Nanos::new(0), Nanos::new(1), Nanos::new(2), Nanos::FOREVER]);
+    match random.between(0, 2) {
+        0 => RuleDecision::ALLOW,
+        1 => RuleDecision::new(Verdict::Deny, wait),
+        _ => RuleDecision::ALLOW.with_verdict(Verdict::AllowFull),
+    }
 }
 
 fn any_kind(random: &mut Random) -> ChargeKind {
@@ -66,14 +82,18 @@ fn run_case(policy: &Policy, ids: &[Vec<u8>], case: &Case) -> Result<(), String>
         policy.charge("L", &ids[index], 1).unwrap().with_kind(*kind)
     };
     let charges: Vec<Charge<'_>> = case.charges.iter().enumerate().map(charge).collect();
-    let decisions: Vec<Decision> = case.charges.iter().map(|(_, decision)| *decision).collect();
-    let bill = Bill::new(&charges).unwrap();
+    let decisions = case.charges.iter().map(|(_, decision)| *decision);
+    let decisions: Vec<_> = decisions.chain(case.rules.iter().copied().map(Decision::from)).collect();
+    let rule = KeyedRule::new(RuleLimit::new("1/s".parse().unwrap()), "", "key");
+    let rules: Vec<_> =
+        case.rules.iter().map(|_| rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap()).collect();
+    let bill = Bill::with_rules(&charges, &rules).unwrap();
     let bill = match &case.expression {
         Some(expression) => bill.denied_by(expression).unwrap(),
         None => bill,
     };
     let found = bill.answer(&decisions);
-    let expected = naive::answer(case.expression.as_ref(), &case.charges);
+    let expected = naive::answer(case.expression.as_ref(), &case.charges, &case.rules);
     history::same(&expected, &found, "the decision")
 }
 
@@ -108,6 +128,25 @@ fn charges_that_make_no_bill_say_why() {
     }
     assert!(Bill::new(&many[..CHARGES_MAX]).is_ok());
     assert!(Bill::new(&[charge("L", "10.0.0.1"), charge("Address", "10.0.0.1")]).is_ok());
+}
+
+#[test]
+fn rules_beside_charges_are_counted_after_them() {
+    let policy = policy();
+    let charges = [policy.charge("L", b"a", 1).unwrap(), policy.charge("L", b"b", 1).unwrap()];
+    let rule = KeyedRule::new(RuleLimit::new("1/s".parse().unwrap()), "", "key");
+    let rules = vec![rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap(); RULES_MAX + 1];
+    let too_many = BillError::TooManyRules { rules: RULES_MAX + 1 };
+    assert_eq!(Bill::with_rules(&charges, &rules).err(), Some(too_many));
+    let twice = [charges[0].clone(), charges[0].clone()];
+    assert!(Bill::with_rules(&twice, &rules[..1]).is_err());
+    assert_eq!(Bill::with_rules(&[], &[]).err(), Some(BillError::Empty));
+    assert!(Bill::with_rules(&[], &rules[..RULES_MAX]).is_ok());
+    assert!(Bill::with_rules(&charges[..1], &rules[..1]).unwrap().single().is_none());
+    assert!(Bill::with_rules(&charges[..1], &[]).unwrap().single().is_some());
+    let deny = Decision::new(Verdict::Deny, 0, Nanos::new(1), Nanos::new(1));
+    let deciders = [0, 1, 2, 3].map(|index| deny.with_charge(index).decider(&[7, 8]));
+    assert_eq!(deciders, [Decider::Charge(&7), Decider::Charge(&8), Decider::Rule(0), Decider::Rule(1)]);
 }
 
 #[test]

@@ -84,7 +84,11 @@ fn run(steps: &[Step]) -> Result<u64, String> {
                 let selector = log.selector().unwrap_or_default().to_owned();
                 let value = value(&selector);
                 if !value.is_empty() {
-                    logs.entry((selector, value)).or_default().record(at, log.keep(), log.span());
+                    logs.entry((selector, value)).or_default().record(
+                        at,
+                        log.retention().keep(),
+                        log.retention().span(),
+                    );
                 }
             }
         }

@@ -252,7 +252,7 @@ fn a_trimmed_log_of_a_rule_answers_as_before_and_its_length_is_known() {
             history::same(&until(&log), &until(&trimmed), "allowed").map_err(place)?;
             if until(&log) {
                 for (log, name) in [(&mut log, "whole"), (&mut trimmed, "trimmed")] {
-                    let expected = rule.logs()[0].len_after(log, now);
+                    let expected = rule.logs()[0].retention().len_after(log, now);
                     rule.logs()[0].log(log, now);
                     history::same(&expected, &log.len(), name).map_err(place)?;
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollway::engine::VerbAnswer;
-use tollway_core::{Charge, Domain, Policy, Verb};
+use tollway_core::{Charge, Decider, Domain, Policy, RuleDecision, RuleRequest, Verb};
 
 use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
 
@@ -35,9 +35,11 @@ impl CountedPolicy {
         &self.limits[index]
     }
 
-    /// Returns the counters of the rule at this place in the policy.
-    pub(super) fn rule_counters(&self, index: usize) -> &RuleCounters {
-        &self.rules[index]
+    /// Counts the decision of the rule that has this name.
+    pub(super) fn count_rule(&self, name: &str, decision: &RuleDecision) {
+        if let Some(index) = self.policy.rule_index(name) {
+            self.rules[index].decided(decision);
+        }
     }
 
     /// Returns the domain that has this name, and its counters.
@@ -46,17 +48,22 @@ impl CountedPolicy {
         Some((&self.policy.domains()[index], &self.domains[index]))
     }
 
-    /// Counts the answer to a verb.
-    pub(super) fn count(&self, verb: Verb, answer: &VerbAnswer<'_>) {
+    /// Counts the answer to a verb. A decision counts for the limit or the rule that made it. Checks of rules are not
+    /// counted.
+    pub(super) fn count(&self, verb: Verb, answer: &VerbAnswer<'_>, rules: &[RuleRequest<'_>]) {
         let counters = |charge: &Charge<'_>| match charge.limit() {
             limit if limit.is_inline() => &self.inline_limit,
             limit => self.limit_counters(limit.index()),
         };
         match answer {
-            VerbAnswer::Decision(charges, decision) => {
-                let counters = counters(&charges[decision.charge]);
-                if verb == Verb::Spend { counters.spent(decision) } else { counters.checked(decision) }
-            }
+            VerbAnswer::Decision(charges, decision) => match (decision.decider(charges), verb) {
+                (Decider::Charge(charge), Verb::Spend) => counters(charge).spent(decision),
+                (Decider::Charge(charge), _) => counters(charge).checked(decision),
+                (Decider::Rule(index), Verb::Spend) => {
+                    self.count_rule(rules[index].rule.text(), &RuleDecision::from(*decision));
+                }
+                (Decider::Rule(_), _) => {}
+            },
             VerbAnswer::Refund(charges, _) => charges.iter().for_each(|charge| counters(charge).refunded()),
             VerbAnswer::Reset(charges) => charges.iter().for_each(|charge| counters(charge).reset()),
         }

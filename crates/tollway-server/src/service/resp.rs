@@ -207,7 +207,7 @@ impl RespService {
         }
         if decision_log::is_on() {
             for (charge, decision) in charges.iter().zip(&*decisions) {
-                decision_log::limit("resp", Verb::Spend, std::slice::from_ref(charge), decision);
+                decision_log::bill("resp", Verb::Spend, std::slice::from_ref(charge), &[], decision);
             }
         }
         let (mut decided, mut tally) = (decisions.iter(), SpendTally::default());

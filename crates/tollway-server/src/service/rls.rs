@@ -45,7 +45,7 @@ impl Service {
             }
         }
         if outcome.decision.charge < charges.len() {
-            decision_log::limit(gate, Verb::Spend, &charges, &outcome.decision);
+            decision_log::bill(gate, Verb::Spend, &charges, &[], &outcome.decision);
         }
         if outcome.decision.verdict == Verdict::DenyUnreachable {
             return Err(RlsError::Unavailable);

@@ -5,7 +5,7 @@ use tollway_core::rule::RuleDecision;
 use tollway_core::{Nanos, RuleLookupError, RuleRef, Timestamp};
 use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
-use super::{CallError, CountedPolicy, Service};
+use super::{CountedPolicy, Service};
 use crate::decision_log;
 
 impl Service {
@@ -18,9 +18,7 @@ impl Service {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
         let rule = policy.policy().find_rule(&name, asked.key.as_deref())?;
         let decision = self.limiter.resolve(&asked.bill(&rule)?).await;
-        if let Some(index) = policy.policy().rule_index(&asked.rule) {
-            policy.rule_counters(index).decided(&decision);
-        }
+        policy.count_rule(&asked.rule, &decision);
         decision_log::rule("http", &asked.rule, asked.key.as_deref(), &decision);
         Ok(decision)
     }
@@ -30,10 +28,10 @@ impl Service {
         &self,
         policy: &CountedPolicy,
         asked: &HttpRuleRequest<'_>,
-    ) -> Result<RuleExplanation, CallError> {
+    ) -> Result<RuleExplanation, LimiterError> {
         let rule = policy.policy().find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
         let bill = asked.bill(&rule)?;
-        let found = self.limiter.inspect_rule(&bill).await.map_err(LimiterError::from)?;
+        let found = self.limiter.inspect_rule(&bill).await?;
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
     }

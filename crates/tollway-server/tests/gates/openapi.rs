@@ -27,7 +27,34 @@ descriptors:
 ";
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 105] = [
+const CASES: [(&str, &str, &str, u16); 117] = [
+    (
+        "POST",
+        "/v1/spend",
+        r#"{"limit":"Login","id":"r","rules":[{"rule":"upload","selectors":{"user":"r"}}]}"#,
+        200,
+    ),
+    ("POST", "/v1/spend", r#"{"rules":[{"rule":"closed"}]}"#, 429),
+    (
+        "POST",
+        "/v1/spend",
+        r#"{"charges":[{"limit":"Login","id":"r"}],"rules":[{"rule":"closed","key":null}]}"#,
+        429,
+    ),
+    (
+        "POST",
+        "/v1/spend",
+        r#"{"charges":[],"rules":[{"rule":"upload","key":"k","selectors":{"user":7}}]}"#,
+        200,
+    ),
+    ("POST", "/v1/spend", r#"{"charges":[{"limit":"Login","id":"r"}],"rules":[]}"#, 200),
+    ("POST", "/v1/spend", r#"{"charges":[{"limit":"Login","id":"r"}],"rules":[{"rule":"nobody"}]}"#, 404),
+    ("POST", "/v1/spend", r#"{"charges":[],"rules":[]}"#, 400),
+    ("POST", "/v1/spend", r#"{"rules":[{"rule":"upload","selectors":{"user":1.5}}]}"#, 400),
+    ("POST", "/v1/spend", r#"{"rules":[{"key":"k"}]}"#, 400),
+    ("POST", "/v1/check", r#"{"limit":"Login","id":"r","rules":[{"rule":"closed"}]}"#, 429),
+    ("POST", "/v1/refund", r#"{"limit":"Login","id":"r","rules":[{"rule":"closed"}]}"#, 400),
+    ("POST", "/v1/reset", r#"{"limit":"Login","id":"r","rules":[{"rule":"closed"}]}"#, 400),
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
     ("POST", "/v1/spend", EVERY_KIND, 200),
@@ -202,7 +229,10 @@ descriptors:
 ";
 
 /// Requests, and the statuses that a server answers while its store is unreachable.
-const CASES_UNREACHABLE: [(&str, &str, &str, u16); 26] = [
+const CASES_UNREACHABLE: [(&str, &str, &str, u16); 29] = [
+    ("POST", "/v1/spend", r#"{"limit":"Open","id":"a","rules":[{"rule":"closed"}]}"#, 503),
+    ("POST", "/v1/spend", r#"{"limit":"Open","id":"a","rules":[{"rule":"open"}]}"#, 200),
+    ("POST", "/v1/check", r#"{"limit":"Closed","id":"a","rules":[{"rule":"local"}]}"#, 503),
     ("POST", "/v1/spend", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/check", r#"{"limit":"Closed","id":"a"}"#, 503),
     ("POST", "/v1/spend", r#"{"limit":"Open","id":"a"}"#, 200),
@@ -237,7 +267,13 @@ const CASES_UNREACHABLE: [(&str, &str, &str, u16); 26] = [
 ];
 
 /// Requests, and the statuses that a server answers whose store is a Redis.
-const CASES_REDIS: [(&str, &str, &str, u16); 8] = [
+const CASES_REDIS: [(&str, &str, &str, u16); 9] = [
+    (
+        "POST",
+        "/v1/spend",
+        r#"{"limit":"Login","id":"r","rules":[{"rule":"upload","selectors":{"user":"r"}}]}"#,
+        200,
+    ),
     ("POST", "/v1/spend", LOGIN, 200),
     ("POST", "/v1/spend", BILL, 200),
     ("POST", "/v1/rules/upload", r#"{"selectors":{"user":"vova"}}"#, 200),

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use over_sockets::OverSockets;
-use tollway::core::{Rule, RuleRef, Timestamp};
+use tollway::core::{Rule, RuleRef, RuleRequest, Timestamp};
 use tollway::engine::Engine;
-use tollway::trace::{RuleRequest, TraceReader, TraceRequest, TraceTarget, matches};
+use tollway::trace::{TraceReader, TraceRequest, TraceTarget, matches};
 use tollway::{Clock, Config};
 use tollway_server::TraceResponder;
 use tollway_testbed::{RedisCluster, RedisServer};
@@ -144,10 +144,12 @@ fn over_sockets(config: &str, trace: &str) -> OverSockets {
 fn with_rules_of(config: &str, trace: &str) -> String {
     let mut rules = BTreeMap::new();
     for event in TraceReader::new(trace.as_bytes()).map(Result::unwrap) {
-        if let TraceRequest::Rule(RuleRequest { rule: RuleRef::Written(text), .. }) = event.request
-            && text.parse::<Rule>().is_ok()
-        {
-            rules.insert(over_http::name_of(&text), text);
+        for RuleRequest { rule, .. } in rules_of(&event.request) {
+            if let RuleRef::Written(text) = rule
+                && text.parse::<Rule>().is_ok()
+            {
+                rules.insert(over_http::name_of(text), text.clone());
+            }
         }
     }
     let rules: String = rules.iter().map(|(name, text)| format!("  {name}: {text:?}\n")).collect();
@@ -160,8 +162,16 @@ fn all(_: &TraceRequest) -> bool {
 
 /// Returns whether a request can be sent as JSON. That is text, and the value of a selector need not be.
 fn in_json(request: &TraceRequest) -> bool {
-    let TraceRequest::Rule(request) = request else { return true };
-    request.selectors.iter().all(|(_, value)| std::str::from_utf8(value).is_ok())
+    let mut values = rules_of(request).iter().flat_map(|rule| &rule.selectors);
+    values.all(|(_, value)| std::str::from_utf8(value).is_ok())
+}
+
+fn rules_of(request: &TraceRequest) -> &[RuleRequest<'static>] {
+    match request {
+        TraceRequest::Rule(request) => std::slice::from_ref(request),
+        TraceRequest::Limit(request) => &request.rules,
+        _ => &[],
+    }
 }
 
 /// Hands over every `traces/NAME.trace` that asks for nothing else, with `traces/NAME.yaml`.

@@ -4,6 +4,7 @@
 //! {"limit":"Login","id":"alice","cost":2}
 //! {"limit":{"burst":5,"count":10,"period":"1m"},"id":"alice"}
 //! {"charges":[{"limit":"Login","id":"alice"},{"limit":"All","id":"*","kind":"check_only"}]}
+//! {"charges":[{"limit":"Login","id":"alice"}],"rules":[{"rule":"upload","selectors":{"user":"alice"}}]}
 //! ```
 //!
 //! An unknown field is an error and is not ignored: it may be one that changes the decision.
@@ -15,8 +16,9 @@ use std::str::Utf8Error;
 
 use thiserror::Error;
 pub use tollway_core::ChargeRequest;
-use tollway_core::{ChargeKind, Verb};
+use tollway_core::{ChargeKind, RuleRequest, Verb};
 
+use super::rule::HttpRuleRequest;
 use crate::decimal::put_u64;
 use crate::json::put_string;
 
@@ -26,6 +28,7 @@ pub struct HttpCommand<'a> {
     /// The action to run on the buckets.
     pub verb: Verb,
     charges: ChargeRequests<'a>,
+    rules: Vec<RuleRequest<'a>>,
 }
 
 /// The charges that a command has. A single charge, the usual case, needs no allocation.
@@ -33,7 +36,7 @@ pub struct HttpCommand<'a> {
 pub enum ChargeRequests<'a> {
     /// Holds exactly one charge.
     One(ChargeRequest<'a>),
-    /// Holds one charge or more.
+    /// Holds any number of charges.
     Many(Vec<ChargeRequest<'a>>),
 }
 
@@ -48,7 +51,7 @@ pub struct MalformedRequest {
     pub detail: String,
 }
 
-/// The error that JSON cannot carry an id, because it is not UTF-8.
+/// The error that JSON cannot carry an id or the value of a selector, because it is not UTF-8.
 ///
 /// To replace the invalid bytes would be worse than an error: two ids would then share one bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -63,36 +66,59 @@ pub struct IdNotUtf8 {
     pub source: Utf8Error,
 }
 
+impl IdNotUtf8 {
+    pub(super) fn check(id: &[u8]) -> Result<&str, Self> {
+        str::from_utf8(id).map_err(|source| Self { id: id.escape_ascii().to_string(), source })
+    }
+}
+
 impl<'a> HttpCommand<'a> {
     /// Creates a command for these charges.
     pub const fn new(verb: Verb, charges: ChargeRequests<'a>) -> Self {
-        Self { verb, charges }
+        Self { verb, charges, rules: Vec::new() }
+    }
+
+    /// Returns the same command with these rules in its bill.
+    pub fn with_rules(mut self, rules: Vec<RuleRequest<'a>>) -> Self {
+        self.rules = rules;
+        self
     }
 
     /// Parses the body of a `POST`.
     pub fn from_json(verb: Verb, body: &'a [u8]) -> Result<Self, MalformedRequest> {
-        Ok(Self { verb, charges: json::read(verb, body)? })
+        let (charges, rules) = json::read(verb, body)?;
+        Ok(Self { verb, charges, rules })
     }
 
     /// Appends the body in the form that [`from_json`](Self::from_json) reads. After an error `out` has a part of it.
     pub fn put_json(&self, out: &mut Vec<u8>) -> Result<(), IdNotUtf8> {
         match &self.charges {
-            ChargeRequests::One(charge) => put_charge(charge, self.verb, out),
+            ChargeRequests::One(charge) => put_charge(charge, self.verb, out)?,
             ChargeRequests::Many(charges) => {
-                out.extend_from_slice(br#"{"charges":["#);
-                for (index, charge) in charges.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    put_charge(charge, self.verb, out)?;
-                }
-                out.extend_from_slice(b"]}");
-                Ok(())
+                out.extend_from_slice(br#"{"charges":"#);
+                put_array(charges, out, |charge, out| put_charge(charge, self.verb, out))?;
+                out.push(b'}');
             }
         }
+        if !self.rules.is_empty() {
+            out.pop();
+            out.extend_from_slice(br#","rules":"#);
+            put_array(&self.rules, out, |rule, out| {
+                HttpRuleRequest::of(rule)?.put_json(out);
+                Ok(())
+            })?;
+            out.push(b'}');
+        }
+        Ok(())
     }
 
-    /// Returns the charges: at least one, and at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX).
+    /// Returns the rules of the bill.
+    pub fn rules(&self) -> &[RuleRequest<'a>] {
+        &self.rules
+    }
+
+    /// Returns the charges: at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX), and at least one if there are no
+    /// rules.
     pub fn charges(&self) -> &[ChargeRequest<'a>] {
         match &self.charges {
             ChargeRequests::One(charge) => std::slice::from_ref(charge),
@@ -101,9 +127,24 @@ impl<'a> HttpCommand<'a> {
     }
 }
 
+fn put_array<T>(
+    items: &[T],
+    out: &mut Vec<u8>,
+    put: impl Fn(&T, &mut Vec<u8>) -> Result<(), IdNotUtf8>,
+) -> Result<(), IdNotUtf8> {
+    out.push(b'[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        put(item, out)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
 fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) -> Result<(), IdNotUtf8> {
-    let id = str::from_utf8(&charge.id)
-        .map_err(|source| IdNotUtf8 { id: charge.id.escape_ascii().to_string(), source })?;
+    let id = IdNotUtf8::check(&charge.id)?;
     out.extend_from_slice(br#"{"limit":"#);
     match &charge.numbers {
         None => put_string(out, &charge.limit),
@@ -129,7 +170,7 @@ pub(super) fn missing_field(field: &str, what: &str) -> MalformedRequest {
 
 #[cfg(test)]
 mod tests {
-    use tollway_core::bill::CHARGES_MAX;
+    use tollway_core::bill::{CHARGES_MAX, RULES_MAX};
 
     use super::*;
 
@@ -140,6 +181,11 @@ mod tests {
                     let id = String::from_utf8_lossy(&charge.id);
                     format!("{}:{id} {} {:?}", charge.limit, charge.cost, charge.kind)
                 });
+                let rules = command.rules().iter().map(|RuleRequest { rule, key, selectors }| {
+                    let values = selectors.iter().map(|(name, value)| (name, String::from_utf8_lossy(value)));
+                    format!("{} {key:?} {:?}", rule.text(), values.collect::<Vec<_>>())
+                });
+                let shown = shown.chain(rules);
                 shown.collect::<Vec<_>>().join(", ")
             }
             Err(MalformedRequest { field, detail }) => {
@@ -166,6 +212,16 @@ mod tests {
                 "A:x 1 CheckOnly, B:y 2 SpendOnly",
             ),
             (Verb::Check, r#"{"limit":"L","id":"a","kind":"spend_only"}"#, "L:a 1 SpendOnly"),
+            (
+                Verb::Spend,
+                r#"{"charges":[{"limit":"A","id":"x"}],"rules":[{"rule":"upload","selectors":{"user":"vova","apikey":null}},{"rule":"r","key":"k"}]}"#,
+                r#"A:x 1 Spend, upload None [("user", "vova"), ("apikey", "")], r Some("k") []"#,
+            ),
+            (Verb::Check, r#"{"rules":[{"rule":"r"}],"limit":"L","id":"a"}"#, "L:a 1 Spend, r None []"),
+            (Verb::Spend, r#"{"rules":[{"rule":"r","selectors":{"n":7}}]}"#, r#"r None [("n", "7")]"#),
+            (Verb::Spend, r#"{"charges":[],"rules":[{"rule":"r"}]}"#, "r None []"),
+            (Verb::Refund, r#"{"charges":[{"limit":"A","id":"x"}]}"#, "A:x 1 Spend"),
+            (Verb::Spend, r#"{"charges":[{"limit":"A","id":"x"}],"rules":[]}"#, "A:x 1 Spend"),
             (
                 Verb::Refund,
                 r#"{"charges":[{"limit":"A","id":"x","kind":"check_only"},{"limit":"B","id":"y","kind":"spend"}]}"#,
@@ -219,6 +275,14 @@ mod tests {
             (Verb::Spend, r#"{"charges":[{"kind":"both"}]}"#, "charges[0].kind | \"charges[0].kind\": invalid value: string \"both\", expected \"spend\", \"spend_only\" or \"check_only\"".to_owned()),
             (Verb::Reset, r#"{"limit":"L","id":"a","kind":"spend"}"#, "- | unknown field \"kind\": a reset has".to_owned()),
             (Verb::Spend, r#"{"charges":[{"charges":[]}]}"#, "charges[0] | \"charges[0]\": unknown field \"charges\"".to_owned()),
+            (Verb::Refund, r#"{"limit":"L","id":"a","rules":[]}"#, "rules | \"rules\": a refund cannot have rules; only spend and check can".to_owned()),
+            (Verb::Reset, r#"{"rules":[{"rule":"r"}]}"#, "rules | \"rules\": a reset cannot have rules".to_owned()),
+            (Verb::Spend, r#"{"rules":[]}"#, "id | \"id\" is missing".to_owned()),
+            (Verb::Spend, r#"{"charges":[],"rules":[]}"#, "charges | \"charges\": a bill has at least one charge or rule".to_owned()),
+            (Verb::Spend, r#"{"rules":{}}"#, "rules | \"rules\": invalid type: map, expected an array".to_owned()),
+            (Verb::Spend, r#"{"rules":[{"rule":"r"},{"key":"k"}]}"#, "rules[1] | \"rules[1]\": \"rule\" is missing".to_owned()),
+            (Verb::Spend, r#"{"rules":[{"rule":"r","selectors":{"u":1.5}}]}"#, "rules[0].selectors.u | \"rules[0].selectors.u\": invalid type: floating point".to_owned()),
+            (Verb::Spend, r#"{"charges":[{"rules":[]}]}"#, "charges[0] | \"charges[0]\": unknown field \"rules\"".to_owned()),
             (Verb::Spend, r#"{"limit":"L","charges":[{"limit":"A","id":"x"}]}"#, "charges | \"charges\" cannot be combined".to_owned()),
         ] {
             assert!(show(verb, body).starts_with(&shown), "{body}: {}", show(verb, body));
@@ -226,6 +290,9 @@ mod tests {
         let many = vec![r#"{"limit":"A","id":"x"}"#; CHARGES_MAX + 1].join(",");
         let shown = show(Verb::Spend, &format!(r#"{{"charges":[{many}]}}"#));
         assert!(shown.starts_with("charges[32] | \"charges[32]\": a bill has at most 32 charges"), "{shown}");
+        let many = [r#"{"rule":"r"}"#; RULES_MAX + 1].join(",");
+        let shown = show(Verb::Spend, &format!(r#"{{"rules":[{many}]}}"#));
+        assert!(shown.starts_with("rules[8] | \"rules[8]\": a bill has at most 8 rules"), "{shown}");
         let deep = format!(r#"{{"charges":{}"#, "[".repeat(10_000));
         assert!(show(Verb::Spend, &deep).starts_with("charges[0] | "), "{}", show(Verb::Spend, &deep));
     }

@@ -14,14 +14,13 @@ mod proxied_request;
 
 use std::borrow::Cow;
 
-use tollway_core::bill::CHARGES_MAX;
+use tollway_core::bill::{CHARGES_MAX, RULES_MAX};
 use tollway_core::rule::RATES_MAX;
-use tollway_core::{ChargeKind, IdFormat, Verb};
+use tollway_core::{ChargeKind, IdFormat, RuleRef, RuleRequest, Verb};
 
 pub use self::proxied_request::{IdSource, ProxiedRequest};
 use super::command::{ChargeRequest, MalformedRequest, missing_field};
 use super::query_string::{malformed_parameter, parse_u64, percent_decode, text};
-use super::rule::HttpRuleRequest;
 use super::status::HttpStatus;
 
 /// The question of a proxy: charges and rules that are one bill, and the status of a denial.
@@ -73,12 +72,12 @@ impl<'a> GateCharge<'a> {
 
 impl<'a> GateRule<'a> {
     /// Finds the values of the selectors in `request`.
-    pub fn into_request(self, request: &ProxiedRequest<'a>) -> Result<HttpRuleRequest<'a>, MalformedRequest> {
-        let value = |name: &str, source| text(name, request.id(source, IdFormat::Any)?);
-        let key = self.key.map(|source| value("key", source)).transpose()?;
-        let selectors = self.selectors.into_iter();
-        let selectors = selectors.map(|(name, source)| Ok((name.into(), Some(value(name, source)?))));
-        Ok(HttpRuleRequest { rule: self.rule, key, selectors: selectors.collect::<Result<_, _>>()? })
+    pub fn into_request(self, request: &ProxiedRequest<'a>) -> Result<RuleRequest<'a>, MalformedRequest> {
+        let value = |source| request.id(source, IdFormat::Any);
+        let key = self.key.map(|source| text("key", value(source)?)).transpose()?;
+        let selectors = self.selectors.into_iter().map(|(name, source)| Ok((name.into(), value(source)?)));
+        let rule = RuleRef::Named(self.rule.into_owned());
+        Ok(RuleRequest { rule, key, selectors: selectors.collect::<Result<_, _>>()? })
     }
 }
 
@@ -203,8 +202,8 @@ impl<'a> GateReader<'a> {
     }
 
     fn start_rule(&mut self, value: &'a str) -> Result<(), MalformedRequest> {
-        if self.rules.len() == CHARGES_MAX {
-            return Err(malformed_parameter("rule", &format!("a bill has at most {CHARGES_MAX} rules")));
+        if self.rules.len() == RULES_MAX {
+            return Err(malformed_parameter("rule", &format!("a bill has at most {RULES_MAX} rules")));
         }
         let rule = text("rule", percent_decode("rule", value)?)?;
         self.current = Current::Rule;

@@ -106,12 +106,6 @@ impl ProblemDetails {
         Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail.to_owned())
     }
 
-    /// Creates a problem for a proxy that asks a rule together with something else.
-    pub fn one_rule() -> Self {
-        let detail = "a rule is asked alone, without limits and other rules".to_owned();
-        MalformedRequest { field: Some("rule".to_owned()), detail }.into()
-    }
-
     /// Creates a problem for a listing of ids that the store does not keep.
     pub fn no_ids() -> Self {
         let title = "The memory store cannot list buckets";

@@ -110,10 +110,11 @@ impl ResponseWriter<'_> {
         HttpStatus::Ok
     }
 
-    /// Answers a request about a rule. The status is 200, 429, or 503 if the store did not answer.
-    pub fn rule_decision(mut self, decision: &RuleDecision) -> HttpStatus {
+    /// Answers a request about a rule, or a bill that this rule decided. The status is 200, 429, or 503 if the store did
+    /// not answer.
+    pub fn rule_decision(mut self, decision: &RuleDecision, rule: Option<&str>) -> HttpStatus {
         let status = status_of(decision.verdict);
-        put_rule_decision(self.scratch, decision);
+        put_rule_decision(self.scratch, decision, rule);
         self.start(status);
         add_retry_after(&mut self, decision.allowed(), decision.retry_nanos);
         self.finish_with_scratch(JSON);
@@ -269,12 +270,16 @@ fn put_decision(out: &mut Vec<u8>, limit: &str, decision: &Decision) {
     put_reason(out, decision.verdict, decision.degraded);
 }
 
-/// Appends a rule's decision. Only denials have `retry_after`.
-fn put_rule_decision(out: &mut Vec<u8>, decision: &RuleDecision) {
+/// Appends a rule's decision, with its name if it decided a bill. Only denials have `retry_after`.
+fn put_rule_decision(out: &mut Vec<u8>, decision: &RuleDecision, rule: Option<&str>) {
     if decision.allowed() {
         out.extend_from_slice(br#"{"allowed":true"#);
     } else {
         put_span(out, br#"{"allowed":false,"retry_after":"#, decision.retry_nanos);
+    }
+    if let Some(rule) = rule {
+        out.extend_from_slice(br#","rule":"#);
+        put_string(out, rule);
     }
     put_reason(out, decision.verdict, decision.degraded);
 }

@@ -1,4 +1,5 @@
-//! The request and the response that `POST /v1/rules/upload` has, and the request of `POST /v1/explain`.
+//! The request and the response that `POST /v1/rules/upload` has, the request of `POST /v1/explain`, and the rules of a
+//! bill.
 //!
 //! ```text
 //! {"selectors":{"user":"vova","apikey":null},"key":"cats"}
@@ -14,12 +15,13 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use tollway_core::bill::RULES_MAX;
 use tollway_core::rule::RATES_MAX;
-use tollway_core::{KeyedRule, RuleBill, RuleLookupError};
+use tollway_core::{KeyedRule, RuleBill, RuleLookupError, RuleRef, RuleRequest};
 
-use super::command::{MalformedRequest, missing_field};
+use super::command::{IdNotUtf8, MalformedRequest, missing_field};
 use super::json_object::{FieldPath, JsonObject, ObjectReader, duplicate_field, truncate_name};
 use super::query_string::percent_encode;
 use super::server_response::{ResponseError, parse_seconds, read_body};
@@ -66,11 +68,31 @@ impl<'a> HttpRuleRequest<'a> {
     /// Parses a request whose body names the rule.
     pub fn from_json(body: &'a [u8]) -> Result<Self, MalformedRequest> {
         let path = FieldPath::default();
-        let mut fields = ObjectReader(RuleRequestFields::new(true, &path)).read_body(body, &path)?;
-        let rule = fields.rule.take();
-        Ok(fields.into_request(
-            rule.ok_or_else(|| missing_field("rule", "send a name or an expression as a string"))?,
-        ))
+        let fields = ObjectReader(RuleRequestFields::new(true, &path)).read_body(body, &path)?;
+        fields.into_named("send a name or an expression as a string")
+    }
+
+    /// Returns a request for a rule of the configuration in the form of JSON, which has text only.
+    pub(super) fn of(request: &'a RuleRequest<'_>) -> Result<Self, IdNotUtf8> {
+        let selectors = request
+            .selectors
+            .iter()
+            .map(|(name, value)| Ok((Cow::Borrowed(&**name), Some(Cow::Borrowed(IdNotUtf8::check(value)?)))));
+        let selectors = selectors.collect::<Result<_, _>>()?;
+        let key = request.key.as_deref().map(Cow::Borrowed);
+        Ok(Self { rule: request.rule.text().into(), key, selectors })
+    }
+
+    /// Returns a request for the rule that has this name in the configuration.
+    fn into_rule_request(self) -> RuleRequest<'a> {
+        let bytes = |text| match text {
+            Cow::Borrowed(text) => Cow::Borrowed(str::as_bytes(text)),
+            Cow::Owned(text) => Cow::Owned(String::into_bytes(text)),
+        };
+        let selectors = self.selectors.into_iter();
+        let selectors = selectors.map(|(name, value)| (name, value.map(bytes).unwrap_or_default()));
+        let rule = RuleRef::Named(self.rule.into_owned());
+        RuleRequest { rule, key: self.key, selectors: selectors.collect() }
     }
 
     /// Returns the path of the request, for a rule of the configuration.
@@ -160,6 +182,57 @@ impl<'a, 't> RuleRequestFields<'a, 't> {
     fn into_request(self, rule: Cow<'a, str>) -> HttpRuleRequest<'a> {
         let selectors = self.selectors.map(|selectors| selectors.values).unwrap_or_default();
         HttpRuleRequest { rule, key: self.key.flatten(), selectors }
+    }
+}
+
+impl<'a> RuleRequestFields<'a, '_> {
+    fn into_named(mut self, accepted: &str) -> Result<HttpRuleRequest<'a>, MalformedRequest> {
+        let rule = self.rule.take().ok_or_else(|| missing_field("rule", accepted))?;
+        Ok(self.into_request(rule))
+    }
+}
+
+/// Deserializes the rules of a bill.
+pub(super) struct RulesSeed<'t>(pub(super) &'t FieldPath);
+
+impl<'de> DeserializeSeed<'de> for RulesSeed<'_> {
+    type Value = Vec<RuleRequest<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RulesSeed<'_> {
+    type Value = Vec<RuleRequest<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of at most {RULES_MAX} rules")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut rules = Vec::new();
+        while let Some(rule) = self.0.in_item(rules.len(), self.next(&mut seq, rules.len()))? {
+            rules.push(rule.into_rule_request());
+        }
+        Ok(rules)
+    }
+}
+
+impl RulesSeed<'_> {
+    /// Reads the next rule. `before` is the number of rules that were read already.
+    fn next<'de, A: SeqAccess<'de>>(
+        &self,
+        seq: &mut A,
+        before: usize,
+    ) -> Result<Option<HttpRuleRequest<'de>>, A::Error> {
+        let reader = ObjectReader(RuleRequestFields::new(true, self.0));
+        let Some(fields) = seq.next_element_seed(reader)? else { return Ok(None) };
+        if before == RULES_MAX {
+            return Err(A::Error::custom(format_args!("a bill has at most {RULES_MAX} rules")));
+        }
+        let named = fields.into_named("send the name of a rule as a string");
+        named.map(Some).map_err(|malformed| A::Error::custom(malformed.detail))
     }
 }
 

@@ -17,6 +17,8 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 use tollway_core::Nanos;
 
+use super::rule::RuleResponse;
+
 /// The response that a server sends to a command.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,13 @@ pub enum ServerResponse {
         reason: Option<String>,
         /// True if the store did not answer, and the limit's `on_store_failure` decided.
         degraded: bool,
+    },
+    /// Answers a spend or a check that a rule decided.
+    RuleDecision {
+        /// The decision of the rule.
+        decision: RuleResponse,
+        /// The name of the rule.
+        rule: String,
     },
     /// Answers a refund.
     Refund {
@@ -95,6 +104,20 @@ impl ServerResponse {
                 let degraded = degraded.unwrap_or(false);
                 Ok(Self::Decision { allowed, remaining, retry_after, reset_after, limit, reason, degraded })
             }
+            ServerResponseFields {
+                allowed: Some(allowed),
+                rule: Some(rule),
+                retry_after,
+                reason,
+                degraded,
+                ..
+            } => {
+                let (retry_after, degraded) = (parse_seconds(retry_after), degraded.unwrap_or(false));
+                Ok(Self::RuleDecision {
+                    decision: RuleResponse { allowed, retry_after, reason, degraded },
+                    rule,
+                })
+            }
             ServerResponseFields { refunded: Some(refunded), remaining, reset_after, .. } => {
                 Ok(Self::Refund { refunded, remaining, reset_after: parse_seconds(reset_after) })
             }
@@ -119,6 +142,7 @@ struct ServerResponseFields<'a> {
     #[serde(borrow)]
     reset_after: Option<&'a RawValue>,
     limit: Option<String>,
+    rule: Option<String>,
     reason: Option<String>,
     degraded: Option<bool>,
 }

@@ -6,12 +6,13 @@
 //!                   local    allow or deny       decided in this process's memory, by a share of the limit
 //! ```
 //!
-//! Of a bill with several charges, one that must be denied denies it; the rest is decided by those that decide locally.
+//! Of a bill with several charges and rules, one that must be denied denies it; the rest is decided by those that
+//! decide locally.
 
 use tollway_core::algorithm::RateReading;
 use tollway_core::{
-    Algorithm, Bill, Charge, ChargeKind, Decision, Nanos, OnStoreFailure, RuleBill, RuleDecision, Timestamp,
-    Verdict,
+    Algorithm, Bill, Charge, ChargeKind, Decider, Decision, Nanos, OnStoreFailure, RuleBill, RuleDecision,
+    Timestamp, Verdict,
 };
 
 use crate::rates::RateUpdate;
@@ -64,29 +65,36 @@ pub(super) fn update_rate(update: &RateUpdate<'_>, memory: &Memory, now: Timesta
 
 /// Resolves a rule as its limit says.
 pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> RuleDecision {
-    match bill.limit().on_store_failure() {
-        OnStoreFailure::Allow => RuleDecision::new(Verdict::AllowUnreachable, Nanos::ZERO),
-        OnStoreFailure::Deny => RuleDecision::new(Verdict::DenyUnreachable, RETRY_AFTER),
-        OnStoreFailure::Local(share) => memory.resolve(&bill.share(share), || now),
-    }
-    .with_degraded()
+    settle(&Bill::rule(bill), memory, now).into()
 }
 
 fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> Decision {
-    let charges = bill.charges();
-    if let Some(index) = charges.iter().position(denies) {
+    let (charges, rules) = (bill.charges(), bill.rules());
+    let of_rule = |rule: &RuleBill<'_>| rule.limit().on_store_failure();
+    let must_deny =
+        charges.iter().map(denies).chain(rules.iter().map(|rule| of_rule(rule) == OnStoreFailure::Deny));
+    if let Some((index, _)) = must_deny.enumerate().find(|(_, denies)| *denies) {
         return unreachable(Verdict::DenyUnreachable, RETRY_AFTER, index);
     }
     let held_to: Vec<Option<Algorithm>> = charges.iter().map(local_numbers).collect();
     let local: Vec<_> =
         charges.iter().zip(&held_to).map(|(charge, numbers)| charge.held_to(numbers.as_ref())).collect();
+    let local_rules = rules.iter().map(|rule| match of_rule(rule) {
+        OnStoreFailure::Local(share) => rule.share(share),
+        OnStoreFailure::Allow | OnStoreFailure::Deny => rule.unlimited(),
+    });
+    let local_rules: Vec<_> = local_rules.collect();
     let mut decisions = Vec::with_capacity(1);
-    ask(&bill.with_charges(&local), &mut decisions);
-    match decisions[0] {
-        Decision { verdict: Verdict::Unlimited, charge, .. } => {
-            unreachable(Verdict::AllowUnreachable, Nanos::ZERO, charge)
-        }
-        decision => decision.with_degraded(),
+    ask(&bill.with_parts(&local, &local_rules), &mut decisions);
+    let decision = decisions[0];
+    let was_asked = match decision.decider(charges) {
+        Decider::Charge(_) => decision.verdict != Verdict::Unlimited,
+        Decider::Rule(index) => of_rule(&rules[index]) != OnStoreFailure::Allow,
+    };
+    if was_asked {
+        decision.with_degraded()
+    } else {
+        unreachable(Verdict::AllowUnreachable, Nanos::ZERO, decision.charge)
     }
 }
 
@@ -146,6 +154,35 @@ mod tests {
             assert!(decision.degraded, "{names:?}");
             let found = (decision.verdict, decision.remaining, decision.charge);
             assert_eq!(found, (verdict, remaining, decided), "{names:?}");
+        }
+    }
+
+    /// Each bill of one limit and two rules against a memory of its own, twice.
+    #[test]
+    fn limits_and_rules_have_their_say_together() {
+        use Verdict::{Allow, AllowUnreachable, Deny, DenyUnreachable};
+        let policy = Config::parse(LIMITS, "limits").unwrap().policy;
+        let rule = |on_store_failure| {
+            let rule = RuleLimit::new("2/s".parse().unwrap()).with_on_store_failure(on_store_failure);
+            KeyedRule::new(rule, "", &format!("{on_store_failure:?}"))
+        };
+        let local = OnStoreFailure::Local(LocalShare::new(1, 2).unwrap());
+        let [open, closed, local] = [OnStoreFailure::Allow, OnStoreFailure::Deny, local].map(rule);
+        for (limit, rules, verdicts, decided) in [
+            ("Open", [&open, &open], [AllowUnreachable; 2], [1; 2]),
+            ("Open", [&open, &closed], [DenyUnreachable; 2], [2; 2]),
+            ("Closed", [&closed, &local], [DenyUnreachable; 2], [0; 2]),
+            ("Open", [&local, &open], [Allow, Deny], [1; 2]),
+            ("Local", [&open, &open], [Allow; 2], [0; 2]),
+            ("Local", [&open, &local], [Allow, Deny], [0, 2]),
+        ] {
+            let charges = [policy.charge(limit, b"id", 1).unwrap()];
+            let rules = rules.map(|rule| rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap());
+            let (bill, memory) = (Bill::with_rules(&charges, &rules).unwrap(), Memory::new(100));
+            let decisions = [(); 2].map(|()| settle(&bill, &memory, Timestamp::EPOCH));
+            assert!(decisions.iter().all(|decision| decision.degraded), "{decisions:?}");
+            assert_eq!(decisions.map(|decision| decision.verdict), verdicts, "{limit} {rules:?}");
+            assert_eq!(decisions.map(|decision| decision.charge), decided, "{limit} {rules:?}");
         }
     }
 

@@ -1,11 +1,13 @@
-//! The verbs by which limits are asked: spend, check, refund and reset.
+//! The verbs by which limits are asked: spend, check, refund and reset. The first two may ask rules as well.
 //!
 //! The gates of a server, the limiters and the replays of traces perform them by this code, so that a trace tests what
 //! a gate runs.
 
 use std::ops::Deref;
 
-use tollway_core::{Bill, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund, Verb};
+use tollway_core::{
+    Bill, BillError, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleRequest, Verb,
+};
 
 use super::Engine;
 use crate::limiter::LimiterError;
@@ -14,7 +16,7 @@ use crate::limiter::LimiterError;
 #[derive(Debug)]
 #[must_use]
 pub enum VerbAnswer<'a> {
-    /// The answer to a spend or a check.
+    /// The answer to a spend or a check. [`Decision::decider`] tells which charge or rule decided.
     Decision(Charges<'a>, Decision),
     /// The answer to a refund.
     Refund(Charges<'a>, Refund),
@@ -32,15 +34,21 @@ pub enum Charges<'a> {
 }
 
 impl Engine {
-    /// Performs a verb on the charges that are requested, under a policy that the caller holds.
+    /// Performs a verb on the charges and the rules that are requested, under a policy that the caller holds. A refund
+    /// and a reset have no rules.
     #[inline]
     pub async fn perform<'a>(
         &self,
         policy: &'a Policy,
         verb: Verb,
         requests: &'a [ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
     ) -> Result<VerbAnswer<'a>, LimiterError> {
         match verb {
+            _ if !rules.is_empty() => {
+                let decided = self.decide(policy, verb, requests, rules).await;
+                decided.map(|(charges, made)| VerbAnswer::Decision(charges, made))
+            }
             Verb::Spend => {
                 self.spend(policy, requests).await.map(|(charges, made)| VerbAnswer::Decision(charges, made))
             }
@@ -78,6 +86,28 @@ impl Engine {
         let charges = Charges::new(requests, |request| policy.charge_request(request))?;
         let decision = self.check_bills(&[Bill::new(&charges)?]).await[0];
         Ok((charges, decision))
+    }
+
+    /// Spends or checks charges and rules as one bill: all charges are taken and the request is entered in the logs of
+    /// all rules, or nothing is changed anywhere.
+    pub(crate) async fn decide<'a>(
+        &self,
+        policy: &'a Policy,
+        verb: Verb,
+        requests: &'a [ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<(Charges<'a>, Decision), LimiterError> {
+        if !verb.has_rules() {
+            return Err(BillError::RulesOf { verb }.into());
+        }
+        let charges = Charges::new(requests, |request| policy.charge_request(request))?;
+        let found = rules.iter().map(|rule| rule.find(policy)).collect::<Result<Vec<_>, _>>()?;
+        let rules = rules.iter().zip(&found).map(|(rule, found)| rule.bill(found));
+        let rules = rules.collect::<Result<Vec<_>, _>>()?;
+        let bills = [Bill::with_rules(&charges, &rules)?];
+        let decisions =
+            if verb == Verb::Spend { self.settle(&bills).await } else { self.check_bills(&bills).await };
+        Ok((charges, decisions[0]))
     }
 
     /// Gives back what a [`spend`](Self::spend) of the same charges took, and returns what all refunds come to.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollway_core::{Bill, ChargeError, ChargeRequest, Decision, Policy, Refund};
+use tollway_core::{Bill, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleRequest, Verb};
 
 use super::until_ready::{UntilReadyError, until_ready};
 use super::{AsyncHandle, BlockingLimiter, Limiter, LimiterError};
@@ -101,6 +101,25 @@ impl AsyncLimiter {
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
     pub async fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
         Ok(self.engine.check(&self.engine.policy(), charges).await?.1)
+    }
+
+    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them denies.
+    /// [`Decision::decider`] tells which decided.
+    pub async fn spend_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        Ok(self.engine.decide(&self.engine.policy(), Verb::Spend, charges, rules).await?.1)
+    }
+
+    /// Returns the decision that [`spend_bill`](Self::spend_bill) would make. Changes nothing.
+    pub async fn check_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        Ok(self.engine.decide(&self.engine.policy(), Verb::Check, charges, rules).await?.1)
     }
 
     /// Gives back what [`spend_all`](Self::spend_all) took, and returns what all refunds come to.

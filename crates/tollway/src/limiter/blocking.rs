@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund};
+use tollway_core::{ChargeError, ChargeRequest, Decision, Policy, Refund, RuleRequest};
 
 use super::until_ready::UntilReadyError;
 use super::{AsyncLimiter, BlockingHandle, LimiterError};
@@ -67,6 +67,25 @@ impl BlockingLimiter {
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
     pub fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
         block_on(self.limiter.check_all(charges))
+    }
+
+    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them denies.
+    /// [`Decision::decider`] tells which decided.
+    pub fn spend_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        block_on(self.limiter.spend_bill(charges, rules))
+    }
+
+    /// Returns the decision that [`spend_bill`](Self::spend_bill) would make. Changes nothing.
+    pub fn check_bill(
+        &self,
+        charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        block_on(self.limiter.check_bill(charges, rules))
     }
 
     /// Gives back what [`spend_all`](Self::spend_all) took, and returns what all refunds come to.

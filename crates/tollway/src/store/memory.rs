@@ -210,14 +210,15 @@ impl Memory {
         decisions.reserve(bills.len());
         self.for_each_prefetched(
             bills,
-            |bill| self.key.hash(&bill.charges()[0]),
+            |bill| bill.charges().first().map_or(BucketHash::NONE, |charge| self.key.hash(charge)),
             |bill, hash| {
-                decisions.push(match bill.single() {
-                    Some(charge) => self.settle_single(charge, hash, now),
-                    None => self.decide_locked(bill, now, true),
+                decisions.push(match (bill.single(), bill.charges(), bill.rules()) {
+                    (Some(charge), ..) => self.settle_single(charge, hash, now),
+                    (None, [], [rule]) => self.resolve(rule, || now).into(),
+                    _ => self.decide_locked(bill, now, true),
                 });
             },
-            |bill, hash| self.prefetch(&bill.charges()[0], hash),
+            |bill, hash| bill.charges().iter().take(1).for_each(|charge| self.prefetch(charge, hash)),
         );
     }
 

@@ -45,9 +45,12 @@ pub(super) fn write_token(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Resu
     write_escaped(f, bytes, |_, byte| byte.is_ascii_graphic())
 }
 
-/// Writes the name of a limit, which ends at the first colon.
+/// Writes the name of a limit, which ends at the first colon. One that begins with `rule=` would be taken for a rule.
 pub(super) fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
-    write_escaped(f, name.as_bytes(), |_, byte| byte.is_ascii_graphic() && byte != b':')
+    let equals = name.starts_with("rule=").then_some("rule".len());
+    write_escaped(f, name.as_bytes(), |at, byte| {
+        byte.is_ascii_graphic() && byte != b':' && Some(at) != equals
+    })
 }
 
 /// Writes a text that may contain spaces. Those at its ends are escaped, because the parser trims them, and so is an

@@ -87,7 +87,7 @@ pub enum TraceProblem {
         verb: String,
     },
     /// The line ends after the verb.
-    #[error("at least one charge must follow, such as \"Name:id\" or \"Name:id cost=2\"")]
+    #[error("at least one charge or rule must follow, such as \"Name:id cost=2\" or \"rule=NAME\"")]
     NoCharge,
     /// The field is neither a charge nor a cost or a kind.
     #[error("\"{text}\" is neither a charge (Name:id) nor a cost (cost=N) or a kind (kind=spend_only)")]
@@ -251,11 +251,14 @@ fn parse_limit_request(fields: &mut LineFields<'_>) -> Result<LimitRequest, Loca
     let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.name() == word.text) else {
         return Err((word.at, TraceProblem::UnknownVerb { verb: word.text.to_owned() }));
     };
-    let charges = parse_charges(fields, verb)?;
-    if charges.is_empty() {
+    let rules_at = fields.position_of(rule_request::RULE);
+    let charges = parse_charges(&mut LineFields { line: &fields.line[..rules_at], at: fields.at }, verb)?;
+    fields.at = rules_at;
+    let rules = rule_request::parse_all(fields)?;
+    if charges.is_empty() && rules.is_empty() {
         return Err((fields.at, TraceProblem::NoCharge));
     }
-    Ok(LimitRequest { verb, charges })
+    Ok(LimitRequest { verb, charges, rules })
 }
 
 fn parse_charges(
@@ -383,7 +386,7 @@ pub(super) struct LineField<'a> {
 
 /// An iterator over the fields of an ASCII line that start at `at` or later.
 pub(super) struct LineFields<'a> {
-    line: &'a str,
+    pub(super) line: &'a str,
     pub(super) at: usize,
 }
 
@@ -392,6 +395,12 @@ impl<'a> LineFields<'a> {
     pub(super) fn next_or_empty(&mut self) -> LineField<'a> {
         let end = self.at;
         self.next().unwrap_or(LineField { text: "", at: end })
+    }
+
+    /// Returns where the next field that starts with `prefix` begins, or the end of the line.
+    pub(super) fn position_of(&self, prefix: &str) -> usize {
+        let mut fields = LineFields { line: self.line, at: self.at };
+        fields.find(|field| field.text.starts_with(prefix)).map_or(self.line.len(), |field| field.at)
     }
 
     /// Returns the rest of the line, without the spaces around it.
@@ -438,7 +447,10 @@ mod tests {
         assert_eq!(event.expected.as_deref(), Some("deny  limit=B"));
         assert_eq!(event.text, "0.5s    limit  spend A:1 cost=2  B:2 cost=3   ");
         let charges = vec![charge("A", b"1", 2), charge("B", b"2", 3)];
-        assert_eq!(event.request, TraceRequest::Limit(LimitRequest { verb: Verb::Spend, charges }));
+        assert_eq!(
+            event.request,
+            TraceRequest::Limit(LimitRequest { verb: Verb::Spend, charges, rules: Vec::new() })
+        );
         assert_eq!(parsed("0s limit check A:1").expected, None);
         let event = parsed("0s limit refund A:1 kind=check_only B:2 cost=3 kind=spend_only C:3 kind=spend");
         let charges = vec![
@@ -446,7 +458,10 @@ mod tests {
             charge("B", b"2", 3).with_kind(ChargeKind::SpendOnly),
             charge("C", b"3", 1),
         ];
-        assert_eq!(event.request, TraceRequest::Limit(LimitRequest { verb: Verb::Refund, charges }));
+        assert_eq!(
+            event.request,
+            TraceRequest::Limit(LimitRequest { verb: Verb::Refund, charges, rules: Vec::new() })
+        );
     }
 
     #[test]
@@ -578,7 +593,34 @@ mod tests {
             };
             let given: Vec<_> = request.selectors.iter().map(|(name, value)| (&**name, &**value)).collect();
             assert_eq!((&request.rule, request.key.as_deref(), &*given), (&rule, key, selectors), "{line}");
-            assert_eq!(request.to_string(), line);
+            assert_eq!(TraceRequest::Rule(request).to_string(), format!("rule  {line}"));
+        }
+    }
+
+    #[test]
+    fn the_rules_of_a_bill_follow_its_charges() {
+        for (line, charges, rules) in [
+            ("spend A:1 rule=upload user=vova", 1, &[("upload", &["user"][..])][..]),
+            (
+                r#"check A:1 cost=2 B:2 rule=upload key=a:b user=c:d rule="Or('1/s', '5/m')" rule="1/s" k=1"#,
+                2,
+                &[("upload", &["user"]), ("Or('1/s', '5/m')", &[]), ("1/s", &["k"])],
+            ),
+            (r"spend rule=upload \x72ule=v user=", 0, &[("upload", &["rule", "user"])]),
+            (r"spend rule\x3da:1 rule=b", 1, &[("b", &[])]),
+        ] {
+            let event = parsed(&format!("1s  limit  {line}  => allow"));
+            let TraceRequest::Limit(request) = &event.request else {
+                panic!("{line} is of the gate `limit`")
+            };
+            assert_eq!(request.charges.len(), charges, "{line}");
+            let found = request.rules.iter().map(|rule| {
+                let (RuleRef::Named(text) | RuleRef::Written(text)) = &rule.rule;
+                (&**text, rule.selectors.iter().map(|(name, _)| &**name).collect::<Vec<_>>())
+            });
+            let expected = rules.iter().map(|(text, selectors)| (*text, selectors.to_vec()));
+            assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{line}");
+            assert_eq!(event.request.to_string(), format!("limit  {line}"));
         }
     }
 
@@ -592,6 +634,13 @@ mod tests {
     #[test]
     fn a_bad_line_says_where_and_what_would_be_right() {
         for (line, message) in [
+            ("0s limit spend A:1 rule=", "7:25: a rule must follow"),
+            (
+                "0s limit spend A:1 rule=upload B:2",
+                "7:32: \"B:2\" is neither a selector (name=value) nor a key",
+            ),
+            ("0s limit spend A:1 rule=\"1/s", "7:25: this quote is not closed"),
+            ("0s limit spend A:1 rule=a user=1 user=2", "7:34: \"user\" is given twice"),
             (
                 "x limit spend A:1",
                 "7:1: \"x\" is not a time since the epoch: a duration must be numbers with units",
@@ -610,7 +659,7 @@ mod tests {
             ),
             ("0s limit", "7:9: verb \"\" does not exist; use spend, check, refund or reset"),
             ("0s limit Spend A:1", "7:10: verb \"Spend\" does not exist"),
-            ("0s limit spend", "7:15: at least one charge must follow"),
+            ("0s limit spend", "7:15: at least one charge or rule must follow"),
             ("0s limit spend A", "7:16: \"A\" is neither a charge (Name:id) nor a cost"),
             ("0s limit spend cost=1", "7:16: a cost or a kind must follow its charge"),
             ("0s limit spend A:1 cost=1 cost=2", "7:27: a cost or a kind must follow its charge, once"),

@@ -13,13 +13,14 @@
 //! *5 :0 :16 :15 :-1 :2                     (of `resp`)    -ERR unknown command 'GET'               (of `resp`)
 //! allow                                    (of `rule`)    deny retry_after=0.8s                    (of `rule`)
 //! allow full, allow unreachable, allow degraded           deny                     (of `rule`; no time lifts it)
+//! deny retry_after=0.8s rule=upload        (of a bill that a rule decided)
 //! ```
 
 use std::fmt::{self, Write};
 
-use tollway_core::{Decision, Refund, RuleDecision, Verdict};
+use tollway_core::{Decider, Decision, Refund, RuleDecision, RuleRef, Verdict};
 
-use super::{ZmqMessage, escape, hex, resp_words, zmq_frames};
+use super::{LimitRequest, ZmqMessage, escape, hex, resp_words, rule_request, zmq_frames};
 
 /// The text that stands for no reply at all.
 pub(super) const SILENCE: &str = "(none)";
@@ -33,8 +34,15 @@ pub enum TraceReply {
     Decision {
         /// The decision about the bill.
         decision: Decision,
-        /// The limit that decided, where the bill had more than one charge.
+        /// The limit that decided, where the bill had more than one charge, or a rule.
         limit: Option<String>,
+    },
+    /// The reply to a spend or a check that a rule decided.
+    DecidedByRule {
+        /// The decision about the bill.
+        decision: RuleDecision,
+        /// The rule that decided.
+        rule: RuleRef,
     },
     /// The reply to a request at the gate `rule`.
     RuleDecision(RuleDecision),
@@ -59,11 +67,32 @@ pub enum TraceReply {
     Error(String),
 }
 
+impl TraceReply {
+    /// Returns the reply to a spend or a check. It names what decided, if the bill has more than one part.
+    pub fn decision(request: &LimitRequest, decision: Decision) -> Self {
+        let has_several = request.charges.len() + request.rules.len() > 1;
+        match decision.decider(&request.charges) {
+            Decider::Charge(charge) => {
+                Self::Decision { decision, limit: has_several.then(|| charge.limit.to_string()) }
+            }
+            Decider::Rule(index) if has_several => {
+                Self::DecidedByRule { decision: decision.into(), rule: request.rules[index].rule.clone() }
+            }
+            Decider::Rule(_) => Self::RuleDecision(decision.into()),
+        }
+    }
+}
+
 impl fmt::Display for TraceReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decision { decision, limit } => write_decision(f, decision, limit.as_deref()),
             Self::RuleDecision(decision) => write_rule_decision(f, decision),
+            Self::DecidedByRule { decision, rule } => {
+                write_rule_decision(f, decision)?;
+                write!(f, " {}", rule_request::RULE)?;
+                rule_request::write_rule(f, rule)
+            }
             Self::Refund(refund) => {
                 let word = if refund.refunded { "ok" } else { "full" };
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_nanos)

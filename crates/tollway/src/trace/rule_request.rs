@@ -1,4 +1,4 @@
-//! Reads and writes requests to the gate `rule` in a trace.
+//! Reads and writes requests to the gate `rule` in a trace, and the rules of a bill at the gate `limit`.
 //!
 //! ```text
 //! upload user=vova apikey=k1          a configured rule, and values for its selectors
@@ -7,11 +7,10 @@
 //! upload \x6bey=vova                  the selector `key`: an escaped `key` is never the keyword
 //! ```
 
-use std::borrow::Cow;
 use std::fmt;
 
 use tollway_core::rule::RATES_MAX;
-use tollway_core::{KeyedRule, Policy, RuleBill, RuleLookupError, RuleRef};
+use tollway_core::{RuleRef, RuleRequest};
 
 use super::escape::{write_escaped, write_token};
 use super::parse::{LineField, LineFields, LocatedProblem, TraceProblem, unescaped};
@@ -19,62 +18,42 @@ use super::parse::{LineField, LineFields, LocatedProblem, TraceProblem, unescape
 /// The most selectors that a request can have: as many as a rule can use.
 pub(super) const SELECTORS_MAX: usize = RATES_MAX;
 
-/// A request that resolves a rule with a key and values for its selectors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleRequest {
-    /// The rule, by name or as an expression.
-    pub rule: RuleRef,
-    /// The key that the request is counted under, if it is not the rule's own.
-    pub key: Option<String>,
-    /// The names and values of the selectors. An empty value counts as no value.
-    pub selectors: Vec<(String, Vec<u8>)>,
+/// The word before a rule of a bill.
+pub(super) const RULE: &str = "rule=";
+
+/// Writes a request as the gate `rule` has it.
+pub(super) fn write(f: &mut fmt::Formatter<'_>, request: &RuleRequest<'_>) -> fmt::Result {
+    write_rule(f, &request.rule)?;
+    if let Some(key) = &request.key {
+        f.write_str(" key=")?;
+        write_token(f, key.as_bytes())?;
+    }
+    for (name, value) in &request.selectors {
+        f.write_str(" ")?;
+        match &**name {
+            "key" => f.write_str("\\x6bey")?,
+            "rule" => f.write_str("\\x72ule")?,
+            name => write_name(f, name)?,
+        }
+        f.write_str("=")?;
+        write_token(f, value)?;
+    }
+    Ok(())
 }
 
-impl RuleRequest {
-    /// Finds the rule in the policy, or parses its expression.
-    pub fn find<'p>(&self, policy: &'p Policy) -> Result<Cow<'p, KeyedRule>, RuleLookupError> {
-        policy.find_rule(&self.rule, self.key.as_deref())
-    }
-
-    /// Returns the bill that the request makes of its rule.
-    pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleLookupError> {
-        rule.bill_of(|selector| {
-            let given = self.selectors.iter().find(|(name, _)| name == selector);
-            given.map(|(_, value)| Some(&value[..]))
-        })
-    }
-}
-
-impl fmt::Display for RuleRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.rule {
-            RuleRef::Named(name) => write_name(f, name)?,
-            RuleRef::Written(text) => {
-                f.write_str("\"")?;
-                let text = text.as_bytes();
-                // `=>` would end the request, and a double quote the rule.
-                write_escaped(f, text, |at, byte| match byte {
-                    b'>' => at == 0 || text[at - 1] != b'=',
-                    _ => byte == b' ' || byte.is_ascii_graphic() && byte != b'"',
-                })?;
-                f.write_str("\"")?;
-            }
-        }
-        if let Some(key) = &self.key {
-            f.write_str(" key=")?;
-            write_token(f, key.as_bytes())?;
-        }
-        for (name, value) in &self.selectors {
-            f.write_str(" ")?;
-            match &**name {
-                "key" => f.write_str("\\x6bey")?,
-                name => write_name(f, name)?,
-            }
-            f.write_str("=")?;
-            write_token(f, value)?;
-        }
-        Ok(())
-    }
+/// Writes the name of a rule, or its expression in double quotes.
+pub(super) fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleRef) -> fmt::Result {
+    let text = match rule {
+        RuleRef::Named(name) => return write_name(f, name),
+        RuleRef::Written(text) => text.as_bytes(),
+    };
+    f.write_str("\"")?;
+    // `=>` would end the request, and a double quote the rule.
+    write_escaped(f, text, |at, byte| match byte {
+        b'>' => at == 0 || text[at - 1] != b'=',
+        _ => byte == b' ' || byte.is_ascii_graphic() && byte != b'"',
+    })?;
+    f.write_str("\"")
 }
 
 /// Writes the name of a rule or a selector, which must not look like an expression or end early at `=`.
@@ -83,8 +62,30 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
 }
 
 /// Parses everything that follows the gate.
-pub(super) fn parse(fields: &mut LineFields<'_>) -> Result<RuleRequest, LocatedProblem> {
+pub(super) fn parse(fields: &mut LineFields<'_>) -> Result<RuleRequest<'static>, LocatedProblem> {
     let rule = rule(fields)?;
+    parse_values(rule, fields)
+}
+
+/// Parses the rules of a bill, which are the rest of the line.
+pub(super) fn parse_all(fields: &mut LineFields<'_>) -> Result<Vec<RuleRequest<'static>>, LocatedProblem> {
+    let mut rules = Vec::new();
+    while let Some(field) = fields.next() {
+        fields.at = field.at + RULE.len();
+        if field.text == RULE {
+            return Err((fields.at, TraceProblem::NoRule));
+        }
+        let rule = rule(fields)?;
+        let end = fields.position_of(RULE);
+        let values = &mut LineFields { line: &fields.line[..end], at: fields.at };
+        rules.push(parse_values(rule, values)?);
+        fields.at = end;
+    }
+    Ok(rules)
+}
+
+/// Parses the key and the selectors of a rule.
+fn parse_values(rule: RuleRef, fields: &mut LineFields<'_>) -> Result<RuleRequest<'static>, LocatedProblem> {
     let mut request = RuleRequest { rule, key: None, selectors: Vec::new() };
     for field in fields {
         let Some((name, value)) = field.text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
@@ -92,7 +93,7 @@ pub(super) fn parse(fields: &mut LineFields<'_>) -> Result<RuleRequest, LocatedP
         };
         let value = LineField { text: value, at: field.at + name.len() + 1 };
         if name == "key" {
-            let earlier = request.key.replace(text(&value)?);
+            let earlier = request.key.replace(text(&value)?.into());
             earlier.map_or(Ok(()), |_| Err((field.at, TraceProblem::Twice { name: name.to_owned() })))?;
             continue;
         }
@@ -103,7 +104,7 @@ pub(super) fn parse(fields: &mut LineFields<'_>) -> Result<RuleRequest, LocatedP
         if request.selectors.len() == SELECTORS_MAX {
             return Err((field.at, TraceProblem::TooManySelectors));
         }
-        request.selectors.push((name, unescaped(&value)?));
+        request.selectors.push((name.into(), unescaped(&value)?.into()));
     }
     Ok(request)
 }

@@ -1,8 +1,8 @@
 //! The trait that answers the requests of a trace, and its implementation for [`Engine`].
 
-use tollway_core::{ErrorChain, Refund, Timestamp};
+use tollway_core::{ErrorChain, Refund, RuleRequest, Timestamp};
 
-use super::{LimitRequest, RuleRequest, TraceReply, TraceRequest};
+use super::{LimitRequest, TraceReply, TraceRequest};
 use crate::block_on::block_on;
 use crate::engine::{Engine, VerbAnswer};
 
@@ -35,12 +35,10 @@ impl Engine {
     /// Answers a request to the gate `limit`, at the current time of the clock.
     pub fn answer_limit(&self, request: &LimitRequest) -> TraceReply {
         let (policy, blocking) = (self.policy(), self.blocking());
-        let answer = block_on(blocking.engine().perform(&policy, request.verb, &request.charges));
+        let answer =
+            block_on(blocking.engine().perform(&policy, request.verb, &request.charges, &request.rules));
         match answer {
-            Ok(VerbAnswer::Decision(charges, decision)) => {
-                let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
-                TraceReply::Decision { decision, limit }
-            }
+            Ok(VerbAnswer::Decision(_, decision)) => TraceReply::decision(request, decision),
             Ok(VerbAnswer::Refund(_, Refund::UNLIMITED)) => TraceReply::UnlimitedRefund,
             Ok(VerbAnswer::Refund(_, refund)) => TraceReply::Refund(refund),
             Ok(VerbAnswer::Reset(_)) => TraceReply::Reset,
@@ -49,7 +47,7 @@ impl Engine {
     }
 
     /// Answers a request to the gate `rule`, at the current time of the clock.
-    pub fn answer_rule(&self, request: &RuleRequest) -> TraceReply {
+    pub fn answer_rule(&self, request: &RuleRequest<'_>) -> TraceReply {
         let policy = self.policy();
         let blocking = self.blocking();
         let decision = request.find(&policy).and_then(|rule| Ok(blocking.resolve(&request.bill(&rule)?)));

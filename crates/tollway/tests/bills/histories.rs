@@ -11,7 +11,7 @@ use tollway::{Clock, Limiter};
 use tollway_testbed::{Random, compare};
 
 use crate::model::Model;
-use crate::paper::{LIMITS, Line, Paper, any_algorithms, any_lines, charges, policy};
+use crate::paper::{LIMITS, Line, Paper, PaperRate, PaperRule, any_algorithms, any_lines, charges, policy};
 
 const IDS: [&str; 2] = ["a", "b"];
 
@@ -86,7 +86,11 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
             let settles = matches!(step, Step::Settle(_));
             let charges: Vec<Vec<Charge<'_>>> =
                 papers.iter().map(|paper| charges(&policy, &paper.lines)).collect();
-            let bills = charges.iter().zip(papers).map(|(charges, paper)| paper.bill(charges));
+            let keyed: Vec<_> = papers.iter().map(Paper::keyed_rules).collect();
+            let rules: Vec<_> =
+                papers.iter().zip(&keyed).map(|(paper, keyed)| paper.rule_bills(keyed)).collect();
+            let bills = charges.iter().zip(&rules).zip(papers);
+            let bills = bills.map(|((charges, rules), paper)| paper.bill(charges, rules));
             let bills: Vec<Bill<'_>> = bills.collect();
             let found = if settles {
                 limiter.engine().blocking().settle(&bills)
@@ -94,8 +98,8 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
                 limiter.engine().blocking().check_bills(&bills)
             };
             let expected = bills.iter().zip(papers).map(|(bill, paper)| match settles {
-                true => model.settle(bill, paper.expression.as_ref(), now),
-                false => model.check(bill, paper.expression.as_ref(), now),
+                true => model.settle(bill, paper, now),
+                false => model.check(bill, paper, now),
             });
             same(&expected.collect(), &found)?;
             Ok(found.len() as u64)
@@ -117,15 +121,28 @@ fn take_step(limiter: &Limiter, clock: &Clock, model: &mut Model, step: &Step) -
     }
 }
 
-/// Compares a single check of every bucket, by the short way through the limiter, with the model.
+/// Compares a single check of every bucket, by the short way through the limiter, and a check of every log with the
+/// model.
 fn compare_all(limiter: &Limiter, clock: &Clock, model: &mut Model) -> Result<u64, String> {
     let policy = limiter.policy();
     let mut decisions = 0;
     for (limit, id) in LIMITS.iter().flat_map(|limit| IDS.map(|id| (limit, id))) {
         let charge = policy.charge(limit, id.as_bytes(), 1).unwrap();
-        let expected = model.check(&Bill::one(&charge), None, clock.now());
+        let expected = model.check(&Bill::one(&charge), &Paper::default(), clock.now());
         same(&expected, &limiter.check(limit, id, 1).unwrap())
             .map_err(|why| format!("{limit}:{id}: {why}"))?;
+        decisions += 1;
+    }
+    for (key, user, count) in ["shared", "own"].into_iter().flat_map(|key| [(key, "x", 1), (key, "y", 3)]) {
+        let rates = [true, false].map(|of_user| PaperRate { of_user, count, millis: 5 });
+        let rule = PaperRule { any: true, rates: rates.to_vec(), key, user };
+        let paper = Paper { rules: vec![rule], ..Paper::default() };
+        let keyed = paper.keyed_rules();
+        let rules = paper.rule_bills(&keyed);
+        let bill = Bill::rule(&rules[0]);
+        let expected = model.check(&bill, &paper, clock.now());
+        same(&[expected].to_vec(), &limiter.engine().blocking().check_bills(&[bill]))
+            .map_err(|why| format!("{key}:{user}: {why}"))?;
         decisions += 1;
     }
     Ok(decisions)

@@ -1,18 +1,23 @@
 //! Models a limiter's memory as a map of naive buckets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tollway::core::algorithm::SmoothedRate;
 use tollway::core::{
-    Algorithm, Bill, Charge, ChargeKind, Decision, Expression, Nanos, Policy, Refund, Timestamp,
+    Algorithm, Bill, Charge, ChargeKind, Decision, Nanos, Policy, Refund, RuleDecision, Timestamp,
 };
 
 use crate::naive;
+use crate::paper::{Paper, PaperRule};
 
 #[derive(Default)]
 pub(crate) struct Model {
     buckets: HashMap<(String, Vec<u8>), NaiveBucket>,
+    /// Every entry that was ever made, in nanoseconds, by the key of a rule and the user; the empty one is everybody.
+    logs: HashMap<LogKey, Vec<u64>>,
 }
+
+type LogKey = (&'static str, &'static str);
 
 #[derive(Clone, Debug)]
 enum NaiveBucket {
@@ -26,13 +31,17 @@ enum NaiveBucket {
 
 impl Model {
     /// Every charge is tried by itself; only then is the whole answered, and only then is anything taken.
-    pub(crate) fn settle(
-        &mut self,
-        bill: &Bill<'_>,
-        expression: Option<&Expression>,
-        now: Timestamp,
-    ) -> Decision {
-        let answer = self.check(bill, expression, now);
+    pub(crate) fn settle(&mut self, bill: &Bill<'_>, paper: &Paper, now: Timestamp) -> Decision {
+        let answer = self.check(bill, paper, now);
+        if answer.allowed() {
+            // One entry in each log, whichever rules share it.
+            let of_everybody = paper.rules.iter().map(|rule| (rule.key, ""));
+            let logs: HashSet<LogKey> =
+                paper.rules.iter().map(|rule| (rule.key, rule.user)).chain(of_everybody).collect();
+            for log in logs {
+                self.logs.entry(log).or_default().push(now.as_nanos());
+            }
+        }
         for charge in bill.charges() {
             let Some(algorithm) = charge.algorithm() else { continue };
             let fits = self.try_alone(charge, now).allowed();
@@ -68,17 +77,42 @@ impl Model {
         }
     }
 
-    pub(crate) fn check(
-        &mut self,
-        bill: &Bill<'_>,
-        expression: Option<&Expression>,
-        now: Timestamp,
-    ) -> Decision {
+    pub(crate) fn check(&mut self, bill: &Bill<'_>, paper: &Paper, now: Timestamp) -> Decision {
+        let rules: Vec<_> = paper.rules.iter().map(|rule| self.ruling(rule, now)).collect();
         let mut fares = Vec::new();
         for charge in bill.charges() {
             fares.push((charge.kind(), self.try_alone(charge, now)));
         }
-        naive::answer(expression, &fares)
+        naive::answer(paper.expression.as_ref(), &fares, &rules)
+    }
+
+    /// Tries every moment at which a rate may be free again.
+    fn ruling(&self, rule: &PaperRule, now: Timestamp) -> RuleDecision {
+        let entries = |of_user: bool| match (of_user, rule.user) {
+            (true, "") => None,
+            (true, user) => Some(self.logs.get(&(rule.key, user)).map_or(&[][..], |log| log)),
+            (false, _) => Some(self.logs.get(&(rule.key, "")).map_or(&[][..], |log| log)),
+        };
+        let limits = |now: u64| {
+            let reached = rule.rates.iter().map(|rate| {
+                let young =
+                    |log: &[u64]| log.iter().filter(|at| now < **at + rate.millis * 1_000_000).count();
+                entries(rate.of_user).is_some_and(|log| young(log) as u64 >= rate.count)
+            });
+            if rule.any {
+                reached.fold(false, |any, one| any | one)
+            } else {
+                reached.fold(true, |all, one| all & one)
+            }
+        };
+        let ends = rule.rates.iter().flat_map(|rate| {
+            let log = entries(rate.of_user).unwrap_or_default();
+            log.iter().map(|at| at + rate.millis * 1_000_000)
+        });
+        let mut moments: Vec<_> = ends.filter(|end| *end > now.as_nanos()).chain([now.as_nanos()]).collect();
+        moments.sort_unstable();
+        let free = moments.into_iter().find(|moment| !limits(*moment)).unwrap_or(u64::MAX);
+        RuleDecision::until(Timestamp::from_nanos(free), now)
     }
 
     pub(crate) fn refund(&mut self, charge: &Charge<'_>, now: Timestamp) -> Refund {

@@ -1,17 +1,38 @@
 //! Makes the bills of random histories: they charge five limits, under ids that are few enough to meet again.
 
 use tollway::core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket};
-use tollway::core::{Algorithm, Bill, Charge, ChargeError, ChargeKind, Expression, Limit, Nanos, Policy};
+use tollway::core::{
+    Algorithm, Bill, Charge, ChargeError, ChargeKind, Expression, KeyedRule, Limit, Nanos, Policy, RuleBill,
+    RuleLimit,
+};
 use tollway_testbed::Random;
 
 /// The last of them has a number, and holds for one id only.
 pub(crate) const LIMITS: [&str; 7] = ["Bucket", "Log", "Rate", "Quota", "Fixed", "Sliding", "Some"];
 
 /// A bill that names its limits and ids, and outlives the policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Paper {
     pub(crate) lines: Vec<Line>,
     pub(crate) expression: Option<Expression>,
+    pub(crate) rules: Vec<PaperRule>,
+}
+
+/// A rule whose rates are all joined by `Or`, or all by `And`, and the value of its only selector, if it has one.
+#[derive(Clone, Debug)]
+pub(crate) struct PaperRule {
+    pub(crate) any: bool,
+    pub(crate) rates: Vec<PaperRate>,
+    pub(crate) key: &'static str,
+    pub(crate) user: &'static str,
+}
+
+/// A rate of everybody, or of one user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PaperRate {
+    pub(crate) of_user: bool,
+    pub(crate) count: u64,
+    pub(crate) millis: u64,
 }
 
 /// A charge that names its limit and its id.
@@ -25,18 +46,56 @@ pub(crate) struct Line {
 
 impl Paper {
     pub(crate) fn any(random: &mut Random, ids: &[&'static str]) -> Self {
-        let lines = any_lines(random, ids);
-        let expression = random.one_in(2).then(|| any_expression(random, lines.len(), 2));
-        Self { lines, expression }
+        let rules = if random.one_in(3) { random.between(1, 3) } else { 0 };
+        let rules: Vec<_> = (0..rules).map(|_| PaperRule::any(random)).collect();
+        let has_lines = rules.is_empty() || !random.one_in(4);
+        let lines = if has_lines { any_lines(random, ids) } else { Vec::new() };
+        let expression = (has_lines && random.one_in(2)).then(|| any_expression(random, lines.len(), 2));
+        Self { lines, expression, rules }
     }
 
-    /// The bill of these charges, which are its lines.
-    pub(crate) fn bill<'a>(&'a self, charges: &'a [Charge<'a>]) -> Bill<'a> {
-        let bill = Bill::new(charges).unwrap();
+    /// Its rules, from which their bills are made.
+    pub(crate) fn keyed_rules(&self) -> Vec<KeyedRule> {
+        self.rules.iter().map(PaperRule::keyed).collect()
+    }
+
+    /// The bills of its rules.
+    pub(crate) fn rule_bills<'a>(&'a self, keyed: &'a [KeyedRule]) -> Vec<RuleBill<'a>> {
+        let bill = |(rule, keyed): (&PaperRule, &'a KeyedRule)| keyed.bill(|_| Ok::<_, ()>(Some(rule.user)));
+        self.rules.iter().zip(keyed).map(|rule| bill(rule).unwrap()).collect()
+    }
+
+    /// The bill of these charges, which are its lines, and of these rules.
+    pub(crate) fn bill<'a>(&'a self, charges: &'a [Charge<'a>], rules: &'a [RuleBill<'a>]) -> Bill<'a> {
+        let bill = Bill::with_rules(charges, rules).unwrap();
         match &self.expression {
             Some(expression) => bill.denied_by(expression).unwrap(),
             None => bill,
         }
+    }
+}
+
+impl PaperRule {
+    fn any(random: &mut Random) -> Self {
+        let rates = (0..random.between(0, 3)).map(|_| PaperRate {
+            of_user: random.one_in(2),
+            count: if random.one_in(12) { 0 } else { random.between(1, 3) },
+            millis: random.pick(&[1, 2, 5]),
+        });
+        let (rates, any) = (rates.collect(), random.one_in(2));
+        Self { any, rates, key: random.pick(&["shared", "own"]), user: random.pick(&["", "x", "y"]) }
+    }
+
+    /// Every rule wants as much kept of both logs as any of them: a log has no more than those who fill it want kept.
+    fn keyed(&self) -> KeyedRule {
+        let rate = |rate: &PaperRate| {
+            let selector = if rate.of_user { "user:" } else { "" };
+            format!("'{selector}{}/{}ms'", rate.count, rate.millis)
+        };
+        let (name, rates) = (if self.any { "Or" } else { "And" }, self.rates.iter().map(rate));
+        let rates = rates.collect::<Vec<_>>().join(", ");
+        let text = format!("Or({name}({rates}), And(Or(), '3/5ms', 'user:3/5ms'))");
+        KeyedRule::new(RuleLimit::new(text.parse().unwrap()), "", self.key)
     }
 }
 

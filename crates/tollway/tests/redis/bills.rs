@@ -1,4 +1,4 @@
-//! Bills on Redis beside the memory store: several charges, every kind, and expressions over them.
+//! Bills on Redis beside the memory store: several charges, every kind, expressions over them, and rules.
 
 use tollway::block_on;
 use tollway::core::{Bill, Charge, Decision, Nanos, Policy, Refund, Timestamp};
@@ -6,7 +6,7 @@ use tollway::store::memory::Memory;
 use tollway::store::redis::Redis;
 use tollway_testbed::{Random, seed};
 
-use crate::paper::{Line, Paper, any_algorithms, any_lines, charges, policy};
+use crate::paper::{Line, Paper, PaperRule, any_algorithms, any_lines, charges, policy};
 use crate::servers;
 
 const IDS: [&str; 12] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
@@ -45,7 +45,9 @@ impl Both {
         self.introduce_scripts();
         let mut now = Timestamp::from_nanos(1_700_000_000_000_000_000);
         for _ in 0..rounds {
-            now = now + Nanos::new(random.magnitude(3_000));
+            // The rates of rules are in milliseconds.
+            let most = if random.one_in(4) { 3_000_000 } else { 3_000 };
+            now = now + Nanos::new(random.magnitude(most));
             if changing && random.one_in(20) {
                 self.forget_logs();
                 self.policy = any_policy(random).replacing(&self.policy, now);
@@ -70,15 +72,22 @@ impl Both {
     }
 
     /// A script that Redis has not seen is sent and called again, which is after others of its batch: once, for each
-    /// set of algorithms.
+    /// set of algorithms, with rules and without.
     fn introduce_scripts(&self) {
         let spend = Charge::new(&self.policy.limits()[0], b"nobody", 1).unwrap();
         block_on(self.store.settle(&[Bill::one(&spend)], None))[0].as_ref().unwrap();
-        for set in 1..1 << self.policy.limits().len() {
+        let rules = vec![PaperRule { any: true, rates: Vec::new(), key: "nobody", user: "" }];
+        let paper = Paper { rules, ..Paper::default() };
+        let keyed = paper.keyed_rules();
+        let rules = paper.rule_bills(&keyed);
+        for set in 0..1 << self.policy.limits().len() {
             let limits = self.policy.limits().iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
             let charges: Vec<_> =
                 limits.map(|(_, limit)| Charge::new(limit, IDS[0].as_bytes(), 0).unwrap()).collect();
-            block_on(self.store.check(&[Bill::new(&charges).unwrap()], None))[0].as_ref().unwrap();
+            for rules in [&rules[..], &[]] {
+                let Ok(bill) = Bill::with_rules(&charges, rules) else { continue };
+                block_on(self.store.check(&[bill], None))[0].as_ref().unwrap();
+            }
         }
     }
 
@@ -88,7 +97,10 @@ impl Both {
         ask: impl FnOnce(&[Bill<'_>]) -> (Vec<Result<Decision, E>>, Vec<Decision>),
     ) {
         let charges: Vec<Vec<_>> = papers.iter().map(|paper| charges(&self.policy, &paper.lines)).collect();
-        let bills: Vec<_> = papers.iter().zip(&charges).map(|(paper, charges)| paper.bill(charges)).collect();
+        let keyed: Vec<_> = papers.iter().map(Paper::keyed_rules).collect();
+        let rules: Vec<_> = papers.iter().zip(&keyed).map(|(paper, keyed)| paper.rule_bills(keyed)).collect();
+        let bills = papers.iter().zip(&charges).zip(&rules);
+        let bills: Vec<_> = bills.map(|((paper, charges), rules)| paper.bill(charges, rules)).collect();
         let (answers, expected) = ask(&bills);
         assert_eq!(answers.len(), expected.len());
         for ((paper, answer), expected) in papers.iter().zip(answers).zip(expected) {

@@ -4,10 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollway::core::Timestamp;
 use tollway::core::Verb;
-use tollway::core::{ChargeKind, ChargeRequest, Nanos, RuleDecision, RuleRef, Verdict};
-use tollway::trace::{
-    LimitRequest, RuleRequest, TraceEvent, TraceReader, TraceReply, TraceRequest, matches, parse_line,
-};
+use tollway::core::{ChargeKind, ChargeRequest, Nanos, RuleDecision, RuleRef, RuleRequest, Verdict};
+use tollway::trace::{LimitRequest, TraceEvent, TraceReader, TraceReply, TraceRequest, matches, parse_line};
 
 fn verb() -> impl Strategy<Value = Verb> {
     proptest::sample::select(&Verb::ALL[..])
@@ -53,7 +51,14 @@ fn json() -> impl Strategy<Value = String> {
 fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
     let error = any::<String>().prop_map(TraceReply::Error);
     match request {
-        TraceRequest::Limit(_) => error.boxed(),
+        TraceRequest::Limit(_) => {
+            let ruled = (ruling(), rule_request());
+            let ruled = ruled.prop_map(|(decision, RuleRequest { rule, .. })| TraceReply::DecidedByRule {
+                decision,
+                rule,
+            });
+            prop_oneof![error, ruled].boxed()
+        }
         TraceRequest::Rule(_) => prop_oneof![error, ruling().prop_map(TraceReply::RuleDecision)].boxed(),
         TraceRequest::Text(_) => {
             let text =
@@ -77,17 +82,19 @@ fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
 
 fn limit_request() -> impl Strategy<Value = LimitRequest> {
     let charge = (any::<String>(), bytes(), any::<u64>(), proptest::sample::select(&ChargeKind::ALL[..]));
-    (verb(), vec(charge, 1..5)).prop_map(|(verb, charges)| {
+    let parts = (vec(charge, 0..5), vec(rule_request(), 0..3));
+    let parts = parts.prop_filter("a bill has a part", |(charges, rules)| charges.len() + rules.len() > 0);
+    (verb(), parts).prop_map(|(verb, (charges, rules))| {
         let charge = |(limit, id, cost, kind): (String, Vec<u8>, _, _)| {
             let request = ChargeRequest::new(&limit, &id, 0).into_owned();
             if verb == Verb::Reset { request } else { ChargeRequest { cost, kind, ..request } }
         };
-        LimitRequest { verb, charges: charges.into_iter().map(charge).collect() }
+        LimitRequest { verb, charges: charges.into_iter().map(charge).collect(), rules }
     })
 }
 
-fn rule_request() -> impl Strategy<Value = RuleRequest> {
-    let name = || prop_oneof!["key|user|[a-z]{1,3}", ".{1,6}"];
+fn rule_request() -> impl Strategy<Value = RuleRequest<'static>> {
+    let name = || prop_oneof!["key|rule|user|[a-z]{1,3}", ".{1,6}"];
     let tricky =
         proptest::sample::select(&["\"", " ", "=", ">", " => ", "'", "Or(", "1/s", "\\", "\n", "\u{fc}"][..]);
     let written = vec(tricky, 0..12).prop_map(|parts| RuleRef::Written(parts.concat()));
@@ -95,8 +102,8 @@ fn rule_request() -> impl Strategy<Value = RuleRequest> {
     let selectors = proptest::collection::btree_map(name(), bytes(), 0..5);
     (rule, proptest::option::of(".{0,5}"), selectors).prop_map(|(rule, key, selectors)| RuleRequest {
         rule,
-        key,
-        selectors: selectors.into_iter().collect(),
+        key: key.map(Into::into),
+        selectors: selectors.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
     })
 }
 

@@ -1,23 +1,28 @@
 //! The core with nothing around it: a plain map of buckets, and every bill settled step by step.
 
 use std::collections::HashMap;
+use std::slice;
 
 use tollway::core::Verb;
 use tollway::core::algorithm::{
     Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
     TokenBucketState,
 };
+use tollway::core::rule::Retention;
 use tollway::core::{
-    Algorithm, Bill, Charge, ChargeKind, Decision, ErrorChain, Policy, Refund, RuleDecision, RuleLookupError,
-    Timestamp,
+    Algorithm, Bill, BillError, Charge, ChargeKind, Decision, ErrorChain, Policy, Refund, RuleBill,
+    RuleDecision, RuleLookupError, RuleRequest, Timestamp,
 };
-use tollway::trace::{LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
+use tollway::trace::{LimitRequest, TraceReply, TraceRequest, TraceTarget};
 
 pub(crate) struct CoreAlone {
     policy: Policy,
     buckets: Buckets,
-    logs: HashMap<String, SlidingLogState>,
+    logs: Logs,
 }
+
+#[derive(Default)]
+struct Logs(HashMap<String, SlidingLogState>);
 
 #[derive(Default)]
 struct Buckets(HashMap<(String, Vec<u8>), Held>);
@@ -49,7 +54,7 @@ macro_rules! each {
 
 impl CoreAlone {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, buckets: Buckets::default(), logs: HashMap::new() }
+        Self { policy, buckets: Buckets::default(), logs: Logs::default() }
     }
 
     fn limit(&mut self, now: Timestamp, request: &LimitRequest) -> Result<TraceReply, String> {
@@ -61,12 +66,20 @@ impl CoreAlone {
         });
         let charges =
             charges.collect::<Result<Vec<_>, _>>().map_err(|error| ErrorChain(&error).to_string())?;
-        let bill = Bill::new(&charges).map_err(|error| ErrorChain(&error).to_string())?;
+        let text = |error: &(dyn std::error::Error + 'static)| ErrorChain(error).to_string();
+        let found = request.rules.iter().map(|rule| rule.find(&self.policy)).collect::<Result<Vec<_>, _>>();
+        let found = found.map_err(|error| text(&error))?;
+        let rules = request.rules.iter().zip(&found).map(|(rule, found)| rule.bill(found));
+        let rules = rules.collect::<Result<Vec<_>, _>>().map_err(|error| text(&error))?;
+        if !rules.is_empty() && !request.verb.has_rules() {
+            return Err(text(&BillError::RulesOf { verb: request.verb }));
+        }
+        let bill = Bill::with_rules(&charges, &rules).map_err(|error| text(&error))?;
         Ok(match request.verb {
             Verb::Spend | Verb::Check => {
-                let decision = self.buckets.settle(&bill, now, request.verb == Verb::Spend);
-                let limit = (charges.len() > 1).then(|| charges[decision.charge].limit().name().to_owned());
-                TraceReply::Decision { decision, limit }
+                let stores = request.verb == Verb::Spend;
+                let decision = self.buckets.settle(&bill, &mut self.logs, now, stores);
+                TraceReply::decision(request, decision)
             }
             Verb::Refund => {
                 match charges.iter().filter_map(|charge| self.buckets.refund(charge, now)).reduce(Refund::and)
@@ -84,18 +97,37 @@ impl CoreAlone {
 }
 
 impl CoreAlone {
-    fn rule(&mut self, now: Timestamp, request: &RuleRequest) -> Result<TraceReply, RuleLookupError> {
+    fn rule(&mut self, now: Timestamp, request: &RuleRequest<'_>) -> Result<TraceReply, RuleLookupError> {
         let keyed = request.find(&self.policy)?;
         let bill = request.bill(&keyed)?;
-        let (rule, empty) = (bill.limit().rule(), SlidingLogState::default());
-        let names = bill.identifiers();
-        let log = |index: usize| Some(self.logs.get(&**names[index].as_ref()?).unwrap_or(&empty));
-        let ruling = RuleDecision::until(rule.limits_until(log), now);
-        let named = names.iter().zip(rule.logs()).filter_map(|(name, log)| Some((name.as_deref()?, log)));
-        for (name, log) in named.filter(|_| ruling.allowed()) {
-            log.log(self.logs.entry(name.to_owned()).or_default(), now);
+        let ruling = self.logs.ruling(&bill, now);
+        if ruling.allowed() {
+            self.logs.enter(slice::from_ref(&bill), now);
         }
         Ok(TraceReply::RuleDecision(ruling))
+    }
+}
+
+impl Logs {
+    fn ruling(&self, bill: &RuleBill<'_>, now: Timestamp) -> RuleDecision {
+        let (names, empty) = (bill.identifiers(), SlidingLogState::default());
+        let log = |index: usize| Some(self.0.get(&**names[index].as_ref()?).unwrap_or(&empty));
+        RuleDecision::until(bill.limit().rule().limits_until(log), now)
+    }
+
+    /// Makes one entry in each log, whichever rules share it.
+    fn enter(&mut self, bills: &[RuleBill<'_>], now: Timestamp) {
+        let mut retentions = HashMap::<&str, Retention>::new();
+        for bill in bills {
+            for (name, log) in bill.identifiers().iter().zip(bill.limit().rule().logs()) {
+                let Some(name) = name.as_deref() else { continue };
+                let retention = retentions.entry(name).or_insert(log.retention());
+                *retention = retention.and(log.retention());
+            }
+        }
+        for (name, retention) in retentions {
+            retention.log(self.0.entry(name.to_owned()).or_default(), now);
+        }
     }
 }
 
@@ -114,7 +146,7 @@ impl TraceTarget for CoreAlone {
 impl Buckets {
     /// Asks every bucket, and stores what came of it: all of an allowed bill, and of a denied one only the updates of
     /// the charges that were refused themselves, which count where updates count.
-    fn settle(&mut self, bill: &Bill<'_>, now: Timestamp, store: bool) -> Decision {
+    fn settle(&mut self, bill: &Bill<'_>, logs: &mut Logs, now: Timestamp, store: bool) -> Decision {
         let mut after = Vec::new();
         let mut answers = Vec::new();
         for charge in bill.charges() {
@@ -128,7 +160,11 @@ impl Buckets {
             answers.push(answer);
             after.push((charge, held, answer));
         }
+        answers.extend(bill.rules().iter().map(|rule| Decision::from(logs.ruling(rule, now))));
         let decision = bill.answer(&answers);
+        if store && decision.allowed() {
+            logs.enter(bill.rules(), now);
+        }
         for (charge, held, answer) in after {
             let stored = match charge.kind() {
                 ChargeKind::Spend => decision.allowed() || !answer.allowed(),

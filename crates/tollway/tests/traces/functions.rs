@@ -1,10 +1,10 @@
 //! Rules as a program's functions and blocks ask them.
 
 use tollway::block_on;
-use tollway::core::{ErrorChain, RuleDecision, RuleLookupError, Timestamp};
+use tollway::core::{ErrorChain, RuleDecision, RuleLookupError, RuleRequest, Timestamp};
 use tollway::engine::Engine;
 use tollway::rate_limit::{RateLimitError, RuleGuard};
-use tollway::trace::{RuleRequest, TraceReply, TraceRequest, TraceTarget};
+use tollway::trace::{TraceReply, TraceRequest, TraceTarget};
 use tollway::{AsyncLimiter, RateLimit};
 
 /// A limiter by a manual clock, whose rules are asked by a [`RateLimit`].
@@ -19,7 +19,7 @@ impl Functions {
     }
 
     /// Every other one is awaited.
-    fn ask(&mut self, request: &RuleRequest) -> Result<RuleDecision, String> {
+    fn ask(&mut self, request: &RuleRequest<'_>) -> Result<RuleDecision, String> {
         let limit = self.limit(request).map_err(|error| ErrorChain(&error).to_string())?;
         self.asked += 1;
         let answer = if self.asked.is_multiple_of(2) { block_on(limit.enter_async()) } else { limit.enter() };
@@ -34,7 +34,7 @@ impl Functions {
     }
 
     /// In a program of its own: a trace may have one key under several rules, and a program may not.
-    fn limit<'a>(&self, request: &'a RuleRequest) -> Result<RuleGuard<'a>, RuleLookupError> {
+    fn limit<'a>(&self, request: &'a RuleRequest<'_>) -> Result<RuleGuard<'a>, RuleLookupError> {
         let policy = self.limiter.policy();
         let rule = request.find(&policy)?;
         let limit =
@@ -42,7 +42,7 @@ impl Functions {
         let limit = limit.on_full(rule.limit().on_full()).on_store_failure(rule.limit().on_store_failure());
         let limit = if rule.key().is_empty() { limit } else { limit.key(rule.key()) };
         // As values: a function that is not needed is not called, and a denial then knows less of when to come again.
-        Ok(request.selectors.iter().fold(limit, |limit, (name, value)| limit.selector(name, value)))
+        Ok(request.selectors.iter().fold(limit, |limit, (name, value)| limit.selector(name, &**value)))
     }
 }
 

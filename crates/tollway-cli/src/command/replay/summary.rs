@@ -79,7 +79,14 @@ impl Summary {
             {
                 self.spend(policy, request, (!decision.allowed()).then_some(decision.charge));
             }
-            (_, TraceReply::RuleDecision(ruling)) => {
+            (
+                TraceRequest::Limit(request),
+                TraceReply::RuleDecision(ruling) | TraceReply::DecidedByRule { decision: ruling, .. },
+            ) if request.verb == Verb::Spend => {
+                self.spend(policy, request, None);
+                self.rules.denied += u64::from(!ruling.allowed());
+            }
+            (TraceRequest::Rule(_), TraceReply::RuleDecision(ruling)) => {
                 self.rules.requests += 1;
                 self.rules.denied += u64::from(!ruling.allowed());
             }
@@ -97,8 +104,9 @@ impl Summary {
         self.differed > 0
     }
 
-    /// A request counts for every limit it was held against, a denial for the one that decided.
+    /// A request counts for every limit and rule it was held against, a denial for the one that decided.
     fn spend(&mut self, policy: &Policy, request: &LimitRequest, denied_by: Option<usize>) {
+        self.rules.requests += request.rules.len() as u64;
         for (index, charge) in request.charges.iter().enumerate() {
             let Some(limit) = policy.limit(&charge.limit) else { continue };
             let Ok(id) = limit.ids().canonical(&charge.id) else { continue };

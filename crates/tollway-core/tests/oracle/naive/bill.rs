@@ -2,10 +2,27 @@
 
 use std::cmp::Reverse;
 
-use tollway_core::{ChargeKind, Decision, Expression, Nanos, Verdict};
+use tollway_core::{ChargeKind, Decision, Expression, Nanos, RuleDecision, Verdict};
 
-/// The one answer, from what kind each charge is and how it fares by itself.
-pub(crate) fn answer(expression: Option<&Expression>, charges: &[(ChargeKind, Decision)]) -> Decision {
+/// The answer to charges and rules together: the first denial with the longest wait. If nothing denies, the charges
+/// answer, unless none of them limits anything.
+pub(crate) fn answer(
+    expression: Option<&Expression>,
+    charges: &[(ChargeKind, Decision)],
+    rules: &[RuleDecision],
+) -> Decision {
+    let of_charges = (!charges.is_empty()).then(|| of_charges(expression, charges));
+    let of_rules = rules.iter().enumerate();
+    let of_rules = of_rules.map(|(index, rule)| Decision::from(*rule).with_charge(charges.len() + index));
+    let all: Vec<_> = of_charges.into_iter().chain(of_rules).collect();
+    let longest = all.iter().filter(|one| !one.allowed()).map(|one| one.retry_nanos).max();
+    let denial = all.iter().find(|one| !one.allowed() && Some(one.retry_nanos) == longest);
+    let limited = all.iter().find(|one| one.verdict != Verdict::Unlimited);
+    *denial.or(limited).unwrap_or(&all[0])
+}
+
+/// The answer of the charges, from what kind each of them is and how it fares by itself.
+fn of_charges(expression: Option<&Expression>, charges: &[(ChargeKind, Decision)]) -> Decision {
     // Without an expression any denied charge denies.
     let any = Expression::Or((0..charges.len()).map(Expression::Charge).collect());
     let expression = expression.unwrap_or(&any);

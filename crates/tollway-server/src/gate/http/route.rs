@@ -6,7 +6,7 @@ use tollway::config::HttpSettings;
 use tollway::engine::{Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
-use tollway_core::{ErrorChain, Limit, Verb};
+use tollway_core::{Decider, ErrorChain, Limit, Verb};
 use tollway_wire::http::{
     GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
     ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest,
@@ -14,7 +14,7 @@ use tollway_wire::http::{
 use tollway_wire::rls;
 
 use crate::metrics;
-use crate::service::{CallError, CountedPolicy, RlsError};
+use crate::service::{CountedPolicy, RlsError};
 use crate::worker::Worker;
 
 /// The content type of answers that people read.
@@ -168,11 +168,15 @@ async fn command(
     if !asker.allow_inline && command.charges().iter().any(|charge| charge.numbers.is_some()) {
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
-    let status = match worker.service.perform("http", policy, verb, command.charges()).await {
-        Ok(VerbAnswer::Decision(charges, decision)) => response.decision(&charges, &decision),
+    let rules = command.rules();
+    let status = match worker.service.perform("http", policy, verb, command.charges(), rules).await {
+        Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
+            Decider::Charge(_) => response.decision(&charges, &decision),
+            Decider::Rule(index) => response.rule_decision(&decision.into(), Some(rules[index].rule.text())),
+        },
         Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
         Ok(VerbAnswer::Reset(_)) => response.reset(),
-        Err(error) => return (response.problem(&problem(error.into())), false),
+        Err(error) => return (response.problem(&problem(error)), false),
     };
     (status, true)
 }
@@ -194,11 +198,11 @@ async fn throttle(
             return (response.throttle_error(HttpStatus::BadRequest, &malformed.detail), false);
         }
     };
-    match worker.service.perform("http", policy, Verb::Spend, &[asked.charge()]).await {
+    match worker.service.perform("http", policy, Verb::Spend, &[asked.charge()], &[]).await {
         Ok(VerbAnswer::Decision(_, decision)) => (response.throttle(&asked, &decision), true),
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
         Err(error) => {
-            let problem = problem(error.into());
+            let problem = problem(error);
             (response.throttle_error(problem.status, &problem.detail), false)
         }
     }
@@ -227,17 +231,13 @@ async fn gate(
         Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    match (&charges[..], &rules[..]) {
-        (charges, []) => match worker.service.perform("http", policy, Verb::Spend, charges).await {
-            Ok(VerbAnswer::Decision(charges, decision)) => (response.gate(&charges, &decision, denied), true),
-            Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
-            Err(error) => (response.problem(&problem(error.into())), false),
+    match worker.service.perform("http", policy, Verb::Spend, &charges, &rules).await {
+        Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
+            Decider::Charge(_) => (response.gate(&charges, &decision, denied), true),
+            Decider::Rule(_) => (response.gate_rule(&decision.into(), denied), true),
         },
-        ([], [rule]) => match worker.service.resolve(policy, rule).await {
-            Ok(decision) => (response.gate_rule(&decision, denied), true),
-            Err(error) => (response.problem(&error.into()), false),
-        },
-        _ => (response.problem(&ProblemDetails::one_rule()), false),
+        Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
+        Err(error) => (response.problem(&problem(error)), false),
     }
 }
 
@@ -253,7 +253,7 @@ async fn rule(
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
     match worker.service.resolve(policy, &asked).await {
-        Ok(ruling) => (response.rule_decision(&ruling), true),
+        Ok(ruling) => (response.rule_decision(&ruling, None), true),
         Err(error) => (response.problem(&error.into()), false),
     }
 }
@@ -283,7 +283,7 @@ async fn rls(
             (response.problem(&ProblemDetails::store_unreachable(&RlsError::Unavailable.to_string())), false)
         }
         Err(RlsError::Request(error)) => (response.problem(&error.into()), false),
-        Err(RlsError::Charge(error)) => (response.problem(&problem(error.into())), false),
+        Err(RlsError::Charge(error)) => (response.problem(&problem(error)), false),
     }
 }
 
@@ -310,7 +310,7 @@ async fn inspect(request: &HttpRequest<'_>, worker: &Worker, response: ResponseW
     };
     match worker.service.inspect(&asked).await {
         Ok(inspected) => response.bucket_report(&inspected),
-        Err(error) => response.problem(&problem(error.into())),
+        Err(error) => response.problem(&problem(error)),
     }
 }
 
@@ -322,7 +322,7 @@ async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWrit
     match worker.service.keys(&asked).await {
         Ok(Some(page)) => response.keys_page(&page),
         Ok(None) => response.problem(&ProblemDetails::no_ids()),
-        Err(error) => response.problem(&problem(error.into())),
+        Err(error) => response.problem(&problem(error)),
     }
 }
 
@@ -348,12 +348,12 @@ fn readiness(limiter: &Engine) -> String {
     text
 }
 
-fn problem(error: CallError) -> ProblemDetails {
+fn problem(error: LimiterError) -> ProblemDetails {
     match error {
-        CallError::Limit(LimiterError::Charge(error)) => error.into(),
-        CallError::Limit(LimiterError::Bill(error)) => error.into(),
-        CallError::Limit(error) => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
-        CallError::Rule(error) => error.into(),
+        LimiterError::Charge(error) => error.into(),
+        LimiterError::Bill(error) => error.into(),
+        LimiterError::Rule(error) => error.into(),
+        error => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
     }
 }
 

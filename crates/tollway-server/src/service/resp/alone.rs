@@ -58,7 +58,7 @@ impl RespService {
         charges: &[ChargeRequest<'_>],
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
-        match self.service.perform("resp", policy, verb, charges).await.map_err(|error| chain(&error))? {
+        match self.service.perform("resp", policy, verb, charges, &[]).await.map_err(|error| chain(&error))? {
             VerbAnswer::Decision(charges, decision) => resp::put_decision(&charges, &decision, reply),
             VerbAnswer::Refund(charges, refund) => resp::put_refund(&charges, &refund, reply),
             VerbAnswer::Reset(_) => resp::put_reset(reply),

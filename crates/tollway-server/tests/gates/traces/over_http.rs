@@ -1,8 +1,8 @@
 //! Limits and rules, asked for over HTTP.
 
 use tollway::core::Verb;
-use tollway::core::{Decision, Nanos, Refund, Rule, RuleRef, Timestamp, Verdict};
-use tollway::trace::{LimitRequest, RuleRequest, TraceReply, TraceRequest, TraceTarget};
+use tollway::core::{Decision, Nanos, Refund, Rule, RuleRef, RuleRequest, Timestamp, Verdict};
+use tollway::trace::{LimitRequest, TraceReply, TraceRequest, TraceTarget};
 use tollway_client::ClientError;
 use tollway_client::http::blocking::Client;
 use tollway_client::http::{ChargeRequest, HttpRuleRequest};
@@ -41,21 +41,28 @@ impl OverHttp {
     }
 
     fn by_command(&self, request: &LimitRequest) -> TraceReply {
-        match self.ask(request.verb, &request.charges) {
+        match self.ask(request) {
             Ok(reply) => reply,
             Err(ClientError::Problem { detail, .. }) => TraceReply::Error(detail),
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn ask(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<TraceReply, ClientError> {
-        let decided = |decision: Decision| {
-            let limit = (charges.len() > 1).then(|| charges[decision.charge].limit.to_string());
-            TraceReply::Decision { decision, limit }
-        };
+    fn ask(&self, request: &LimitRequest) -> Result<TraceReply, ClientError> {
+        let LimitRequest { verb, charges, rules } = request;
+        let configured: Vec<_> = rules.iter().map(configured).collect();
+        let decided = |decision: Decision| TraceReply::decision(request, decision);
         Ok(match verb {
-            Verb::Spend => decided(self.client.spend_all(charges)?),
-            Verb::Check => decided(self.client.check_all(charges)?),
+            Verb::Spend => decided(self.client.spend_bill(charges, &configured)?),
+            Verb::Check => decided(self.client.check_bill(charges, &configured)?),
+            Verb::Refund | Verb::Reset if !rules.is_empty() => {
+                // The client has no such call.
+                let body = format!(r#"{{"rules":[{{"rule":"{}"}}]}}"#, rules[0].rule.text());
+                let problem = self.gate.post(&format!("/v1/{}", verb.name()), &body).json();
+                let detail = problem["detail"].as_str().unwrap();
+                let detail = detail.strip_prefix("\"rules\": ").unwrap();
+                TraceReply::Error(detail.split(" at line").next().unwrap().to_owned())
+            }
             Verb::Refund => match self.client.refund_all(charges)? {
                 Refund::UNLIMITED => TraceReply::UnlimitedRefund,
                 refund => TraceReply::Refund(refund),
@@ -67,17 +74,12 @@ impl OverHttp {
         })
     }
 
-    fn rule(&self, request: &RuleRequest) -> TraceReply {
-        let (name, key) = match &request.rule {
-            RuleRef::Named(name) => (name.clone(), request.key.clone()),
-            RuleRef::Written(text) => (name_of(text), Some(request.key.clone().unwrap_or_default())),
-        };
-        let selectors = request.selectors.iter().map(|(name, value)| {
-            let value = String::from_utf8(value.clone()).unwrap();
-            (name.into(), Some(value.into()))
-        });
-        let mut asked =
-            HttpRuleRequest { rule: name.into(), key: key.map(Into::into), selectors: selectors.collect() };
+    fn rule(&self, request: &RuleRequest<'_>) -> TraceReply {
+        let RuleRequest { rule, key, selectors } = configured(request);
+        let selectors = selectors
+            .into_iter()
+            .map(|(name, value)| (name, Some(String::from_utf8(value.into_owned()).unwrap().into())));
+        let mut asked = HttpRuleRequest { rule: rule.text().into(), key, selectors: selectors.collect() };
         let decided = match &request.rule {
             // Only the configuration can name a rule, so what is none cannot be resolved; but it can be explained.
             RuleRef::Written(text) if text.parse::<Rule>().is_err() => {
@@ -106,6 +108,16 @@ impl OverHttp {
         );
         TraceReply::Decision { decision, limit: None }
     }
+}
+
+/// The same request for a rule of the configuration.
+fn configured<'a>(request: &RuleRequest<'a>) -> RuleRequest<'a> {
+    let mut request = request.clone();
+    if let RuleRef::Written(text) = &request.rule {
+        request.rule = RuleRef::Named(name_of(text));
+        request.key.get_or_insert_default();
+    }
+    request
 }
 
 /// The name under which the policy has a rule that the trace gives as an expression.

@@ -5,24 +5,28 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use tollway_core::bill::CHARGES_MAX;
-use tollway_core::{ChargeKind, Verb};
+use tollway_core::{BillError, ChargeKind, RuleRequest, Verb};
 
 use super::inline_limit::{LimitField, LimitSeed};
 use super::{ChargeRequest, ChargeRequests, MalformedRequest, missing_field};
 use crate::http::json_object::{FieldPath, JsonObject, ObjectReader, truncate_name};
+use crate::http::rule::RulesSeed;
 use crate::json::StrSeed;
 
+/// The charges and the rules of a bill.
+type Parts<'a> = (ChargeRequests<'a>, Vec<RuleRequest<'a>>);
+
 /// Parses a complete body.
-pub(super) fn read(verb: Verb, body: &[u8]) -> Result<ChargeRequests<'_>, MalformedRequest> {
+pub(super) fn read(verb: Verb, body: &[u8]) -> Result<Parts<'_>, MalformedRequest> {
     if body.trim_ascii().is_empty() {
         let detail = r#"the body is empty: send {"limit":"NAME","id":"ID"}"#.to_owned();
         return Err(MalformedRequest { field: None, detail });
     }
     let path = FieldPath::default();
-    ObjectReader(CommandFields::new(verb, false, &path)).read_body(body, &path)?.into_charges()
+    ObjectReader(CommandFields::new(verb, false, &path)).read_body(body, &path)?.into_parts()
 }
 
-/// The fields of a JSON object that is one charge, or has the charges of a bill.
+/// The fields of a JSON object that is one charge, or has the charges and the rules of a bill.
 struct CommandFields<'a, 't> {
     verb: Verb,
     nested: bool,
@@ -32,23 +36,31 @@ struct CommandFields<'a, 't> {
     cost: Option<u64>,
     kind: Option<ChargeKind>,
     charges: Option<Vec<ChargeRequest<'a>>>,
+    rules: Option<Vec<RuleRequest<'a>>>,
 }
 
 impl<'a, 't> CommandFields<'a, 't> {
     fn new(verb: Verb, nested: bool, path: &'t FieldPath) -> Self {
-        Self { verb, nested, path, limit: None, id: None, cost: None, kind: None, charges: None }
+        let (limit, id, cost, kind) = (None, None, None, None);
+        Self { verb, nested, path, limit, id, cost, kind, charges: None, rules: None }
     }
 
-    fn into_charges(mut self) -> Result<ChargeRequests<'a>, MalformedRequest> {
-        let Some(charges) = self.charges.take() else { return self.into_charge().map(ChargeRequests::One) };
+    fn into_parts(mut self) -> Result<Parts<'a>, MalformedRequest> {
+        let (charges, rules) = (self.charges.take(), self.rules.take().unwrap_or_default());
         let alone = self.limit.is_none() && self.id.is_none() && self.cost.is_none() && self.kind.is_none();
-        if alone {
-            return Ok(ChargeRequests::Many(charges));
-        }
-        let detail =
+        let charges = match charges {
+            None if alone && !rules.is_empty() => Vec::new(),
+            None => return Ok((ChargeRequests::One(self.into_charge()?), rules)),
+            Some(charges) => charges,
+        };
+        let detail = if !alone {
             "\"charges\" cannot be combined with other fields: put \"limit\", \"id\" and \"cost\" into each charge"
-                .to_owned();
-        Err(MalformedRequest { field: Some("charges".to_owned()), detail })
+        } else if charges.is_empty() && rules.is_empty() {
+            "\"charges\": a bill has at least one charge or rule"
+        } else {
+            return Ok((ChargeRequests::Many(charges), rules));
+        };
+        Err(MalformedRequest { field: Some("charges".to_owned()), detail: detail.to_owned() })
     }
 
     fn into_charge(self) -> Result<ChargeRequest<'a>, MalformedRequest> {
@@ -72,7 +84,11 @@ impl<'a, 't> CommandFields<'a, 't> {
             Verb::Reset => "\"limit\" and \"id\"",
             Verb::Spend | Verb::Check | Verb::Refund => "\"limit\", \"id\", \"cost\" and \"kind\"",
         };
-        let or_charges = if self.nested { "" } else { ", or \"charges\"" };
+        let or_charges = match (self.nested, self.verb.has_rules()) {
+            (true, _) => "",
+            (false, false) => ", or \"charges\"",
+            (false, true) => ", or \"charges\", and \"rules\"",
+        };
         E::custom(format_args!(
             "unknown field \"{}\": a {} has {known}{or_charges}",
             truncate_name(name),
@@ -92,6 +108,10 @@ impl<'de> JsonObject<'de> for CommandFields<'de, '_> {
             "cost" if verb.has_cost() => path.read_once(map, &name, &mut self.cost, CostSeed),
             "kind" if verb.has_kind() => path.read_once(map, &name, &mut self.kind, KindSeed),
             "charges" if !nested => path.read_once(map, &name, &mut self.charges, ChargesSeed { verb, path }),
+            "rules" if !nested && verb.has_rules() => {
+                path.read_once(map, &name, &mut self.rules, RulesSeed(path))
+            }
+            "rules" if !nested => path.in_field(&name, Err(A::Error::custom(BillError::RulesOf { verb }))),
             unknown => Err(self.unknown(unknown)),
         }
     }
@@ -160,7 +180,7 @@ impl<'de> Visitor<'de> for ChargesSeed<'_> {
     type Value = Vec<ChargeRequest<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an array of 1 to {CHARGES_MAX} charges")
+        write!(f, "an array of at most {CHARGES_MAX} charges")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -168,7 +188,7 @@ impl<'de> Visitor<'de> for ChargesSeed<'_> {
         while let Some(charge) = self.path.in_item(charges.len(), self.next(&mut seq, charges.len()))? {
             charges.push(charge);
         }
-        if charges.is_empty() { Err(A::Error::custom("a bill has at least one charge")) } else { Ok(charges) }
+        Ok(charges)
     }
 }
 

@@ -1,12 +1,12 @@
-//! Decides bills of several charges in the memory store: all charges are taken in one atomic step, or none.
+//! Decides bills of several charges and rules in the memory store: all of a bill is taken in one atomic step, or nothing.
 
 use std::sync::atomic::Ordering;
 
 use tollway_core::algorithm::Bucket;
-use tollway_core::bill::CHARGES_MAX;
-use tollway_core::{Bill, Charge, ChargeKind, Decision, Timestamp, Verdict};
+use tollway_core::{Bill, Charge, ChargeKind, Decision, RuleDecision, Timestamp, Verdict};
 
 use super::locked_buckets::LockedBuckets;
+use super::rules::BillLogs;
 use super::shard::with_bucket_type;
 use super::{Memory, full_decision};
 use crate::hash::BucketHash;
@@ -23,7 +23,7 @@ impl Memory {
         self.decide_each(bill, now, true, Some(each))
     }
 
-    /// Decides a bill with all its buckets locked. If `stores` is false, nothing is changed.
+    /// Decides a bill with all its buckets and logs locked. If `stores` is false, nothing is changed.
     pub(super) fn decide_locked(&self, bill: &Bill<'_>, now: Timestamp, stores: bool) -> Decision {
         self.decide_each(bill, now, stores, None)
     }
@@ -36,32 +36,49 @@ impl Memory {
         mut each: Option<&mut Vec<Decision>>,
     ) -> Decision {
         let charges = bill.charges();
-        let mut hashes = [BucketHash::NONE; CHARGES_MAX];
-        for (hash, charge) in hashes.iter_mut().zip(charges) {
-            *hash = self.key.hash(charge);
-        }
-        let hashes = &hashes[..charges.len()];
-        self.with_locked(hashes.iter().copied(), now, |locked| {
-            for (charge, hash) in charges.iter().zip(hashes) {
+        let hashes: Vec<_> = charges.iter().map(|charge| self.key.hash(charge)).collect();
+        let logs = BillLogs::new(bill.rules(), &self.key);
+        let buckets = hashes.iter().copied().chain(logs.hashes());
+        self.with_locked(buckets, now, |locked| {
+            for (charge, hash) in charges.iter().zip(&hashes) {
                 locked.carry_over(charge, *hash, now);
             }
-            let mut answers = [Decision::UNLIMITED; CHARGES_MAX];
-            for ((answer, charge), hash) in answers.iter_mut().zip(charges).zip(hashes) {
-                *answer = self.ask(locked, charge, *hash, now, stores);
+            let mut answers = Vec::with_capacity(charges.len() + bill.rules().len());
+            for (charge, hash) in charges.iter().zip(&hashes) {
+                answers.push(self.ask(locked, charge, *hash, now, stores));
             }
-            let decision = bill.answer(&answers[..charges.len()]);
+            let rulings = logs.rules().map(|rule| RuleDecision::until(rule.limits_until(locked), now));
+            answers.extend(rulings.map(Decision::from));
+            let mut decision = bill.answer(&answers);
+            let without_room =
+                if decision.allowed() { logs.without_room(locked, now, stores) } else { Vec::new() };
+            if locked.is_retried() {
+                // The decision is thrown away.
+                return decision;
+            }
+            if !without_room.is_empty() {
+                for (rule, answer) in logs.rules().zip(&mut answers[charges.len()..]) {
+                    if rule.has_any(&without_room) {
+                        *answer = self.refuse_rule(rule.limit(), stores).into();
+                    }
+                }
+                decision = bill.answer(&answers);
+            }
             if let Some(each) = &mut each {
                 each.clear();
-                let looked = answers.iter().zip(charges).zip(hashes).map(|((answer, charge), hash)| {
+                let looked = answers.iter().zip(charges).zip(&hashes).map(|((answer, charge), hash)| {
                     let took = decision.allowed() || answer.verdict != Verdict::Allow;
                     if took { *answer } else { look(locked, charge, *hash, now) }
                 });
                 each.extend(looked);
             }
-            if stores && !locked.is_retried() {
-                for ((answer, charge), hash) in answers.iter().zip(charges).zip(hashes) {
+            if stores {
+                for ((answer, charge), hash) in answers.iter().zip(charges).zip(&hashes) {
                     commit(locked, charge, *hash, answer.verdict, decision.allowed(), now);
                 }
+            }
+            if stores && decision.allowed() {
+                logs.enter(locked, &without_room, now);
             }
             decision
         })

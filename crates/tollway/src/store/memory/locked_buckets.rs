@@ -1,6 +1,6 @@
 //! Locks all buckets of one decision at once, so that it is made and stored as a whole.
 //!
-//! Every decision about several buckets takes the same steps, a bill's as well as a rule's:
+//! Every decision about several buckets takes the same steps, whether charges or rules have them:
 //!
 //! ```text
 //! lock      the shards of all buckets, in their order

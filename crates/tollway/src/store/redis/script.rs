@@ -11,6 +11,7 @@
 //! 1970 do not fit in a double, so such a number is passed, and kept, as two.
 
 use std::fmt::Write;
+use std::iter;
 use std::sync::{LazyLock, OnceLock};
 
 use redis::{Cmd, ToRedisArgs};
@@ -43,20 +44,14 @@ pub(super) static UNDO: LazyLock<Script> = LazyLock::new(|| {
         "window",
         "fixed_window",
         "sliding_window",
+        "rule_log",
         "undo"
     );
     Script::new(parts.to_owned())
 });
-/// Decides by any rule.
-pub(super) static RULE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "expression", "rule_log", "rule").to_owned()));
 /// Decides by a rule that is one rate.
-pub(super) static RULE_PLAIN: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(lua!("rule_plain", "number", "clock", "expression", "rule_log", "rule").to_owned())
-});
-/// Removes the entries of a part of a rule.
-pub(super) static RULE_UNDO: LazyLock<Script> =
-    LazyLock::new(|| Script::new(lua!("number", "clock", "rule_log", "rule_undo").to_owned()));
+pub(super) static RULE_PLAIN: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("rule_plain").to_owned() + &settle(iter::empty(), true).source));
 /// Enters a request of a domain in a list.
 pub(super) static REPORT_WINDOW: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "report_window").to_owned()));
@@ -64,10 +59,16 @@ pub(super) static REPORT_WINDOW: LazyLock<Script> =
 pub(super) static REPORT_GCRA: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "report_gcra").to_owned()));
 
-/// Returns the script for a bill with these algorithms.
-pub(super) fn settle<'a>(algorithms: impl Iterator<Item = &'a Algorithm>) -> &'static Script {
-    static SCRIPTS: ScriptSets = ScriptSets::new(lua!("expression", "settle"));
-    SCRIPTS.with(algorithms)
+/// Returns the script for a bill with these algorithms, and with rules or without.
+pub(super) fn settle<'a>(
+    algorithms: impl Iterator<Item = &'a Algorithm>,
+    has_rules: bool,
+) -> &'static Script {
+    static SCRIPTS: [ScriptSets; 2] = [
+        ScriptSets::new(concat!("local RULES = false\n", lua!("expression", "settle"))),
+        ScriptSets::new(concat!("local RULES = true\n", lua!("expression", "rule_log", "settle"))),
+    ];
+    SCRIPTS[usize::from(has_rules)].with(algorithms)
 }
 
 /// Returns the script that gives back to one bucket.
@@ -183,6 +184,14 @@ impl CallBuilder {
         match now {
             Some(now) => self.arg(now.as_nanos()),
             None => self.arg(""),
+        }
+    }
+
+    /// Adds the time in seconds and nanoseconds, or nothing if Redis reads its own clock.
+    pub(super) fn now_pair(self, now: Option<Timestamp>) -> Self {
+        match now {
+            Some(now) => self.pair(now.as_nanos()),
+            None => self,
         }
     }
 

@@ -5,11 +5,11 @@
 //!        └─ part ─ call ─> reply ─ read ─┴─> undo, if it is denied
 //! ```
 //!
-//! A bill whose buckets are in one slot is one call, and atomic. If a Cluster has them in several slots, all parts are
-//! charged at once, each by itself. If one is denied, or gets no answer, the others are taken back: nobody ever gets
-//! more than the limit, but until then somebody may get less.
+//! A bill whose buckets and logs are in one slot is one call, and atomic. If a Cluster has them in several slots, all
+//! parts are charged and entered at once, each by itself. If one is denied, or gets no answer, the others are taken
+//! back: nobody ever gets more than the limit, but until then somebody may get less.
 
-use tollway_core::{Bill, ChargeKind, Decision, Timestamp, Verdict};
+use tollway_core::{Bill, ChargeKind, Decision, RuleDecision, Timestamp, Verdict};
 
 use super::call::Call;
 use super::part::{Mode, Part, Read};
@@ -80,9 +80,9 @@ fn overall(decided: Vec<Result<Decided, StoreError>>) -> Vec<Result<Decision, St
     decided.into_iter().map(|decided| decided.map(|(decision, _)| decision)).collect()
 }
 
-type Reads<'a> = [Result<Read<'a>, StoreError>];
+pub(super) type Reads<'a> = [Result<Read<'a>, StoreError>];
 
-/// Returns the decisions on a bill and its charges, from the buckets that the calls for its parts found.
+/// Returns the decisions on a bill and its charges, from what the calls for its parts found.
 fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<Decided, StoreError> {
     let mut decisions = vec![Decision::UNLIMITED; bill.charges().len()];
     let mut denied = false;
@@ -93,10 +93,15 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
             decisions[line.place] = seen.decide(line.charge.cost(), read.now);
         }
     }
+    for (index, rule) in bill.rules().iter().enumerate() {
+        let (at, reached_until) = rates(bill, index, parts, reads)?;
+        let until = rule.limit().rule().limits_until_by(|rate| reached_until[rate]);
+        decisions.push(RuleDecision::until(until, at).into());
+    }
     let decision = bill.answer(&decisions);
     // The script has taken or not, so its verdict holds. The core may differ if a rate is very close to its limit, and
     // two machines round it differently.
-    let told = parts.len() == 1 || bill.expression().is_none();
+    let told = parts.len() == 1 || (bill.expression().is_none() && bill.rules().is_empty());
     let decision = match (told, decision.allowed(), denied) {
         (true, true, true) => decision.with_verdict(Verdict::Deny),
         (true, false, false) => decision.with_verdict(Verdict::Allow),
@@ -111,21 +116,52 @@ fn decision(bill: &Bill<'_>, parts: &[Part<'_>], reads: &Reads<'_>) -> Result<De
             }
         }
     }
+    decisions.truncate(bill.charges().len());
     Ok((decision, decisions))
 }
 
-/// Returns the call that takes back what a part has taken.
-fn undo(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call> {
-    if part.mode == Mode::Whole && read.denied {
-        return None;
+/// Returns the time until which each rate of one rule of a bill is reached, and the time of the clock that says so,
+/// which is that of the first part.
+pub(super) fn rates(
+    bill: &Bill<'_>,
+    rule: usize,
+    parts: &[Part<'_>],
+    reads: &Reads<'_>,
+) -> Result<(Timestamp, Vec<Timestamp>), StoreError> {
+    let mut reached_until = vec![Timestamp::EPOCH; bill.rules()[rule].limit().rule().rates().len()];
+    let mut at = None;
+    for (part, read) in parts.iter().zip(reads) {
+        let read = read.as_ref().map_err(Clone::clone)?;
+        let at = *at.get_or_insert(read.now);
+        let found = part.rates.iter().zip(&read.reached_until).filter(|(place, _)| place.rule == rule);
+        for (place, until) in found {
+            reached_until[place.rate] = by_clock(at, *until, read.now);
+        }
     }
-    let taken = part.lines.iter().zip(&read.seen).filter_map(|(line, seen)| {
+    Ok((at.unwrap_or_default(), reached_until))
+}
+
+/// Converts a time of a node whose clock says `now` to a clock that says `at`.
+fn by_clock(at: Timestamp, until: Timestamp, now: Timestamp) -> Timestamp {
+    match until.as_nanos() {
+        u64::MAX => until,
+        _ if until <= now => Timestamp::EPOCH,
+        _ => at + until.since(now),
+    }
+}
+
+/// Returns the call that takes back what a part has taken and entered.
+pub(super) fn undo(part: &Part<'_>, read: &Read<'_>, now: Option<Timestamp>) -> Option<Call> {
+    let took_charges = part.mode == Mode::Each || !read.denied;
+    let charges = part.lines.iter().zip(&read.seen).filter(|_| took_charges).filter_map(|(line, seen)| {
         let fits = seen.decide(line.charge.cost(), read.now).allowed();
         let took = line.charge.kind() != ChargeKind::CheckOnly && fits;
         let taken = took.then(|| Taken::from(seen, line.charge.cost(), read.now)).flatten()?;
         Some((&*line.key, taken))
     });
-    let (keys, taken): (Vec<_>, Vec<_>) = taken.unzip();
+    let entries = part.logs.iter().zip(&read.entered);
+    let entries = entries.filter_map(|(log, entry)| Some((&*log.key, Taken::Entry((*entry)?))));
+    let (keys, taken): (Vec<_>, Vec<_>) = charges.chain(entries).unzip();
     let draft = || {
         taken.iter().fold(CallBuilder::new(&script::UNDO, &keys).now(now), |draft, taken| taken.write(draft))
     };

@@ -1,4 +1,4 @@
-//! The amount that a charge took, for the script that takes it back.
+//! The amount that a charge took, or the entry that a rule made, for the script that takes it back.
 
 use tollway_core::algorithm::{Bucket, SmoothedRateState, TokenBucket};
 use tollway_core::{Nanos, Timestamp};
@@ -21,6 +21,8 @@ pub(super) enum Taken {
     FixedWindow(u64, Timestamp),
     /// The number of units, the end of the window that they were used in, and the period of a sliding window.
     SlidingWindow(u64, Timestamp, Nanos),
+    /// The entry in the log of a rule.
+    Entry(Timestamp),
 }
 
 impl Taken {
@@ -68,13 +70,14 @@ impl Taken {
         }
     }
 
-    /// Adds the letter of the algorithm, and six values.
+    /// Adds the letter of the kind, and six values.
     pub(super) fn write(self, draft: CallBuilder) -> CallBuilder {
         match self {
             Self::Span(span, full_at, limit) => {
                 draft.arg("b").pair(span.get()).pair(full_at.as_nanos()).unit(&limit).arg("")
             }
             Self::Entries(entries, at) => draft.arg("l").pair(entries).pair(at.as_nanos()).arg(&["", ""]),
+            Self::Entry(at) => draft.arg("e").now(Some(at)).arg(&[""; 5]),
             Self::Units(units, ends_at) => draft.arg("q").pair(units).pair(ends_at.as_nanos()).arg(&["", ""]),
             Self::FixedWindow(units, ends_at) => {
                 draft.arg("f").pair(units).pair(ends_at.as_nanos()).arg(&["", ""])
@@ -98,26 +101,37 @@ mod tests {
     use std::time::Duration;
 
     use tollway_core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate};
-    use tollway_core::{Algorithm, Bill, Charge, Decision, InlineNumbers, Limit};
+    use tollway_core::{
+        Algorithm, Bill, Charge, Decision, InlineNumbers, KeyedRule, Limit, RuleBill, RuleLimit,
+    };
     use tollway_testbed::{Random, RedisServer};
 
     use super::*;
     use crate::block_on::block_on;
-    use crate::store::redis::part::{Mode, Part};
-    use crate::store::redis::{Redis, RedisUrl, script};
+    use crate::store::redis::part::{Mode, Part, Read};
+    use crate::store::redis::{Redis, RedisUrl, script, settle};
 
     const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
 
-    fn settle(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Decision {
+    fn open(server: &RedisServer) -> Redis {
+        let deadline = Duration::from_secs(20);
+        Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap()
+    }
+
+    fn spend(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Decision {
         block_on(store.settle(&[Bill::one(charge)], Some(now))).remove(0).unwrap()
+    }
+
+    fn ask<'a>(store: &Redis, part: &Part<'a>, now: Timestamp) -> Read<'a> {
+        let reply = block_on(store.send(vec![part.call(Some(now))])).remove(0).unwrap();
+        part.read(reply, Some(now)).unwrap()
     }
 
     /// Charges one part of a bill, and returns its key and the amount that was taken.
     fn charge(store: &Redis, charge: &Charge<'_>, now: Timestamp) -> Option<(Vec<u8>, Taken)> {
         let bill = Bill::one(charge);
         let part = Part::of(&bill, &store.namespace, false, Mode::Whole).remove(0);
-        let reply = block_on(store.send(vec![part.call(Some(now))])).remove(0).unwrap();
-        let read = part.read(reply, Some(now)).unwrap();
+        let read = ask(store, &part, now);
         let taken = (!read.denied).then(|| Taken::from(&read.seen[0], charge.cost(), now))??;
         Some((part.lines[0].key.clone(), taken))
     }
@@ -130,8 +144,7 @@ mod tests {
     /// Compares decisions with and without a charge that is taken back, with spends before, in between and after.
     fn nobody_gets_more(limit: &Limit) {
         let server = RedisServer::start();
-        let deadline = Duration::from_secs(20);
-        let store = Redis::open(&RedisUrl { deadline, ..server.url().parse().unwrap() }).unwrap();
+        let store = open(&server);
         let mut random = Random::new(1);
         for round in 0..400 {
             let ids = [format!("with{round}"), format!("without{round}")];
@@ -142,8 +155,8 @@ mod tests {
                     let cost = 1 + random.below(3);
                     let [with, without] =
                         ids.each_ref().map(|id| Charge::new(limit, id.as_bytes(), cost).unwrap());
-                    if settle(&store, &with, *now).allowed() {
-                        let fits = settle(&store, &without, *now).allowed();
+                    if spend(&store, &with, *now).allowed() {
+                        let fits = spend(&store, &without, *now).allowed();
                         assert!(fits, "round {round}: more was given than there would have been");
                     }
                 }
@@ -215,5 +228,70 @@ mod tests {
     fn a_sliding_window_never_gives_more_for_having_been_charged_and_paid_back() {
         let numbers = SlidingWindow::new(8, Duration::from_nanos(3_000)).unwrap();
         nobody_gets_more(&limit(Algorithm::SlidingWindow(numbers)));
+    }
+
+    fn keyed(rule: &str, key: &str) -> KeyedRule {
+        KeyedRule::new(RuleLimit::new(rule.parse().unwrap()), "", key)
+    }
+
+    fn bill(rule: &KeyedRule) -> RuleBill<'_> {
+        rule.bill(|_| Ok::<_, ()>(Some("x"))).unwrap()
+    }
+
+    fn allows(store: &Redis, rule: &KeyedRule, revocable: bool, now: Timestamp) -> bool {
+        let bill = bill(rule);
+        let part = Part::of(&Bill::rule(&bill), &store.namespace, revocable, Mode::Whole).remove(0);
+        !ask(store, &part, now).denied
+    }
+
+    /// Compares decisions with and without requests in between that were entered, denied elsewhere and removed.
+    #[test]
+    fn nobody_gets_more_for_what_was_entered_and_taken_back() {
+        let server = RedisServer::start();
+        let store = open(&server);
+        let (mut random, mut compared) = (Random::new(1), 0);
+        for round in 0..40 {
+            let count = 1 + random.below(6);
+            let rule = match random.below(2) {
+                0 => format!("{count}/3s"),
+                _ => format!("Or('{count}/3s', '{}/500ms')", 1 + count / 2),
+            };
+            let [with, without] = ["with", "without"].map(|key| keyed(&rule, &format!("{key}{round}")));
+            let elsewhere = keyed(&format!("And('{count}/3s', 'elsewhere:1/s')"), &format!("with{round}"));
+            let bill = bill(&elsewhere);
+            let mut part = Part::of(&Bill::rule(&bill), &store.namespace, true, Mode::Whole).remove(0);
+            part.mode = Mode::Part;
+            // Some stay for so long that they are not taken back any more.
+            let undone = if random.below(2) == 0 { 4 } else { 1 };
+            let (mut now, mut entered, mut stayed) = (START, Vec::new(), false);
+            for _ in 0..300 {
+                now = now + Nanos::from_millis(random.below(120));
+                match random.below(12) {
+                    0 | 1 => {
+                        for _ in 0..random.below(5) {
+                            entered.push((now, ask(&store, &part, now)));
+                        }
+                    }
+                    turn if turn < 2 + undone && !entered.is_empty() => {
+                        for (at, read) in entered.drain(..) {
+                            let call = settle::undo(&part, &read, Some(now)).unwrap();
+                            block_on(store.send(vec![call])).remove(0).unwrap();
+                            stayed |= now.since(at) >= Nanos::from_secs(1);
+                        }
+                    }
+                    _ => {
+                        let allowed = allows(&store, &with, true, now);
+                        let alone = entered.is_empty() && !stayed;
+                        if allowed || alone {
+                            let fits = allows(&store, &without, false, now);
+                            assert!(fits || !allowed, "round {round}: {rule} let one more through at {now}");
+                            assert!(allowed || !fits, "round {round}: {rule} let one less through at {now}");
+                            compared += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(compared > 1_000, "only {compared} were compared");
     }
 }

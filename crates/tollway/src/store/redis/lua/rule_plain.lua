@@ -2,7 +2,7 @@
 -- log kept for anything else.
 -- Arguments: what the log is kept for, as it stands there; the count; the span, far below 2^53 nanoseconds; whether
 -- entries may be taken back; and the caller's seconds and nanoseconds, if the time is not Redis's own.
--- Answers nothing if it allows; else now, and until when.
+-- Answers nothing if it allows; else now, a 1, and until when.
 
 local header = redis.pcall('LINDEX', KEYS[1], 0)
 if header == ARGV[1] or not header then
@@ -31,7 +31,7 @@ if header == ARGV[1] or not header then
   -- Where there is one entry too few, this is the header.
   if entry and entry ~= header then
     local age, seconds, nanos = read(entry)
-    if age < span then return {now_s, now_n, digits(after(seconds, nanos))} end
+    if age < span then return {now_s, now_n, 1, digits(after(seconds, nanos))} end
   end
 
   local at_s, at_n = now_s, now_n
@@ -68,8 +68,8 @@ if header == ARGV[1] or not header then
   return false
 end
 
--- As a rule like any other.
+-- As a bill like any other.
 local own = ARGV
 local keep, span_s, span_n = string.match(own[1], '^k(%d+) (%d+) (%d+)$')
 local now = own[5] and string.format('%d%09d', own[5], own[6]) or ''
-local ARGV = {now, 'whole', own[4], '1', 1, 1, own[2], span_s, span_n, keep, span_s, span_n}
+local ARGV = {now, 'whole', 0, '', own[4], 1, '1', 1, 1, own[2], span_s, span_n, keep, span_s, span_n}

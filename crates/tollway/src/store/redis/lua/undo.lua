@@ -1,6 +1,6 @@
--- Takes back what one part of a bill has charged when another part, in another slot, was refused: as though it had
--- never been charged, or, where others came in between and that cannot be known, as though a little of it had.
--- Arguments: now, and for each charge its algorithm and six values.
+-- Takes back what one part of a bill has charged and entered when another part, in another slot, was refused: as though
+-- it had never been, or, where others came in between and that cannot be known, as though a little of it had.
+-- Arguments: now, and for each charge its algorithm and six values; for each log an `e` and the moment that was entered.
 
 local undo = {}
 
@@ -68,6 +68,14 @@ function undo.r(bucket, at)
   local idle = double(minus(bucket.last_s, bucket.last_n, at_s, at_n)) / 1e9
   local rate = math.max(0, bucket.rate - ARGV[at] * math.exp(-idle / ARGV[at + 1]))
   write_rate(bucket, rate, bucket.last_s, bucket.last_n, bucket.silent_s, bucket.silent_n)
+end
+
+-- The moment that was entered in the log of a rule, unless it is settled by now: then others may have made way for it.
+function undo.e(log, at)
+  if is_settled(ARGV[at]) then return end
+  redis.pcall('LREM', log.key, -1, ARGV[at])
+  -- Nothing but the header is left.
+  if redis.pcall('LLEN', log.key) == 1 then redis.call('DEL', log.key) end
 end
 
 for i = 1, #KEYS do
