@@ -1,5 +1,5 @@
 -- Asks Tollway about each request. No answer within 100 ms: the request passes.
-local gate = "http://127.0.0.1:8080/v1/gate?limit=RequestsPerIPAddress&id="
+local gate = "http://127.0.0.1:8080/v1/gate?limit=RequestsPerIPAddress&deny_status=429&id="
 
 core.register_action("tollway", { "http-req" }, function(txn)
     local answer = core.httpclient():get { url = gate .. txn.f:src(), timeout = 100 }

@@ -1,22 +1,23 @@
 //! Runs a real Envoy with the configuration of `examples/envoy`, in front of a real server. The tests need the program,
-//! whose folder `cargo xtask test` names in `TOLLWAY_PROXIES`; without it they say so and test nothing.
+//! whose folder `cargo xtask test` names in `TOLLWAY_PROXIES`; without it they fail.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{fs, thread};
 
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 
+use crate::proxies::installed;
 use crate::support::{Harness, read_all, start_with};
 
 /// Starts a server with the limits of the example, and an Envoy that asks it.
-fn start() -> Option<(Harness, Envoy)> {
+fn start() -> (Harness, Envoy) {
     let gate = start_with(&example("ratelimit.yaml"), |_| {});
     // A busy machine may take longer than Envoy waits by the example, and then the request passes.
-    let envoy = Envoy::start(gate.server.rls_addr().unwrap(), "30s")?;
-    Some((gate, envoy))
+    let envoy = Envoy::start(gate.server.rls_addr().unwrap(), "30s");
+    (gate, envoy)
 }
 
 fn example(name: &str) -> String {
@@ -26,7 +27,7 @@ fn example(name: &str) -> String {
 
 #[test]
 fn envoy_asks_first_and_tells_the_client() {
-    let Some((_gate, envoy)) = start() else { return };
+    let (_gate, envoy) = start();
     for remaining in (0..10).rev() {
         let answer = envoy.get("/", "alice");
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from the application"), "{answer}");
@@ -47,14 +48,14 @@ fn envoy_asks_first_and_tells_the_client() {
 
 #[test]
 fn envoy_counts_a_report_as_five() {
-    let Some((_gate, envoy)) = start() else { return };
+    let (_gate, envoy) = start();
     let statuses = [(); 3].map(|()| envoy.status("/reports", "alice"));
     assert_eq!(statuses, [200, 200, 429]);
 }
 
 #[test]
 fn envoy_brings_the_numbers() {
-    let Some((_gate, envoy)) = start() else { return };
+    let (_gate, envoy) = start();
     let statuses = [(); 3].map(|()| envoy.status("/trial", "alice"));
     assert_eq!(statuses, [200, 200, 429]);
     assert_eq!(envoy.status("/trial", "bob"), 200);
@@ -64,14 +65,14 @@ fn envoy_brings_the_numbers() {
 #[test]
 fn envoy_does_not_wait_longer_than_its_deadline() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some(envoy) = Envoy::start(silent.local_addr().unwrap(), "0.25s") else { return };
+    let envoy = Envoy::start(silent.local_addr().unwrap(), "0.25s");
     let answer = envoy.get("/", "alice");
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("ratelimit"), "{answer}");
 }
 
 #[test]
 fn envoy_goes_on_without_the_server_and_finds_it_again() {
-    let Some((gate, envoy)) = start() else { return };
+    let (gate, envoy) = start();
     let address = gate.server.rls_addr().unwrap();
     assert!(envoy.get("/", "alice").contains("r=9;"));
     gate.server.stop();
@@ -83,7 +84,7 @@ fn envoy_goes_on_without_the_server_and_finds_it_again() {
 
 #[test]
 fn a_thousand_requests_in_flight_take_exactly_the_limit() {
-    let Some((_gate, envoy)) = start() else { return };
+    let (_gate, envoy) = start();
     let connections: Vec<_> = (0..1_000).map(|_| envoy.send("/", "alice")).collect();
     let statuses: Vec<_> =
         connections.into_iter().map(|mut stream| status_of(&read_all(&mut stream))).collect();
@@ -120,11 +121,7 @@ struct Envoy {
 }
 
 impl Envoy {
-    fn start(gate: SocketAddr, timeout: &str) -> Option<Self> {
-        let Some(proxies) = std::env::var_os("TOLLWAY_PROXIES").map(PathBuf::from) else {
-            eprintln!("skipped: TOLLWAY_PROXIES names no folder with Envoy; `cargo xtask test` has one");
-            return None;
-        };
+    fn start(gate: SocketAddr, timeout: &str) -> Self {
         // Envoy tells the port of its listener only over its own HTTP, so it gets one that was free a moment ago.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let moved = |port: u16| format!("port_value: {port} ");
@@ -134,7 +131,7 @@ impl Envoy {
             .replace("port_value: 10000 ", &moved(address.port()))
             .replace("port_value: 8000 ", &moved(application().port()))
             .replace("port_value: 8081 ", &moved(gate.port()));
-        let process = Command::new(proxies.join("bin/envoy"))
+        let process = Command::new(installed("envoy"))
             .args(["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning", "--config-yaml"])
             .arg(config)
             .stdout(Stdio::null())
@@ -145,7 +142,7 @@ impl Envoy {
             assert!(envoy.process.try_wait().unwrap().is_none(), "Envoy ended");
             TcpStream::connect(envoy.address).is_ok()
         });
-        Some(envoy)
+        envoy
     }
 
     /// Sends a request, and returns the connection on which its answer comes.

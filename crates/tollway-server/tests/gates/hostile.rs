@@ -19,7 +19,9 @@ fn short(bounds: &mut Bounds) {
 
 #[test]
 fn a_question_of_a_proxy_is_bounded() {
-    let gate = start();
+    // A peer that is not trusted would not have its headers read.
+    let gate =
+        start_with(&format!("gates: {{ http: {{ trusted_proxies: [127.0.0.1] }} }}\n{POLICY}"), |_| {});
     let closing = |target: &str, header: &str| {
         format!("GET /v1/gate{target} HTTP/1.1\r\nHost: x\r\n{header}Connection: close\r\n\r\n")
     };

@@ -229,7 +229,7 @@ descriptors:
 ";
 
 /// Requests, and the statuses that a server answers while its store is unreachable.
-const CASES_UNREACHABLE: [(&str, &str, &str, u16); 29] = [
+const CASES_UNREACHABLE: [(&str, &str, &str, u16); 30] = [
     ("POST", "/v1/spend", r#"{"limit":"Open","id":"a","rules":[{"rule":"closed"}]}"#, 503),
     ("POST", "/v1/spend", r#"{"limit":"Open","id":"a","rules":[{"rule":"open"}]}"#, 200),
     ("POST", "/v1/check", r#"{"limit":"Closed","id":"a","rules":[{"rule":"local"}]}"#, 503),
@@ -256,6 +256,7 @@ const CASES_UNREACHABLE: [(&str, &str, &str, u16); 29] = [
     ),
     ("GET", "/v1/gate?limit=Closed&id=a", "", 503),
     ("GET", "/v1/gate?limit=Closed&id=a&deny_status=403", "", 403),
+    ("GET", "/v1/gate?limit=Closed&id=a&deny_status=429", "", 429),
     ("GET", "/v1/gate?limit=Open&id=a", "", 200),
     ("GET", "/v1/gate?limit=Local&id=b", "", 200),
     ("GET", "/v1/gate?limit=Local&id=b&deny_status=403", "", 403),

@@ -1,7 +1,7 @@
 //! Runs real proxies with the files of `examples/proxies`, in front of a real server.
 //!
-//! nginx and HAProxy are installed by `cargo xtask setup`. The others are in the environment that `cargo xtask test`
-//! names in `TOLLWAY_PROXIES`; without it, their tests say so and test nothing.
+//! nginx and HAProxy are installed by `cargo xtask setup`. The others are in the folder that `cargo xtask test` names in
+//! `TOLLWAY_PROXIES`; without it, their tests fail.
 
 use std::env;
 use std::fs;
@@ -56,7 +56,7 @@ fn traefik_asks_first_and_tells_the_client() {
 /// Without Tollway, the proxy answers `stopped`.
 fn check(program: &str, reach: HeadersReach, stopped: &str) {
     let gate = start_gate(|yaml| yaml);
-    let Some(proxy) = Proxy::start(program, gate.server.http_addr().unwrap(), application()) else { return };
+    let proxy = Proxy::start(program, gate.server.http_addr().unwrap(), application());
     for remaining in (0..3).rev() {
         let answer = proxy.ask("127.0.0.2", "GET /a?limit=M&cost=0&id=x HTTP/1.1", FORGED);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -79,16 +79,27 @@ fn check(program: &str, reach: HeadersReach, stopped: &str) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {stopped} ")), "{answer}");
 }
 
+/// `on_store_failure: deny` denies behind every proxy, also where an error of Tollway lets requests pass.
 #[test]
-fn nginx_does_not_blame_the_client_for_an_unreachable_store() {
-    let gate = start_gate(|yaml| {
-        format!("store: redis://127.0.0.1:1\n{}", yaml.replace("id: ip", "id: ip, on_store_failure: deny"))
-    });
-    let nginx = Proxy::start("nginx", gate.server.http_addr().unwrap(), application()).unwrap();
-    let denied = nginx.ask("127.0.0.2", "GET / HTTP/1.1", "");
-    assert!(denied.starts_with("HTTP/1.1 503 "), "{denied}");
-    assert!(denied.contains("Retry-After: 1\r\n") && !denied.contains("RateLimit"), "{denied}");
-    assert!(denied.ends_with("\r\n\r\nTry again in 1 seconds.\n"), "{denied}");
+fn every_proxy_denies_if_the_policy_denies_without_the_store() {
+    for (program, status) in
+        [("nginx", "503"), ("haproxy", "503"), ("caddy", "503"), ("traefik", "503"), ("envoy", "429")]
+    {
+        let gate = start_gate(|yaml| {
+            format!(
+                "store: redis://127.0.0.1:1\n{}",
+                yaml.replace("id: ip", "id: ip, on_store_failure: deny")
+            )
+        });
+        let proxy = Proxy::start(program, gate.server.http_addr().unwrap(), application());
+        let denied = proxy.ask("127.0.0.2", "GET / HTTP/1.1", "");
+        assert!(denied.starts_with(&format!("HTTP/1.1 {status} ")), "{program}: {denied}");
+        let lower = denied.to_lowercase();
+        assert!(lower.contains("retry-after: 1\r\n") && !lower.contains("ratelimit"), "{program}: {denied}");
+        if matches!(program, "nginx" | "haproxy") {
+            assert!(denied.ends_with("\r\n\r\nTry again in 1 seconds.\n"), "{program}: {denied}");
+        }
+    }
 }
 
 /// A client of IPv6 that uses another of its addresses for each request gets no further than with one.
@@ -173,9 +184,9 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy with its file, in which only the addresses are changed. Returns `None` if it is not installed.
-    fn start(program: &str, gate: SocketAddr, application: SocketAddr) -> Option<Self> {
-        let path = installed(program)?;
+    /// Starts a proxy with its file, in which only the addresses are changed.
+    fn start(program: &str, gate: SocketAddr, application: SocketAddr) -> Self {
+        let path = installed(program);
         let directory = tempfile::tempdir().unwrap();
         // Proxies cannot be given port 0, so each gets one that was free a moment ago.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -207,7 +218,7 @@ impl Proxy {
             TcpStream::connect(proxy.address).is_ok()
                 && !proxy.ask("127.0.0.9", "GET / HTTP/1.1", "").starts_with("HTTP/1.1 404 ")
         });
-        Some(proxy)
+        proxy
     }
 
     fn log(&self) -> String {
@@ -237,16 +248,14 @@ impl Drop for Proxy {
     }
 }
 
-/// Returns the path of a proxy, or says that it is not installed.
-fn installed(program: &str) -> Option<PathBuf> {
+/// Returns the path of a proxy that `cargo xtask` installs.
+pub(crate) fn installed(program: &str) -> PathBuf {
     if matches!(program, "nginx" | "haproxy") {
-        return Some(program.into());
+        return program.into();
     }
-    let environment = env::var_os("TOLLWAY_PROXIES").map(PathBuf::from);
-    if environment.is_none() {
-        eprintln!("skipped: TOLLWAY_PROXIES names no folder with {program}; `cargo xtask test` has one");
-    }
-    Some(environment?.join("bin").join(program))
+    let folder = env::var_os("TOLLWAY_PROXIES").map(PathBuf::from);
+    let folder = folder.unwrap_or_else(|| panic!("TOLLWAY_PROXIES names no folder; run `cargo xtask test`"));
+    folder.join("bin").join(program)
 }
 
 fn arguments(program: &str) -> &'static [&'static str] {

@@ -32,8 +32,8 @@ pub struct GateQuery<'a> {
     pub rules: Vec<GateRule<'a>>,
     /// The path and the query of the original request, if the proxy appended them.
     pub original_target: Option<&'a str>,
-    /// The status that tells the proxy to deny the request.
-    pub deny_status: DenyStatus,
+    /// The status that tells the proxy to deny the request. `None` sends 429, or 503 if the store is unreachable.
+    pub deny_status: Option<DenyStatus>,
 }
 
 /// A charge whose id may come from the request that the proxy asks about.
@@ -82,14 +82,13 @@ impl<'a> GateRule<'a> {
 }
 
 /// A status that tells a proxy to deny a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyStatus {
     /// Sends 401, which nginx's `auth_request` passes on.
     Unauthorized,
     /// Sends 403, which nginx's `auth_request` passes on.
     Forbidden,
     /// Sends 429, which is the proper status.
-    #[default]
     TooManyRequests,
     /// Sends 503, after which some proxies try another server.
     ServiceUnavailable,
@@ -247,8 +246,8 @@ impl<'a> GateReader<'a> {
                 "send the name of a limit, or \"rule\" and the name of a rule",
             ));
         }
-        let deny_status = self.deny_status.unwrap_or_default();
-        Ok(GateQuery { charges, rules: self.rules, original_target: self.original_target, deny_status })
+        let Self { rules, original_target, deny_status, .. } = self;
+        Ok(GateQuery { charges, rules, original_target, deny_status })
     }
 }
 
@@ -290,19 +289,19 @@ mod tests {
     #[test]
     fn queries_are_understood() {
         for (query, expected, status) in [
-            ("limit=L&id=a", &["L a 1"][..], 429),
-            ("id=10.0.0.1&limit=L&cost=0&deny_status=403", &["L 10.0.0.1 0"], 403),
-            ("limit=L&&id=%41%2b+%ff", &["L A++\\xff 1"], 429),
-            ("limit=%4c&id=", &["L  1"], 429),
-            ("limit=A&id=a&limit=B&cost=2&id_from=client_ip", &["A a 1", "B (client_ip) 2"], 429),
-            ("cost=3&id_from=path&limit=A&limit=B&id=b", &["A (path) 3", "B b 1"], 429),
-            ("limit=A&id_from=header:X-Api-Key", &["A (header X-Api-Key) 1"], 429),
-            ("limit=A&id_from=host&limit=A&id_from=method", &["A (host) 1", "A (method) 1"], 429),
-            ("deny_status=401&limit=L&id=a&path=/p?limit=M&id=b&cost=0", &["L a 1"], 401),
+            ("limit=L&id=a", &["L a 1"][..], None),
+            ("id=10.0.0.1&limit=L&cost=0&deny_status=403", &["L 10.0.0.1 0"], Some(403)),
+            ("limit=L&&id=%41%2b+%ff", &["L A++\\xff 1"], None),
+            ("limit=%4c&id=", &["L  1"], None),
+            ("limit=A&id=a&limit=B&cost=2&id_from=client_ip", &["A a 1", "B (client_ip) 2"], None),
+            ("cost=3&id_from=path&limit=A&limit=B&id=b", &["A (path) 3", "B b 1"], None),
+            ("limit=A&id_from=header:X-Api-Key", &["A (header X-Api-Key) 1"], None),
+            ("limit=A&id_from=host&limit=A&id_from=method", &["A (host) 1", "A (method) 1"], None),
+            ("deny_status=401&limit=L&id=a&path=/p?limit=M&id=b&cost=0", &["L a 1"], Some(401)),
         ] {
             assert_eq!(charges(query), expected, "{query}");
             let gate = GateQuery::from_query(query).unwrap();
-            assert_eq!(gate.deny_status.status().code(), status, "{query}");
+            assert_eq!(gate.deny_status.map(|deny| deny.status().code()), status, "{query}");
         }
     }
 

@@ -61,16 +61,21 @@ impl ResponseWriter<'_> {
         status
     }
 
-    /// Answers a proxy about charges, with headers only. The status is 200, or `denied`.
-    pub fn gate(mut self, charges: &[Charge<'_>], decision: &Decision, denied: HttpStatus) -> HttpStatus {
+    /// Answers a proxy about charges, with headers only. `denied` is the status of a denial, if it asked for one.
+    pub fn gate(
+        mut self,
+        charges: &[Charge<'_>],
+        decision: &Decision,
+        denied: Option<HttpStatus>,
+    ) -> HttpStatus {
         let status = self.start_gate(decision.verdict, denied);
         add_decision_headers(&mut self, charges, decision);
         self.finish_empty();
         status
     }
 
-    /// Answers a proxy about a rule, with headers only. The status is 200, or `denied`.
-    pub fn gate_rule(mut self, decision: &RuleDecision, denied: HttpStatus) -> HttpStatus {
+    /// Answers a proxy about a rule, with headers only. `denied` is the status of a denial, if it asked for one.
+    pub fn gate_rule(mut self, decision: &RuleDecision, denied: Option<HttpStatus>) -> HttpStatus {
         let status = self.start_gate(decision.verdict, denied);
         add_retry_after(&mut self, decision.allowed(), decision.retry_nanos);
         self.finish_empty();
@@ -176,15 +181,14 @@ impl ResponseWriter<'_> {
     }
 
     /// Starts the answer to a proxy, and returns its status.
-    fn start_gate(&mut self, verdict: Verdict, denied: HttpStatus) -> HttpStatus {
-        let status = match verdict {
-            // Only in place of 429: a proxy that asked for another status may let the request through on a 503.
-            Verdict::DenyUnreachable if denied == HttpStatus::TooManyRequests => {
-                HttpStatus::ServiceUnavailable
-            }
+    fn start_gate(&mut self, verdict: Verdict, denied: Option<HttpStatus>) -> HttpStatus {
+        let status = match (verdict, denied) {
             // Not 204, which Envoy takes for a denial.
-            verdict if verdict.allowed() => HttpStatus::Ok,
-            _ => denied,
+            (verdict, _) if verdict.allowed() => HttpStatus::Ok,
+            // Also without the store: a proxy that asked for a status may let the request through on a 503.
+            (_, Some(denied)) => denied,
+            (Verdict::DenyUnreachable, None) => HttpStatus::ServiceUnavailable,
+            (_, None) => HttpStatus::TooManyRequests,
         };
         self.start(status);
         // A cache may store a 200 without this header, and would then let everybody through.

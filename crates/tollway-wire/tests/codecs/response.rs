@@ -90,11 +90,13 @@ fn a_decision_without_the_store_says_so() {
 #[test]
 fn a_proxy_is_not_told_that_its_client_is_to_blame() {
     for (decision, asked_for, status) in [
-        (degraded(Verdict::AllowUnreachable, 0, 0), HttpStatus::Forbidden, 200),
-        (degraded(Verdict::DenyUnreachable, 0, 1), HttpStatus::TooManyRequests, 503),
+        (degraded(Verdict::AllowUnreachable, 0, 0), Some(HttpStatus::Forbidden), 200),
+        (degraded(Verdict::DenyUnreachable, 0, 1), None, 503),
         // The proxy refuses on this status only, and must not let the request through.
-        (degraded(Verdict::DenyUnreachable, 0, 1), HttpStatus::Forbidden, 403),
-        (degraded(Verdict::Deny, 0, 60), HttpStatus::Forbidden, 403),
+        (degraded(Verdict::DenyUnreachable, 0, 1), Some(HttpStatus::Forbidden), 403),
+        (degraded(Verdict::DenyUnreachable, 0, 1), Some(HttpStatus::TooManyRequests), 429),
+        (degraded(Verdict::Deny, 0, 60), Some(HttpStatus::Forbidden), 403),
+        (degraded(Verdict::Deny, 0, 60), None, 429),
     ] {
         let (code, head, body) = written(|response, charges| response.gate(charges, &decision, asked_for));
         assert_eq!((code, &*body), (status, ""), "{decision:?}");

@@ -358,6 +358,13 @@ fn a_gate_has_an_address_and_perhaps_more() {
             &["1:18: unknown field \"on_insert\"; text has listen and trusted_networks"],
         ),
         (
+            "gates: { http: { inline: deny, throttlecrab: true } }",
+            &[
+                "1:46: throttlecrab: true lets clients bring the numbers of their limits, which inline: deny forbids; \
+               remove one of them",
+            ],
+        ),
+        (
             "gates: { http: { inline: yes, throttlecrab: 1, trusted_proxies: here } }",
             &[
                 "1:26: inline must be allow or deny, not \"yes\"",

@@ -8,8 +8,8 @@ use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
 use tollway_core::{Decider, ErrorChain, Limit, Verb};
 use tollway_wire::http::{
-    GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery, Method,
-    ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest,
+    DenyStatus, GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery,
+    Method, ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest,
 };
 use tollway_wire::rls;
 
@@ -216,29 +216,42 @@ async fn gate(
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
-    let asked = GateQuery::from_query(request.query).and_then(|gate| {
-        let original = gate.original_target.or_else(|| below_gate(request.path));
-        let proxied = ProxiedRequest::new(request, original, asker.peer, &asker.settings.trusted_proxies);
-        let charges = gate.charges.into_iter().map(|charge| {
-            let ids = policy.policy().limit(&charge.limit).map(Limit::ids).unwrap_or_default();
-            charge.into_request(&proxied, ids)
-        });
-        let rules = gate.rules.into_iter().map(|rule| rule.into_request(&proxied));
-        let asked = (charges.collect::<Result<Vec<_>, _>>()?, rules.collect::<Result<Vec<_>, _>>()?);
-        Ok((asked, gate.deny_status.status()))
-    });
-    let ((charges, rules), denied) = match asked {
-        Ok(asked) => asked,
+    let gate = match GateQuery::from_query(request.query) {
+        Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
+    let denied = gate.deny_status.map(DenyStatus::status);
+    let original = gate.original_target.or_else(|| below_gate(request.path));
+    let proxied = ProxiedRequest::new(request, original, asker.peer, &asker.settings.trusted_proxies);
+    let charges = gate.charges.into_iter().map(|charge| {
+        let ids = policy.policy().limit(&charge.limit).map(Limit::ids).unwrap_or_default();
+        charge.into_request(&proxied, ids)
+    });
+    let rules = gate.rules.into_iter().map(|rule| rule.into_request(&proxied));
+    let (charges, rules) =
+        match (charges.collect::<Result<Vec<_>, _>>(), rules.collect::<Result<Vec<_>, _>>()) {
+            (Ok(charges), Ok(rules)) => (charges, rules),
+            (Err(malformed), _) | (_, Err(malformed)) => {
+                return (response.problem(&denial(malformed.into(), denied)), false);
+            }
+        };
     match worker.service.perform("http", policy, Verb::Spend, &charges, &rules).await {
         Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
             Decider::Charge(_) => (response.gate(&charges, &decision, denied), true),
             Decider::Rule(_) => (response.gate_rule(&decision.into(), denied), true),
         },
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
-        Err(error) => (response.problem(&problem(error)), false),
+        Err(error) => (response.problem(&denial(problem(error), denied)), false),
     }
+}
+
+/// Gives a request whose id or selectors are missing or wrong the status of a denial, if the proxy named one. By any
+/// other status, a client would pass that leaves out a header: some proxies take it for a failure of the gate.
+fn denial(mut problem: ProblemDetails, denied: Option<HttpStatus>) -> ProblemDetails {
+    if matches!(problem.status, HttpStatus::BadRequest | HttpStatus::Unprocessable) {
+        problem.status = denied.unwrap_or(problem.status);
+    }
+    problem
 }
 
 async fn rule(

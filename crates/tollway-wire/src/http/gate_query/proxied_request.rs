@@ -94,11 +94,11 @@ pub struct ProxiedRequest<'a> {
 }
 
 impl<'a> ProxiedRequest<'a> {
-    /// Reads the headers of a request that came from `peer`. `below` is the path below `/v1/gate`, and `trusted` has
-    /// the proxies whose headers are believed.
+    /// Reads the headers of a request that came from `peer`. `appended` is the original target, if the proxy appended it
+    /// to the path or to the query, and `trusted` has the proxies whose headers are believed.
     pub fn new(
         request: &HttpRequest<'a>,
-        below: Option<&'a str>,
+        appended: Option<&'a str>,
         peer: IpAddr,
         trusted: &'a [Network],
     ) -> Self {
@@ -107,7 +107,7 @@ impl<'a> ProxiedRequest<'a> {
         // The framer has parsed the same bytes, so this cannot fail.
         let _ = head.parse(request.head);
         let (method, headers_len) = (head.method.unwrap_or_default(), head.headers.len());
-        Self { method, appended: below, headers, headers_len, peer: peer.to_canonical(), trusted }
+        Self { method, appended, headers, headers_len, peer: peer.to_canonical(), trusted }
     }
 
     /// Returns the id that `source` describes, for a limit whose ids have the format `ids`.

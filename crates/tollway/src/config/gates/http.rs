@@ -35,8 +35,17 @@ impl HttpSettings {
         let [trusted_proxies, inline, throttlecrab] = NAMES.map(|name| fields.get(name));
         let trusted_proxies = trusted_proxies.map_or(Some(Vec::new()), |entry| read_networks(entry, errors));
         let inline = inline.map_or(Some(InlineAccess::default()), |entry| InlineAccess::read(entry, errors));
-        let throttlecrab = throttlecrab
+        let answers_throttlecrab = throttlecrab
             .map_or(Some(false), |entry| choice(entry, &[("true", true), ("false", false)], errors));
-        Some(Self { trusted_proxies: trusted_proxies?, inline: inline?, throttlecrab: throttlecrab? })
+        if let (Some(entry), Some(true), Some(InlineAccess::Deny)) =
+            (throttlecrab, answers_throttlecrab, inline)
+        {
+            errors.add(
+                entry.value.at,
+                "throttlecrab: true lets clients bring the numbers of their limits, which inline: deny forbids; remove \
+                 one of them",
+            );
+        }
+        Some(Self { trusted_proxies: trusted_proxies?, inline: inline?, throttlecrab: answers_throttlecrab? })
     }
 }
