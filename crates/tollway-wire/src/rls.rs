@@ -61,8 +61,8 @@ impl<'a> RlsResponse<'a> {
     /// Adds the headers that the proxy adds to its answer: those of the HTTP gate, without `X-RateLimit-*`, which Envoy
     /// makes of the statuses by itself.
     fn add_headers(&self, sink: &mut impl HeaderSink) {
-        struct WithoutX<'a, S>(&'a mut S);
-        impl<S: HeaderSink> HeaderSink for WithoutX<'_, S> {
+        struct WithoutXRateLimit<'a, S>(&'a mut S);
+        impl<S: HeaderSink> HeaderSink for WithoutXRateLimit<'_, S> {
             fn add(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
                 if !name.starts_with("X-") {
                     self.0.add(name, write);
@@ -71,7 +71,7 @@ impl<'a> RlsResponse<'a> {
         }
         // No charge decided if the limit is zero, or if no waiting helps.
         if self.decision.charge < self.charges.len() && !self.decision.retry_nanos.is_forever() {
-            add_decision_headers(&mut WithoutX(sink), self.charges, self.decision);
+            add_decision_headers(&mut WithoutXRateLimit(sink), self.charges, self.decision);
         }
     }
 }

@@ -69,7 +69,8 @@ impl SmoothedRate {
         self.strict
     }
 
-    /// Returns the idle time after which a rate is forgotten, because it can no longer change an answer by 0.1.
+    /// Returns the idle time after which a rate is forgotten, because it can no longer change an answer to one unit
+    /// by 0.1. An answer to `n` units it changes by up to `n` times as much.
     pub fn forget_after(&self, rate: f64) -> Nanos {
         if rate < HIGH_RATE { self.forget_after } else { self.forget_after.saturating_mul(HIGH_RATE_FACTOR) }
     }

@@ -6,7 +6,7 @@ use tollway::block_on;
 use tollway::core::algorithm::{
     FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket, WINDOW_COUNT_MAX,
 };
-use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Nanos, Timestamp};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, Limit, Nanos, Policy, Timestamp};
 use tollway::store::redis::Redis;
 use tollway_testbed::{Random, seed};
 
@@ -64,6 +64,20 @@ fn fixed_windows_decide_as_in_the_core() {
         let window = FixedWindow::new(count, any_period(random, world).into(), offset.into());
         Some(Algorithm::FixedWindow(window.ok()?))
     });
+}
+
+/// No clock reports such a time. A script that looked for its window without end would stop the Redis for everybody.
+#[test]
+fn a_window_is_found_at_the_last_of_all_times() {
+    let period = Nanos::new(9_000_500_000_000);
+    let window = FixedWindow::new(2, period.into(), std::time::Duration::ZERO).unwrap();
+    let limit = Limit::new("L").unwrap().with_default(Algorithm::FixedWindow(window));
+    let policy = Policy::new(vec![limit]).unwrap();
+    let charge = policy.charge("L", b"a", 1).unwrap();
+    let last = Timestamp::from_nanos(u64::MAX);
+    let decision =
+        block_on(servers::store("last").settle(&[Bill::one(&charge)], Some(last))).remove(0).unwrap();
+    assert_eq!((decision.allowed(), decision.remaining), (true, 1));
 }
 
 #[test]

@@ -15,6 +15,22 @@ use crate::world::{WORLDS, World};
 const KEYS: usize = 200;
 const ROUNDS: usize = 50;
 
+/// The script repeats two numbers of the core: the rate from which on a rate is kept for longer, and how much longer.
+/// Rates this high are too rare in random histories to show a difference.
+#[test]
+fn the_script_keeps_high_rates_as_long_as_the_core() {
+    let limit = SmoothedRate::new(10.0, Duration::from_secs(1), false).unwrap();
+    let low = limit.forget_after(1e6_f64.next_down());
+    assert_eq!((limit.forget_after(0.0), limit.forget_after(1e6)), (low, low.saturating_mul(40)));
+    let script = include_str!("../../src/store/redis/lua/smoothed_rate.lua");
+    for line in [
+        "if rate >= 1e6 then",
+        "span_s, span_n = span_s * 40 + math.floor(span_n * 40 / 1e9), span_n * 40 % 1e9",
+    ] {
+        assert!(script.contains(line), "{line}");
+    }
+}
+
 #[test]
 fn rates_are_measured_as_in_the_core() {
     let store = servers::store("rates");

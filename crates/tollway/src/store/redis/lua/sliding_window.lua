@@ -14,8 +14,8 @@ local function read_sliding_window(bucket)
   end
 end
 
--- From when on it has nothing to say: what the previous window has seen has no effect after the end of this one.
-local function silent_at(end_s, end_n, kept, current, previous)
+-- Returns when it expires: what the previous window has seen has no effect after the end of this one.
+local function expires_at(end_s, end_n, kept, current, previous)
   if current > 0 then return plus(end_s, end_n, split(kept)) end
   if previous > 0 then return end_s, end_n end
   return 0, 0
@@ -23,7 +23,7 @@ end
 
 local function write_sliding_window(bucket, end_s, end_n, kept, current, previous)
   local value = string.format('s%s %s %d %d', digits(end_s, end_n), kept, current, previous)
-  keep(bucket, value, silent_at(end_s, end_n, kept, current, previous))
+  keep(bucket, value, expires_at(end_s, end_n, kept, current, previous))
 end
 
 -- The product of two numbers, of which one is below 2^29: its billions, and the nine digits below them.
@@ -52,9 +52,9 @@ function sliding_window.look(bucket, at)
   read_sliding_window(bucket)
   local begin_s, begin_n = minus(bucket.end_s, bucket.end_n, period_s, period_n)
   local before_s, before_n = minus(begin_s, begin_n, period_s, period_n)
-  local silent_s, silent_n =
-    silent_at(bucket.until_s, bucket.until_n, bucket.kept, bucket.current, bucket.previous)
-  if not less(now_s, now_n, silent_s, silent_n) then
+  local expires_s, expires_n =
+    expires_at(bucket.until_s, bucket.until_n, bucket.kept, bucket.current, bucket.previous)
+  if not less(now_s, now_n, expires_s, expires_n) then
     bucket.current, bucket.previous = 0, 0
   elseif not less(before_s, before_n, bucket.until_s, bucket.until_n) then
     bucket.current, bucket.previous = 0, 0
