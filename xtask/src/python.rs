@@ -3,6 +3,7 @@
 //! The tests run against a wheel, as users install it. The wheel is built under `target/` as well, so that no file of a
 //! build ends up beside the sources.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,6 +42,17 @@ pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
 /// Installs proxies, and returns the folder whose `bin` has them. Rust tests find it by `TOLLWAY_PROXIES`.
 pub(crate) fn with_proxies(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "proxies", Path::new("testbed/proxies.txt"))?.0)
+}
+
+/// Installs clients of Redis for Python and Node.js, and returns the folder whose `bin` has both languages, with the
+/// packages of the second in `node_modules`. Rust tests find it by `TOLLWAY_REDIS_CLIENTS`.
+pub(crate) fn with_redis_clients(steps: &mut Steps) -> Result<PathBuf> {
+    let folder = Environment::with(steps, "redis-clients", Path::new("testbed/redis-clients.txt"))?.0;
+    fs::copy("testbed/redis-clients.json", folder.join("package.json"))?;
+    let mut install = Command::new(folder.join("bin/npm"));
+    install.args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]);
+    steps.run("packages", install.arg(&folder))?;
+    Ok(folder)
 }
 
 /// A virtual environment, named by its folder.

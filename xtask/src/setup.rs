@@ -26,6 +26,7 @@ const TEST_PROGRAMS: &[Program] = &[
     ("haproxy", "haproxy"),
     ("nginx", "nginx"),
     (PYTHON, "python3-venv"),
+    ("redis-benchmark", "redis-tools"),
     ("redis-cli", "redis-tools"),
     // A Sentinel is this program too, by another flag.
     ("redis-server", "redis-server"),

@@ -11,6 +11,7 @@ mod lifecycle;
 mod openapi;
 mod proxies;
 mod pyzmq;
+mod redis_clients;
 mod resp;
 mod rls;
 mod rules;
