@@ -40,7 +40,7 @@ pub fn from_json(body: &[u8]) -> Result<RateLimitRequest<'_>, MalformedRequest> 
     Ok(RateLimitRequest {
         domain: request.domain,
         descriptors: request.descriptors.into_iter().map(JsonDescriptor::into_descriptor).collect(),
-        hits_addend: request.hits_addend.map_or(0, |hits| u32::try_from(hits.0).unwrap_or(u32::MAX)),
+        hits_addend: request.hits_addend.map_or(0, |hits| hits.0),
     })
 }
 
@@ -58,7 +58,7 @@ struct JsonRequest<'a> {
     #[serde(borrow, default)]
     descriptors: Vec<JsonDescriptor<'a>>,
     #[serde(default, alias = "hitsAddend")]
-    hits_addend: Option<JsonNumber>,
+    hits_addend: Option<JsonU32>,
 }
 
 #[derive(Deserialize)]
@@ -77,7 +77,7 @@ struct JsonDescriptor<'a> {
 impl<'a> JsonDescriptor<'a> {
     fn into_descriptor(self) -> RequestDescriptor<'a> {
         let limit = self.limit.map(|JsonLimit { requests_per_unit, unit }| LimitOverride {
-            requests_per_unit: u32::try_from(requests_per_unit.0).unwrap_or(u32::MAX),
+            requests_per_unit: requests_per_unit.0,
             unit: unit.0,
         });
         RequestDescriptor {
@@ -93,7 +93,7 @@ impl<'a> JsonDescriptor<'a> {
 #[serde(deny_unknown_fields)]
 struct JsonLimit {
     #[serde(alias = "requestsPerUnit")]
-    requests_per_unit: JsonNumber,
+    requests_per_unit: JsonU32,
     unit: JsonUnit,
 }
 
@@ -164,6 +164,17 @@ impl<'de> Deserialize<'de> for JsonNumber {
         }
 
         deserializer.deserialize_any(NumberVisitor)
+    }
+}
+
+/// A whole number of 32 bits, as the messages have it. A larger one is refused here as it is there.
+struct JsonU32(u32);
+
+impl<'de> Deserialize<'de> for JsonU32 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let JsonNumber(number) = JsonNumber::deserialize(deserializer)?;
+        let too_large = |_| D::Error::invalid_value(de::Unexpected::Unsigned(number), &"at most 4294967295");
+        u32::try_from(number).map(Self).map_err(too_large)
     }
 }
 

@@ -163,6 +163,8 @@ fn json_is_read_in_both_forms() {
         r#"{"descriptors":[{"limit":{"requests_per_unit":5,"unit":"fortnight"}}]}"#,
         r#"{"hits_addend":-1}"#,
         r#"{"hits_addend":"x"}"#,
+        r#"{"hits_addend":4294967296}"#,
+        r#"{"descriptors":[{"limit":{"requests_per_unit":"4294967296","unit":"hour"}}]}"#,
     ] {
         assert!(rls::from_json(wrong.as_bytes()).is_err(), "{wrong}");
     }
