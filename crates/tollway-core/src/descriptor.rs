@@ -211,6 +211,11 @@ impl DescriptorTree {
         level.add(descriptors, &mut self.limits);
     }
 
+    /// Returns the limit of descriptors that bring numbers of their own, or `None` if there is no domain.
+    pub const fn overrides(&self) -> Option<&InlineLimit> {
+        self.overrides.as_ref()
+    }
+
     /// Returns true if no domain is configured.
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty()

@@ -147,7 +147,7 @@ impl<'a> DescriptorBill<'a> {
             quota_mode: tree.quota_mode,
             shadow_mode: tree.shadow_mode,
         };
-        let overrides = tree.overrides.as_ref().filter(|_| tree.has_domain(&request.domain));
+        let overrides = tree.overrides().filter(|_| tree.has_domain(&request.domain));
         for (descriptor, found) in request.descriptors.iter().zip(found) {
             let hits = request.hits(descriptor);
             let part = match (found, descriptor.limit, overrides) {
@@ -228,7 +228,12 @@ impl<'a> DescriptorBill<'a> {
         };
         let place = match buckets.iter().position(same) {
             Some(place) => {
-                buckets[place].hits = buckets[place].hits.saturating_add(bucket.hits);
+                let same = &mut buckets[place];
+                same.hits = same.hits.saturating_add(bucket.hits);
+                // A request can bring several numbers for one bucket. All of them hold if the strictest do.
+                if bucket.cost_max() < same.cost_max() {
+                    same.limit = bucket.limit;
+                }
                 place
             }
             None => {
@@ -261,7 +266,9 @@ impl<'a> DescriptorBill<'a> {
                 Part::Limited { mode: Mode::Enforce, hits, .. } => enforced.push(self.denies(*hits)),
                 Part::Limited { mode: Mode::Quota, hits, .. } => quotas.push(self.denies(*hits)),
                 // A descriptor that is not over its limit keeps the others from refusing the request.
-                Part::Limited { mode: Mode::Shadow, .. } | Part::NoLimit if self.quota_mode => {
+                Part::Limited { mode: Mode::Shadow, .. } | Part::NoLimit | Part::Unlimited
+                    if self.quota_mode =>
+                {
                     quotas.push(NEVER);
                 }
                 _ => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollway::engine::VerbAnswer;
-use tollway_core::{Charge, Decider, Domain, Policy, RuleDecision, RuleRequest, Verb};
+use tollway_core::{Charge, Decider, Domain, Limit, Policy, RuleDecision, RuleRequest, Verb};
 
 use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
 
@@ -13,6 +13,8 @@ pub(crate) struct CountedPolicy {
     policy: Arc<Policy>,
     limits: Vec<Arc<LimitCounters>>,
     inline_limit: Arc<LimitCounters>,
+    /// The counters of descriptors that bring numbers of their own.
+    descriptor_overrides: Option<Arc<LimitCounters>>,
     rules: Vec<Arc<RuleCounters>>,
     domains: Vec<Arc<DomainCounters>>,
 }
@@ -21,9 +23,11 @@ impl CountedPolicy {
     pub(super) fn new(policy: Arc<Policy>, metrics: &WorkerMetrics) -> Self {
         let limits = policy.limits().iter().map(|limit| metrics.limit(limit.name())).collect();
         let inline_limit = metrics.limit(policy.inline_limit().limit().name());
+        let overrides = policy.descriptors().overrides();
+        let descriptor_overrides = overrides.map(|overrides| metrics.limit(overrides.limit().name()));
         let rules = policy.rules().iter().map(|rule| metrics.rule(rule.name())).collect();
         let domains = policy.domains().iter().map(|domain| metrics.smockron.domain(domain.name())).collect();
-        Self { policy, limits, inline_limit, rules, domains }
+        Self { policy, limits, inline_limit, descriptor_overrides, rules, domains }
     }
 
     pub(crate) const fn policy(&self) -> &Arc<Policy> {
@@ -33,6 +37,14 @@ impl CountedPolicy {
     /// Returns the counters of the limit at this place in the policy.
     pub(super) fn limit_counters(&self, index: usize) -> &LimitCounters {
         &self.limits[index]
+    }
+
+    /// Returns the counters of the limit of a descriptor.
+    pub(super) fn descriptor_counters(&self, limit: &Limit) -> Option<&LimitCounters> {
+        if limit.is_inline() {
+            return self.descriptor_overrides.as_deref();
+        }
+        Some(self.limit_counters(limit.index()))
     }
 
     /// Counts the decision of the rule that has this name.

@@ -38,10 +38,10 @@ impl Service {
         })?;
         let charges = bill.charges();
         for (charge, decision) in charges.iter().zip(&outcome.charges) {
-            // A charge that a denied bill did not take is neither allowed nor denied. An inline limit has no counters.
+            // A charge that a denied bill did not take is neither allowed nor denied.
             let is_decided = outcome.decision.allowed() || !decision.allowed();
-            if is_decided && !charge.limit().is_inline() {
-                policy.limit_counters(charge.limit().index()).spent(decision);
+            if is_decided && let Some(counters) = policy.descriptor_counters(charge.limit()) {
+                counters.spent(decision);
             }
         }
         if outcome.decision.charge < charges.len() {
