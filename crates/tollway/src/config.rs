@@ -72,8 +72,6 @@ const SECTIONS: [&str; 11] = [
     "max_client_buckets",
     "gates",
 ];
-/// The names at the top level of a file that is one of Envoy's rate limit service.
-const ENVOY_FILE: [&str; 2] = ["domain", "descriptors"];
 /// The error for a file that would limit nothing, such as one that was cut off.
 const NO_LIMITS: &str = "has no limits, keys, rules, domains or descriptors; add some, such as \
     \"limits: { demo: { rate: 5/10s } }\", or write \"limits: {}\" if there are none";
@@ -218,7 +216,7 @@ fn read(
     if let Some(entry) = section("envoy") {
         descriptors.section(entry, files, errors);
     }
-    if let Some(entry) = entries.iter().find(|entry| ENVOY_FILE.contains(&&*entry.key.text)) {
+    if let Some(entry) = entries.iter().find(|entry| envoy::DOMAIN_FIELDS.contains(&&*entry.key.text)) {
         descriptors.top_level(entries, entry.key.at, errors);
     }
     warnings.append(&mut descriptors.warnings);

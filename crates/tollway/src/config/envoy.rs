@@ -28,7 +28,8 @@ use super::store::{read_on_full, read_on_store_failure};
 use super::yaml::{self, YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
 const SECTION_FIELDS: [&str; 4] = ["configs", "merge_domains", "quota_mode", "shadow_mode"];
-const DOMAIN_FIELDS: [&str; 2] = ["domain", "descriptors"];
+/// The names at the top level of a file.
+pub(super) const DOMAIN_FIELDS: [&str; 2] = ["domain", "descriptors"];
 const DESCRIPTOR_FIELDS: [&str; 9] = [
     "key",
     "value",
