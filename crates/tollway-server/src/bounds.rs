@@ -28,6 +28,11 @@ pub struct Bounds {
     /// The number of calls that one gRPC connection may have in flight: as many as Envoy sends to a service by default.
     /// It sends them before it has read our bound, and takes a call that is refused for a failure.
     pub rls_streams: u32,
+    /// The number of decisions that one gRPC connection may wait for, with those of calls that it has reset.
+    pub rls_decisions: usize,
+    /// The bytes that the headers of a call over gRPC may have. Few bytes can stand for many on the wire, and all calls
+    /// of a connection together can have this many each.
+    pub rls_head: usize,
     /// The bytes that a message over gRPC may have.
     pub rls_message: usize,
     /// The bytes of all messages that may wait to be read from one gRPC connection.
@@ -70,6 +75,8 @@ impl Default for Bounds {
             body_time: Duration::from_secs(10),
             frame_time: Duration::from_secs(10),
             rls_streams: 1_024,
+            rls_decisions: 4_096,
+            rls_head: 4 << 10,
             rls_message: 32 << 10,
             rls_window: 1 << 20,
             transaction: 1 << 20,

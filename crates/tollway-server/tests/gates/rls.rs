@@ -1,14 +1,14 @@
 //! Envoy's rate limit service over gRPC, asked by a client whose messages are not encoded by us.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use prost::Message;
 use tollway_testbed::TEST_TIMEOUT;
 use tonic::Code;
 
-use crate::support::rls::{Descriptor, Pair, RateLimitRequest, RlsClient, request};
+use crate::support::rls::{Descriptor, Limit, Pair, RateLimitRequest, RlsClient, request};
 use crate::support::{Harness, start_with};
 
 const POLICY: &str = "
@@ -226,14 +226,132 @@ fn a_thousand_calls_at_once_take_exactly_the_limit() {
     assert_eq!(answers.len(), 1_000);
 }
 
+/// A connection whose frames are written and read one by one.
+struct RawConnection(TcpStream);
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+/// The value of a header whose length is one byte.
+const LONG: &str =
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
+const END_HEADERS: u8 = 4;
+
+impl RawConnection {
+    fn new(gate: &Harness) -> Self {
+        let mut stream = TcpStream::connect(gate.server.rls_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let mut connection = Self(stream);
+        connection.write(SETTINGS, 0, 0, b"");
+        connection
+    }
+
+    fn write(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
+        let [high, low] = u16::try_from(payload.len()).unwrap().to_be_bytes();
+        self.0.write_all(&[&[0, high, low, kind, flags, 0, 0, 0, stream], payload].concat()).unwrap();
+    }
+
+    /// Writes the headers of a call, with this number of others. Each is a literal that no table has.
+    fn begin(&mut self, stream: u8, path: &str, others: usize) {
+        let mut block = Vec::new();
+        let headers =
+            [(":method", "POST"), (":scheme", "http"), (":path", path), ("content-type", "application/grpc")];
+        for (name, value) in headers.into_iter().chain(std::iter::repeat_n(("x-other", LONG), others)) {
+            block.push(0);
+            for text in [name, value] {
+                block.push(u8::try_from(text.len()).unwrap());
+                block.extend_from_slice(text.as_bytes());
+            }
+        }
+        self.write(HEADERS, END_HEADERS, stream, &block);
+    }
+
+    /// Returns the type, the flags and the payload of the next frame, or `None` at the end.
+    fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
+        let mut head = [0; 9];
+        match self.0.read_exact(&mut head) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return None,
+            read => read.unwrap(),
+        }
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        self.0.read_exact(&mut payload).unwrap();
+        Some((head[3], head[4], payload))
+    }
+}
+
 #[test]
-fn a_drain_answers_and_says_that_it_is_over() {
+fn a_drain_says_goodbye_and_that_it_serves_no_longer() {
+    let gate = start_with(POLICY, |_| {});
+    let mut connection = RawConnection::new(&gate);
+    connection.begin(1, "/grpc.health.v1.Health/Watch", 0);
+    connection.write(DATA, END_STREAM, 1, &[0; 5]);
+    let mut status = || std::iter::from_fn(|| connection.read()).find(|(kind, ..)| *kind == DATA).unwrap().2;
+    assert_eq!(status(), [0, 0, 0, 0, 2, 8, 1]);
+    gate.server.drain();
+    let rest: Vec<_> = std::iter::from_fn(|| connection.read()).collect();
+    assert!(rest.contains(&(DATA, 0, vec![0, 0, 0, 0, 2, 8, 2])), "{rest:?}");
+    assert!(rest.iter().any(|(kind, ..)| *kind == GOAWAY), "{rest:?}");
+    gate.server.stop();
+}
+
+#[test]
+fn a_call_that_does_not_arrive_is_answered_and_ends_its_connection() {
+    let gate = start_with(POLICY, |settings| settings.bounds.body_time = Duration::from_millis(100));
+    let mut connection = RawConnection::new(&gate);
+    connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+    connection.write(DATA, 0, 1, &[0; 3]);
+    let frames: Vec<_> = std::iter::from_fn(|| connection.read()).collect();
+    let kinds: Vec<_> = frames.iter().map(|(kind, ..)| *kind).collect();
+    assert!(kinds.contains(&HEADERS) && kinds.contains(&GOAWAY), "{frames:?}");
+}
+
+#[test]
+fn only_the_arrival_of_a_call_is_timed_and_not_its_decision() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let policy = format!(
+        "store: redis://{}?deadline=1s\nenvoy: [{{domain: shop, descriptors: [{{key: account, \
+         rate_limit: {{unit: minute, requests_per_unit: 3, on_store_failure: deny}}}}]}}]",
+        silent.local_addr().unwrap()
+    );
+    let gate = start_with(&policy, |settings| settings.bounds.body_time = Duration::from_millis(200));
+    let answer = client(&gate).ask(request("shop", &[("account", "alice")]));
+    assert_eq!(answer.unwrap_err().code(), Code::Unavailable);
+}
+
+#[test]
+fn the_headers_of_a_call_are_bounded() {
+    let gate = start_with(POLICY, |_| {});
+    let message = request("shop", &[("account", "alice")]).encode_to_vec();
+    let message = [&[0, 0, 0, 0, u8::try_from(message.len()).unwrap()], &*message].concat();
+    for (others, is_answered) in [(10, true), (40, false)] {
+        let mut connection = RawConnection::new(&gate);
+        connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, others);
+        connection.write(DATA, END_STREAM, 1, &message);
+        let is_end =
+            |kind, flags| matches!(kind, DATA | RST_STREAM) || kind == HEADERS && flags & END_STREAM > 0;
+        let end = std::iter::from_fn(|| connection.read()).find(|(kind, flags, _)| is_end(*kind, *flags));
+        assert_eq!(end.unwrap().0 == DATA, is_answered, "{others}");
+    }
+}
+
+#[test]
+fn numbers_of_requests_are_counted_under_one_name() {
     let gate = start_with(POLICY, |_| {});
     let client = client(&gate);
-    assert_eq!(client.ask(request("shop", &[("account", "alice")])).unwrap().overall_code, 1);
-    // The connection is idle and stays open until the drain ends it.
-    gate.server.stop();
-    assert!(client.ask(request("shop", &[("account", "alice")])).is_err());
+    let mut brought = request("shop", &[("account", "alice")]);
+    brought.descriptors[0].limit = Some(Limit { requests_per_unit: 1, unit: 3, name: String::new() });
+    assert_eq!([1, 2], [(); 2].map(|()| client.ask(brought.clone()).unwrap().overall_code));
+    let page = gate.get("/metrics").body;
+    for verdict in ["allow", "deny"] {
+        let line = page
+            .lines()
+            .find(|line| line.contains("limit=\"inline/envoy\"") && line.contains(&format!("\"{verdict}\"")));
+        assert!(line.is_some_and(|line| line.ends_with(" 1")), "{verdict}: {page}");
+    }
 }
 
 #[test]
@@ -248,7 +366,11 @@ fn what_is_not_http2_is_closed_and_disturbs_nobody() {
         let mut stream = connect();
         stream.write_all(sent).unwrap();
         let read = stream.read(&mut [0; 64]);
-        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+        let is_closed = match &read {
+            Ok(length) => *length == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        };
+        assert!(is_closed, "{read:?}");
     }
     // A preface, and then bytes that are no frames.
     let mut stream = connect();

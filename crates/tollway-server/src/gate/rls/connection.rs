@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tollway_wire::rls;
 use tonic::Status;
@@ -104,7 +105,8 @@ impl ServeConnection for RlsConnections {
     }
 }
 
-/// Serves one connection until one side ends it, or until its calls are answered after a drain began.
+/// Serves one connection until one side ends it, or until its calls are answered after a drain began or after one of
+/// them did not arrive in time.
 async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Services>) {
     let worker = Arc::clone(&services.worker);
     let bounds = *worker.bounds();
@@ -117,20 +119,16 @@ async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Se
     }
     let (reader, writer) = stream.into_split();
     let stream = TokioIo::new(tokio::io::join(Cursor::new(preface).chain(reader), writer));
-    let calls = Arc::new(ConnectionCalls { permit, in_flight: AtomicUsize::new(0) });
+    let calls = Arc::new(ConnectionCalls::new(permit));
     let call = service_fn(|request| {
         let (services, in_flight) = (Arc::clone(&services), InFlight::new(&calls));
-        async move {
-            let response = services.call(request).await;
-            drop(in_flight);
-            Ok::<_, Infallible>(response)
-        }
+        async move { Ok::<_, Infallible>(services.call(request, in_flight).await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.rls_streams)
-        .max_header_list_size(u32::try_from(bounds.head).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(bounds.rls_head).unwrap_or(u32::MAX))
         .initial_stream_window_size(u32::try_from(bounds.rls_message).unwrap_or(u32::MAX))
         .initial_connection_window_size(bounds.rls_window)
         .keep_alive_interval(bounds.idle)
@@ -140,9 +138,10 @@ async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Se
     tokio::select! {
         _ = serving.as_mut() => return,
         () = worker.drain.clone().started() => {}
+        () = calls.stalled.notified() => {}
     }
     serving.as_mut().graceful_shutdown();
-    // A peer that does not answer the farewell would hold up the drain.
+    // A peer that does not answer the farewell would stay connected, and hold up a drain.
     while timeout(bounds.drain_idle, serving.as_mut()).await.is_err()
         && calls.in_flight.load(Ordering::Relaxed) > 0
     {}
@@ -152,6 +151,15 @@ async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Se
 struct ConnectionCalls {
     permit: ConnectionPermit,
     in_flight: AtomicUsize,
+    /// It is notified if a call does not arrive in time. A peer that sent one half call after another would keep the
+    /// connection busy, and so from being closed, for ever.
+    stalled: Notify,
+}
+
+impl ConnectionCalls {
+    fn new(permit: ConnectionPermit) -> Self {
+        Self { permit, in_flight: AtomicUsize::new(0), stalled: Notify::new() }
+    }
 }
 
 /// Marks a connection as busy until the call is answered or dropped: a full gate closes only idle connections.
@@ -175,34 +183,67 @@ impl Drop for InFlight {
 }
 
 impl Services {
-    async fn call(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn call(self: Arc<Self>, request: Request<Incoming>, in_flight: InFlight) -> Response<Body> {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
-            let bounds = self.worker.bounds();
-            let mut grpc = Grpc::new(BytesCodec).max_decoding_message_size(bounds.rls_message);
-            let call = ShouldRateLimit(Arc::clone(&self.worker));
-            // A proxy that sends half a message would otherwise keep its place for ever.
-            let called = timeout(bounds.body_time, grpc.unary(call, request)).await;
-            return called
-                .unwrap_or_else(|_| Status::deadline_exceeded("the request did not arrive").into_http());
+            return self.should_rate_limit(request, in_flight).await;
         }
         match self.others.iter().find(|(service, _)| path.starts_with(service)) {
             Some((_, call)) => call(request).await,
             None => Status::unimplemented(format!("there is no method {path}")).into_http(),
         }
     }
+
+    async fn should_rate_limit(&self, request: Request<Incoming>, in_flight: InFlight) -> Response<Body> {
+        let bounds = self.worker.bounds();
+        let connection = Arc::clone(&in_flight.0);
+        // Decisions go on after their streams are reset, so that the bound of streams does not bound them.
+        if connection.in_flight.load(Ordering::Relaxed) > bounds.rls_decisions {
+            return Status::resource_exhausted("too many calls were reset and are not decided").into_http();
+        }
+        let (arrived, has_arrived) = oneshot::channel();
+        let mut grpc = Grpc::new(BytesCodec).max_decoding_message_size(bounds.rls_message);
+        let call =
+            ShouldRateLimit { worker: Arc::clone(&self.worker), undecided: Some((in_flight, arrived)) };
+        tokio::select! {
+            response = grpc.unary(call, request) => response,
+            // A proxy that sends half a message would otherwise keep its place for ever. The decision is not timed: the
+            // store has a deadline of its own.
+            Err(_) = timeout(bounds.body_time, has_arrived) => {
+                connection.stalled.notify_one();
+                Status::deadline_exceeded("the request did not arrive").into_http()
+            }
+        }
+    }
 }
 
 /// The method of the service.
-struct ShouldRateLimit(Arc<Worker>);
+struct ShouldRateLimit {
+    worker: Arc<Worker>,
+    /// The mark of the call, and what says that its message has arrived; `None` once it has.
+    undecided: Option<(InFlight, oneshot::Sender<()>)>,
+}
 
 impl UnaryService<Bytes> for ShouldRateLimit {
     type Response = Vec<u8>;
     type Future = BoxFuture<Result<tonic::Response<Vec<u8>>, Status>>;
 
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
-        let worker = Arc::clone(&self.0);
-        Box::pin(async move { answer(&worker, request.get_ref()).await.map(tonic::Response::new) })
+        // The sender is dropped here, and the receiver waits no longer.
+        let in_flight = self.undecided.take().map(|(in_flight, _)| in_flight);
+        let worker = Arc::clone(&self.worker);
+        let answered = async move {
+            let answered = answer(&worker, request.get_ref()).await.map(tonic::Response::new);
+            drop(in_flight);
+            answered
+        };
+        if !self.worker.shared.limiter.is_shared() {
+            return Box::pin(answered);
+        }
+        // hyper drops the future of a stream that is reset. A bill that was taken in one slot of a cluster and denied
+        // in another would then never be undone, so the decision is a task of its own.
+        let answered = tokio::spawn(answered);
+        Box::pin(async { answered.await.unwrap_or_else(|_| Err(Status::internal("the decision panicked"))) })
     }
 }
 
