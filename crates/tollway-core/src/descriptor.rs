@@ -7,8 +7,8 @@
 //!
 //! let numbers = Algorithm::Quota(Quota::new(3, RateUnit::Minute.span().into())?);
 //! let account = Descriptor {
-//!     limit: Some(DescriptorLimit { rate: Some((3, RateUnit::Minute)), ..DescriptorLimit::default() }),
-//!     numbers: Some(Limit::of_descriptor("shop", &[("account", "")]).with_default(numbers)),
+//!     shown: Some(DescriptorLimit { rate: Some((3, RateUnit::Minute)), ..DescriptorLimit::default() }),
+//!     limit: Some(Limit::of_descriptor("shop", &[("account", "")]).with_default(numbers)),
 //!     ..Descriptor::new("account", "")
 //! };
 //! let mut tree = DescriptorTree::default();
@@ -69,10 +69,10 @@ pub struct Descriptor {
     pub value: Box<str>,
     /// True if all values that match a pattern have one bucket. By default each value has its own.
     pub shares_threshold: bool,
-    /// The limit of requests whose last entry leads here.
-    pub limit: Option<DescriptorLimit>,
-    /// The limit that decides; `None` if all requests are allowed, or none.
-    pub numbers: Option<Limit>,
+    /// The limit of requests whose last entry leads here, as answers show it.
+    pub shown: Option<DescriptorLimit>,
+    /// The limit that decides; `None` if they are unlimited or if the limit is zero.
+    pub limit: Option<Limit>,
     /// The descriptors for the next entry.
     pub descriptors: Vec<Descriptor>,
 }
@@ -84,8 +84,8 @@ impl Descriptor {
             key: key.into(),
             value: value.into(),
             shares_threshold: false,
+            shown: None,
             limit: None,
-            numbers: None,
             descriptors: Vec::new(),
         }
     }
@@ -184,8 +184,8 @@ struct Branch {
 
 #[derive(Clone, Debug)]
 struct Node {
-    limit: Option<DescriptorLimit>,
-    /// The place of its numbers among the limits of the tree.
+    shown: Option<DescriptorLimit>,
+    /// The place of its limit among the limits of the tree.
     place: Option<usize>,
     /// The pattern that stands for the values in ids, if they share one bucket.
     shared_value: Option<Box<str>>,
@@ -196,8 +196,9 @@ struct Node {
 #[derive(Clone, Debug)]
 pub struct FoundDescriptor<'a> {
     /// The limit as answers show it.
-    pub limit: &'a DescriptorLimit,
-    /// The index of the limit that decides among the limits of the policy; `None` if every request is allowed, or none.
+    pub shown: &'a DescriptorLimit,
+    /// The index of the limit that decides among the limits of the policy; `None` if requests are unlimited or if the
+    /// limit is zero.
     pub place: Option<usize>,
     /// The id under that limit.
     pub id: Cow<'a, [u8]>,
@@ -250,22 +251,22 @@ impl DescriptorTree {
             level = &level.node(entry, &mut id)?.next;
         }
         let node = level.node(last, &mut id)?;
-        let limit = node.limit.as_ref()?;
-        Some(FoundDescriptor { limit, place: node.place.map(|place| self.first + place), id: id.finish() })
+        let shown = node.shown.as_ref()?;
+        Some(FoundDescriptor { shown, place: node.place.map(|place| self.first + place), id: id.finish() })
     }
 }
 
 impl Level {
     fn add(&mut self, descriptors: Vec<Descriptor>, limits: &mut Vec<Limit>) {
         for descriptor in descriptors {
-            let Descriptor { key, value, shares_threshold, limit, numbers, descriptors } = descriptor;
-            let place = numbers.map(|numbers| {
-                limits.push(numbers);
+            let Descriptor { key, value, shares_threshold, shown, limit, descriptors } = descriptor;
+            let place = limit.map(|limit| {
+                limits.push(limit);
                 limits.len() - 1
             });
             let mut next = Self::default();
             next.add(descriptors, limits);
-            let node = Node { limit, place, shared_value: shares_threshold.then(|| value.clone()), next };
+            let node = Node { shown, place, shared_value: shares_threshold.then(|| value.clone()), next };
             let branch = self.keys.entry(key).or_default();
             if value.is_empty() {
                 branch.any = Some(node);

@@ -139,7 +139,7 @@ impl<'a> DescriptorBill<'a> {
             Some(_) => None,
         };
         let found: Vec<_> = request.descriptors.iter().map(find).collect();
-        let replaced: Vec<_> = found.iter().flatten().flat_map(|found| &found.limit.replaces).collect();
+        let replaced: Vec<_> = found.iter().flatten().flat_map(|found| &found.shown.replaces).collect();
         let mut bill = Self {
             parts: Vec::with_capacity(found.len()),
             spends: Vec::with_capacity(found.len()),
@@ -154,9 +154,9 @@ impl<'a> DescriptorBill<'a> {
                 (_, Some(numbers), Some(limit)) => {
                     bill.overridden(limit, numbers, &request.domain, descriptor, hits)
                 }
-                (Some(found), _, _) => match found.limit.rate {
+                (Some(found), _, _) => match found.shown.rate {
                     None => Part::Unlimited,
-                    Some(_) if replaced.contains(&&found.limit.name) => Part::NoLimit,
+                    Some(_) if replaced.contains(&&found.shown.name) => Part::NoLimit,
                     Some(rate) => bill.limited(policy, found, rate, descriptor, hits),
                 },
                 (None, _, _) => Part::NoLimit,
@@ -174,13 +174,13 @@ impl<'a> DescriptorBill<'a> {
         descriptor: &RequestDescriptor<'_>,
         hits: u64,
     ) -> Part<'a> {
-        let FoundDescriptor { limit, place, id } = found;
-        let shown = ShownLimit { requests_per_unit, unit, name: &limit.name };
-        let mode = match (limit.shadow_mode, limit.quota_mode || self.quota_mode) {
+        let FoundDescriptor { shown, place, id } = found;
+        let mode = match (shown.shadow_mode, shown.quota_mode || self.quota_mode) {
             (true, _) => Mode::Shadow,
             (false, true) => Mode::Quota,
             (false, false) => Mode::Enforce,
         };
+        let shown = ShownLimit { requests_per_unit, unit, name: &shown.name };
         let limit = place.map(|place| BucketLimit::Configured(&policy.limits()[place]));
         Part::Limited { shown, mode, hits: self.hits(limit, id, hits, mode, descriptor) }
     }

@@ -312,10 +312,10 @@ impl EnvoyDraft {
             );
         }
         if let Some(entry) = fields.get("rate_limit").filter(|entry| !entry.value.is_null())
-            && let Some((limit, numbers)) = self.rate_limit(entry, path, errors)
+            && let Some((shown, limit)) = self.rate_limit(entry, path, errors)
         {
-            descriptor.limit = Some(DescriptorLimit { shadow_mode, quota_mode, ..limit });
-            descriptor.numbers = numbers;
+            descriptor.shown = Some(DescriptorLimit { shadow_mode, quota_mode, ..shown });
+            descriptor.limit = limit;
         }
         if let Some(entry) = fields.get("descriptors") {
             descriptor.descriptors = self.descriptors(entry, path, &mut HashMap::new(), errors);
@@ -339,12 +339,12 @@ impl EnvoyDraft {
         let on_full = read_on_full(&fields, errors);
         let on_store_failure = read_on_store_failure(&fields, "rate_limit", errors);
         let unlimited = fields.get("unlimited").map_or(Some(false), |entry| flag(entry, errors));
-        let limit = DescriptorLimit { name: name?.into(), replaces: replaces?, ..DescriptorLimit::default() };
+        let shown = DescriptorLimit { name: name?.into(), replaces: replaces?, ..DescriptorLimit::default() };
         if unlimited? {
             if let Some(entry) = fields.get("unit") {
                 errors.add(entry.key.at, "a limit that is unlimited has no unit; remove one of them");
             }
-            return Some((limit, None));
+            return Some((shown, None));
         }
         let Some(unit) = fields.get("unit") else {
             errors.add(entry.key.at, "rate_limit has no unit; add one, such as unit: minute");
@@ -364,9 +364,9 @@ impl EnvoyDraft {
         };
         let (unit, requests, kind, burst) =
             (unit?, requests?, kind?, burst.map_or(Some(None), |burst| burst.map(Some))?);
-        let limit = DescriptorLimit { rate: Some((u32::try_from(requests).ok()?, unit)), ..limit };
+        let shown = DescriptorLimit { rate: Some((u32::try_from(requests).ok()?, unit)), ..shown };
         if requests == 0 {
-            return Some((limit, None));
+            return Some((shown, None));
         }
         if let Some(entry) = fields.get("burst").filter(|_| kind != AlgorithmKind::TokenBucket) {
             errors
@@ -375,11 +375,11 @@ impl EnvoyDraft {
         let numbers =
             kind.with_numbers(burst.unwrap_or(requests), requests, unit.span(), InheritedFields::default());
         let numbers = numbers.map_err(|error| errors.add(entry.key.at, error.to_string())).ok()?;
-        let numbers = Limit::of_descriptor(path.domain, &path.entries)
+        let limit = Limit::of_descriptor(path.domain, &path.entries)
             .with_default(numbers)
             .with_on_full(on_full?)
             .with_on_store_failure(on_store_failure?);
-        Some((limit, Some(numbers)))
+        Some((shown, Some(limit)))
     }
 }
 

@@ -14,14 +14,14 @@ fn descriptors(depth: u32) -> impl Strategy<Value = Vec<Descriptor>> {
     let parts = ("[ab]", "|a|b|ab|\\*|a\\*|\\*b|a\\*b", any::<bool>(), any::<bool>());
     let leaf = parts.prop_map(|(key, value, is_limited, shares)| Descriptor {
         shares_threshold: shares && value.contains('*'),
-        limit: is_limited.then(DescriptorLimit::default),
+        shown: is_limited.then(DescriptorLimit::default),
         ..Descriptor::new(&key, &value)
     });
     let leaves = proptest::collection::vec(leaf, 0..5);
     leaves.prop_recursive(depth, 20, 5, |inner| {
         let parts = ("[ab]", "|a|b|\\*|a\\*", any::<bool>(), inner);
         let node = parts.prop_map(|(key, value, is_limited, descriptors)| Descriptor {
-            limit: is_limited.then(DescriptorLimit::default),
+            shown: is_limited.then(DescriptorLimit::default),
             descriptors,
             ..Descriptor::new(&key, &value)
         });
@@ -37,8 +37,8 @@ fn distinct(descriptors: Vec<Descriptor>, next: &mut u32) -> Vec<Descriptor> {
             continue;
         }
         *next += 1;
-        if let Some(limit) = &mut descriptor.limit {
-            limit.rate = Some((*next, RateUnit::Minute));
+        if let Some(shown) = &mut descriptor.shown {
+            shown.rate = Some((*next, RateUnit::Minute));
         }
         descriptor.descriptors = distinct(descriptor.descriptors, next);
         kept.push(descriptor);
@@ -63,7 +63,7 @@ fn naive<'a>(descriptors: &'a [Descriptor], entries: &[Entry]) -> Option<(u32, V
     let own: &str =
         if found.shares_threshold { &found.value } else { Box::leak(value.to_string().into_boxed_str()) };
     if rest.is_empty() {
-        return Some((found.limit.as_ref()?.rate?.0, vec![own]));
+        return Some((found.shown.as_ref()?.rate?.0, vec![own]));
     }
     let (limit, mut values) = naive(&found.descriptors, rest)?;
     values.insert(0, own);
@@ -89,7 +89,7 @@ proptest! {
         tree.add_domain("d", configured.clone());
         let entries: Vec<Entry> = entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         let found = tree.find("d", &entries);
-        let found = found.map(|found| (found.limit.rate.unwrap().0, String::from_utf8(found.id.into_owned()).unwrap()));
+        let found = found.map(|found| (found.shown.rate.unwrap().0, String::from_utf8(found.id.into_owned()).unwrap()));
         let id = |values: Vec<&str>| if values == [""] { "%".to_owned() } else { values.join("|") };
         prop_assert_eq!(found, naive(&configured, &entries).map(|(limit, values)| (limit, id(values))));
         prop_assert!(tree.find("other", &entries).is_none());
@@ -101,8 +101,8 @@ fn limits_of_descriptors_follow_those_of_the_policy() {
     let limit = |name| Limit::new(name).unwrap();
     let numbers = Algorithm::Quota(Quota::new(3, RateUnit::Minute.span().into()).unwrap());
     let descriptor = Descriptor {
-        limit: Some(DescriptorLimit { rate: Some((3, RateUnit::Minute)), ..DescriptorLimit::default() }),
-        numbers: Some(Limit::of_descriptor("d", &[("k", "")]).with_default(numbers)),
+        shown: Some(DescriptorLimit { rate: Some((3, RateUnit::Minute)), ..DescriptorLimit::default() }),
+        limit: Some(Limit::of_descriptor("d", &[("k", "")]).with_default(numbers)),
         ..Descriptor::new("k", "")
     };
     let mut tree = DescriptorTree::default();

@@ -36,8 +36,8 @@ fn add_all<'a>(
 ) {
     for descriptor in descriptors {
         path.push(descriptor);
-        if let Some(limit) = &descriptor.limit {
-            add(limit, descriptor.numbers.as_ref(), domain, path, imported);
+        if let Some(shown) = &descriptor.shown {
+            add(shown, descriptor.limit.as_ref(), domain, path, imported);
         }
         add_all(&descriptor.descriptors, domain, path, imported);
         path.pop();
@@ -45,8 +45,8 @@ fn add_all<'a>(
 }
 
 fn add(
-    limit: &DescriptorLimit,
-    numbers: Option<&Limit>,
+    shown: &DescriptorLimit,
+    limit: Option<&Limit>,
     domain: &str,
     path: &[&Descriptor],
     imported: &mut Imported,
@@ -56,27 +56,22 @@ fn add(
         value => format!("{}={value}", descriptor.key),
     };
     let place = format!("domain {domain}: {}", path.iter().map(entry).collect::<Vec<_>>().join(", "));
-    let Some((requests, unit)) = limit.rate else {
+    let Some((requests, unit)) = shown.rate else {
         return imported.leave_out(None, format!("{place}: unlimited. Ask for no limit"));
     };
-    let Some((numbers, algorithm)) = numbers.and_then(|limit| Some((limit, limit.default_algorithm()?)))
-    else {
+    let Some((limit, algorithm)) = limit.and_then(|limit| Some((limit, limit.default_algorithm()?))) else {
         return imported
             .leave_out(None, format!("{place}: requests_per_unit is 0. No limit is; refuse without asking"));
     };
     let entries = path.iter().map(|descriptor| format!(".{}", entry(descriptor)));
     let name = imported.name(&format!("{domain}{}", entries.collect::<String>()));
-    for (is_set, what) in left_out(limit, path) {
+    for (is_set, what) in left_out(shown, path) {
         if is_set {
             imported.leave_out(None, format!("{place}: {what}"));
         }
     }
     let comments = vec![place, id_of(path)];
-    imported.limits.push(ImportedLimit {
-        name,
-        comments,
-        fields: fields(numbers, algorithm, requests, unit),
-    });
+    imported.limits.push(ImportedLimit { name, comments, fields: fields(limit, algorithm, requests, unit) });
 }
 
 /// Returns everything about a descriptor that a limit cannot say, and whether it has it.
