@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollway::config::HttpSettings;
 use tollway_wire::http::{Framer, FramerEvent, Method, MissingPart, ProblemDetails, ResponseWriter};
 
-use self::route::Asker;
+use self::route::HttpPeer;
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::worker::Worker;
@@ -99,8 +99,8 @@ impl Session for HttpSession {
                         worker.metrics.responded(response.problem(&problem));
                         false
                     } else {
-                        let asker = Asker { peer: *peer, settings, allow_inline: *allow_inline };
-                        route::answer(&request, asker, worker, &policy, response).await
+                        let peer = HttpPeer { address: *peer, settings, allow_inline: *allow_inline };
+                        route::answer(&request, peer, worker, &policy, response).await
                     };
                     taken += request.len;
                     let answered = Instant::now();

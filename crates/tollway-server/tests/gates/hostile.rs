@@ -51,11 +51,16 @@ fn a_question_of_a_proxy_is_bounded() {
         b"GET /v1/gate?limit=Login&id_from=header:a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: ".to_vec();
     raw.extend_from_slice(b"\xff\xfe\r\n\r\n");
     assert!(gate.exchange(&raw).starts_with("HTTP/1.1 200 "), "an id may be any bytes");
-    let raw = [
-        &b"GET /v1/gate?rule=upload&user_from=header:a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: "[..],
-        b"\xff\r\n\r\n",
-    ];
-    let answer = gate.exchange(&raw.concat());
+    let rule = |query: &str| {
+        let head =
+            format!("GET /v1/gate?rule=upload&{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: ");
+        gate.exchange(&[head.as_bytes(), b"\xff\r\n\r\n"].concat())
+    };
+    assert!(
+        rule("user_from=header:a").starts_with("HTTP/1.1 200 "),
+        "the value of a selector may be any bytes"
+    );
+    let answer = rule("user=vova&key_from=header:a");
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("must be UTF-8"), "{answer}");
     gate.assert_alive();
 }

@@ -36,7 +36,7 @@ struct Use<'a> {
     zone_at: Position,
     burst: u64,
     burst_at: Position,
-    pace: Pace,
+    delay: Delay,
     /// The server and the location that it is in.
     place: String,
 }
@@ -46,13 +46,13 @@ type ServerNames<'a> = HashMap<usize, &'a Directive>;
 
 /// Says which of the requests in excess of the rate wait.
 #[derive(Clone, Copy)]
-enum Pace {
+enum Delay {
     /// All wait.
-    Delay,
+    All,
     /// Those after so many wait.
-    DelayAfter(u64),
+    After(u64),
     /// None waits.
-    NoDelay,
+    None,
 }
 
 /// Returns the limits of a file, and everything else in it that limits.
@@ -149,7 +149,7 @@ fn unknown_parameter(word: &Word, known: &str) -> ImportError {
 
 /// Reads `limit_req zone=NAME burst=NUMBER nodelay` or `delay=NUMBER`.
 fn used<'a>(directive: &'a Directive, place: String) -> Result<Use<'a>, ImportError> {
-    let (mut zone, mut burst, mut pace) = (None, (0, directive.at()), Pace::Delay);
+    let (mut zone, mut burst, mut delay) = (None, (0, directive.at()), Delay::All);
     let number = |word: &Word, value: &str| {
         whole_number(value)
             .ok_or_else(|| ImportError::new(word.at, format!("{value:?} is not a whole number")))
@@ -158,15 +158,15 @@ fn used<'a>(directive: &'a Directive, place: String) -> Result<Use<'a>, ImportEr
         match word.text.split_once('=') {
             Some(("zone", name)) => zone = Some((name, word.at)),
             Some(("burst", value)) => burst = (number(word, value)?, word.at),
-            Some(("delay", value)) => pace = Pace::DelayAfter(number(word, value)?),
-            _ if word.text == "nodelay" => pace = Pace::NoDelay,
+            Some(("delay", value)) => delay = Delay::After(number(word, value)?),
+            _ if word.text == "nodelay" => delay = Delay::None,
             _ => return Err(unknown_parameter(word, "zone=NAME, burst=NUMBER, delay=NUMBER or nodelay")),
         }
     }
     let (zone, zone_at) =
         zone.ok_or_else(|| ImportError::new(directive.at(), "limit_req needs zone=NAME"))?;
     let (burst, burst_at) = burst;
-    Ok(Use { at: directive.at(), zone, zone_at, burst, burst_at, pace, place })
+    Ok(Use { at: directive.at(), zone, zone_at, burst, burst_at, delay, place })
 }
 
 /// Returns the blocks that a directive is in, from the outside: `server example.com, location /login`.
@@ -225,7 +225,7 @@ fn add_zone(zone: &Zone<'_>, uses: &[Use<'_>], imported: &mut Imported) -> Resul
                 used.at.line,
                 used.place,
                 burst,
-                used.pace.shown()
+                used.delay.shown()
             ));
         }
         let period = if zone.period.as_secs() == 1 { "1s" } else { "1m" };
@@ -235,9 +235,9 @@ fn add_zone(zone: &Zone<'_>, uses: &[Use<'_>], imported: &mut Imported) -> Resul
         imported.limits.push(ImportedLimit { name, comments, fields });
     }
     for used in of_zone() {
-        let waits = match used.pace {
-            Pace::Delay if used.burst > 0 => "requests in excess of the rate".to_owned(),
-            Pace::DelayAfter(free) if free < used.burst => {
+        let waits = match used.delay {
+            Delay::All if used.burst > 0 => "requests in excess of the rate".to_owned(),
+            Delay::After(free) if free < used.burst => {
                 format!("those after the first {free} in excess of the rate")
             }
             _ => continue,
@@ -252,12 +252,12 @@ fn add_zone(zone: &Zone<'_>, uses: &[Use<'_>], imported: &mut Imported) -> Resul
     Ok(())
 }
 
-impl Pace {
+impl Delay {
     fn shown(self) -> String {
         match self {
-            Self::Delay => String::new(),
-            Self::DelayAfter(free) => format!(" delay={free}"),
-            Self::NoDelay => " nodelay".to_owned(),
+            Self::All => String::new(),
+            Self::After(free) => format!(" delay={free}"),
+            Self::None => " nodelay".to_owned(),
         }
     }
 }

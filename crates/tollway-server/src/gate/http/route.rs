@@ -100,8 +100,8 @@ fn below_gate(path: &str) -> Option<&str> {
 
 /// The peer that sent a request, and what it may do.
 #[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
-    pub(super) peer: IpAddr,
+pub(super) struct HttpPeer<'a> {
+    pub(super) address: IpAddr,
     pub(super) settings: &'a HttpSettings,
     /// True if the gate takes the numbers of limits from its clients.
     pub(super) allow_inline: bool,
@@ -115,7 +115,7 @@ pub(super) fn is_for_operators(path: &str) -> bool {
 /// Answers one request, and returns whether something was decided, refunded or reset.
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
-    asker: Asker<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -125,11 +125,11 @@ pub(super) async fn answer(
         Some(route) if !route.takes(request.method) => {
             (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
-        Some(Route::Command(verb)) => command(verb, request, asker, worker, policy, response).await,
-        Some(Route::Gate) => gate(request, asker, worker, policy, response).await,
-        Some(Route::Throttle) => throttle(request, asker, worker, policy, response).await,
+        Some(Route::Command(verb)) => command(verb, request, peer, worker, policy, response).await,
+        Some(Route::Gate) => gate(request, peer, worker, policy, response).await,
+        Some(Route::Throttle) => throttle(request, peer, worker, policy, response).await,
         Some(Route::Rule) => rule(request, worker, policy, response).await,
-        Some(Route::Rls) => rls(request, asker, worker, policy, response).await,
+        Some(Route::Rls) => rls(request, peer, worker, policy, response).await,
         Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
         Some(Route::Inspect) => (inspect(request, worker, response).await, false),
         Some(Route::Keys) => (keys(request, worker, response).await, false),
@@ -156,7 +156,7 @@ pub(super) async fn answer(
 async fn command(
     verb: Verb,
     request: &HttpRequest<'_>,
-    asker: Asker<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -165,7 +165,7 @@ async fn command(
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    if !asker.allow_inline && command.charges().iter().any(|charge| charge.numbers.is_some()) {
+    if !peer.allow_inline && command.charges().iter().any(|charge| charge.numbers.is_some()) {
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
     let rules = command.rules();
@@ -184,12 +184,12 @@ async fn command(
 /// Answers a client of throttlecrab.
 async fn throttle(
     request: &HttpRequest<'_>,
-    asker: Asker<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
-    if !asker.settings.throttlecrab {
+    if !peer.settings.throttlecrab {
         return (response.problem(&ProblemDetails::throttlecrab_off()), false);
     }
     let asked = match ThrottlecrabRequest::from_json(request.body) {
@@ -211,7 +211,7 @@ async fn throttle(
 /// Answers a proxy that asks whether it may let a request through.
 async fn gate(
     request: &HttpRequest<'_>,
-    asker: Asker<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -222,7 +222,7 @@ async fn gate(
     };
     let denied = gate.deny_status.map(DenyStatus::status);
     let original = gate.original_target.or_else(|| below_gate(request.path));
-    let proxied = ProxiedRequest::new(request, original, asker.peer, &asker.settings.trusted_proxies);
+    let proxied = ProxiedRequest::new(request, original, peer.address, &peer.settings.trusted_proxies);
     let charges = gate.charges.into_iter().map(|charge| {
         let ids = policy.policy().limit(&charge.limit).map(Limit::ids).unwrap_or_default();
         charge.into_request(&proxied, ids)
@@ -273,7 +273,7 @@ async fn rule(
 
 async fn rls(
     request: &HttpRequest<'_>,
-    asker: Asker<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -282,7 +282,7 @@ async fn rls(
         Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    if !asker.allow_inline && asked.descriptors.iter().any(|descriptor| descriptor.limit.is_some()) {
+    if !peer.allow_inline && asked.descriptors.iter().any(|descriptor| descriptor.limit.is_some()) {
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
     let mut body = Vec::with_capacity(256);
