@@ -1,7 +1,7 @@
 //! Runs real proxies with the files of `examples/proxies`, in front of a real server.
 //!
-//! nginx and HAProxy are installed by `cargo xtask setup`. The others are in the folder that `cargo xtask test` names in
-//! `TOLLWAY_PROXIES`; without it, their tests fail.
+//! nginx and HAProxy are installed by `cargo xtask setup`. The others are in the folder that `cargo xtask test` names
+//! in `TOLLWAY_PROXIES`; without it, their tests fail.
 
 use std::env;
 use std::fs;
