@@ -95,7 +95,8 @@ impl<'a> Bill<'a> {
         Ok(Self { charges, expression: None, rules: &[] })
     }
 
-    /// Makes a bill that any denied charge and any rule that limits denies. Rules that share a log make one entry in it.
+    /// Makes a bill that any denied charge and any rule that limits denies. Rules that share a log make one entry in
+    /// it.
     pub fn with_rules(charges: &'a [Charge<'a>], rules: &'a [RuleBill<'a>]) -> Result<Self, BillError> {
         match (charges, rules.len()) {
             (_, 0) => Self::new(charges),

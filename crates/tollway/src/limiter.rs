@@ -160,7 +160,8 @@ impl Limiter {
         Ok(block_on(self.engine.check(&self.engine.current_policy(), charges))?.1)
     }
 
-    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them denies.
+    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them
+    /// denies.
     ///
     /// ```
     /// use tollway::Limiter;

@@ -115,8 +115,8 @@ impl ResponseWriter<'_> {
         HttpStatus::Ok
     }
 
-    /// Answers a request about a rule, or a bill that this rule decided. The status is 200, 429, or 503 if the store did
-    /// not answer.
+    /// Answers a request about a rule, or a bill that this rule decided. The status is 200, 429, or 503 if the store
+    /// did not answer.
     pub fn rule_decision(mut self, decision: &RuleDecision, rule: Option<&str>) -> HttpStatus {
         let status = status_of(decision.verdict);
         put_rule_decision(self.scratch, decision, rule);

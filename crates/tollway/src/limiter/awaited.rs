@@ -103,8 +103,8 @@ impl AsyncLimiter {
         Ok(self.engine.check(&self.engine.policy(), charges).await?.1)
     }
 
-    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them denies.
-    /// [`Decision::decider`] tells which decided.
+    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them
+    /// denies. [`Decision::decider`] tells which decided.
     pub async fn spend_bill(
         &self,
         charges: &[ChargeRequest<'_>],

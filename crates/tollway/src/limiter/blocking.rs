@@ -69,8 +69,8 @@ impl BlockingLimiter {
         block_on(self.limiter.check_all(charges))
     }
 
-    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them denies.
-    /// [`Decision::decider`] tells which decided.
+    /// Takes all the charges and enters the request in the logs of all the rules, or does nothing if one of them
+    /// denies. [`Decision::decider`] tells which decided.
     pub fn spend_bill(
         &self,
         charges: &[ChargeRequest<'_>],

@@ -94,8 +94,8 @@ pub struct ProxiedRequest<'a> {
 }
 
 impl<'a> ProxiedRequest<'a> {
-    /// Reads the headers of a request that came from `peer`. `appended` is the original target, if the proxy appended it
-    /// to the path or to the query, and `trusted` has the proxies whose headers are believed.
+    /// Reads the headers of a request that came from `peer`. `appended` is the original target, if the proxy appended
+    /// it to the path or to the query, and `trusted` has the proxies whose headers are believed.
     pub fn new(
         request: &HttpRequest<'a>,
         appended: Option<&'a str>,

@@ -1,4 +1,5 @@
-//! Decides bills of several charges and rules in the memory store: all of a bill is taken in one atomic step, or nothing.
+//! Decides bills of several charges and rules in the memory store: all of a bill is taken in one atomic step, or
+//! nothing.
 
 use std::sync::atomic::Ordering;
 
