@@ -24,8 +24,8 @@ mod table;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
-use tollway_core::algorithm::{Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState};
-use tollway_core::{Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
+use tollway_core::algorithm::{Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, TokenBucketState};
+use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
 
 use self::capacity::{BucketCount, BucketPlaces, Capacity};
 use self::shard::{HasTable, Shards, with_bucket_type};
@@ -222,12 +222,20 @@ impl Memory {
         );
     }
 
-    /// Starts to fetch the bucket of a charge.
+    /// Starts to fetch the bucket of a charge. Nearly every limit is a token bucket: one comparison finds that out, where
+    /// the jump table of a match over all algorithms made a single decision a fifth slower.
     #[inline]
     fn prefetch(&self, charge: &Charge<'_>, hash: BucketHash) {
-        if let Some(algorithm) = charge.algorithm() {
-            with_bucket_type!(algorithm, |B, _limit| self.shards.prefetch_bucket::<B>(hash));
+        match charge.algorithm() {
+            Some(Algorithm::TokenBucket(_)) => self.shards.prefetch_bucket::<TokenBucketState>(hash),
+            Some(algorithm) => self.prefetch_other(algorithm, hash),
+            None => {}
         }
+    }
+
+    #[inline(never)]
+    fn prefetch_other(&self, algorithm: &Algorithm, hash: BucketHash) {
+        with_bucket_type!(algorithm, |B, _limit| self.shards.prefetch_bucket::<B>(hash));
     }
 
     /// Runs each command in turn, and appends its outcome.
