@@ -33,9 +33,10 @@ impl Validate {
         match Config::from_file(&self.file) {
             Ok(config) => {
                 write!(io::stdout(), "{}", describe(&config)).map_err(OutputError::from)?;
-                for warning in &config.warnings {
-                    let ConfigError { line, column, message, .. } = warning;
-                    writeln!(io::stderr(), "{}:{line}:{column}: warning: {message}", self.file.display())?;
+                let own = self.file.display().to_string();
+                for ConfigError { file, line, column, message, .. } in &config.warnings {
+                    let file = file.as_ref().unwrap_or(&own);
+                    writeln!(io::stderr(), "{file}:{line}:{column}: warning: {message}")?;
                 }
             }
             Err(errors) if unreadable(&errors) => return Err(errors.into()),

@@ -32,6 +32,16 @@ fn what_has_no_effect_is_warned_about() {
 }
 
 #[test]
+fn a_warning_names_the_file_that_it_is_about() {
+    let shop =
+        "domain: shop\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: {unlimited: true}}\n";
+    let shop = file("shop.yaml", shop);
+    let ran = validate("tollway.yaml", b"envoy: [shop.yaml]\n");
+    let expected = format!("{shop}:3:12: warning: detailed_metric has no effect");
+    assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
+}
+
+#[test]
 fn every_configuration_of_the_traces_is_right() {
     for file in fs::read_dir(root().join("traces")).unwrap().map(|file| file.unwrap().path()) {
         if file.extension().is_some_and(|is| is == "yaml") {

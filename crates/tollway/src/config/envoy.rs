@@ -221,6 +221,15 @@ impl EnvoyDraft {
         let descriptors = descriptors
             .map(|entry| self.descriptors(entry, &mut path, &mut seen, errors))
             .unwrap_or_default();
+        // A mistake elsewhere may be the reason.
+        if !descriptors.iter().any(has_limit) && errors.is_empty() {
+            let message = format!(
+                "domain \"{}\" has no rate_limit, so it would limit nobody; the file was probably cut off. Add \
+                 descriptors, such as [{DESCRIPTOR_EXAMPLE}], or remove the domain",
+                shorten(name)
+            );
+            errors.add(entry.value.at, message);
+        }
         self.descriptors.push((name.to_owned(), descriptors));
         self.domains.insert(name.to_owned(), DomainDraft { at: entry.value.at, seen });
     }
@@ -381,6 +390,11 @@ impl EnvoyDraft {
             .with_on_store_failure(on_store_failure?);
         Some((shown, Some(limit)))
     }
+}
+
+/// Returns whether a descriptor, or one below it, has a `rate_limit`, which may be `unlimited`.
+fn has_limit(descriptor: &Descriptor) -> bool {
+    descriptor.limit.is_some() || descriptor.descriptors.iter().any(has_limit)
 }
 
 /// Reads a text that must not be empty.

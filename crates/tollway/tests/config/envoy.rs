@@ -14,8 +14,15 @@ fn what_the_service_refuses_is_refused_with_its_place() {
     for (config, expected) in [
         ("descriptors: []\n", "1:1: the domain is missing; add one, such as domain: shop"),
         (
-            "envoy: [{domain: a}, {domain: a}]\n",
-            "1:31: domain \"a\" is given twice, first at 1:18; set merge_domains: true to merge them",
+            "envoy:\n- {domain: a, descriptors: [{key: k, rate_limit: {unlimited: true}}]}\n- {domain: a}\n",
+            "3:12: domain \"a\" is given twice, first at 2:12; set merge_domains: true to merge them",
+        ),
+        ("domain: shop\n", "1:9: domain \"shop\" has no rate_limit, so it would limit nobody"),
+        ("domain: shop\ndescriptors: []\n", "1:9: domain \"shop\" has no rate_limit"),
+        ("domain: shop\ndescriptors:\n", "1:9: domain \"shop\" has no rate_limit"),
+        (
+            "domain: a\ndescriptors:\n- key: k\n  descriptors:\n  - key: l\n",
+            "1:9: domain \"a\" has no rate_limit",
         ),
         ("domain: a\ndescriptors:\n- {value: x}\n", "3:3: the descriptor has no key"),
         (
@@ -134,9 +141,14 @@ fn files_are_named_and_watched() {
         "one.yaml",
         "domain: one\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
     );
-    write("two.yaml", "domain: two\n");
+    write(
+        "two.yaml",
+        "domain: two\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: {unlimited: true}}\n",
+    );
     let mut watch = FileWatch::new(directory.path().join("tollway.yaml"));
-    let policy = watch.read().unwrap().policy;
+    let Config { policy, warnings, .. } = watch.read().unwrap();
+    let file = warnings[0].file.as_deref().unwrap();
+    assert!(file.ends_with("two.yaml"), "{file}");
     assert!(policy.descriptors().has_domain("one") && policy.descriptors().has_domain("two"));
     assert!(!watch.changed());
     write("two.yaml", "domain: two\ndescriptors: [{}]\n");
