@@ -30,7 +30,7 @@ Examples:
   tollway import envoy ratelimit.yaml > tollway.yaml
   tollway validate tollway.yaml
 
-Exit status: 0 converted, 1 the file has errors, 2 the file cannot be read.")]
+Exit status: 0 converted, 1 the file has errors or no limits, 2 the file cannot be read.")]
 pub(crate) struct Import {
     #[command(subcommand)]
     source: Source,
@@ -59,7 +59,7 @@ Example:
     # the id is the value of remote_address
     shop.route-login.remote_address: { algorithm: fixed_window, count: 5, period: 1m }")]
 struct Envoy {
-    /// The file of the rate limit service
+    /// The file of the rate limit service, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -84,7 +84,7 @@ Example:
 
 nginx asks for this limit with \"auth_request\"; docs/proxies.md has the configuration.")]
 struct Nginx {
-    /// The file of nginx
+    /// The file of nginx, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -103,12 +103,16 @@ fn convert(
     path: &Path,
     import: impl FnOnce(&str) -> Result<Imported, Vec<ImportError>>,
 ) -> anyhow::Result<Outcome> {
-    let file = path.display();
-    let text = read(path).with_context(|| format!("{file} cannot be read"))?;
+    let is_stdin = path == Path::new("-");
+    let file = if is_stdin { "(stdin)".to_owned() } else { path.display().to_string() };
+    let source = || -> io::Result<Box<dyn Read>> {
+        Ok(if is_stdin { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
+    };
+    let text = source().and_then(read).with_context(|| format!("{file} cannot be read"))?;
     let mut stderr = io::stderr().lock();
     match import(&text) {
         Ok(imported) => {
-            let yaml = imported.to_yaml(&file.to_string());
+            let yaml = imported.to_yaml(&file);
             io::stdout().write_all(yaml.as_bytes()).map_err(OutputError::from)?;
             for left_out in &imported.left_out {
                 let place = left_out.at.map(|Position { line, column }| format!(":{line}:{column}"));
@@ -128,9 +132,9 @@ fn convert(
 
 /// Returns the text of a file. Bytes that are not UTF-8 are replaced: they are in comments, or in names that no limit
 /// can have anyway.
-fn read(path: &Path) -> io::Result<String> {
+fn read(source: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    source.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_MAX {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::page::{Page, printed, shell};
-use crate::run::{file, root, run, run_in};
+use crate::run::{fed, file, root, run, run_in};
 
 #[test]
 fn the_session_on_the_page_about_traces_happens_as_shown() {
@@ -53,6 +53,8 @@ fn a_file_that_cannot_be_imported_is_refused_with_a_place() {
     let ran = run(&["import", "nginx", "no-such.conf"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.starts_with("tollway: no-such.conf cannot be read: "), "{}", ran.stderr);
+    let ran = fed(&["import", "nginx", "-"], "limit_req_zone $a zone=a:1m rate=fast;\n");
+    assert_eq!(ran.stderr, "(stdin):1:29: \"fast\" is not a rate; write it as 10r/s or 30r/m\n");
     let long = file("long.conf", vec![b'#'; (4 << 20) + 1]);
     assert!(run(&["import", "nginx", &long]).stderr.contains("more than 4194304 bytes"));
 }

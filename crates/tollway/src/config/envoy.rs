@@ -394,7 +394,7 @@ impl EnvoyDraft {
 
 /// Returns whether a descriptor, or one below it, has a `rate_limit`, which may be `unlimited`.
 fn has_limit(descriptor: &Descriptor) -> bool {
-    descriptor.limit.is_some() || descriptor.descriptors.iter().any(has_limit)
+    descriptor.shown.is_some() || descriptor.descriptors.iter().any(has_limit)
 }
 
 /// Reads a text that must not be empty.

@@ -60,8 +60,8 @@ fn add(
         return imported.leave_out(None, format!("{place}: unlimited. Ask for no limit"));
     };
     let Some((limit, algorithm)) = limit.and_then(|limit| Some((limit, limit.default_algorithm()?))) else {
-        return imported
-            .leave_out(None, format!("{place}: requests_per_unit is 0. No limit is; refuse without asking"));
+        let zero = "requests_per_unit is 0, which no limit can be. Refuse such requests without asking";
+        return imported.leave_out(None, format!("{place}: {zero}"));
     };
     let entries = path.iter().map(|descriptor| format!(".{}", entry(descriptor)));
     let name = imported.name(&format!("{domain}{}", entries.collect::<String>()));

@@ -21,6 +21,7 @@ struct Zone<'a> {
     rate_at: Position,
     count: u64,
     period: Duration,
+    sync_at: Option<Position>,
 }
 
 impl Zone<'_> {
@@ -77,6 +78,11 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
     for zone in &zones {
         errors.extend(add_zone(zone, &uses, &mut imported).err());
     }
+    if zones.is_empty() && uses.is_empty() && errors.is_empty() {
+        let message = "the file has no limit_req_zone and no limit_req, so there is nothing to convert; files that it \
+                       includes are imported by themselves";
+        errors.push(ImportError::new(Position { line: 1, column: 1 }, message));
+    }
     if !errors.is_empty() {
         errors.sort_by_key(|error| error.at);
         return Err(errors);
@@ -100,14 +106,14 @@ fn zone<'a>(directive: &'a Directive, before: &[Zone<'_>]) -> Result<Zone<'a>, I
         let message = "limit_req_zone needs a key, such as $binary_remote_addr, and zone=NAME:SIZE rate=RATE";
         return Err(ImportError::new(directive.at(), message));
     };
-    let (mut name, mut rate_at) = (None, directive.at());
+    let (mut name, mut rate_at, mut sync_at) = (None, directive.at(), None);
     // nginx's own default.
     let (mut count, mut period) = (1, Duration::from_secs(1));
     for word in parameters {
         match word.text.split_once('=') {
             Some(("zone", value)) => name = Some(value.split(':').next().unwrap_or(value)),
             Some(("rate", value)) => ((count, period), rate_at) = (rate(word, value)?, word.at),
-            _ if word.text == "sync" => {}
+            _ if word.text == "sync" => sync_at = Some(word.at),
             _ => return Err(unknown_parameter(word, "zone=NAME:SIZE, rate=RATE or sync")),
         }
     }
@@ -119,7 +125,7 @@ fn zone<'a>(directive: &'a Directive, before: &[Zone<'_>]) -> Result<Zone<'a>, I
             format!("zone {name:?} is defined a second time; the first is at line {}", other.at.line);
         return Err(ImportError::new(directive.at(), message));
     }
-    Ok(Zone { at: directive.at(), name, key: &key.text, rate_at, count, period })
+    Ok(Zone { at: directive.at(), name, key: &key.text, rate_at, count, period, sync_at })
 }
 
 /// Reads `10r/s` or `30r/m`.
@@ -215,6 +221,13 @@ fn add_zone(zone: &Zone<'_>, uses: &[Use<'_>], imported: &mut Imported) -> Resul
         let wanted =
             if bursts.len() == 1 { zone.name.to_owned() } else { format!("{}-burst{burst}", zone.name) };
         let name = imported.name(&wanted);
+        if name != wanted {
+            let text = format!(
+                "the name {wanted}: the limit is called {name}, because a name begins with a letter and has only ASCII \
+                 letters, digits, \"_\", \"-\" and \".\", and no other limit has it"
+            );
+            imported.leave_out(zone.at, text);
+        }
         let mut comments = vec![format!("limit_req_zone at line {}: the id is {}", zone.at.line, zone.key)];
         if is_unused {
             comments.push("no limit_req of this file uses it".to_owned());
@@ -233,6 +246,13 @@ fn add_zone(zone: &Zone<'_>, uses: &[Use<'_>], imported: &mut Imported) -> Resul
         let id = if zone.is_of_addresses() { ", id: ip, ipv6_prefix: 128" } else { "" };
         let fields = format!("burst: {capacity}, count: {}, period: {period}{id}", zone.count);
         imported.limits.push(ImportedLimit { name, comments, fields });
+    }
+    if let Some(at) = zone.sync_at {
+        let text = format!(
+            "sync of zone {}: servers share limits if they have the same store, such as redis://cache:6379",
+            zone.name
+        );
+        imported.leave_out(at, text);
     }
     for used in of_zone() {
         let waits = match used.delay {
@@ -407,7 +427,7 @@ mod tests {
     fn nothing_is_dropped_in_silence() {
         let text = "include mime.types;
             limit_req_zone $binary_remote_addr zone=one:10m rate=1r/s;
-            limit_req_zone $key zone=7:10m rate=1r/s;
+            limit_req_zone $key zone=7:10m rate=1r/s sync;
             map $host $key { default x; }
             limit_req_status 429;
             limit_req_dry_run off;
@@ -429,7 +449,9 @@ mod tests {
             "1: include mime.types: the file",
             "2: zone one is used with 2 different bursts",
             "2: the size of zone one",
+            "3: the name 7: the limit is called limit-7",
             "3: the size of zone 7",
+            "3: sync of zone 7",
             "4: map $host $key: the proxy computes the id of zone 7",
             "5: limit_req_status 429: the proxy",
             "7: limit_req_dry_run on: the limits of this file deny",
@@ -447,8 +469,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_limits_is_a_configuration_without_limits() {
-        assert_eq!(imported("events { } # nothing").0, "limits: {}");
+    fn a_file_without_limits_is_an_error() {
+        for text in ["", "events { } # nothing", "http { include sites/*; }"] {
+            let errors = import(text).unwrap_err();
+            assert!(errors[0].message.contains("there is nothing to convert"), "{errors:?}");
+        }
     }
 
     #[test]
@@ -486,7 +511,7 @@ mod tests {
         let text = "limit_req_zone \"${host}x\" 'zone=a\\'b:1m' rate=1r/s;\n\
                     access_by_lua_block { local t = { '}' } -- }\n }\nlimit_req zone=a\\'b;";
         let imported = import(text).unwrap();
-        assert_eq!((imported.limits.len(), imported.left_out.len()), (1, 1));
+        assert_eq!((imported.limits.len(), imported.left_out.len()), (1, 2));
         assert_eq!(imported.limits[0].name, "a-b");
         assert_eq!(imported.limits[0].comments[0], "limit_req_zone at line 1: the id is ${host}x");
     }
