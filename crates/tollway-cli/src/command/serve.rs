@@ -93,7 +93,7 @@ impl Serve {
         if gates.are_off() {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
-        let workers = self.workers.map_or_else(cores, usize::from);
+        let (workers, resp_inline) = (self.workers.map_or_else(cores, usize::from), gates.resp_inline);
         let config = Config { store: store.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
@@ -104,7 +104,7 @@ impl Serve {
             .config
             .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
         let mut out = io::stdout().lock();
-        let banner = banner::banner(&limiter, &from, &store, &server);
+        let banner = banner::banner(&limiter, &from, &store, resp_inline, &server);
         out.write_all(banner.as_bytes()).and_then(|()| out.flush()).map_err(OutputError::from)?;
         drop(out);
         info!(version = env!("CARGO_PKG_VERSION"), config = from, %store, workers, "server started");

@@ -84,6 +84,20 @@ Try:
 }
 
 #[test]
+fn the_banner_suggests_only_what_is_allowed() {
+    let deny = "gates: { resp: { listen: '127.0.0.1:0', inline: deny } }";
+    for (limits, expected) in [
+        ("limits: { Login: { rate: 5/m } }", Some("TOLL SPEND Login alice")),
+        ("rules: { upload: 10/s }", None),
+    ] {
+        let config = file("deny.yaml", format!("{limits}\n{deny}\n"));
+        let banner = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]).banner();
+        let suggested = banner.split_once("redis-cli -p PORT ").and_then(|(_, rest)| rest.lines().next());
+        assert_eq!(suggested, expected, "{banner}");
+    }
+}
+
+#[test]
 fn the_banner_suggests_nothing_if_there_is_nothing_to_try() {
     let config = file("rules.yaml", "rules: { upload: 10/s }");
     let arguments =

@@ -3,13 +3,20 @@
 use std::env;
 use std::fmt::Write;
 
-use tollway::config::StoreUrl;
+use tollway::config::{InlineAccess, StoreUrl};
 use tollway::core::{IdFormat, Limit, Policy};
 use tollway::engine::Engine;
 use tollway_server::Server;
 
-/// Returns the banner. `from` is where the policy was read.
-pub(super) fn banner(limiter: &Engine, from: &str, store: &StoreUrl, server: &Server) -> String {
+/// Returns the banner. `from` is where the policy was read, and `resp_inline` says whether Redis clients may bring
+/// numbers.
+pub(super) fn banner(
+    limiter: &Engine,
+    from: &str,
+    store: &StoreUrl,
+    resp_inline: InlineAccess,
+    server: &Server,
+) -> String {
     let policy = limiter.policy();
     let buckets = match store {
         StoreUrl::Memory => format!("at most {} buckets in memory", limiter.stats().max_buckets),
@@ -36,7 +43,7 @@ pub(super) fn banner(limiter: &Engine, from: &str, store: &StoreUrl, server: &Se
     if let Some(address) = server.rls_addr() {
         line(format!("rls      grpc {address}"));
     }
-    let examples = examples(&policy, server);
+    let examples = examples(&policy, resp_inline, server);
     if !examples.is_empty() {
         let _ = write!(text, "Try:\n  {}\n", examples.join("\n  "));
     }
@@ -62,7 +69,7 @@ fn counts(policy: &Policy) -> String {
 }
 
 /// Returns commands that work with what is configured and listens.
-fn examples(policy: &Policy, server: &Server) -> Vec<String> {
+fn examples(policy: &Policy, resp_inline: InlineAccess, server: &Server) -> Vec<String> {
     let (program, mut examples) = (program(), Vec::new());
     // The limits of descriptors come last, and are asked by descriptors.
     let limit = policy.limits().iter().find(|limit| !limit.name().contains('/'));
@@ -81,7 +88,14 @@ fn examples(policy: &Policy, server: &Server) -> Vec<String> {
         examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));
     }
     if let Some(address) = server.resp_addr() {
-        examples.push(format!("redis-cli -p {} CL.THROTTLE alice 15 30 60", address.port()));
+        let command = match limit {
+            _ if resp_inline.is_allowed_at(address) => Some("CL.THROTTLE alice 15 30 60".to_owned()),
+            Some(limit) => Some(format!("TOLL SPEND {} {}", limit.name(), example_id(limit))),
+            None => None,
+        };
+        let (ip, port) = (address.ip(), address.port());
+        let host = if ip.is_loopback() || ip.is_unspecified() { String::new() } else { format!("-h {ip} ") };
+        examples.extend(command.map(|command| format!("redis-cli {host}-p {port} {command}")));
     }
     if let Some(address) = server.throttr_addr() {
         examples.push(format!("{program} throttr query alice api --addr {address}"));
