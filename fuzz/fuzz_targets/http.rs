@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use libfuzzer_sys::fuzz_target;
 use tollway_core::{IdFormat, Verb};
 use tollway_wire::http::{
-    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery, KeysPage,
-    KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottleRequest,
+    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery,
+    KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottlecrabRequest,
 };
 
 const HEAD_MAX: usize = 1024;
@@ -23,7 +23,7 @@ fuzz_target!(|input: (u8, &[u8])| {
             assert_eq!(HttpCommand::from_json(verb, &again).as_ref(), Ok(&command));
         }
     }
-    if let Ok(asked) = ThrottleRequest::from_json(bytes) {
+    if let Ok(asked) = ThrottlecrabRequest::from_json(bytes) {
         let _ = asked.charge();
     }
     let _ = ServerResponse::from_json(200, bytes);
