@@ -15,7 +15,8 @@
 //! tree.add_domain("shop", vec![account]);
 //! let policy = Policy::default().with_descriptors(tree)?;
 //!
-//! let found = policy.descriptors().find("shop", &[("account".into(), "alice".into())]).unwrap();
+//! let entries = [("account".into(), "alice".into())];
+//! let found = policy.descriptors().find("shop", &entries).unwrap();
 //! assert_eq!((found.place, &*found.id), (Some(0), &b"alice"[..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -222,8 +222,8 @@ impl Memory {
         );
     }
 
-    /// Starts to fetch the bucket of a charge. Nearly every limit is a token bucket: one comparison finds that out, where
-    /// the jump table of a match over all algorithms made a single decision a fifth slower.
+    /// Starts to fetch the bucket of a charge. Nearly every limit is a token bucket: one comparison finds that out,
+    /// where the jump table of a match over all algorithms made a single decision a fifth slower.
     #[inline]
     fn prefetch(&self, charge: &Charge<'_>, hash: BucketHash) {
         match charge.algorithm() {

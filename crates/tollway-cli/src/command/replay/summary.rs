@@ -151,7 +151,11 @@ impl fmt::Display for Summary {
             writeln!(f, "# rule: {}, {denied} denied", counted(requests, "request"))?;
         }
         for (gate, Asked { requests, silences }) in &self.gates {
-            writeln!(f, "# {gate}: {}, {silences} without a reply", counted(*requests, "request"))?;
+            write!(f, "# {gate}: {}", counted(*requests, "request"))?;
+            if *silences > 0 {
+                write!(f, ", {silences} without a reply")?;
+            }
+            writeln!(f)?;
         }
         if self.errors > 0 {
             writeln!(f, "# {} could not be decided", counted(self.errors, "request"))?;
