@@ -184,47 +184,45 @@ fn a_log_fallen_silent_stays_so_under_a_longer_period() {
 #[test]
 fn the_length_of_a_log_is_known_before_a_charge() {
     compare(history::unruly::<naive::NaiveSlidingLog>, |steps| {
-        let (mut limit, mut log, mut charges) = (None, SlidingLogState::default(), 0);
-        for (index, step) in steps.iter().enumerate() {
-            let place = |why| format!("step {index}: {why}");
-            match (step, limit) {
-                (Step::Limit(changed), _) => limit = Some(changed),
-                (Step::Spend { cost, now }, Some(limit)) => {
-                    let (cost, now) = (*cost.min(&limit.count()), Timestamp::from_nanos(*now));
-                    let expected = log.entries_after(limit, cost, now);
-                    let _ = log.charge(limit, cost, now);
-                    history::same(&expected, &log.entries(), "entries").map_err(place)?;
-                    charges += 1;
-                }
-                _ => {}
-            }
-        }
-        Ok(charges)
+        each_charge(steps, |log, limit, cost, now| {
+            let cost = cost.min(limit.count());
+            let expected = log.entries_after(limit, cost, now);
+            let _ = log.charge(limit, cost, now);
+            history::same(&expected, &log.entries(), "entries")
+        })
     });
 }
 
 #[test]
 fn a_trimmed_log_answers_as_before() {
     compare(history::calm::<naive::NaiveSlidingLog>, |steps| {
-        let (mut limit, mut log, mut charges) = (None, SlidingLogState::default(), 0);
-        for (index, step) in steps.iter().enumerate() {
-            let place = |why| format!("step {index}: {why}");
-            match (step, limit) {
-                (Step::Limit(changed), _) => limit = Some(changed),
-                (Step::Spend { cost, now }, Some(limit)) => {
-                    let now = Timestamp::from_nanos(*now);
-                    let mut trimmed = log.clone();
-                    trimmed.trim(now);
-                    let (expected, found) =
-                        (log.charge(limit, *cost, now), trimmed.charge(limit, *cost, now));
-                    history::same(&expected, &found, "decisions agree").map_err(place)?;
-                    charges += 1;
-                }
-                _ => {}
-            }
-        }
-        Ok(charges)
+        each_charge(steps, |log, limit, cost, now| {
+            let mut trimmed = log.clone();
+            trimmed.trim(now);
+            let (expected, found) = (log.charge(limit, cost, now), trimmed.charge(limit, cost, now));
+            history::same(&expected, &found, "decisions agree")
+        })
     });
+}
+
+/// Hands every charge of a history to `charge`, with one log, and returns the number of charges.
+fn each_charge(
+    steps: &[Step<SlidingLog>],
+    mut charge: impl FnMut(&mut SlidingLogState, &SlidingLog, u64, Timestamp) -> Result<(), String>,
+) -> Result<u64, String> {
+    let (mut limit, mut log, mut charges) = (None, SlidingLogState::default(), 0);
+    for (index, step) in steps.iter().enumerate() {
+        match (step, limit) {
+            (Step::Limit(changed), _) => limit = Some(changed),
+            (Step::Spend { cost, now }, Some(limit)) => {
+                charge(&mut log, limit, *cost, Timestamp::from_nanos(*now))
+                    .map_err(|why| format!("step {index}: {why}"))?;
+                charges += 1;
+            }
+            _ => {}
+        }
+    }
+    Ok(charges)
 }
 
 #[test]
