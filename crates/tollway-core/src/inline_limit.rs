@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use crate::algorithm::{Algorithm, TokenBucket};
 use crate::charge::{Charge, ChargeError};
-use crate::limit::{Limit, LimitError, OnFull, OnStoreFailure};
+use crate::limit::{Limit, LimitError};
 
 /// A limit that is in no policy: each request brings the numbers.
 #[derive(Clone, Debug)]
@@ -34,22 +34,12 @@ impl Default for InlineLimit {
 }
 
 impl InlineLimit {
-    /// The name of the inline limit that requests use who name none.
+    /// The name of the inline limit that requests without a name use.
     pub const NAME: &str = "throttle";
 
     /// Makes an inline limit. Its buckets are those of `inline/NAME`, which no limit of a policy shares.
     pub fn new(name: &str) -> Result<Self, LimitError> {
         Limit::inline(name).map(Self)
-    }
-
-    /// Sets the answer to new ids when the store has no room for them (default: deny).
-    pub fn with_on_full(self, on_full: OnFull) -> Self {
-        Self(self.0.with_on_full(on_full))
-    }
-
-    /// Sets the answer to every id when the store gives none (default: allow).
-    pub fn with_on_store_failure(self, on_store_failure: OnStoreFailure) -> Self {
-        Self(self.0.with_on_store_failure(on_store_failure))
     }
 
     /// Returns the limit as stores and counters know it.

@@ -27,9 +27,6 @@ use crate::metrics::{LimitCounters, SpendTally};
 /// The number of commands that are settled in one call.
 const BATCH: usize = 64;
 
-/// The name of the inline limit, whose buckets are those of keys.
-const INLINE_NAME: &str = "throttle";
-
 /// Answers the RESP commands of one worker.
 pub(crate) struct RespService {
     service: Arc<Service>,
@@ -95,7 +92,7 @@ impl RespSettings {
 
 impl RespService {
     pub(crate) fn new(service: Arc<Service>, settings: RespSettings) -> Self {
-        let inline = InlineLimit::new(INLINE_NAME).expect("the name is one of a limit");
+        let inline = InlineLimit::default();
         let inline_counters = service.metrics.limit(inline.limit().name());
         Self { service, settings, inline, inline_counters }
     }
