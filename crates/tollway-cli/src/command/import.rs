@@ -22,7 +22,7 @@ const FILE_MAX: u64 = 4 << 20;
 /// Convert limits of nginx or Envoy to a configuration
 ///
 /// Prints a configuration to standard output. What it cannot say is never dropped in silence: it is listed in comments
-/// at the top, and on standard error with its line and column. Read that list before you use the file.
+/// at the top, and on standard error with its place in the file. Read that list before you use the file.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -111,8 +111,8 @@ fn multiply_divide(a: u64, b: u64, divisor: u64) -> (u64, u64) {
 
 /// The requests of this window and of the previous one, and when this window ends, in 16 bytes.
 ///
-/// What was used in a window that has not ended counts in the window that contains the present moment. That is the same
-/// window, unless the clock stepped back or the limit got another period: then what was used stays used.
+/// Requests of a window that has not ended count in the current window. The two are the same, unless the clock stepped
+/// back or the limit got another period: then the requests still count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlidingWindowState {
     ends_at: Timestamp,

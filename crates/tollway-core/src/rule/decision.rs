@@ -66,14 +66,15 @@ impl RuleDecision {
     }
 }
 
-/// As a part of a bill. A rule has no bucket, so nothing is known to be left and there is nothing to reset.
+/// Converts the decision of a rule to that of the bill which it is a part of. A rule has no bucket, so `remaining` is the
+/// maximum and there is nothing to reset.
 impl From<RuleDecision> for Decision {
     fn from(RuleDecision { verdict, retry_nanos, degraded }: RuleDecision) -> Self {
         Self { degraded, ..Self::new(verdict, u64::MAX, retry_nanos, Nanos::ZERO) }
     }
 }
 
-/// As the decision of the rule that decided a bill.
+/// Converts the decision of a bill to that of the rule which decided it.
 impl From<Decision> for RuleDecision {
     fn from(Decision { verdict, retry_nanos, degraded, .. }: Decision) -> Self {
         Self { verdict, retry_nanos, degraded }

@@ -201,7 +201,7 @@ const CASES_INLINE: [(&str, &str, &str, u16); 14] = [
     ("POST", "/throttle", "LARGE", 413),
 ];
 
-/// The same, of a server that takes none.
+/// The requests with inline limits, and the statuses of a server that allows none.
 const CASES_NOT_INLINE: [(&str, &str, &str, u16); 6] = [
     ("POST", "/v1/spend", INLINE, 403),
     ("POST", "/v1/check", INLINE, 403),

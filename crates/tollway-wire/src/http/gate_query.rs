@@ -142,7 +142,7 @@ impl<'a> GateQuery<'a> {
 struct GateReader<'a> {
     charges: Vec<ChargeParameters<'a>>,
     rules: Vec<GateRule<'a>>,
-    /// Where a parameter goes that is not the start of a charge or a rule.
+    /// The part of the query that the next parameter belongs to.
     current: Current,
     original_target: Option<&'a str>,
     deny_status: Option<DenyStatus>,

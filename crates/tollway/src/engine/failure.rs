@@ -6,8 +6,7 @@
 //!                   local    allow or deny       decided in this process's memory, by a share of the limit
 //! ```
 //!
-//! Of a bill with several charges and rules, one that must be denied denies it; the rest is decided by those that
-//! decide locally.
+//! A bill with several charges and rules is denied if one of them has `deny`. Otherwise those with `local` decide it.
 
 use tollway_core::algorithm::RateReading;
 use tollway_core::{

@@ -110,7 +110,7 @@ impl OverHttp {
     }
 }
 
-/// The same request for a rule of the configuration.
+/// Returns the request with its written rule replaced by the configured rule of the same text.
 fn configured<'a>(request: &RuleRequest<'a>) -> RuleRequest<'a> {
     let mut request = request.clone();
     if let RuleRef::Written(text) = &request.rule {

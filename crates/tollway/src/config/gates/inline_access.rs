@@ -11,8 +11,8 @@ pub(super) const INLINE: &str = "inline";
 
 /// Says whether clients of a gate may bring the numbers of a limit with a request.
 ///
-/// Whoever may choose the numbers may pass as often as it likes, and may fill the store. So the default is that only a
-/// gate on loopback accepts them.
+/// A client that chooses its own numbers is not limited, and can fill the store. So by default only a gate on loopback
+/// accepts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InlineAccess {
     /// Clients may bring numbers if the gate listens on loopback.
