@@ -65,9 +65,9 @@ impl FixedWindow {
 
 /// The units that were used in a window, and when the window ends.
 ///
-/// Units of a window that has not ended count in the current window. The two are the same, unless the clock stepped back
-/// or the limit got another period or offset: then the units stay used, and nobody waits longer than until the current
-/// window ends.
+/// Units of a window that has not ended count in the current window. The two are the same, unless the clock stepped
+/// back or the limit got another period or offset: then the units stay used, and nobody waits longer than until the
+/// current window ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedWindowState {
     ends_at: Timestamp,

@@ -66,8 +66,8 @@ impl RuleDecision {
     }
 }
 
-/// Converts the decision of a rule to that of the bill which it is a part of. A rule has no bucket, so `remaining` is the
-/// maximum and there is nothing to reset.
+/// Converts the decision of a rule to that of the bill which it is a part of. A rule has no bucket, so `remaining` is
+/// the maximum and there is nothing to reset.
 impl From<RuleDecision> for Decision {
     fn from(RuleDecision { verdict, retry_nanos, degraded }: RuleDecision) -> Self {
         Self { degraded, ..Self::new(verdict, u64::MAX, retry_nanos, Nanos::ZERO) }

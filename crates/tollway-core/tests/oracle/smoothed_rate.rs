@@ -151,8 +151,8 @@ fn idle_requests(random: &mut Random) -> Vec<(SmoothedRate, u64, Nanos)> {
     (0..20).map(request).collect()
 }
 
-/// A request after its rate was forgotten gets the same printed rate and the same decision. The stored rate is less than
-/// 0.05 too low for each unit.
+/// A request after its rate was forgotten gets the same printed rate and the same decision. The stored rate is less
+/// than 0.05 too low for each unit.
 #[test]
 fn forgetting_a_rate_changes_no_answer() {
     compare(idle_requests, |requests| {
