@@ -67,6 +67,12 @@ pub enum ChargeError {
         /// compare, leaves them out.
         existing: Vec<String>,
     },
+    /// The inline limit, without the numbers that a request has to bring.
+    #[error("limit \"{limit}\" has no numbers of its own; send them with the request")]
+    NoNumbers {
+        /// The name of the inline limit.
+        limit: String,
+    },
     /// Not an id of this limit.
     #[error("limit \"{limit}\" rejects the id")]
     Id {

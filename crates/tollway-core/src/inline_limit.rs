@@ -3,11 +3,11 @@
 //! ```
 //! use std::time::Duration;
 //! use tollway_core::algorithm::TokenBucket;
-//! use tollway_core::{InlineLimit, InlineNumbers};
+//! use tollway_core::{InlineAlgorithm, InlineLimit};
 //!
-//! let limit = InlineLimit::new("throttle")?;
-//! let numbers = InlineNumbers::new(TokenBucket::new(16, 30, Duration::from_secs(60))?);
-//! let charge = limit.charge(&numbers, b"alice", 1)?;
+//! let limit = InlineLimit::default();
+//! let algorithm = InlineAlgorithm::new(TokenBucket::new(16, 30, Duration::from_secs(60))?);
+//! let charge = limit.charge(&algorithm, b"alice", 1)?;
 //! assert_eq!(charge.limit().bucket_key(charge.id()).to_string(), "inline/throttle:alice");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -17,29 +17,33 @@
 //! charge of it allocates nothing.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use crate::algorithm::{Algorithm, TokenBucket};
 use crate::charge::{Charge, ChargeError};
 use crate::limit::{Limit, LimitError};
 
-/// A limit that is in no policy: each request brings the numbers.
+/// A limit that is in no policy: it has a name, and each request brings the algorithm and the numbers.
 #[derive(Clone, Debug)]
 pub struct InlineLimit(Limit);
 
-/// The inline limit of requests that name none: its buckets are those of the keys of `CL.THROTTLE`.
+/// The inline limit that has the name [`InlineLimit::NAME`].
 impl Default for InlineLimit {
     fn default() -> Self {
-        Self::new(Self::NAME).expect("the name is one of a limit")
+        Self(Limit::inline(Self::NAME))
     }
 }
 
 impl InlineLimit {
-    /// The name of the inline limit that requests without a name use.
-    pub const NAME: &str = "throttle";
+    /// The name of the inline limit of HTTP and RESP: its buckets are those of the keys of `CL.THROTTLE`.
+    pub const NAME: &str = "inline/throttle";
 
-    /// Makes an inline limit. Its buckets are those of `inline/NAME`, which no limit of a policy shares.
+    /// Makes the inline limit `inline/NAME`. No limit of a policy has a slash in its name, so the two never share a
+    /// bucket.
     pub fn new(name: &str) -> Result<Self, LimitError> {
-        Limit::inline(name).map(Self)
+        let name = format!("inline/{}", Limit::new(name)?.name());
+        Ok(Self(Limit::inline(&name)))
     }
 
     /// Returns the limit as stores and counters know it.
@@ -52,26 +56,35 @@ impl InlineLimit {
     #[inline]
     pub fn charge<'a>(
         &'a self,
-        numbers: &'a InlineNumbers,
+        algorithm: &'a InlineAlgorithm,
         id: &'a [u8],
         cost: u64,
     ) -> Result<Charge<'a>, ChargeError> {
-        Charge::checked(&self.0, Cow::Borrowed(id), Some(&numbers.0), cost)
+        Charge::checked(&self.0, Cow::Borrowed(id), Some(&algorithm.0), cost)
     }
 
     /// Makes a charge that is only given back. Its cost may be above what the numbers hold, because the bucket may owe
     /// more, from requests with larger numbers.
-    pub fn refund<'a>(&'a self, numbers: &'a InlineNumbers, id: &'a [u8], cost: u64) -> Charge<'a> {
-        Charge::unchecked(&self.0, Cow::Borrowed(id), Some(&numbers.0), cost)
+    pub fn refund<'a>(&'a self, algorithm: &'a InlineAlgorithm, id: &'a [u8], cost: u64) -> Charge<'a> {
+        Charge::unchecked(&self.0, Cow::Borrowed(id), Some(&algorithm.0), cost)
+    }
+
+    /// Makes a charge of nothing that finds the token bucket of `id`, to look at it or to forget it. It has some
+    /// numbers, because every charge has; only the time until the bucket is full does not depend on them.
+    pub fn bucket<'a>(&'a self, id: &'a [u8]) -> Charge<'a> {
+        static ANY: LazyLock<InlineAlgorithm> = LazyLock::new(|| {
+            InlineAlgorithm::new(TokenBucket::new(1, 1, Duration::from_secs(1)).expect("1/s is a limit"))
+        });
+        self.refund(&ANY, id, 0)
     }
 }
 
-/// An algorithm with the numbers that one request brought.
+/// An algorithm with its numbers, which one request brought.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct InlineNumbers(Algorithm);
+pub struct InlineAlgorithm(Algorithm);
 
-impl InlineNumbers {
-    /// Makes the numbers of a request.
+impl InlineAlgorithm {
+    /// Makes the algorithm of a request.
     pub fn new(algorithm: impl Into<Algorithm>) -> Self {
         Self(match algorithm.into() {
             Algorithm::TokenBucket(limit) => Algorithm::TokenBucket(limit.inline()),
@@ -86,29 +99,29 @@ impl InlineNumbers {
     }
 }
 
-/// The numbers of a token bucket that one request brought.
-#[derive(Clone, Debug, PartialEq)]
+/// An inline algorithm that is a token bucket, as HTTP and RESP take no other.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InlineTokenBucket {
-    limit: TokenBucket,
-    numbers: InlineNumbers,
+    token_bucket: TokenBucket,
+    algorithm: InlineAlgorithm,
 }
 
 /// A token bucket has no numbers that differ from themselves.
 impl Eq for InlineTokenBucket {}
 
 impl InlineTokenBucket {
-    /// Makes the numbers of a request.
-    pub fn new(limit: TokenBucket) -> Self {
-        Self { limit, numbers: InlineNumbers::new(limit) }
+    /// Makes the token bucket of a request.
+    pub fn new(token_bucket: TokenBucket) -> Self {
+        Self { token_bucket, algorithm: InlineAlgorithm::new(token_bucket) }
     }
 
     /// Returns the token bucket as the request brought it.
-    pub const fn limit(&self) -> &TokenBucket {
-        &self.limit
+    pub const fn token_bucket(&self) -> &TokenBucket {
+        &self.token_bucket
     }
 
-    /// Returns the numbers, as a charge takes them.
-    pub const fn numbers(&self) -> &InlineNumbers {
-        &self.numbers
+    /// Returns the algorithm, as a charge takes it.
+    pub const fn algorithm(&self) -> &InlineAlgorithm {
+        &self.algorithm
     }
 }

@@ -49,7 +49,7 @@ pub use decision::{Decider, Decision, Refund, Verdict};
 pub use domain::{Domain, DomainError, DomainRule, Logic};
 pub use error_chain::ErrorChain;
 pub use id::{IdError, IdFormat, Ipv6Prefix};
-pub use inline_limit::{InlineLimit, InlineNumbers, InlineTokenBucket};
+pub use inline_limit::{InlineAlgorithm, InlineLimit, InlineTokenBucket};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
 pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
 pub use local_share::{LocalShare, LocalShareError};

@@ -103,11 +103,9 @@ impl Limit {
         if is_name(name) { Ok(Self::named(name)) } else { Err(LimitError::Name { name: name.to_owned() }) }
     }
 
-    /// Makes the limit of an [`InlineLimit`](crate::InlineLimit). No limit of a policy has a slash in its name, so the
-    /// two never share a bucket.
-    pub(crate) fn inline(name: &str) -> Result<Self, LimitError> {
-        let limit = Self::new(name)?;
-        Ok(Self { inline: true, ..Self::named(&format!("inline/{}", limit.name)) })
+    /// Makes the limit of an [`InlineLimit`](crate::InlineLimit), whose name has a slash.
+    pub(crate) fn inline(name: &str) -> Self {
+        Self { inline: true, ..Self::named(name) }
     }
 
     /// Makes the limit, without numbers, of a descriptor at a place in the tree of Envoy's descriptors.

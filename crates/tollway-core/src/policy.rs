@@ -228,9 +228,29 @@ impl Policy {
         }
     }
 
-    /// Returns the error for a limit that does not exist, with the name that was probably meant or the names there are.
+    /// Returns the limit whose buckets have this name: one of the policy, or the inline limit.
+    pub fn bucket_limit(&self, name: &str) -> Result<&Limit, ChargeError> {
+        match name {
+            InlineLimit::NAME => Ok(self.inline_limit.limit()),
+            name => self.limit(name).ok_or_else(|| self.unknown_limit(name)),
+        }
+    }
+
+    /// Returns a charge of nothing that finds the bucket of `id` under the limit `name`, to look at it or to forget it.
+    pub fn bucket<'a>(&'a self, name: &str, id: &'a [u8]) -> Result<Charge<'a>, ChargeError> {
+        match self.bucket_limit(name)? {
+            limit if limit.is_inline() => Ok(self.inline_limit.bucket(id)),
+            limit => Charge::new(limit, id, 0),
+        }
+    }
+
+    /// Returns the error for a limit that does not exist, with the name that was probably meant or the names there are,
+    /// or for the inline limit if its numbers are missing.
     #[cold]
     pub fn unknown_limit(&self, name: &str) -> ChargeError {
+        if name == InlineLimit::NAME {
+            return ChargeError::NoNumbers { limit: name.to_owned() };
+        }
         let nearest = nearest(name, self.limits.iter().map(Limit::name)).map(str::to_owned);
         let is_listed = nearest.is_none() && self.limits.len() <= LISTED_MAX;
         let existing = self.limits.iter().filter(|_| is_listed).map(|limit| limit.name().to_owned());

@@ -249,7 +249,7 @@ fn charge_request(
         id: Cow::Owned(id_bytes(id)?),
         cost: cost_units(cost)?,
         kind: ChargeKind::Spend,
-        numbers: None,
+        inline: None,
     })
 }
 

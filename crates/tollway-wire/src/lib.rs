@@ -42,3 +42,4 @@ pub mod zmtp;
 mod decimal;
 mod json;
 mod rfc3339;
+mod throttlecrab;

@@ -130,7 +130,7 @@ impl Limiter {
     /// Forgets the bucket of `id` under `limit`.
     pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ChargeError> {
         let policy = self.engine.current_policy();
-        self.engine.reset_in_memory(&[policy.charge(limit, id.as_ref(), 0)?]);
+        self.engine.reset_in_memory(&[policy.bucket(limit, id.as_ref())?]);
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Limiter {
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.
     pub fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<Inspection, ChargeError> {
         let policy = self.engine.current_policy();
-        Ok(self.engine.inspect_in_memory(&policy.charge(limit, id.as_ref(), 0)?))
+        Ok(self.engine.inspect_in_memory(&policy.bucket(limit, id.as_ref())?))
     }
 
     /// Returns the current policy. A reload does not change a policy that a caller holds.

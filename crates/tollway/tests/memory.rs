@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollway::config::Config;
 use tollway::core::algorithm::{Bucket, SlidingLogState, TokenBucket};
 use tollway::core::{
-    Bill, Decision, InlineLimit, InlineNumbers, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict,
+    Bill, Decision, InlineAlgorithm, InlineLimit, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict,
 };
 use tollway::store::memory::Memory;
 use tollway::{Clock, Limiter};
@@ -52,7 +52,7 @@ fn the_buckets_of_inline_limits_are_made_by_clients() {
     let memory = Memory::new(4);
     let limit = InlineLimit::new("throttle").unwrap();
     let numbers = |seconds| {
-        InlineNumbers::new(TokenBucket::new(2, 1, Duration::from_secs(seconds)).expect("sensible numbers"))
+        InlineAlgorithm::new(TokenBucket::new(2, 1, Duration::from_secs(seconds)).expect("sensible numbers"))
     };
     let (slow, fast) = (numbers(10), numbers(1));
     let spend = |numbers, id| memory.charge(&limit.charge(numbers, id, 1).unwrap(), || Timestamp::EPOCH);

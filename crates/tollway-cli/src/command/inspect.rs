@@ -21,6 +21,7 @@ use crate::output::print_line;
 Examples:
   tollway inspect demo:alice
   tollway inspect RequestsPerIPAddress:192.0.2.1 --json
+  tollway inspect inline/throttle:alice    (the key of CL.THROTTLE and THROTTLE)
 
 Exit status: 0 success, 2 error.")]
 pub(crate) struct Inspect {
@@ -53,12 +54,15 @@ impl Inspect {
 fn in_words(inspected: &BucketReport) -> impl Display {
     fmt::from_fn(move |f| {
         writeln!(f, "bucket     {}", inspected.bucket)?;
-        let Some(algorithm) = &inspected.algorithm else {
-            return write!(f, "limit      none; this id is unlimited");
-        };
-        writeln!(f, "limit      {}", describe_algorithm(algorithm))?;
-        writeln!(f, "remaining  {}", inspected.remaining.unwrap_or_default())?;
-        writeln!(f, "next unit  {}", when(inspected.retry_after))?;
+        match (&inspected.algorithm, inspected.reset_after) {
+            (Some(algorithm), _) => {
+                writeln!(f, "limit      {}", describe_algorithm(algorithm))?;
+                writeln!(f, "remaining  {}", inspected.remaining.unwrap_or_default())?;
+                writeln!(f, "next unit  {}", when(inspected.retry_after))?;
+            }
+            (None, Some(_)) => writeln!(f, "limit      inline; the numbers come with each request")?,
+            (None, None) => return write!(f, "limit      none; this id is unlimited"),
+        }
         // A bucket without state is full, although a fixed window has an end that is still to come.
         let full_after = inspected.state.map_or(Some(Duration::ZERO), |_| inspected.reset_after);
         writeln!(f, "full       {}", when(full_after))?;

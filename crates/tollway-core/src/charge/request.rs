@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use crate::algorithm::TokenBucket;
 use crate::charge::{Charge, ChargeError, ChargeKind};
-use crate::id::IdError;
-use crate::inline_limit::InlineTokenBucket;
+use crate::inline_limit::{InlineLimit, InlineTokenBucket};
 use crate::policy::Policy;
 
 /// One wanted charge: a limit and an id by their names, and a cost. [`Policy::charge_request`] makes it a [`Charge`].
@@ -27,14 +26,11 @@ pub struct ChargeRequest<'a> {
     pub cost: u64,
     /// The part it has in its bill.
     pub kind: ChargeKind,
-    /// The numbers of an inline limit, which are used instead of a limit by name.
-    pub numbers: Option<Box<InlineTokenBucket>>,
+    /// The token bucket of the [inline limit](InlineLimit), if the request brings one instead of naming a limit.
+    pub inline: Option<Box<InlineTokenBucket>>,
 }
 
 impl<'a> ChargeRequest<'a> {
-    /// The name that decisions have for the inline limit of requests.
-    pub const INLINE: &'static str = "inline/throttle";
-
     /// Makes a request to take `cost` from the bucket of `id` under `limit`.
     pub fn new(
         limit: &'a (impl AsRef<str> + ?Sized),
@@ -42,13 +38,13 @@ impl<'a> ChargeRequest<'a> {
         cost: u64,
     ) -> Self {
         let (limit, id) = (Cow::Borrowed(limit.as_ref()), Cow::Borrowed(id.as_ref()));
-        Self { limit, id, cost, kind: ChargeKind::Spend, numbers: None }
+        Self { limit, id, cost, kind: ChargeKind::Spend, inline: None }
     }
 
-    /// Makes a request to take `cost` from the bucket of `id` under an inline limit with these numbers.
+    /// Makes a request to take `cost` from the bucket of `id` under the inline limit, with these numbers.
     pub fn inline(numbers: TokenBucket, id: &'a (impl AsRef<[u8]> + ?Sized), cost: u64) -> Self {
-        let numbers = Some(Box::new(InlineTokenBucket::new(numbers)));
-        Self { numbers, ..Self::new(Self::INLINE, id, cost) }
+        let inline = Some(Box::new(InlineTokenBucket::new(numbers)));
+        Self { inline, ..Self::new(InlineLimit::NAME, id, cost) }
     }
 
     /// Returns the same request with another part in its bill.
@@ -60,7 +56,7 @@ impl<'a> ChargeRequest<'a> {
     /// Returns a request that borrows nothing.
     pub fn into_owned(self) -> ChargeRequest<'static> {
         let (limit, id) = (self.limit.into_owned().into(), self.id.into_owned().into());
-        ChargeRequest { limit, id, cost: self.cost, kind: self.kind, numbers: self.numbers }
+        ChargeRequest { limit, id, cost: self.cost, kind: self.kind, inline: self.inline }
     }
 }
 
@@ -68,14 +64,19 @@ impl Policy {
     /// Returns the charge that `request` asks for, or why it cannot be made.
     #[inline]
     pub fn charge_request<'a>(&'a self, request: &'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError> {
-        let charge = match &request.numbers {
+        let charge = match &request.inline {
             None => self.charge(&request.limit, &request.id, request.cost),
-            Some(_) if request.id.is_empty() => {
-                Err(ChargeError::Id { limit: request.limit.clone().into_owned(), source: IdError::Empty })
-            }
-            Some(numbers) => self.inline_limit().charge(numbers.numbers(), &request.id, request.cost),
+            Some(inline) => self.inline_limit().charge(inline.algorithm(), &request.id, request.cost),
         };
         Ok(charge?.with_kind(request.kind))
+    }
+
+    /// Returns the charge that finds the bucket of `request`, to forget it. The inline limit needs no numbers for that.
+    pub fn bucket_request<'a>(&'a self, request: &'a ChargeRequest<'_>) -> Result<Charge<'a>, ChargeError> {
+        if request.inline.is_none() && request.limit == InlineLimit::NAME {
+            return self.bucket(&request.limit, &request.id);
+        }
+        self.charge_request(request)
     }
 }
 
@@ -96,17 +97,36 @@ mod tests {
         let charge = policy.charge_request(&request).unwrap();
         assert_eq!(
             (charge.limit().name(), charge.id(), charge.cost()),
-            (ChargeRequest::INLINE, &b"alice"[..], 3)
+            (InlineLimit::NAME, &b"alice"[..], 3)
         );
         assert_eq!(charge.kind(), ChargeKind::CheckOnly);
         let error = |request| policy.charge_request(&request).unwrap_err();
-        let limit = || ChargeRequest::INLINE.to_owned();
+        let limit = InlineLimit::NAME.to_owned();
         assert_eq!(
             error(ChargeRequest::inline(numbers, "alice", 4)),
-            ChargeError::CostTooHigh { limit: limit(), cost: 4, cost_max: 3 }
+            ChargeError::CostTooHigh { limit, cost: 4, cost_max: 3 }
         );
-        let empty = ChargeError::Id { limit: limit(), source: IdError::Empty };
-        assert_eq!(error(ChargeRequest::inline(numbers, "", 1)), empty);
+        let no_id = ChargeRequest::inline(numbers, "", 1);
+        assert_eq!(policy.charge_request(&no_id).unwrap().id(), b"", "the empty key is a key");
+    }
+
+    #[test]
+    fn the_inline_limit_is_found_by_its_name_to_look_at_a_bucket_only() {
+        let policy = Policy::new(vec![Limit::new("Login").unwrap()]).unwrap();
+        let request = ChargeRequest::new(InlineLimit::NAME, "alice", 1);
+        let error = policy.charge_request(&request).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "limit \"inline/throttle\" has no numbers of its own; send them with the request"
+        );
+        let found = policy.bucket_request(&request).unwrap();
+        let numbers = TokenBucket::new(3, 1, Duration::from_secs(1)).unwrap();
+        let spent = ChargeRequest::inline(numbers, "alice", 1);
+        let spent = policy.charge_request(&spent).unwrap();
+        assert!(found.same_bucket(&spent) && found.bucket_fingerprint() == spent.bucket_fingerprint());
+        assert_eq!(found.cost(), 0);
+        let unknown = ChargeRequest::new("inline/nope", "alice", 1);
+        assert!(matches!(policy.bucket_request(&unknown), Err(ChargeError::UnknownLimit { .. })));
     }
 
     #[test]

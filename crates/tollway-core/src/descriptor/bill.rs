@@ -11,7 +11,7 @@ use crate::algorithm::{Algorithm, FixedWindow};
 use crate::bill::Expression;
 use crate::charge::{Charge, ChargeKind};
 use crate::decision::{Decision, Refund, Verdict};
-use crate::inline_limit::{InlineLimit, InlineNumbers};
+use crate::inline_limit::{InlineAlgorithm, InlineLimit};
 use crate::limit::Limit;
 use crate::policy::Policy;
 use crate::time::{Nanos, Timestamp};
@@ -73,7 +73,7 @@ struct DescriptorBucket<'a> {
 #[derive(Clone, Copy, Debug)]
 enum BucketLimit<'a> {
     Configured(&'a Limit),
-    Inline(&'a InlineLimit, InlineNumbers),
+    Inline(&'a InlineLimit, InlineAlgorithm),
 }
 
 /// A limit as an answer shows it.
@@ -197,7 +197,7 @@ impl<'a> DescriptorBill<'a> {
         let shown = ShownLimit { requests_per_unit, unit, name: "" };
         let mode = if self.quota_mode { Mode::Quota } else { Mode::Enforce };
         let window = FixedWindow::new(u64::from(requests_per_unit), unit.span().into(), Duration::ZERO);
-        let window = window.map(|window| InlineNumbers::new(Algorithm::FixedWindow(window)));
+        let window = window.map(|window| InlineAlgorithm::new(Algorithm::FixedWindow(window)));
         let limit = window.ok().map(|numbers| BucketLimit::Inline(limit, numbers));
         let id = Cow::Owned(override_id(domain, unit, &descriptor.entries));
         Part::Limited { shown, mode, hits: self.hits(limit, id, hits, mode, descriptor) }

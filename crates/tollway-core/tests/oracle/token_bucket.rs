@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
-use tollway_core::{Algorithm, Decision, InlineNumbers, Nanos, Refund, Timestamp};
+use tollway_core::{Algorithm, Decision, InlineAlgorithm, Nanos, Refund, Timestamp};
 use tollway_testbed::{Random, compare, seed};
 
 use crate::history::{self, Model, Step};
@@ -122,7 +122,7 @@ fn a_bucket_is_read_under_the_numbers_that_each_request_brings() {
         let (mut bucket, mut model) = (TokenBucketState::default(), naive::NaiveTokenBucket::default());
         let mut now = Timestamp::from_nanos(random.pick(&[0, 1_700_000_000_000_000_000]));
         for _ in 0..10 {
-            let numbers = InlineNumbers::new(naive::NaiveTokenBucket::any_limit(&mut random));
+            let numbers = InlineAlgorithm::new(naive::NaiveTokenBucket::any_limit(&mut random));
             let Algorithm::TokenBucket(limit) = numbers.algorithm() else { continue };
             let cost = if random.one_in(4) { 1 } else { random.between(0, limit.burst()) };
             if random.one_in(4) {

@@ -14,11 +14,13 @@ impl Service {
         let inspection = self.limiter.inspect(&asked.limit, &asked.id).await?;
         let (now, next) = (&inspection.decision, &inspection.next);
         let limited = now.verdict != Verdict::Unlimited;
+        // The numbers of the inline limit are not stored, so only the time until its bucket is full is known.
+        let has_numbers = inspection.algorithm.is_some();
         let retry_after = if next.allowed() { Nanos::ZERO } else { next.retry_nanos };
         let span = |span: Nanos| (limited && !span.is_forever()).then(|| span.as_duration());
         let mut report = BucketReport::new(inspection.bucket, inspection.algorithm, inspection.at);
-        report.remaining = limited.then_some(now.remaining);
-        report.retry_after = span(retry_after);
+        report.remaining = has_numbers.then_some(now.remaining);
+        report.retry_after = has_numbers.then_some(retry_after).and_then(span);
         report.reset_after = span(now.reset_nanos);
         report.state = inspection.state.as_ref().and_then(state);
         Ok(report)

@@ -237,7 +237,7 @@ impl RespService {
                     ThrottleUse::Spend(cost) => cost,
                     ThrottleUse::TooMuch | ThrottleUse::GiveBack(_) => 0,
                 };
-                let charge = self.inline.charge(&request.numbers, request.key, cost);
+                let charge = self.inline.charge(request.inline.algorithm(), request.key, cost);
                 Some(charge.expect("what is above the burst is only looked at"))
             }
         }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollway::core::{Limit, Nanos, Policy, Timestamp};
 use tollway::engine::Engine;
 
@@ -339,6 +339,39 @@ fn a_request_may_bring_its_numbers() {
     assert_eq!(left.json()["remaining"], 8);
     let metrics = gate.get("/metrics").body;
     assert!(metrics.contains(r#"limit="inline/throttle""#), "{metrics}");
+    // The empty key is a key, as over RESP.
+    let empty = r#"{"limit":{"count":2,"period":"1h"},"id":""}"#;
+    let spent = gate.post("/v1/spend", empty);
+    assert_eq!((spent.status, spent.json()["remaining"].as_u64()), (200, Some(1)));
+}
+
+#[test]
+fn the_bucket_of_a_key_is_inspected_and_reset_by_the_name_of_the_inline_limit() {
+    let gate = start();
+    let inspect = || gate.get("/v1/inspect?limit=inline/throttle&id=a").json();
+    let report = |reset_after: u64, state: Value| {
+        json!({
+            "bucket": "inline/throttle:a", "algorithm": null, "remaining": null, "retry_after": null,
+            "reset_after": reset_after, "state": state, "at": "1970-01-01T00:00:00Z",
+        })
+    };
+    assert_eq!(inspect(), report(0, Value::Null));
+    let spend = r#"{"limit":{"burst":5,"count":1,"period":"10s"},"id":"a","cost":3}"#;
+    assert_eq!(gate.post("/v1/spend", spend).status, 200);
+    assert_eq!(inspect(), report(30, json!({"full_at": "1970-01-01T00:00:30Z"})));
+    let by_name = r#"{"limit":"inline/throttle","id":"a"}"#;
+    for verb in ["spend", "check", "refund"] {
+        let refused = gate.post(&format!("/v1/{verb}"), by_name);
+        assert_eq!(refused.status, 422);
+        assert!(
+            refused.body.contains("has no numbers of its own; send them with the request"),
+            "{}",
+            refused.body
+        );
+    }
+    assert_eq!(gate.post("/v1/reset", by_name).status, 200);
+    assert_eq!(inspect(), report(0, Value::Null));
+    assert_eq!(gate.get("/v1/inspect?limit=inline/nope&id=a").status, 404);
 }
 
 #[test]
@@ -384,7 +417,7 @@ fn clients_of_throttlecrab_are_answered_in_their_words() {
         ),
         (
             r#""max_burst":3,"quantity":2,"more":{}"#,
-            r#"200 {"allowed":true,"limit":3,"remaining":0,"reset_after":30,"retry_after":0}"#,
+            r#"200 {"allowed":true,"limit":3,"remaining":0,"reset_after":30,"retry_after":20}"#,
         ),
         (
             r#""max_burst":3,"quantity":null"#,

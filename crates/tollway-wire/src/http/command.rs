@@ -146,9 +146,9 @@ fn put_array<T>(
 fn put_charge(charge: &ChargeRequest<'_>, verb: Verb, out: &mut Vec<u8>) -> Result<(), IdNotUtf8> {
     let id = IdNotUtf8::check(&charge.id)?;
     out.extend_from_slice(br#"{"limit":"#);
-    match &charge.numbers {
+    match &charge.inline {
         None => put_string(out, &charge.limit),
-        Some(numbers) => inline_limit::put(numbers.limit(), out),
+        Some(inline) => inline_limit::put(inline.token_bucket(), out),
     }
     out.extend_from_slice(br#","id":"#);
     put_string(out, id);

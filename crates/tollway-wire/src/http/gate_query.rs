@@ -66,7 +66,7 @@ impl<'a> GateCharge<'a> {
         ids: IdFormat,
     ) -> Result<ChargeRequest<'a>, MalformedRequest> {
         let id = request.id(self.id, ids)?;
-        Ok(ChargeRequest { limit: self.limit, id, cost: self.cost, kind: ChargeKind::Spend, numbers: None })
+        Ok(ChargeRequest { limit: self.limit, id, cost: self.cost, kind: ChargeKind::Spend, inline: None })
     }
 }
 

@@ -40,13 +40,15 @@ pub struct InspectQuery<'a> {
 pub struct BucketReport {
     /// The readable key of the bucket, such as `Login:alice`.
     pub bucket: String,
-    /// The algorithm and its numbers. `None` if the id is not limited.
+    /// The algorithm and its numbers. `None` if the id is not limited, or if the limit is the inline limit, whose
+    /// numbers come with each request.
     pub algorithm: Option<Algorithm>,
-    /// The number of whole units that are left. `None` if the id is not limited.
+    /// The number of whole units that are left. `None` if there are no numbers.
     pub remaining: Option<u64>,
-    /// The time until one more unit would be allowed. `None` if waiting does not help.
+    /// The time until one more unit would be allowed. `None` if waiting does not help, or if there are no numbers.
     pub retry_after: Option<Duration>,
-    /// The time until the bucket is in its initial state again. `None` if that never happens.
+    /// The time until the bucket is in its initial state again. `None` if that never happens, or if the id is not
+    /// limited.
     pub reset_after: Option<Duration>,
     /// The state that the store holds. `None` if it holds none.
     pub state: Option<StateSummary>,

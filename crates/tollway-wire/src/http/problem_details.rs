@@ -152,6 +152,9 @@ impl From<ChargeError> for ProblemDetails {
             ChargeError::UnknownLimit { .. } => {
                 (HttpStatus::NotFound, "unknown-limit", "Unknown limit", "limit")
             }
+            ChargeError::NoNumbers { .. } => {
+                (HttpStatus::Unprocessable, "no-numbers", "The request has no numbers", "limit")
+            }
             ChargeError::Id { .. } => (HttpStatus::Unprocessable, "bad-id", "Invalid id", "id"),
             ChargeError::CostTooHigh { .. } => {
                 (HttpStatus::Unprocessable, "cost-too-high", "Cost too high", "cost")

@@ -9,23 +9,19 @@
 //! its clients expect.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use serde::Deserialize;
-use tollway_core::algorithm::TokenBucket;
-use tollway_core::{ChargeRequest, Decision, Nanos};
+use tollway_core::{ChargeRequest, Decision};
 
 use super::command::MalformedRequest;
 use crate::decimal::put_u64;
-
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+use crate::throttlecrab::ThrottlecrabCall;
 
 /// A request of a throttlecrab client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThrottlecrabRequest<'a> {
     key: Cow<'a, str>,
-    limit: TokenBucket,
-    quantity: u64,
+    call: ThrottlecrabCall,
 }
 
 impl<'a> ThrottlecrabRequest<'a> {
@@ -41,53 +37,30 @@ impl<'a> ThrottlecrabRequest<'a> {
             quantity: Option<i64>,
         }
         let refused = |detail: String| MalformedRequest { field: None, detail };
-        let fields: Fields<'_> = serde_json::from_slice(body).map_err(|error| refused(error.to_string()))?;
-        let number = |name: &str, value: i64| {
-            u64::try_from(value).map_err(|_| refused(format!("\"{name}\" must not be below 0")))
-        };
-        let burst = number("max_burst", fields.max_burst)?;
-        let count = number("count_per_period", fields.count_per_period)?;
-        let period = Duration::from_secs(number("period", fields.period)?);
-        let quantity = number("quantity", fields.quantity.unwrap_or(1))?;
-        let limit = TokenBucket::new(burst, count, period).map_err(|error| refused(error.to_string()))?;
-        Ok(Self { key: fields.key, limit, quantity })
+        let Fields { key, max_burst, count_per_period, period, quantity } =
+            serde_json::from_slice(body).map_err(|error| refused(error.to_string()))?;
+        let call = ThrottlecrabCall::new(max_burst, count_per_period, period, quantity.unwrap_or(1))
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(Self { key, call })
     }
 
     /// Returns the charge that the request makes. A quantity above the burst can never pass: it only looks.
     pub fn charge(&self) -> ChargeRequest<'_> {
-        ChargeRequest::inline(
-            self.limit,
-            self.key.as_bytes(),
-            if self.is_too_much() { 0 } else { self.quantity },
-        )
+        ChargeRequest::inline(self.call.token_bucket(), self.key.as_bytes(), self.call.cost())
     }
 
     /// Appends the answer to the decision about [`charge`](Self::charge).
     pub fn put_answer(&self, decision: &Decision, out: &mut Vec<u8>) {
-        let too_much = self.is_too_much();
-        let allowed = decision.allowed() && !too_much;
-        let retry = match (allowed, too_much) {
-            (true, _) => Nanos::ZERO,
-            (false, false) => decision.retry_nanos,
-            // The formula has a wait for it, though no wait helps.
-            (false, true) => {
-                let increment = self.limit.emission_interval().saturating_mul(self.quantity);
-                (decision.reset_nanos + increment).saturating_sub(self.limit.fill_time())
-            }
-        };
+        let answer = self.call.answer(decision);
         let number = |out: &mut Vec<u8>, name: &[u8], value: u64| {
             out.extend_from_slice(name);
             put_u64(out, value.min(i64::MAX.unsigned_abs()));
         };
-        out.extend_from_slice(if allowed { br#"{"allowed":true"# } else { br#"{"allowed":false"# });
-        number(out, br#","limit":"#, self.limit.burst());
-        number(out, br#","remaining":"#, decision.remaining);
-        number(out, br#","reset_after":"#, decision.reset_nanos.get() / NANOS_PER_SECOND);
-        number(out, br#","retry_after":"#, retry.get() / NANOS_PER_SECOND);
+        out.extend_from_slice(if answer.allowed { br#"{"allowed":true"# } else { br#"{"allowed":false"# });
+        number(out, br#","limit":"#, answer.limit);
+        number(out, br#","remaining":"#, answer.remaining);
+        number(out, br#","reset_after":"#, answer.reset_after);
+        number(out, br#","retry_after":"#, answer.retry_after);
         out.push(b'}');
-    }
-
-    fn is_too_much(&self) -> bool {
-        self.quantity > self.limit.burst()
     }
 }

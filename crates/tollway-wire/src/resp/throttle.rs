@@ -10,12 +10,13 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::TokenBucket;
-use tollway_core::{Decision, InlineNumbers, Nanos, Refund};
+use tollway_core::{Decision, InlineTokenBucket, Nanos, Refund};
 
 use super::KEY_MAX;
 use super::error::{CommandError, shown};
 use super::integer;
 use super::reply::ReplyWriter;
+use crate::throttlecrab::{ThrottlecrabCall, ThrottlecrabError};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
@@ -36,9 +37,8 @@ pub struct ThrottleRequest<'a> {
     pub dialect: Dialect,
     /// The key of the bucket.
     pub key: &'a [u8],
-    /// The limit that the request brings.
-    pub numbers: InlineNumbers,
-    limit: TokenBucket,
+    /// The token bucket that the request brings.
+    pub inline: InlineTokenBucket,
     quantity: i64,
 }
 
@@ -70,15 +70,15 @@ impl<'a> ThrottleRequest<'a> {
         let count = dialect.integer("count_per_period", numbers[1])?;
         let period = dialect.integer("period", numbers[2])?;
         let quantity = quantity.map_or(Ok(1), |quantity| dialect.integer("quantity", quantity))?;
-        let limit = dialect.limit(burst, count, period, quantity)?;
-        Ok(Self { dialect, key, numbers: InlineNumbers::new(limit), limit, quantity })
+        let token_bucket = dialect.token_bucket(burst, count, period, quantity)?;
+        Ok(Self { dialect, key, inline: InlineTokenBucket::new(token_bucket), quantity })
     }
 
     /// Returns what the request does with its bucket.
     #[inline]
     pub fn usage(&self) -> ThrottleUse {
         match u64::try_from(self.quantity) {
-            Ok(cost) if cost > self.limit.burst() => ThrottleUse::TooMuch,
+            Ok(cost) if cost > self.inline.token_bucket().burst() => ThrottleUse::TooMuch,
             Ok(cost) => ThrottleUse::Spend(cost),
             Err(_) => ThrottleUse::GiveBack(self.quantity.unsigned_abs()),
         }
@@ -87,32 +87,29 @@ impl<'a> ThrottleRequest<'a> {
     /// Appends the reply to a spend. Of a quantity above the burst, the decision is that of a look.
     #[inline]
     pub fn put_decision(&self, decision: &Decision, reply: &mut ReplyWriter<'_>) {
-        let too_much = self.usage() == ThrottleUse::TooMuch;
-        let allowed = decision.allowed() && !too_much;
-        let (burst, remaining) = (whole(self.limit.burst()), whole(decision.remaining));
-        let reset = decision.reset_nanos;
         reply.five_integers(match self.dialect {
             Dialect::RedisCell => {
+                let too_much = self.usage() == ThrottleUse::TooMuch;
+                let allowed = decision.allowed() && !too_much;
+                let (burst, remaining) =
+                    (whole(self.inline.token_bucket().burst()), whole(decision.remaining));
                 let retry = if allowed || too_much { -1 } else { seconds_with_millis(decision.retry_nanos) };
-                [i64::from(!allowed), burst, remaining, retry, seconds_with_millis(reset)]
+                [i64::from(!allowed), burst, remaining, retry, seconds_with_millis(decision.reset_nanos)]
             }
             Dialect::Throttlecrab => {
-                let retry = if too_much { self.retry_of_too_much(reset) } else { decision.retry_nanos };
-                [i64::from(allowed), burst, remaining, whole_seconds(reset), whole_seconds(retry)]
+                let call = ThrottlecrabCall::of(*self.inline.token_bucket(), self.quantity.unsigned_abs());
+                let answer = call.answer(decision);
+                let numbers = [answer.limit, answer.remaining, answer.reset_after, answer.retry_after];
+                let [burst, remaining, reset, retry] = numbers.map(whole);
+                [i64::from(answer.allowed), burst, remaining, reset, retry]
             }
         });
     }
 
     /// Appends the reply to a negative quantity.
     pub fn put_refund(&self, refund: &Refund, reply: &mut ReplyWriter<'_>) {
-        let (burst, remaining) = (whole(self.limit.burst()), whole(refund.remaining));
+        let (burst, remaining) = (whole(self.inline.token_bucket().burst()), whole(refund.remaining));
         reply.five_integers([0, burst, remaining, -1, seconds_with_millis(refund.reset_nanos)]);
-    }
-
-    /// Returns the wait that the formula has for a quantity above the burst, though no wait helps.
-    fn retry_of_too_much(&self, owed: Nanos) -> Nanos {
-        let increment = self.limit.emission_interval().saturating_mul(self.quantity.unsigned_abs());
-        (owed + increment).saturating_sub(self.limit.fill_time())
     }
 }
 
@@ -133,7 +130,13 @@ impl Dialect {
     }
 
     #[inline]
-    fn limit(self, burst: i64, count: i64, period: i64, quantity: i64) -> Result<TokenBucket, CommandError> {
+    fn token_bucket(
+        self,
+        burst: i64,
+        count: i64,
+        period: i64,
+        quantity: i64,
+    ) -> Result<TokenBucket, CommandError> {
         match self {
             Self::RedisCell => {
                 let number = |field, number: i64, min| match u64::try_from(number) {
@@ -146,16 +149,15 @@ impl Dialect {
                     .map_err(|problem| CommandError::Numbers { problem: problem.to_string() })
             }
             Self::Throttlecrab => {
-                if quantity < 0 {
-                    let problem = format!("Rate limit check failed: negative quantity: {quantity}");
-                    return Err(CommandError::Numbers { problem });
-                }
-                // A negative number is 0, which makes no limit either.
-                let [burst, count, period] =
-                    [burst, count, period].map(|number| u64::try_from(number).unwrap_or(0));
-                TokenBucket::new(burst, count, Duration::from_secs(period)).map_err(|_| {
-                    let problem = "Rate limit check failed: invalid rate limit parameters".to_owned();
-                    CommandError::Numbers { problem }
+                let call = ThrottlecrabCall::new(burst, count, period, quantity);
+                call.map(|call| call.token_bucket()).map_err(|error| {
+                    let why = match error {
+                        ThrottlecrabError::NegativeQuantity { quantity } => {
+                            format!("negative quantity: {quantity}")
+                        }
+                        _ => "invalid rate limit parameters".to_owned(),
+                    };
+                    CommandError::Numbers { problem: format!("Rate limit check failed: {why}") }
                 })
             }
         }
@@ -169,9 +171,5 @@ fn whole(number: u64) -> i64 {
 /// Returns whole seconds, and one more if at least one whole millisecond is left over.
 fn seconds_with_millis(span: Nanos) -> i64 {
     let left_over = span.get() % NANOS_PER_SECOND >= NANOS_PER_MILLISECOND;
-    whole_seconds(span) + i64::from(left_over)
-}
-
-fn whole_seconds(span: Nanos) -> i64 {
-    whole(span.get() / NANOS_PER_SECOND)
+    whole(span.get() / NANOS_PER_SECOND) + i64::from(left_over)
 }

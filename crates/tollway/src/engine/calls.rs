@@ -208,7 +208,7 @@ impl Engine {
     /// Returns the state of the bucket of `id` under `limit`. Changes nothing.
     pub async fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<Inspection, LimiterError> {
         let policy = self.policy();
-        let charge = policy.charge(limit, id.as_ref(), 0)?;
+        let charge = policy.bucket(limit, id.as_ref())?;
         let Some(redis) = &self.redis else { return Ok(self.inspect_in_memory(&charge)) };
         let reading = redis.inspect(&charge, self.parts.clock.manual_time()).await?;
         Ok(Inspection::new(&charge, reading))
@@ -227,8 +227,7 @@ impl Engine {
         count: usize,
     ) -> Result<Option<BucketPage>, LimiterError> {
         let policy = self.policy();
-        let limit =
-            limit.map(|name| policy.limit(name).ok_or_else(|| policy.unknown_limit(name))).transpose()?;
+        let limit = limit.map(|name| policy.bucket_limit(name)).transpose()?;
         let Some(redis) = &self.redis else { return Ok(None) };
         Ok(Some(redis.scan(limit, from, count).await?))
     }

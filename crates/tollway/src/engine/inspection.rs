@@ -11,13 +11,14 @@ use crate::store::{BucketReading, BucketState};
 pub struct Inspection {
     /// The readable key of the bucket, `NewOrdersPerAccount:12345678`.
     pub bucket: String,
-    /// The algorithm and numbers that apply to the id; `None` if the id is unlimited.
+    /// The algorithm and numbers that apply to the id; `None` if the id is unlimited, or if the limit is the inline
+    /// limit, whose numbers come with each request.
     pub algorithm: Option<Algorithm>,
     /// The state of the bucket; `None` if the store holds none.
     pub state: Option<BucketState>,
-    /// The decision that a request of cost 0 would get.
+    /// The decision that a request of cost 0 would get. Under the inline limit, only its `reset_after` has a meaning.
     pub decision: Decision,
-    /// The decision that a request of cost 1 would get.
+    /// The decision that a request of cost 1 would get. Under the inline limit, it has no meaning.
     pub next: Decision,
     /// The time of this snapshot, by the clock of the store.
     pub at: Timestamp,
@@ -27,7 +28,8 @@ impl Inspection {
     pub(super) fn new(charge: &Charge<'_>, reading: BucketReading) -> Self {
         let bucket = charge.limit().bucket_key(charge.id()).to_string();
         let BucketReading { state, decision, next, at } = reading;
-        Self { bucket, algorithm: charge.algorithm().copied(), state, decision, next, at }
+        let algorithm = charge.algorithm().filter(|_| !charge.limit().is_inline()).copied();
+        Self { bucket, algorithm, state, decision, next, at }
     }
 }
 

@@ -128,7 +128,7 @@ impl Engine {
         policy: &'a Policy,
         requests: &'a [ChargeRequest<'_>],
     ) -> Result<Charges<'a>, LimiterError> {
-        let charges = Charges::new(requests, |request| policy.charge_request(request))?;
+        let charges = Charges::new(requests, |request| policy.bucket_request(request))?;
         self.reset_charges(Bill::new(&charges)?.charges()).await?;
         Ok(charges)
     }

@@ -89,7 +89,7 @@ impl AsyncLimiter {
     /// Forgets the bucket of `id` under `limit`.
     pub async fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), LimiterError> {
         let policy = self.engine.policy();
-        Ok(self.engine.reset_charges(&[policy.charge(limit, id.as_ref(), 0)?]).await?)
+        Ok(self.engine.reset_charges(&[policy.bucket(limit, id.as_ref())?]).await?)
     }
 
     /// Takes all the charges, or none of them if one does not fit. The decision's `charge` is the index of the charge

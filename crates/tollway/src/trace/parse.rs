@@ -305,7 +305,7 @@ fn parse_charge(
     let limit = String::from_utf8(limit).map_err(|_| (at, TraceProblem::Name))?;
     let id = unescaped(&LineField { text: id, at: at + name.len() + 1 })?;
     let (limit, id, cost) = (limit.into(), id.into(), verb.default_cost());
-    Ok(ChargeRequest { limit, id, cost, kind: ChargeKind::Spend, numbers: None })
+    Ok(ChargeRequest { limit, id, cost, kind: ChargeKind::Spend, inline: None })
 }
 
 pub(super) fn unescaped(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {

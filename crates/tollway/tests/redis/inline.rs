@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollway::block_on;
 use tollway::core::algorithm::{Bucket, TokenBucket, TokenBucketState};
-use tollway::core::{Algorithm, Bill, Charge, ChargeKind, InlineLimit, InlineNumbers, Nanos, Timestamp};
+use tollway::core::{Algorithm, Bill, Charge, ChargeKind, InlineAlgorithm, InlineLimit, Nanos, Timestamp};
 use tollway::store::memory::Memory;
 use tollway_testbed::{Random, seed};
 
@@ -49,7 +49,7 @@ fn each_request_is_decided_by_the_numbers_that_it_brings() {
                 continue;
             }
             // Some through the script for any bill, with another bucket beside it that never denies.
-            let beside = InlineNumbers::new(TokenBucket::new(1, 1, Duration::from_secs(1)).unwrap());
+            let beside = InlineAlgorithm::new(TokenBucket::new(1, 1, Duration::from_secs(1)).unwrap());
             let bills: Vec<Vec<_>> = charges
                 .iter()
                 .map(|charge| match random.one_in(3) {
@@ -79,12 +79,12 @@ fn each_request_is_decided_by_the_numbers_that_it_brings() {
     }
 }
 
-fn any_numbers(random: &mut Random, world: World) -> InlineNumbers {
+fn any_numbers(random: &mut Random, world: World) -> InlineAlgorithm {
     loop {
         let (period, count) = (world.span(random), world.number(random));
         let burst = if random.one_in(2) { world.number(random) } else { random.between(1, 10) };
         if let Ok(limit) = TokenBucket::new(burst, count, period.into()) {
-            return InlineNumbers::new(limit);
+            return InlineAlgorithm::new(limit);
         }
     }
 }
@@ -92,7 +92,7 @@ fn any_numbers(random: &mut Random, world: World) -> InlineNumbers {
 fn any_charge<'a>(
     random: &mut Random,
     limit: &'a InlineLimit,
-    numbers: &'a InlineNumbers,
+    numbers: &'a InlineAlgorithm,
     id: &'a [u8],
 ) -> Charge<'a> {
     let cost_max = numbers.algorithm().cost_max();
@@ -120,7 +120,7 @@ fn an_inline_bucket_has_a_name_of_its_own_and_is_reset_under_any_numbers() {
     let store = servers::store("named");
     let limit = InlineLimit::new("throttle").unwrap();
     let [slow, fast] = [3_600, 1]
-        .map(|period| InlineNumbers::new(TokenBucket::new(2, 1, Duration::from_secs(period)).unwrap()));
+        .map(|period| InlineAlgorithm::new(TokenBucket::new(2, 1, Duration::from_secs(period)).unwrap()));
     let now = Timestamp::EPOCH + Nanos::from_secs(1_700_000_000);
     let charge = limit.charge(&slow, b"", 2).unwrap();
     let _ = block_on(store.settle(&[Bill::one(&charge)], Some(now)));
@@ -128,6 +128,9 @@ fn an_inline_bucket_has_a_name_of_its_own_and_is_reset_under_any_numbers() {
     let look = limit.charge(&fast, b"", 0).unwrap();
     let found = block_on(store.check(&[Bill::one(&look)], Some(now))).remove(0).unwrap();
     assert_eq!((found.remaining, found.reset_nanos), (0, Nanos::from_secs(7_200)));
-    block_on(store.reset(&[look])).unwrap();
+    let bucket = limit.bucket(b"");
+    let seen = block_on(store.inspect(&bucket, Some(now))).unwrap();
+    assert_eq!(seen.decision.reset_nanos, Nanos::from_secs(7_200));
+    block_on(store.reset(&[bucket])).unwrap();
     assert_eq!(servers::server().cli(&["EXISTS", "named:inline/throttle:"]), "0");
 }

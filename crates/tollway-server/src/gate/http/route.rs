@@ -165,7 +165,7 @@ async fn command(
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    if !peer.allow_inline && command.charges().iter().any(|charge| charge.numbers.is_some()) {
+    if !peer.allow_inline && command.charges().iter().any(|charge| charge.inline.is_some()) {
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
     let rules = command.rules();

@@ -1,8 +1,7 @@
 //! Answers the commands that are not settled together with others.
 
 use tollway::engine::VerbAnswer;
-use tollway_core::algorithm::TokenBucket;
-use tollway_core::{Bill, ChargeRequest, Decision, ErrorChain, InlineNumbers, Nanos, Verb};
+use tollway_core::{Bill, ChargeRequest, Decision, ErrorChain, Nanos, Verb};
 use tollway_wire::resp::{self, Hello, ReplyWriter};
 
 use super::collector::{Alone, WRONG_USER};
@@ -25,7 +24,7 @@ impl RespService {
     ) {
         let answered = match command {
             Alone::GiveBack(request, units) => {
-                let charge = [self.inline.refund(&request.numbers, request.key, units)];
+                let charge = [self.inline.refund(request.inline.algorithm(), request.key, units)];
                 let refund = self.service.limiter.refund_charges(&charge).await;
                 self.inline_counters.refunded();
                 refund.map(|refund| request.put_refund(&refund, reply)).map_err(|error| chain(&error))
@@ -69,8 +68,7 @@ impl RespService {
     /// Forgets the buckets of keys, and returns how many there were.
     async fn delete(&self, keys: &[&[u8]]) -> Result<i64, String> {
         let left = self.time_left(keys).await?;
-        let numbers = any_numbers();
-        let charges: Vec<_> = keys.iter().map(|key| self.inline.refund(&numbers, key, 0)).collect();
+        let charges: Vec<_> = keys.iter().map(|key| self.inline.bucket(key)).collect();
         self.service.limiter.reset_charges(&charges).await.map_err(|error| chain(&error))?;
         charges.iter().for_each(|_| self.inline_counters.reset());
         // A key that is named twice has one bucket.
@@ -82,19 +80,13 @@ impl RespService {
 
     /// Returns the time until the bucket of each key is full: nothing for a key without a bucket.
     async fn time_left(&self, keys: &[&[u8]]) -> Result<Vec<Nanos>, String> {
-        let numbers = any_numbers();
-        let looks: Vec<_> = keys.iter().map(|key| self.inline.refund(&numbers, key, 0)).collect();
+        let looks: Vec<_> = keys.iter().map(|key| self.inline.bucket(key)).collect();
         let bills: Vec<_> = looks.iter().map(Bill::one).collect();
         let decisions = self.service.limiter.check_bills(&bills).await;
         // What is decided without the store says nothing about the bucket.
         let left = |decision: Decision| (!decision.degraded).then_some(decision.reset_nanos);
         decisions.into_iter().map(left).collect::<Option<_>>().ok_or_else(|| NO_ANSWER.to_owned())
     }
-}
-
-/// Returns numbers to look at a bucket with. What it owes is the same under all numbers.
-fn any_numbers() -> InlineNumbers {
-    InlineNumbers::new(TokenBucket::new(1, 1, std::time::Duration::from_secs(1)).expect("sensible numbers"))
 }
 
 /// Returns milliseconds, rounded up so that a bucket that exists has some, or the nearest seconds, as Redis has them.

@@ -21,7 +21,7 @@ use crate::json::put_string;
 /// A limit in JSON: its name, or its numbers.
 pub(super) enum LimitField<'a> {
     Name(Cow<'a, str>),
-    Numbers(Box<InlineTokenBucket>),
+    Inline(Box<InlineTokenBucket>),
 }
 
 /// Deserializes a limit.
@@ -39,7 +39,7 @@ impl<'de> Visitor<'de> for LimitSeed<'_> {
     type Value = LimitField<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a string, or an object such as {}", NumberFields::EXAMPLE)
+        write!(f, "a string, or an object such as {}", InlineLimitFields::EXAMPLE)
     }
 
     fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
@@ -51,24 +51,24 @@ impl<'de> Visitor<'de> for LimitSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let fields = NumberFields { path: self.0, burst: None, count: None, period: None };
+        let fields = InlineLimitFields { path: self.0, burst: None, count: None, period: None };
         ObjectReader(fields)
             .visit_map(map)?
-            .into_numbers()
-            .map(|numbers| LimitField::Numbers(Box::new(numbers)))
+            .into_token_bucket()
+            .map(|inline| LimitField::Inline(Box::new(inline)))
     }
 }
 
 /// The fields of an inline limit.
-struct NumberFields<'t> {
+struct InlineLimitFields<'t> {
     path: &'t FieldPath,
     burst: Option<u64>,
     count: Option<u64>,
     period: Option<Duration>,
 }
 
-impl NumberFields<'_> {
-    fn into_numbers<E: Error>(self) -> Result<InlineTokenBucket, E> {
+impl InlineLimitFields<'_> {
+    fn into_token_bucket<E: Error>(self) -> Result<InlineTokenBucket, E> {
         let count = self.count.ok_or_else(|| E::custom("\"count\" is missing; send a whole number"))?;
         let period = self.period.ok_or_else(|| E::custom("\"period\" is missing; send a duration"))?;
         let limit = TokenBucket::new(self.burst.unwrap_or(count), count, period).map_err(E::custom)?;
@@ -76,7 +76,7 @@ impl NumberFields<'_> {
     }
 }
 
-impl<'de> JsonObject<'de> for NumberFields<'_> {
+impl<'de> JsonObject<'de> for InlineLimitFields<'_> {
     const EXAMPLE: &'static str = r#"{"burst":5,"count":10,"period":"1m"}"#;
 
     fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use tollway_core::bill::CHARGES_MAX;
-use tollway_core::{BillError, ChargeKind, RuleRequest, Verb};
+use tollway_core::{BillError, ChargeKind, InlineLimit, RuleRequest, Verb};
 
 use super::inline_limit::{LimitField, LimitSeed};
 use super::{ChargeRequest, ChargeRequests, MalformedRequest, missing_field};
@@ -71,12 +71,12 @@ impl<'a, 't> CommandFields<'a, 't> {
             };
         let limit =
             self.limit.ok_or_else(|| missing_field("limit", "send the name of a limit as a string"))?;
-        let (limit, numbers) = match limit {
+        let (limit, inline) = match limit {
             LimitField::Name(name) => (name, None),
-            LimitField::Numbers(numbers) => (Cow::Borrowed(ChargeRequest::INLINE), Some(numbers)),
+            LimitField::Inline(inline) => (Cow::Borrowed(InlineLimit::NAME), Some(inline)),
         };
         let cost = self.cost.unwrap_or(self.verb.default_cost());
-        Ok(ChargeRequest { limit, id, cost, kind: self.kind.unwrap_or_default(), numbers })
+        Ok(ChargeRequest { limit, id, cost, kind: self.kind.unwrap_or_default(), inline })
     }
 
     fn unknown<E: Error>(&self, name: &str) -> E {

@@ -102,7 +102,7 @@ mod tests {
 
     use tollway_core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate};
     use tollway_core::{
-        Algorithm, Bill, Charge, Decision, InlineNumbers, KeyedRule, Limit, RuleBill, RuleLimit,
+        Algorithm, Bill, Charge, Decision, InlineAlgorithm, KeyedRule, Limit, RuleBill, RuleLimit,
     };
     use tollway_testbed::{Random, RedisServer};
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn an_inline_token_bucket_never_gives_more_for_having_been_charged_and_paid_back() {
         let numbers = TokenBucket::new(8, 1, Duration::from_nanos(1_000)).unwrap();
-        nobody_gets_more(&limit(*InlineNumbers::new(numbers).algorithm()));
+        nobody_gets_more(&limit(*InlineAlgorithm::new(numbers).algorithm()));
     }
 
     #[test]
