@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollway_wire::resp::{
-    COMMAND_MAX, Decoded, ReplyWriter, RespCommand, RespVersion, WORDS_MAX, Words, decode, encode_command,
-    reply_len, reply_text,
+    COMMAND_MAX, Decoded, KEY_MAX, ReplyWriter, RespCommand, RespVersion, TollRequest, WORDS_MAX, Words, decode,
+    encode_command, reply_len, reply_text,
 };
 
 fuzz_target!(|input: (u8, &[u8])| {
@@ -48,9 +48,29 @@ fn check(words: &[&[u8]]) {
         assert_eq!(decoded, Some((Decoded::Command, again.len())));
         assert_eq!(&*found, words);
     }
-    if let Err(error) = RespCommand::parse(words) {
+    let parsed = RespCommand::parse(words);
+    if let Ok(RespCommand::Toll(request)) = parsed {
+        check_toll(request);
+    }
+    if let Err(error) = parsed {
         let mut reply = Vec::new();
         ReplyWriter::new(&mut reply, RespVersion::Resp2).error(&error);
         assert_eq!(reply_len(&reply), Ok(Some(reply.len())));
+    }
+}
+
+/// Checks that the charges and the rules of a command are within the bounds that its words have.
+fn check_toll(request: TollRequest<'_, '_>) {
+    let charges = request.charges().len();
+    assert!(charges > 0 || request.has_rules());
+    request.charges().flatten().for_each(|charge| assert!(charge.id.len() <= KEY_MAX));
+    if let Ok(rules) = request.rules() {
+        assert_eq!(request.has_rules(), !rules.is_empty());
+        assert!(rules.is_empty() || request.verb.has_rules());
+        let selectors: usize = rules.iter().map(|rule| rule.selectors.len()).sum();
+        assert!(2 * charges + 2 * rules.len() + selectors <= WORDS_MAX);
+        for (name, value) in rules.iter().flat_map(|rule| &rule.selectors) {
+            assert!(!name.is_empty() && !name.contains('=') && value.len() <= KEY_MAX);
+        }
     }
 }

@@ -38,11 +38,11 @@ mod words;
 
 pub use command::{ClientCommand, Hello, RespCommand};
 pub use error::{CommandError, RespFramingError};
-pub use handshake::{COMMANDS, put_commands, put_hello, put_info};
+pub use handshake::{COMMANDS, put_command_docs, put_commands, put_hello, put_info};
 pub use received::{ReplyError, reply_len, reply_text};
 pub use reply::{ReplyWriter, RespVersion};
 pub use throttle::{Dialect, ThrottleRequest, ThrottleUse};
-pub use toll::{TollCharge, TollRequest, put_decision, put_refund, put_reset};
+pub use toll::{TollCharge, TollRequest, put_decision, put_refund, put_reset, put_rule_decision};
 pub use words::{Decoded, Words, decode, encode_command};
 
 /// The longest command, in bytes, with the lengths of its words.
@@ -51,5 +51,5 @@ pub const COMMAND_MAX: usize = 1 << 20;
 /// The most words that a command can have, its name included.
 pub const WORDS_MAX: usize = 32;
 
-/// The longest key and the longest id, in bytes.
+/// The longest key, the longest id and the longest value of a selector, in bytes.
 pub const KEY_MAX: usize = 512;

@@ -21,7 +21,7 @@ fn found(
                     assert!(len > 0 && words.len() <= WORDS_MAX);
                     if decoded == Decoded::Command {
                         found.push(words.iter().map(|word| word.to_vec()).collect());
-                        let _ = RespCommand::parse(&words).map_err(|error| error.to_string());
+                        parse_all(&words);
                     }
                     start += len;
                 }
@@ -31,6 +31,18 @@ fn found(
         }
     }
     (found, Ok(start))
+}
+
+/// Parses a command and all its parts, which end where its words end.
+fn parse_all(words: &[&[u8]]) {
+    if let Ok(RespCommand::Toll(request)) = RespCommand::parse(words) {
+        assert!(request.charges().len() > 0 || request.has_rules());
+        request.charges().for_each(|charge| drop(charge.map_err(|error| error.to_string())));
+        if let Ok(rules) = request.rules().map_err(|error| error.to_string()) {
+            assert_eq!(request.has_rules(), !rules.is_empty());
+            assert!(rules.is_empty() || request.verb.has_rules());
+        }
+    }
 }
 
 fn decoded(bytes: &[u8]) -> Result<Option<usize>, RespFramingError> {
@@ -45,6 +57,13 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
             "TOLL",
             "SPEND",
             "check",
+            "refund",
+            "RULE",
+            "rule",
+            "user=x",
+            "user=",
+            "a=b=c",
+            "=",
             "RESET",
             "PING",
             "HELLO",
@@ -64,6 +83,11 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
         ][..],
     );
     prop_oneof![4 => known.prop_map(|word| word.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..20)]
+}
+
+/// Generates an id, or the value of a selector.
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..20)
 }
 
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -121,9 +145,47 @@ proptest! {
     }
 
     #[test]
+    fn charges_and_rules_are_read_as_they_were_sent(
+        charges in prop::collection::vec(("[A-QS-Z][a-z]{0,5}", value(), 0..=i64::MAX), 0..5),
+        rules in prop::collection::vec(
+            (".{0,6}", prop::collection::btree_map("[a-z]{1,3}", value(), 0..3)),
+            0..4
+        ),
+    ) {
+        let mut sent = vec![b"TOLL".to_vec(), b"SPEND".to_vec()];
+        for (limit, id, cost) in &charges {
+            sent.extend([limit.clone().into_bytes(), id.clone(), cost.to_string().into_bytes()]);
+        }
+        for (name, selectors) in &rules {
+            sent.extend([b"rule".to_vec(), name.clone().into_bytes()]);
+            sent.extend(selectors.iter().map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
+        }
+        let words: Vec<_> = sent.iter().map(|word| &**word).collect();
+        let Ok(RespCommand::Toll(request)) = RespCommand::parse(&words) else {
+            prop_assert!(charges.is_empty() && rules.is_empty());
+            return Ok(());
+        };
+        let found = request.charges().map(Result::unwrap);
+        let found = found.map(|found| (found.limit.to_owned(), found.id.to_vec(), found.cost.cast_signed()));
+        let found: Vec<_> = found.collect();
+        prop_assert_eq!(found, charges);
+        let found = request.rules().unwrap().into_iter().map(|rule| {
+            let selectors = rule.selectors.into_iter();
+            let selectors = selectors.map(|(name, value)| (name.into_owned(), value.into_owned()));
+            (rule.rule.text().to_owned(), selectors.collect())
+        });
+        prop_assert_eq!(found.collect::<Vec<_>>(), rules);
+    }
+
+    #[test]
     fn errors_are_one_line(words in command()) {
         let words: Vec<_> = words.iter().map(|word| &**word).collect();
-        if let Err(error) = RespCommand::parse(&words) {
+        let parsed = RespCommand::parse(&words);
+        let rules = match &parsed {
+            Ok(RespCommand::Toll(request)) => request.rules().err(),
+            _ => None,
+        };
+        for error in parsed.err().into_iter().chain(rules) {
             let mut reply = Vec::new();
             ReplyWriter::new(&mut reply, RespVersion::Resp2).error(&error);
             prop_assert_eq!(reply_len(&reply), Ok(Some(reply.len())));
@@ -247,6 +309,14 @@ fn an_error_that_closes_is_a_long_key_or_a_browser() {
     let words = [&b"TOLL"[..], b"SPEND", b"Login", &long];
     let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
     assert_eq!(request.charges().next(), Some(Err(CommandError::KeyTooLong)));
+    let value = [b"user=", &long[..]].concat();
+    let words = [&b"TOLL"[..], b"CHECK", b"RULE", b"upload", &value];
+    let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
+    let error = request.rules().unwrap_err();
+    assert!(error == CommandError::ValueTooLong && error.closes());
+    let words = [&b"TOLL"[..], b"CHECK", b"RULE", b"upload", &value[..value.len() - 1]];
+    let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
+    assert!(request.rules().is_ok());
     for words in [&[&b"POST"[..], b"/", b"HTTP/1.1"][..], &[b"Host:", b"localhost"]] {
         assert!(parse(words).unwrap_err().closes());
     }
@@ -270,6 +340,18 @@ fn a_bill_has_triples_and_a_reset_pairs() {
         ("TOLL", false),
         ("TOLL RESET A a B b", true),
         ("TOLL RESET A a 1", false),
+        ("TOLL SPEND RULE r", true),
+        ("TOLL SPEND A a RULE r", true),
+        ("TOLL SPEND A a 1 RULE r u=1", true),
+        ("TOLL SPEND A a B b RULE r", true),
+        ("TOLL SPEND A a 1 B b RULE r", false),
+        ("TOLL SPEND A RULE", true),
+        ("TOLL SPEND A RULE r", true),
+        ("TOLL SPEND A RULE r u=1", false),
+        ("TOLL REFUND A RULE 1", true),
+        ("TOLL REFUND A a 1 RULE r", false),
+        ("TOLL RESET A RULE", true),
+        ("TOLL RESET A a RULE r", false),
     ] {
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
         assert_eq!(parse(&words).is_ok(), right, "{text}");

@@ -220,7 +220,7 @@ impl RespService {
                 Asked::Toll(charge) => {
                     let decision = decision();
                     policy.limit_counters(charge.limit().index()).spent(decision);
-                    resp::put_decision(std::slice::from_ref(charge), decision, reply);
+                    resp::put_decision(charge, decision, reply);
                 }
             }
         }

@@ -37,7 +37,9 @@ fn ask_with(script: &str, language: &str) {
         json!(["allowed", 1, "remaining", 4, "retry_after", "0", "reset_after", "12", "limit", "Login"]);
     let as_map =
         json!({"allowed": true, "remaining": 4, "retry_after": 0, "reset_after": 12, "limit": "Login"});
-    for (version, toll) in [("2", as_array), ("3", as_map)] {
+    let denied_array = json!(["allowed", 0, "retry_after", null, "rule", "closed"]);
+    let denied_map = json!({"allowed": false, "retry_after": null, "rule": "closed"});
+    for (version, toll, by_rule) in [("2", as_array, denied_array), ("3", as_map, denied_map)] {
         let server = start();
         let mut command = Command::new(clients.join("bin").join(language));
         command.env("NODE_PATH", clients.join("node_modules")).arg(&script).arg(port(&server)).arg(version);
@@ -48,6 +50,7 @@ fn ask_with(script: &str, language: &str) {
             [0, 16, 15, -1, 2],
             [1, 15, 14, 2, 0],
             toll,
+            by_rule,
             [[0, 16, 14, -1, 4], [1, 15, 13, 4, 0]],
             [[0, 16, 13, -1, 6], [1, 15, 12, 6, 0]],
             "max_burst must be an integer of 64 bits, not 'x'",

@@ -12,7 +12,7 @@ use super::toll::TollRequest;
 pub enum RespCommand<'w, 'a> {
     /// `CL.THROTTLE` or `THROTTLE`: asks under the numbers that come with it.
     Throttle(ThrottleRequest<'a>),
-    /// `TOLL`: asks under a limit of the policy.
+    /// `TOLL`: asks under limits and rules of the policy.
     Toll(TollRequest<'w, 'a>),
     /// `DEL`: forgets the buckets of these keys.
     Del(&'w [&'a [u8]]),
@@ -46,8 +46,8 @@ pub enum RespCommand<'w, 'a> {
     Commands,
     /// `COMMAND COUNT`: counts the commands.
     CommandCount,
-    /// `COMMAND DOCS`: documents the commands, which nothing does.
-    CommandDocs,
+    /// `COMMAND DOCS`: documents the commands of these names, or all.
+    CommandDocs(&'w [&'a [u8]]),
     /// `INFO`: tells about the server.
     Info,
     /// `CONFIG GET`: tells settings, of which there are none.
@@ -201,11 +201,11 @@ fn client<'a>(words: &[&'a [u8]]) -> Result<ClientCommand<'a>, CommandError> {
     }
 }
 
-fn commands<'w, 'a>(words: &[&'a [u8]]) -> Result<RespCommand<'w, 'a>, CommandError> {
+fn commands<'w, 'a>(words: &'w [&'a [u8]]) -> Result<RespCommand<'w, 'a>, CommandError> {
     match words {
         [] => Ok(RespCommand::Commands),
         [word] if word.eq_ignore_ascii_case(b"COUNT") => Ok(RespCommand::CommandCount),
-        [word, ..] if word.eq_ignore_ascii_case(b"DOCS") => Ok(RespCommand::CommandDocs),
+        [word, names @ ..] if word.eq_ignore_ascii_case(b"DOCS") => Ok(RespCommand::CommandDocs(names)),
         words => Err(unknown_subcommand("command", words)),
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
+use tollway_core::{BillError, Verb};
 
 use super::{COMMAND_MAX, KEY_MAX, WORDS_MAX};
 
@@ -117,9 +118,49 @@ pub enum CommandError {
     /// A word that has no meaning in its place.
     #[error("ERR syntax error")]
     Syntax,
-    /// A name of a limit that is no text.
-    #[error("ERR the name of a limit must be text in UTF-8")]
-    LimitName,
+    /// A `TOLL` without a verb.
+    #[error("ERR wrong number of arguments for 'toll' command; send TOLL SPEND, CHECK, REFUND or RESET")]
+    TollVerb,
+    /// A `TOLL` with too few words, or too many.
+    #[error(
+        "ERR wrong number of arguments for 'toll' command; send TOLL {} {}",
+        .verb.name().to_ascii_uppercase(),
+        toll_words(*.verb)
+    )]
+    TollWords {
+        /// The verb.
+        verb: Verb,
+    },
+    /// A bill that cannot be made.
+    #[error("ERR {problem}")]
+    Bill {
+        /// The reason.
+        problem: BillError,
+    },
+    /// A `RULE` that ends the command.
+    #[error("ERR RULE needs the name of a rule; send RULE name selector=value ...")]
+    NoRuleName,
+    /// A word after the name of a rule that is no selector with its value.
+    #[error("ERR a selector is sent as name=value, not as '{found}'; charges come before the first RULE")]
+    NoSelector {
+        /// The word that was sent, cut and escaped.
+        found: String,
+    },
+    /// Two values for one selector.
+    #[error("ERR selector '{name}' is given twice for one rule; send it once")]
+    SelectorTwice {
+        /// The name of the selector, cut and escaped.
+        name: String,
+    },
+    /// A value of a selector of more than [`KEY_MAX`] bytes. The connection is closed.
+    #[error("ERR the value of a selector can have at most {KEY_MAX} bytes")]
+    ValueTooLong,
+    /// A name that is no text.
+    #[error("ERR the name of a {of} must be text in UTF-8")]
+    NameNotText {
+        /// The thing that has the name: a limit, a rule or a selector.
+        of: &'static str,
+    },
     /// A request of a web browser. The connection is closed.
     #[error("ERR this is not an HTTP server")]
     Http,
@@ -128,7 +169,18 @@ pub enum CommandError {
 impl CommandError {
     /// Returns whether the connection is closed after the error.
     pub const fn closes(&self) -> bool {
-        matches!(self, Self::KeyTooLong | Self::Http)
+        matches!(self, Self::KeyTooLong | Self::ValueTooLong | Self::Http)
+    }
+}
+
+/// Returns the words that a verb takes, as its usage shows them.
+const fn toll_words(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Spend | Verb::Check => {
+            "limit id [cost], or limit id cost for each of several charges, and then RULE name selector=value ..."
+        }
+        Verb::Refund => "limit id [cost], or limit id cost for each of several charges",
+        Verb::Reset => "limit id for each bucket",
     }
 }
 

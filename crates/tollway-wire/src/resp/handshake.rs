@@ -29,6 +29,20 @@ pub const COMMANDS: [(&str, i64, i64); 20] = [
     ("ttl", 2, 1),
 ];
 
+/// The commands that Redis does not have, each with its words and with what it does.
+const DOCS: [(&str, &str); 3] = [
+    (
+        "cl.throttle",
+        "CL.THROTTLE key max_burst count period [quantity]: takes tokens from the bucket of a key, under these numbers",
+    ),
+    ("throttle", "THROTTLE key max_burst count period [quantity]: the same, with the reply of throttlecrab"),
+    (
+        "toll",
+        "TOLL SPEND|CHECK|REFUND|RESET limit id [cost] [limit id cost ...] [RULE name selector=value ...]: asks under \
+         limits and rules of the configuration",
+    ),
+];
+
 /// Appends the reply to `HELLO`, which has the number of the connection.
 pub fn put_hello(connection: i64, version: RespVersion, reply: &mut ReplyWriter<'_>) {
     reply.map(7);
@@ -68,6 +82,25 @@ pub fn put_commands(reply: &mut ReplyWriter<'_>) {
         let last_key = if name == "del" { -1 } else { first_key };
         for number in [first_key, last_key, step] {
             reply.integer(number);
+        }
+    }
+}
+
+/// Appends the reply to `COMMAND DOCS`: the documents of these commands, or of all if there are no names. The commands
+/// that Redis has too need none.
+pub fn put_command_docs(names: &[&[u8]], reply: &mut ReplyWriter<'_>) {
+    let is_asked = |command: &str| {
+        names.is_empty() || names.iter().any(|name| name.eq_ignore_ascii_case(command.as_bytes()))
+    };
+    let asked = || DOCS.into_iter().filter(|(command, _)| is_asked(command));
+    reply.map(asked().count());
+    for (command, summary) in asked() {
+        reply.bulk(command.as_bytes());
+        reply.map(3);
+        // redis-cli shows these three.
+        for (name, value) in [("summary", summary), ("since", "1.0.0"), ("group", "module")] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
         }
     }
 }

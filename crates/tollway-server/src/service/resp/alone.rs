@@ -1,7 +1,7 @@
 //! Answers the commands that are not settled together with others.
 
 use tollway::engine::VerbAnswer;
-use tollway_core::{Bill, ChargeRequest, Decision, ErrorChain, Nanos, Verb};
+use tollway_core::{Bill, ChargeRequest, Decider, Decision, ErrorChain, Nanos, RuleRequest, Verb};
 use tollway_wire::resp::{self, Hello, ReplyWriter};
 
 use super::collector::{Alone, WRONG_USER};
@@ -29,7 +29,7 @@ impl RespService {
                 self.inline_counters.refunded();
                 refund.map(|refund| request.put_refund(&refund, reply)).map_err(|error| chain(&error))
             }
-            Alone::Toll(verb, charges) => self.toll(policy, verb, &charges, reply).await,
+            Alone::Toll(verb, charges, rules) => self.toll(policy, verb, &charges, &rules, reply).await,
             Alone::Del(keys) => self.delete(&keys).await.map(|deleted| reply.integer(deleted)),
             Alone::Ttl { key, millis } => self.time_left(&[key]).await.map(|left| {
                 let left = left[0];
@@ -55,10 +55,17 @@ impl RespService {
         policy: &CountedPolicy,
         verb: Verb,
         charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
-        match self.service.perform("resp", policy, verb, charges, &[]).await.map_err(|error| chain(&error))? {
-            VerbAnswer::Decision(charges, decision) => resp::put_decision(&charges, &decision, reply),
+        let answer = self.service.perform("resp", policy, verb, charges, rules).await;
+        match answer.map_err(|error| chain(&error))? {
+            VerbAnswer::Decision(charges, decision) => match decision.decider(&charges) {
+                Decider::Charge(charge) => resp::put_decision(charge, &decision, reply),
+                Decider::Rule(index) => {
+                    resp::put_rule_decision(rules[index].rule.text(), &decision.into(), reply);
+                }
+            },
             VerbAnswer::Refund(charges, refund) => resp::put_refund(&charges, &refund, reply),
             VerbAnswer::Reset(_) => resp::put_reset(reply),
         }

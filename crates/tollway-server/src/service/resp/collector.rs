@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use tollway_core::{Charge, ChargeRequest, ErrorChain, Verb};
+use tollway_core::{Charge, ChargeRequest, ErrorChain, RuleRequest, Verb};
 use tollway_wire::resp::{
     self, ClientCommand, CommandError, Decoded, Hello, ReplyWriter, RespCommand, ThrottleRequest,
     ThrottleUse, TollRequest, Words, decode,
@@ -17,7 +17,8 @@ use crate::service::CountedPolicy;
 const INLINE_DENIED: &str = "ERR this gate takes no numbers from clients; set \"inline: allow\" at gates.resp, or use \
                              TOLL with a configured limit";
 /// The errors of clients that log in. There are no passwords, and the default user needs none.
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user";
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user; remove \
+                           the password from the settings of the client, or send AUTH default <password>";
 pub(super) const WRONG_USER: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const ONE_DATABASE: &str = "ERR DB index is out of range; there is only database 0";
 const NESTED: &str = "ERR MULTI calls can not be nested";
@@ -55,8 +56,8 @@ pub(super) enum Stop<'a> {
 pub(super) enum Alone<'a> {
     /// Gives tokens back to the bucket of a key.
     GiveBack(ThrottleRequest<'a>, u64),
-    /// Performs a verb on charges of the policy.
-    Toll(Verb, Vec<ChargeRequest<'a>>),
+    /// Performs a verb on charges and rules of the policy.
+    Toll(Verb, Vec<ChargeRequest<'a>>, Vec<RuleRequest<'a>>),
     /// Forgets the buckets of keys.
     Del(Vec<&'a [u8]>),
     /// Returns the time until the bucket of a key is full.
@@ -164,7 +165,8 @@ impl<'s, 'a> Collector<'s, 'a> {
             RespCommand::Client(command) => self.add_client(command),
             RespCommand::Commands => self.reply(resp::put_commands),
             RespCommand::CommandCount => self.reply(|reply| reply.integer(resp::COMMANDS.len() as i64)),
-            RespCommand::CommandDocs | RespCommand::ConfigGet => self.reply(|reply| reply.map(0)),
+            RespCommand::CommandDocs(names) => self.reply(|reply| resp::put_command_docs(names, reply)),
+            RespCommand::ConfigGet => self.reply(|reply| reply.map(0)),
             RespCommand::Info => self.reply(|reply| resp::put_info(env!("CARGO_PKG_VERSION"), reply)),
             RespCommand::Multi => {
                 self.connection.transaction = Some(Box::default());
@@ -179,7 +181,8 @@ impl<'s, 'a> Collector<'s, 'a> {
 
     fn add_toll(&mut self, request: TollRequest<'_, 'a>) -> Option<Stop<'a>> {
         let mut charges = request.charges();
-        let only = (charges.len() == 1 && request.verb == Verb::Spend).then(|| charges.next()).flatten();
+        let is_one = charges.len() == 1 && request.verb == Verb::Spend && !request.has_rules();
+        let only = is_one.then(|| charges.next()).flatten();
         let error = match only {
             Some(Ok(asked)) => {
                 match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
@@ -189,8 +192,8 @@ impl<'s, 'a> Collector<'s, 'a> {
                 return None;
             }
             Some(Err(error)) => error,
-            None => match request.charges().map(|charge| charge.map(ChargeRequest::from)).collect() {
-                Ok(charges) => return Some(Stop::Alone(Alone::Toll(request.verb, charges))),
+            None => match toll_parts(request) {
+                Ok((charges, rules)) => return Some(Stop::Alone(Alone::Toll(request.verb, charges, rules))),
                 Err(error) => error,
             },
         };
@@ -262,4 +265,12 @@ impl<'s, 'a> Collector<'s, 'a> {
         write(&mut ReplyWriter::new(self.prepared, self.connection.version));
         self.asked.push(Asked::Prepared(start..self.prepared.len()));
     }
+}
+
+/// Returns the charges and the rules of a request.
+fn toll_parts<'a>(
+    request: TollRequest<'_, 'a>,
+) -> Result<(Vec<ChargeRequest<'a>>, Vec<RuleRequest<'a>>), CommandError> {
+    let charges = request.charges().map(|charge| charge.map(ChargeRequest::from));
+    Ok((charges.collect::<Result<_, _>>()?, request.rules()?))
 }

@@ -13,6 +13,7 @@ async function main(port, protocol) {
     await client.call("CL.THROTTLE", "key", 15, 30, 60),
     await client.call("THROTTLE", "other", 15, 30, 60),
     await client.call("TOLL", "SPEND", "Login", "alice"),
+    await client.call("TOLL", "SPEND", "Login", "alice", 1, "RULE", "upload", "user=ann", "RULE", "closed"),
     await askBoth(client.pipeline()),
     await askBoth(client.multi()),
     await client.call("CL.THROTTLE", "key", "x", 30, 60).catch((error) => error.message.replace(/^ERR /, "")),

@@ -11,6 +11,7 @@ async function main(port, RESP) {
     await client.sendCommand(throttle[0]),
     await client.sendCommand(throttle[1]),
     await client.sendCommand(["TOLL", "SPEND", "Login", "alice"]),
+    await client.sendCommand(["TOLL", "SPEND", "Login", "alice", "1", "RULE", "upload", "user=ann", "RULE", "closed"]),
     // What is sent in one turn is one pipeline.
     await Promise.all(throttle.map((command) => client.sendCommand(command))),
     await throttle.reduce((multi, command) => multi.addCommand(command), client.multi()).exec(),

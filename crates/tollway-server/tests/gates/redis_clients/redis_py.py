@@ -20,6 +20,7 @@ replies = [
     client.execute_command("CL.THROTTLE", "key", 15, 30, 60),
     client.execute_command("THROTTLE", "other", 15, 30, 60),
     client.execute_command("TOLL", "SPEND", "Login", "alice"),
+    client.execute_command("TOLL", "SPEND", "Login", "alice", 1, "RULE", "upload", b"user=\xff=", "RULE", "closed"),
     ask_both(transaction=False),
     ask_both(transaction=True),
 ]
