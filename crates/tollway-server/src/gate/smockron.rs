@@ -8,6 +8,7 @@ mod accounting;
 mod backlog;
 mod control;
 mod delays;
+mod in_flight;
 mod publisher;
 mod reminders;
 mod statsd;
@@ -56,6 +57,7 @@ impl Master {
                 lines.request(status, delayed_by);
             }
         };
+        let _in_flight = self.publisher.begin_report();
         service.account(messages, self.publisher.wall_offset(), publish, observe).await;
     }
 }

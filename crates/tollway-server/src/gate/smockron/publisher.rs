@@ -15,6 +15,7 @@ use tollway::engine::Engine;
 use tollway_wire::smockron::ControlMessage;
 
 use super::delays::KnownDelays;
+use super::in_flight::{ReportInFlight, ReportsInFlight};
 use super::subscriber::{QueueRoom, Subscriber, Subscription};
 use crate::bounds::Bounds;
 use crate::metrics::SmockronCounters;
@@ -29,6 +30,7 @@ pub(crate) struct Publisher {
     delays: KnownDelays,
     /// The number of publications that were made.
     published: AtomicU64,
+    reports: ReportsInFlight,
     /// The subscribers that are to hear of the delays in force.
     reminders: Mutex<VecDeque<Reminder>>,
     reminder_added: Notify,
@@ -52,6 +54,7 @@ impl Publisher {
             topics_max: (bounds.topics, bounds.topic),
             delays: KnownDelays::new(bounds.delays),
             published: AtomicU64::new(0),
+            reports: ReportsInFlight::new(),
             reminders: Mutex::default(),
             reminder_added: Notify::new(),
             wall: WallClock::new(limiter.clock().clone()),
@@ -144,8 +147,16 @@ impl Publisher {
         }
     }
 
-    /// Publishes delays that were found in the store, except those for which a newer one was published meanwhile.
-    pub(super) fn recall(&self, mut delays: Vec<ControlMessage<'_>>, metrics: &SmockronCounters) {
+    /// Notes that reports are sent to the store. What is returned is kept until their delays are published.
+    pub(super) fn begin_report(&self) -> ReportInFlight {
+        self.reports.begin()
+    }
+
+    /// Publishes delays that were just found in the store, except those for which a newer one was published meanwhile.
+    pub(super) async fn recall(&self, mut delays: Vec<ControlMessage<'_>>, metrics: &SmockronCounters) {
+        // The store may have them from reports whose own answer is on its way. Published twice, a delay would count
+        // twice: a gatekeeper that receives a time again moves its next request by one more interval.
+        self.reports.done().await;
         delays.retain(|delay| !self.delays.has(delay));
         self.publish(&delays, metrics);
     }
@@ -222,4 +233,46 @@ impl Publisher {
 /// Returns a message whose time is that of the store, with the time of the wall clock.
 const fn on_the_wire(delay: ControlMessage<'_>, offset: WallOffset) -> ControlMessage<'_> {
     ControlMessage { delay_until: offset.to_wall_millis(delay.delay_until), ..delay }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tollway::Clock;
+    use tollway::store::memory::Memory;
+    use tollway_core::{Policy, Timestamp};
+
+    use super::*;
+
+    const DELAY: ControlMessage<'static> =
+        ControlMessage { domain: b"d", identifier: b"x", delay_until: 1_000 };
+
+    fn publisher() -> Publisher {
+        let limiter = Engine::with(Policy::default(), Memory::new(1), Clock::manual(Timestamp::EPOCH));
+        Publisher::new(&Bounds::default(), Arc::new(limiter))
+    }
+
+    #[test]
+    fn a_delay_that_is_found_in_the_store_before_its_report_is_answered_is_published_once() {
+        let (publisher, metrics) = (publisher(), SmockronCounters::default());
+        let report = publisher.begin_report();
+        let mut recall = pin!(publisher.recall(vec![DELAY], &metrics));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(recall.as_mut().poll(&mut context).is_pending(), "the report is in flight");
+        let _later = publisher.begin_report();
+        publisher.publish(&[DELAY], &metrics);
+        drop(report);
+        assert!(recall.as_mut().poll(&mut context).is_ready(), "a later report is not waited for");
+        assert_eq!(metrics.published.get(), 1);
+    }
+
+    #[test]
+    fn a_delay_of_an_earlier_master_is_published_at_once() {
+        let (publisher, metrics) = (publisher(), SmockronCounters::default());
+        let mut recall = pin!(publisher.recall(vec![DELAY], &metrics));
+        assert!(recall.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert_eq!(metrics.published.get(), 1);
+    }
 }

@@ -69,7 +69,7 @@ async fn recall(shared: &AccountingShared, domain: &Domain) {
                 let name = domain.name().as_bytes();
                 let delays =
                     page.delays.iter().map(|delay| control_message(name, &delay.identifier, delay.until));
-                shared.master.publisher.recall(delays.collect(), &shared.worker.metrics.smockron);
+                shared.master.publisher.recall(delays.collect(), &shared.worker.metrics.smockron).await;
                 let Some(next) = page.next else { return };
                 from = next;
                 sleep(RECALL_EVERY).await;
