@@ -1,17 +1,14 @@
 //! Draining, reloading, and another policy under load.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollway::config::FileWatch;
-use tollway_server::ConfigFile;
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 
+use crate::support::config_file::WatchedFile;
 use crate::support::{POLICY, read_all, start, start_with};
 
 const HALF: &str = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 26\r\n\r\n{\"limit\":";
@@ -86,13 +83,9 @@ fn every_request_sent_before_a_drain_is_answered() {
 
 #[test]
 fn limits_change_while_requests_go_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("policy.yaml");
     let policy = |burst| format!("limits: {{ L: {{ burst: {burst}, count: 1, period: 2160h }} }}");
-    fs::write(&path, policy(1)).unwrap();
-    let gate = start_with(&policy(1), |settings| {
-        settings.config = Some(watched(&path));
-    });
+    let file = WatchedFile::new(&policy(1));
+    let gate = start_with(&policy(1), |settings| settings.config = Some(file.watched()));
     let (done, body) = (AtomicBool::new(false), r#"{"limit":"L","id":"a"}"#);
     assert_eq!([gate.post("/v1/spend", body).status, gate.post("/v1/spend", body).status], [200, 429]);
     thread::scope(|scope| {
@@ -105,14 +98,14 @@ fn limits_change_while_requests_go_on() {
             });
         }
         for burst in [5, 2, 9] {
-            replace(&path, &policy(burst));
+            file.replace(&policy(burst));
             gate.server.reload();
             let units = format!("tollway_limit_units{{limit=\"L\",algorithm=\"token_bucket\"}} {burst}\n");
             eventually(&units, || gate.get("/metrics").body.contains(&units));
         }
-        replace(&path, "limits: { L: { burst: none } }");
+        file.replace("limits: { L: { burst: none } }");
         gate.server.reload();
-        eventually("a failure", || reloads(&gate.get("/metrics").body, "failed") > 0);
+        eventually("a failure", || gate.reloads("failed") > 0);
         done.store(true, Ordering::Relaxed);
     });
     let page = gate.get("/metrics").body;
@@ -121,33 +114,19 @@ fn limits_change_while_requests_go_on() {
         "the old policy stays"
     );
     // One more for each change that the watch saw before it was asked to reload.
-    assert!(reloads(&page, "ok") >= 3, "{page}");
+    assert!(gate.reloads("ok") >= 3, "{page}");
     let denied = page.lines().find_map(|line| {
         line.strip_prefix("tollway_decisions_total{limit=\"L\",verb=\"spend\",outcome=\"deny\"} ")
     });
     assert!(denied.unwrap().parse::<u64>().unwrap() > 0, "counters outlive the policy that named the limit");
 }
 
-/// Puts a whole file in the place of another: nobody reads half of it.
-fn replace(path: &Path, text: &str) {
-    let next = path.with_extension("next");
-    fs::write(&next, text).unwrap();
-    fs::rename(&next, path).unwrap();
-}
-
-fn reloads(page: &str, outcome: &str) -> u64 {
-    let counter = format!("tollway_reloads_total{{outcome=\"{outcome}\"}} ");
-    page.lines().find_map(|line| line.strip_prefix(&counter)).unwrap().parse().unwrap()
-}
-
 #[test]
 fn a_file_that_changes_is_noticed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("policy.yaml");
-    fs::write(&path, "limits: { Old: { burst: 1, count: 1, period: 1s } }").unwrap();
-    let old = fs::read_to_string(&path).unwrap();
-    let gate = start_with(&old, |settings| settings.config = Some(watched(&path)));
-    replace(&path, "limits: { New: { burst: 1, count: 1, period: 1s } }");
+    let old = "limits: { Old: { burst: 1, count: 1, period: 1s } }";
+    let file = WatchedFile::new(old);
+    let gate = start_with(old, |settings| settings.config = Some(file.watched()));
+    file.replace("limits: { New: { burst: 1, count: 1, period: 1s } }");
     eventually("the new limit", || gate.post("/v1/check", r#"{"limit":"New","id":"a"}"#).status == 200);
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Old","id":"a"}"#).status, 404);
 }
@@ -168,28 +147,19 @@ fn readiness_ends_when_the_drain_begins() {
 
 #[test]
 fn a_file_that_is_emptied_keeps_its_policy_and_is_noticed_when_it_is_restored() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("policy.yaml");
     let policy = "limits: { L: { burst: 1, count: 1, period: 1s } }";
-    fs::write(&path, policy).unwrap();
-    let gate = start_with(policy, |settings| settings.config = Some(watched(&path)));
+    let file = WatchedFile::new(policy);
+    let gate = start_with(policy, |settings| settings.config = Some(file.watched()));
     let status = || gate.post("/v1/check", r#"{"limit":"L","id":"a"}"#).status;
     for (number, broken) in (1..).zip(["", "# gone\n", "store: memory\n", "limits:\n"]) {
-        replace(&path, broken);
+        file.replace(broken);
         gate.server.reload();
-        eventually("a failure", || reloads(&gate.get("/metrics").body, "failed") >= number);
+        eventually("a failure", || gate.reloads("failed") >= number);
         assert_eq!(status(), 200, "the old policy stays");
         assert_eq!(gate.post("/v1/check", r#"{"limit":"demo","id":"a"}"#).status, 404, "{broken:?}");
-        let before = reloads(&gate.get("/metrics").body, "ok");
-        replace(&path, policy);
-        eventually("restored", || reloads(&gate.get("/metrics").body, "ok") > before);
+        let before = gate.reloads("ok");
+        file.replace(policy);
+        eventually("restored", || gate.reloads("ok") > before);
         assert_eq!(status(), 200);
     }
-}
-
-/// The file as the command line hands it over: read, and watched from then on.
-fn watched(path: &Path) -> ConfigFile {
-    let mut watch = FileWatch::new(path);
-    let config = watch.read().unwrap();
-    ConfigFile::new(watch, &config)
 }

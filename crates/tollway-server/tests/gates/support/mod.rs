@@ -1,5 +1,6 @@
 //! A server on a free port, by a clock that stands still, and bytes to and from it.
 
+pub(crate) mod config_file;
 pub(crate) mod rls;
 pub(crate) mod zeromq;
 
