@@ -37,7 +37,9 @@ fuzz_target!(|trace: &[u8]| {
     let mut limiter = Engine::with(POLICY.clone(), Memory::new(MAX_BUCKETS), Clock::manual(Timestamp::EPOCH));
     for event in TraceReader::new(trace).map_while(Result::ok) {
         let reply = match &event.request {
-            TraceRequest::Limit(_) | TraceRequest::Rule(_) => limiter.answer(event.at, &event.request),
+            TraceRequest::Limit(_) | TraceRequest::Rule(_) | TraceRequest::Reload(_) => {
+                limiter.answer(event.at, &event.request)
+            }
             // What can be asked in bytes can be answered in bytes: an echo.
             TraceRequest::Text(text) => TraceReply::Text(Some(text.clone()).filter(|text| !text.is_empty())),
             TraceRequest::Throttr(bytes) => TraceReply::Throttr(bytes.clone()),

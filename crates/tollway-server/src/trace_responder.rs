@@ -129,6 +129,7 @@ impl TraceTarget for TraceResponder {
             TraceRequest::Resp(words) => TraceReply::Resp(self.resp(words)),
             TraceRequest::Smockron(message) => TraceReply::Smockron(self.smockron(message)),
             TraceRequest::Rls(json) => self.rls(json).map_or_else(TraceReply::Error, TraceReply::Rls),
+            TraceRequest::Reload(config) => self.limiter.answer_reload(config),
         }
     }
 }

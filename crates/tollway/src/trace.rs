@@ -92,10 +92,12 @@ pub enum TraceRequest {
     Smockron(ZmqMessage),
     /// A request to the gate `rls`, as JSON.
     Rls(String),
+    /// A reload: the configuration that replaces the present one, as YAML on one line.
+    Reload(String),
 }
 
 impl TraceRequest {
-    /// Returns the name of the gate.
+    /// Returns the name of the gate; `reload` for a reload, which no gate receives.
     pub const fn gate(&self) -> &'static str {
         match self {
             Self::Limit(_) => "limit",
@@ -105,6 +107,7 @@ impl TraceRequest {
             Self::Resp(_) => "resp",
             Self::Smockron(_) => "smockron",
             Self::Rls(_) => "rls",
+            Self::Reload(_) => "reload",
         }
     }
 }
@@ -119,7 +122,7 @@ impl fmt::Display for TraceRequest {
             Self::Throttr(bytes) => hex::write(f, bytes),
             Self::Resp(words) => resp_words::write(f, words),
             Self::Smockron(message) => zmq_frames::write(f, message),
-            Self::Rls(json) => f.write_str(json),
+            Self::Rls(text) | Self::Reload(text) => f.write_str(text),
         }
     }
 }

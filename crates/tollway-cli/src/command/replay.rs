@@ -15,7 +15,7 @@ use tollway::config::StoreUrl;
 use tollway::core::{ErrorChain, Timestamp};
 use tollway::engine::Engine;
 use tollway::store::redis::RedisUrl;
-use tollway::trace::{TraceEvent, TraceReader, TraceReply, TraceTarget, matches};
+use tollway::trace::{TraceEvent, TraceReader, TraceReply, TraceRequest, TraceTarget, matches};
 use tollway::{Clock, Config};
 use tollway_server::TraceResponder;
 
@@ -110,11 +110,14 @@ struct Run<W: Write> {
 
 impl<W: Write> Run<W> {
     fn events(&mut self, mut responder: TraceResponder, source: Source) -> anyhow::Result<()> {
-        let policy = responder.limiter().policy();
+        let mut policy = responder.limiter().policy();
         let mut reader = TraceReader::new(source.stream);
         while let Some(event) = reader.next() {
             let event = event.map_err(|error| anyhow!("{}:{}", source.name, ErrorChain(&error)))?;
             let reply = responder.answer(event.at, &event.request);
+            if let TraceRequest::Reload(_) = event.request {
+                policy = responder.limiter().policy();
+            }
             let differs = event.expected.as_ref().map(|expected| !matches(expected, &reply));
             self.summary.count(&policy, &event.request, &reply, differs);
             self.print(&event, &reply, differs == Some(true)).map_err(OutputError::from)?;

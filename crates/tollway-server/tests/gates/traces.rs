@@ -15,6 +15,7 @@ use tollway::{Clock, Config};
 use tollway_server::TraceResponder;
 use tollway_testbed::{RedisCluster, RedisServer};
 
+use crate::support::config_file::WatchedFile;
 use crate::support::start_with;
 
 #[test]
@@ -137,11 +138,19 @@ fn shared(config: &str, url: &str) -> String {
 }
 
 fn over_sockets(config: &str, trace: &str) -> OverSockets {
-    OverSockets::new(start_with(&with_rules_of(config, trace), |settings| settings.workers = 1))
+    let rules = written_rules(trace);
+    let block: String = rules.iter().map(|(name, text)| format!("  {name}: {text:?}\n")).collect();
+    let config = config.replace("rules: {}\n", "rules:\n").replace("rules:\n", &format!("rules:\n{block}"));
+    let file = WatchedFile::new(&config);
+    let gate = start_with(&config, |settings| {
+        settings.workers = 1;
+        settings.config = Some(file.watched());
+    });
+    OverSockets::new(gate, file, rules)
 }
 
-/// The same configuration with the expressions of the trace among its rules: over HTTP rules are resolved by name.
-fn with_rules_of(config: &str, trace: &str) -> String {
+/// The expressions of the trace, which are among the rules of its configurations: over HTTP rules are resolved by name.
+fn written_rules(trace: &str) -> BTreeMap<String, String> {
     let mut rules = BTreeMap::new();
     for event in TraceReader::new(trace.as_bytes()).map(Result::unwrap) {
         for RuleRequest { rule, .. } in rules_of(&event.request) {
@@ -152,8 +161,7 @@ fn with_rules_of(config: &str, trace: &str) -> String {
             }
         }
     }
-    let rules: String = rules.iter().map(|(name, text)| format!("  {name}: {text:?}\n")).collect();
-    config.replace("rules: {}\n", "rules:\n").replace("rules:\n", &format!("rules:\n{rules}"))
+    rules
 }
 
 fn all(_: &TraceRequest) -> bool {

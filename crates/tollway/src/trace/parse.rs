@@ -72,7 +72,7 @@ pub enum TraceProblem {
     #[error("a gate and a request must follow the time, such as \"limit spend Name:id\"")]
     NoGate,
     /// The gate does not exist.
-    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr, resp, smockron or rls")]
+    #[error("gate \"{gate}\" does not exist; use limit, rule, text, throttr, resp, smockron, rls or reload")]
     UnknownGate {
         /// The text that was found.
         gate: String,
@@ -171,6 +171,9 @@ pub enum TraceProblem {
         "a request as JSON must follow, such as {{\"domain\":\"shop\",\"descriptors\":[{{\"entries\":[[\"account\",\"alice\"]]}}]}}"
     )]
     NotAnObject,
+    /// The line ends after `reload`.
+    #[error("a configuration on one line must follow, such as {{limits: {{Login: {{rate: 5/m}}}}}}")]
+    NoConfiguration,
     /// A backslash in a frame does not start a valid escape.
     #[error("in a frame, a backslash must start a JSON escape, or \\xff for a byte that is not text")]
     FrameEscape,
@@ -241,6 +244,7 @@ fn parse_request(fields: &mut LineFields<'_>) -> Result<TraceRequest, LocatedPro
         "resp" => parse_resp_request(&fields.rest()).map(TraceRequest::Resp),
         "smockron" => decode_frames(&fields.rest(), zmq_frames::decode).map(TraceRequest::Smockron),
         "rls" => parse_rls_request(&fields.rest()).map(TraceRequest::Rls),
+        "reload" => parse_reload(&fields.rest()).map(TraceRequest::Reload),
         "" => Err((gate.at, TraceProblem::NoGate)),
         other => Err((gate.at, TraceProblem::UnknownGate { gate: other.to_owned() })),
     }
@@ -348,6 +352,13 @@ fn parse_rls_request(field: &LineField<'_>) -> Result<String, LocatedProblem> {
     }
 }
 
+fn parse_reload(field: &LineField<'_>) -> Result<String, LocatedProblem> {
+    if field.text.is_empty() {
+        return Err((field.at, TraceProblem::NoConfiguration));
+    }
+    Ok(field.text.to_owned())
+}
+
 fn hexadecimal(field: &LineField<'_>) -> Result<Vec<u8>, LocatedProblem> {
     hex::decode(field.text.as_bytes()).map_err(|(bad, problem)| (field.at + bad, problem))
 }
@@ -373,7 +384,8 @@ fn check_expected_reply(request: &TraceRequest, reply: LineField<'_>) -> Result<
         | TraceRequest::Smockron(_)
         | TraceRequest::Limit(_)
         | TraceRequest::Rule(_)
-        | TraceRequest::Rls(_) => {}
+        | TraceRequest::Rls(_)
+        | TraceRequest::Reload(_) => {}
     }
     Ok(reply.text.to_owned())
 }
@@ -573,6 +585,20 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_has_a_configuration_on_one_line() {
+        for (line, config, expected) in [
+            ("9s reload {limits: {A: {rate: 5/m}}} => ok", "{limits: {A: {rate: 5/m}}}", Some("ok")),
+            ("9s reload  limits: {}  => error a => b", "limits: {}", Some("error a => b")),
+            (r#"9s reload {rules: {a: "b =\u003e c"}}"#, r#"{rules: {a: "b =\u003e c"}}"#, None),
+        ] {
+            let event = parsed(line);
+            assert_eq!(event.request, TraceRequest::Reload(config.to_owned()), "{line}");
+            assert_eq!(event.expected.as_deref(), expected, "{line}");
+            assert_eq!(parsed(&format!("9s {}", event.request)).request, event.request, "{line}");
+        }
+    }
+
+    #[test]
     fn a_rule_has_a_name_or_is_written_out() {
         let named = |name: &str| RuleRef::Named(name.into());
         let written = |text: &str| RuleRef::Written(text.into());
@@ -655,7 +681,7 @@ mod tests {
             ("0s => ok", "7:3: a gate and a request must follow"),
             (
                 "0s  soap  over_limit x",
-                "7:5: gate \"soap\" does not exist; use limit, rule, text, throttr, resp, smockron or rls",
+                "7:5: gate \"soap\" does not exist; use limit, rule, text, throttr, resp, smockron, rls or reload",
             ),
             ("0s limit", "7:9: verb \"\" does not exist; use spend, check, refund or reset"),
             ("0s limit Spend A:1", "7:10: verb \"Spend\" does not exist"),
@@ -716,6 +742,11 @@ mod tests {
             ("0s smockron []", "7:13: a message must have at least one frame"),
             (r#"0s smockron ["\y"]"#, "7:15: in a frame, a backslash must start a JSON escape"),
             (r#"0s smockron ["a"] => ["a"]"#, "7:23: a message must be a JSON array of its frames"),
+            (
+                "0s reload",
+                "7:10: a configuration on one line must follow, such as {limits: {Login: {rate: 5/m}}}",
+            ),
+            ("0s reload  => ok", "7:10: a configuration on one line must follow"),
             ("0s limit spend A:\u{e9}", "7:18: byte 0xc3 is not printable ASCII; write it as \\xc3"),
             ("0s limit spend A:x\ry", "7:19: byte 0x0d is not printable ASCII; write it as \\x0d"),
         ] {

@@ -6,7 +6,7 @@
 //! allow full remaining=0 retry_after=0s reset_after=0s    deny full remaining=0 retry_after=1s reset_after=0s
 //! allow unreachable remaining=0 retry_after=0s …          deny degraded remaining=0 …     (the store gave no answer)
 //! ok remaining=300 reset_after=0s                         full remaining=300 reset_after=0s        (of a refund)
-//! ok                                       (of a reset)   error limit "X" does not exist
+//! ok                          (of a reset and a reload)   error limit "X" does not exist
 //! 7 ok N 0.0 2500.0 10                     (of `text`)    0200000000                               (of `throttr`)
 //! (none)                                   (silence)      [["web\u0000","DELAY_UNTIL","x","4000"]]   (of `smockron`)
 //! {"overall_code":"OK","statuses":[{"code":"OK"}]}        (of `rls`)
@@ -62,8 +62,10 @@ pub enum TraceReply {
     Smockron(Vec<ZmqMessage>),
     /// The reply of the gate `rls`, as JSON.
     Rls(String),
+    /// The reply to a reload whose configuration applies from now on.
+    Reloaded,
     /// The reply to a request that cannot be decided: the limit or rule does not exist, the id has the wrong format, or
-    /// the cost can never fit.
+    /// the cost can never fit. Also the reply to a reload whose configuration has errors, which changes nothing.
     Error(String),
 }
 
@@ -98,7 +100,7 @@ impl fmt::Display for TraceReply {
                 write!(f, "{word} remaining={} reset_after={}", refund.remaining, refund.reset_nanos)
             }
             Self::UnlimitedRefund => f.write_str("full unlimited"),
-            Self::Reset => f.write_str("ok"),
+            Self::Reset | Self::Reloaded => f.write_str("ok"),
             Self::Text(None) => f.write_str(SILENCE),
             Self::Text(Some(text)) => write_text(f, text),
             Self::Throttr(bytes) if bytes.is_empty() => f.write_str(SILENCE),
@@ -245,6 +247,7 @@ mod tests {
             (TraceReply::Refund(Refund::new(false, 300, Nanos::ZERO)), "full remaining=300 reset_after=0s"),
             (TraceReply::UnlimitedRefund, "full unlimited"),
             (TraceReply::Reset, "ok"),
+            (TraceReply::Reloaded, "ok"),
             (TraceReply::Error("no `\n` \\ é".into()), "error no `\\n` \\\\ \\xc3\\xa9"),
         ] {
             assert_eq!(reply.to_string(), text);

@@ -4,6 +4,8 @@ use tollway_core::{ErrorChain, Refund, RuleRequest, Timestamp};
 
 use super::{LimitRequest, TraceReply, TraceRequest};
 use crate::block_on::block_on;
+#[cfg(feature = "yaml")]
+use crate::config::Config;
 use crate::engine::{Engine, VerbAnswer};
 
 /// A target that a trace can be replayed against: a limiter, or a gate at the other end of a socket.
@@ -20,6 +22,7 @@ impl TraceTarget for Engine {
         match request {
             TraceRequest::Limit(request) => self.answer_limit(request),
             TraceRequest::Rule(request) => self.answer_rule(request),
+            TraceRequest::Reload(config) => self.answer_reload(config),
             TraceRequest::Text(_)
             | TraceRequest::Throttr(_)
             | TraceRequest::Resp(_)
@@ -53,5 +56,23 @@ impl Engine {
         let decision = request.find(&policy).and_then(|rule| Ok(blocking.resolve(&request.bill(&rule)?)));
         decision
             .map_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()), TraceReply::RuleDecision)
+    }
+    /// Replaces the policy with that of a configuration, as a server does when its file has changed. Settings that a
+    /// server reads at start only, such as the store, are ignored; a configuration with errors changes nothing.
+    #[cfg(feature = "yaml")]
+    pub fn answer_reload(&self, config: &str) -> TraceReply {
+        match Config::parse(config, "reload") {
+            Ok(config) => {
+                self.reload(config.policy);
+                TraceReply::Reloaded
+            }
+            Err(errors) => TraceReply::Error(ErrorChain(&errors).to_string()),
+        }
+    }
+
+    /// Answers that this program was built without the parser of configurations.
+    #[cfg(not(feature = "yaml"))]
+    pub fn answer_reload(&self, _config: &str) -> TraceReply {
+        TraceReply::Error("a configuration cannot be read without the feature \"yaml\"".to_owned())
     }
 }

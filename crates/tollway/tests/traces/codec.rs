@@ -28,6 +28,7 @@ fn request() -> impl Strategy<Value = TraceRequest> {
         vec(word(), 1..7).prop_map(TraceRequest::Resp),
         vec(frame(), 1..7).prop_map(TraceRequest::Smockron),
         json().prop_map(TraceRequest::Rls),
+        configuration().prop_map(TraceRequest::Reload),
     ]
 }
 
@@ -45,6 +46,13 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 /// request.
 fn json() -> impl Strategy<Value = String> {
     "[a-z]{0,5}(=|\\\\u00fc|,:){0,3}".prop_map(|text| format!("{{\"domain\":\"{text}\"}}"))
+}
+
+/// Makes a text on one line, nearly a configuration.
+fn configuration() -> impl Strategy<Value = String> {
+    "[!-~]([a-z{}:, \"#=]{0,9}[!-~])?".prop_filter("an arrow between spaces ends a request", |text| {
+        text.split(' ').all(|field| field != "=>")
+    })
 }
 
 /// Makes a reply that may come back at the gate of `request`.
@@ -77,6 +85,7 @@ fn reply(request: &TraceRequest) -> BoxedStrategy<TraceReply> {
             prop_oneof![error, vec(vec(frame(), 0..5), 0..4).prop_map(TraceReply::Smockron)].boxed()
         }
         TraceRequest::Rls(_) => prop_oneof![error, json().prop_map(TraceReply::Rls)].boxed(),
+        TraceRequest::Reload(_) => prop_oneof![error, Just(TraceReply::Reloaded)].boxed(),
     }
 }
 
@@ -147,7 +156,7 @@ proptest! {
 
     #[test]
     fn almost_an_event_is_an_event_or_an_error_within_the_line(
-        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|rule|text|throttr|smockron|) {0,2}([0-9a-f]{2}|[\\[\\],a\"]{0,9}|spend|check|refund|reset|\"[ -~]{0,5}\"|)( [Ab:]{0,3}[ -~]{0,4}| (key|u)=[!-~]{0,3}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
+        line in "(0s|1.5s|5|[0-9]{1,20}[a-z]{0,2}) {1,2}(limit|rule|text|throttr|smockron|reload|) {0,2}([0-9a-f]{2}|[\\[\\],a\"]{0,9}|spend|check|refund|reset|\"[ -~]{0,5}\"|)( [Ab:]{0,3}[ -~]{0,4}| (key|u)=[!-~]{0,3}| cost=[0-9]{0,21}| =>| \\\\x?[0-9a-g]{0,3}){0,5}"
     ) {
         match parse_line(line.as_bytes(), 1) {
             Ok(event) => {

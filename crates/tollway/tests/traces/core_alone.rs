@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::slice;
 
+use tollway::config::Config;
 use tollway::core::Verb;
 use tollway::core::algorithm::{
     Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
@@ -25,7 +26,10 @@ pub(crate) struct CoreAlone {
 struct Logs(HashMap<String, SlidingLogState>);
 
 #[derive(Default)]
-struct Buckets(HashMap<(String, Vec<u8>), Held>);
+struct Buckets(HashMap<BucketKey, Held>);
+
+/// The algorithm, the limit with its numbers as far as a bucket depends on them, and the id.
+type BucketKey = (&'static str, u64, Vec<u8>);
 
 #[derive(Clone)]
 enum Held {
@@ -47,7 +51,7 @@ macro_rules! each {
             (Held::Quota($bucket), Algorithm::Quota($limit)) => $body,
             (Held::FixedWindow($bucket), Algorithm::FixedWindow($limit)) => $body,
             (Held::SlidingWindow($bucket), Algorithm::SlidingWindow($limit)) => $body,
-            _ => unreachable!("a trace has one policy from its first line to its last"),
+            _ => unreachable!("the key of a bucket names its algorithm"),
         }
     };
 }
@@ -89,7 +93,12 @@ impl CoreAlone {
                 }
             }
             Verb::Reset => {
-                charges.iter().for_each(|charge| drop(self.buckets.0.remove(&key(charge))));
+                for (charge, algorithm) in
+                    charges.iter().filter_map(|charge| Some((charge, charge.algorithm()?)))
+                {
+                    self.buckets.carry_over(charge);
+                    self.buckets.0.remove(&key(charge, algorithm));
+                }
                 TraceReply::Reset
             }
         })
@@ -105,6 +114,16 @@ impl CoreAlone {
             self.logs.enter(slice::from_ref(&bill), now);
         }
         Ok(TraceReply::RuleDecision(ruling))
+    }
+
+    fn reload(&mut self, now: Timestamp, config: &str) -> TraceReply {
+        match Config::parse(config, "reload") {
+            Ok(config) => {
+                self.policy = config.policy.replacing(&self.policy, now);
+                TraceReply::Reloaded
+            }
+            Err(errors) => TraceReply::Error(ErrorChain(&errors).to_string()),
+        }
     }
 }
 
@@ -138,6 +157,7 @@ impl TraceTarget for CoreAlone {
             TraceRequest::Rule(request) => self
                 .rule(at, request)
                 .unwrap_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string())),
+            TraceRequest::Reload(config) => self.reload(at, config),
             _ => TraceReply::Error(format!("the core does not speak `{}`", request.gate())),
         }
     }
@@ -158,21 +178,21 @@ impl Buckets {
             let answer =
                 each!(&mut held, algorithm, |bucket, limit| bucket.charge(limit, charge.cost(), now));
             answers.push(answer);
-            after.push((charge, held, answer));
+            after.push((charge, algorithm, held, answer));
         }
         answers.extend(bill.rules().iter().map(|rule| Decision::from(logs.ruling(rule, now))));
         let decision = bill.answer(&answers);
         if store && decision.allowed() {
             logs.enter(bill.rules(), now);
         }
-        for (charge, held, answer) in after {
+        for (charge, algorithm, held, answer) in after {
             let stored = match charge.kind() {
                 ChargeKind::Spend => decision.allowed() || !answer.allowed(),
                 ChargeKind::SpendOnly => decision.allowed(),
                 ChargeKind::CheckOnly => false,
             };
             if store && stored {
-                self.0.insert(key(charge), held);
+                self.0.insert(key(charge, algorithm), held);
             }
         }
         decision
@@ -182,13 +202,30 @@ impl Buckets {
         let algorithm = charge.algorithm()?;
         let mut held = self.held(charge, algorithm);
         let refund = each!(&mut held, algorithm, |bucket, limit| bucket.refund(limit, charge.cost(), now));
-        self.0.insert(key(charge), held);
+        self.0.insert(key(charge, algorithm), held);
         refund
     }
 
+    /// Moves the token bucket that the id has left from former numbers of the limit to where it is looked for.
+    fn carry_over(&mut self, charge: &Charge<'_>) {
+        let Some(algorithm @ Algorithm::TokenBucket(_)) = charge.algorithm() else { return };
+        let key = key(charge, algorithm);
+        if self.0.contains_key(&key) {
+            return;
+        }
+        let left = charge.take_former(|fingerprint| {
+            match self.0.remove(&(algorithm.name(), fingerprint, charge.id().to_vec()))? {
+                Held::TokenBucket(bucket) => Some(bucket),
+                _ => unreachable!("the key of a bucket names its algorithm"),
+            }
+        });
+        self.0.extend(left.map(|bucket| (key, Held::TokenBucket(bucket))));
+    }
+
     /// The bucket of a charge, or one never used.
-    fn held(&self, charge: &Charge<'_>, algorithm: &Algorithm) -> Held {
-        self.0.get(&key(charge)).cloned().unwrap_or_else(|| match algorithm {
+    fn held(&mut self, charge: &Charge<'_>, algorithm: &Algorithm) -> Held {
+        self.carry_over(charge);
+        self.0.get(&key(charge, algorithm)).cloned().unwrap_or_else(|| match algorithm {
             Algorithm::TokenBucket(_) => Held::TokenBucket(TokenBucketState::default()),
             Algorithm::SlidingLog(_) => Held::SlidingLog(SlidingLogState::default()),
             Algorithm::SmoothedRate(_) => Held::SmoothedRate(SmoothedRateState::default()),
@@ -199,6 +236,6 @@ impl Buckets {
     }
 }
 
-fn key(charge: &Charge<'_>) -> (String, Vec<u8>) {
-    (charge.limit().name().to_owned(), charge.id().to_vec())
+fn key(charge: &Charge<'_>, algorithm: &Algorithm) -> BucketKey {
+    (algorithm.name(), charge.bucket_fingerprint(), charge.id().to_vec())
 }

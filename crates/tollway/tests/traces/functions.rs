@@ -54,6 +54,7 @@ impl TraceTarget for Functions {
                 self.ask(request).map_or_else(TraceReply::Error, TraceReply::RuleDecision)
             }
             TraceRequest::Limit(request) => self.limiter.answer_limit(request),
+            TraceRequest::Reload(config) => self.limiter.answer_reload(config),
             TraceRequest::Text(_)
             | TraceRequest::Throttr(_)
             | TraceRequest::Resp(_)

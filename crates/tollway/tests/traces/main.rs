@@ -151,7 +151,7 @@ fn shared(config: Config, url: &str) -> Engine {
     Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
-/// Runs every `traces/NAME.trace` that holds only requests of limits and rules by `traces/NAME.yaml`, and returns their
+/// Runs every `traces/NAME.trace` that holds only requests of limits and rules, and reloads, by `traces/NAME.yaml`, and returns their
 /// number. The crates of the other gates test the traces of those gates.
 fn each_trace(target: impl Fn(Config) -> Box<dyn TraceTarget>) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
@@ -176,8 +176,10 @@ fn asks_for_limits_and_rules(name: &str, trace: &str) -> bool {
     let events = TraceReader::new(trace.as_bytes())
         .map(|event| event.unwrap_or_else(|error| panic!("{name}:{error}")));
     // All are read, so that a bad line is found here too.
-    events.filter(|event| !matches!(event.request, TraceRequest::Limit(_) | TraceRequest::Rule(_))).count()
-        == 0
+    let others = events.filter(|event| {
+        !matches!(event.request, TraceRequest::Limit(_) | TraceRequest::Rule(_) | TraceRequest::Reload(_))
+    });
+    others.count() == 0
 }
 
 fn run(name: &str, trace: &str, target: &mut dyn TraceTarget) {

@@ -6,6 +6,7 @@
 //! #
 //! # rule: 3 requests, 1 denied
 //! # text: 7 requests, 2 without a reply
+//! # reload: 2 configurations, 1 with errors
 //! # 1 request could not be decided
 //! # 5 events: 3 as expected, 1 differed, 1 without an expected reply
 //! ```
@@ -30,6 +31,7 @@ pub(super) struct Summary {
     limits: HashMap<String, Tally>,
     rules: Resolved,
     gates: BTreeMap<&'static str, Asked>,
+    reloads: Reloads,
     as_expected: u64,
     differed: u64,
     unexpecting: u64,
@@ -58,6 +60,13 @@ struct Asked {
     silences: u64,
 }
 
+/// The configurations that replaced the policy, or could not.
+#[derive(Debug, Default)]
+struct Reloads {
+    configurations: u64,
+    with_errors: u64,
+}
+
 impl Summary {
     /// Counts one event. `differs` is `None` where no reply was expected.
     pub(super) fn count(
@@ -73,6 +82,10 @@ impl Summary {
             None => &mut self.unexpecting,
         } += 1;
         match (request, reply) {
+            (TraceRequest::Reload(_), reply) => {
+                self.reloads.configurations += 1;
+                self.reloads.with_errors += u64::from(matches!(reply, TraceReply::Error(_)));
+            }
             (_, TraceReply::Error(_)) => self.errors += 1,
             (TraceRequest::Limit(request), TraceReply::Decision { decision, .. })
                 if request.verb == Verb::Spend =>
@@ -157,6 +170,11 @@ impl fmt::Display for Summary {
             }
             writeln!(f)?;
         }
+        let Reloads { configurations, with_errors } = self.reloads;
+        if configurations > 0 {
+            let configurations = counted(configurations, "configuration");
+            writeln!(f, "# reload: {configurations}, {with_errors} with errors")?;
+        }
         if self.errors > 0 {
             writeln!(f, "# {} could not be decided", counted(self.errors, "request"))?;
         }
@@ -229,6 +247,8 @@ mod tests {
             (TraceRequest::Text(b"ping".into()), TraceReply::Text(Some(b"pong".into()))),
             (TraceRequest::Text(b"PING".into()), TraceReply::Text(None)),
             (TraceRequest::Text(b"ping".into()), TraceReply::Error("not spoken here".into())),
+            (TraceRequest::Reload("limits: {}".into()), TraceReply::Reloaded),
+            (TraceRequest::Reload("limits".into()), TraceReply::Error("not a mapping".into())),
         ] {
             summary.count(&policy, &request, &reply, None);
         }
@@ -238,8 +258,9 @@ mod tests {
              # smockron: 1 request, 1 without a reply\n\
              # text: 2 requests, 1 without a reply\n\
              # throttr: 1 request, 1 without a reply\n\
+             # reload: 2 configurations, 1 with errors\n\
              # 1 request could not be decided\n\
-             # 6 events: 0 as expected, 0 differed, 6 without an expected reply\n"
+             # 8 events: 0 as expected, 0 differed, 8 without an expected reply\n"
         );
     }
 }

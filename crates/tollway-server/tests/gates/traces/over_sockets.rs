@@ -1,16 +1,20 @@
 //! The text, the Throttr, the RESP and the Smockron gate, asked over real sockets.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
-use tollway::core::Timestamp;
+use tollway::Config;
+use tollway::config::describe;
+use tollway::core::{Policy, Timestamp};
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
-use tollway_testbed::{TEST_TIMEOUT, ZmqSocket};
+use tollway_testbed::{TEST_TIMEOUT, ZmqSocket, eventually};
 use tollway_wire::throttr::{self, ThrottrCommand};
 use tollway_wire::{resp, text};
 
 use super::over_http::OverHttp;
 use crate::support::Harness;
+use crate::support::config_file::WatchedFile;
 use crate::support::rls::{RlsClient, from_trace, to_trace};
 
 /// Puts every event to the gate it names.
@@ -26,10 +30,13 @@ pub(crate) struct OverSockets {
     subscriber: ZmqSocket,
     accounted: u64,
     rls: RlsClient,
+    file: WatchedFile,
+    /// The expressions of the trace by the names that they have in its configurations.
+    rules: BTreeMap<String, String>,
 }
 
 impl OverSockets {
-    pub(crate) fn new(gate: Harness) -> Self {
+    pub(crate) fn new(gate: Harness, file: WatchedFile, rules: BTreeMap<String, String>) -> Self {
         let text = UdpSocket::bind("127.0.0.1:0").unwrap();
         text.connect(gate.server.text_addr().unwrap()).unwrap();
         text.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -48,6 +55,8 @@ impl OverSockets {
             subscriber,
             accounted: 0,
             rls,
+            file,
+            rules,
         }
     }
 
@@ -114,6 +123,32 @@ impl OverSockets {
         self.http.gate.accounted(self.accounted);
         self.subscriber.published()
     }
+
+    /// Replaces the configuration file, and returns when the server has read it: if it is good, when its policy is in
+    /// force.
+    fn reload(&mut self, text: &str) -> TraceReply {
+        let rules: String = self.rules.iter().map(|(name, text)| format!("{name}: {text:?}, ")).collect();
+        let text = text.replacen("rules: {", &format!("rules: {{{rules}"), 1);
+        let gate = &self.http.gate;
+        let failed = gate.reloads("failed");
+        self.file.replace(&text);
+        gate.server.reload();
+        match Config::parse(&text, "reload") {
+            Ok(config) => {
+                // The server also looks at the file by itself, so a count would not tell which content it has read.
+                let described = |policy: &Policy| {
+                    describe(&Config { policy: policy.clone(), ..config.clone() }).to_string()
+                };
+                let expected = described(&config.policy);
+                eventually("the new policy", || described(&gate.limiter.policy()) == expected);
+                TraceReply::Reloaded
+            }
+            Err(errors) => {
+                eventually("a failed reload", || gate.reloads("failed") > failed);
+                TraceReply::Error(errors.to_string())
+            }
+        }
+    }
 }
 
 fn connect(address: Option<SocketAddr>) -> TcpStream {
@@ -149,6 +184,7 @@ impl TraceTarget for OverSockets {
                 Ok(answer) => TraceReply::Rls(to_trace(&answer)),
                 Err(status) => TraceReply::Error(status.message().to_owned()),
             },
+            TraceRequest::Reload(config) => self.reload(config),
         }
     }
 }
