@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket as StdSocket};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::task::yield_now;
 
 pub(crate) use outbox::Outbox;
 
@@ -57,7 +58,8 @@ impl Datagrams {
         loop {
             self.socket.readable().await?;
             match self.try_receive(inbox) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The other tasks get their turn: a socket that was shut down is called readable for ever.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => yield_now().await,
                 received => return received,
             }
         }

@@ -1,7 +1,8 @@
 //! Runs one worker: a thread with its own runtime, its own sockets and its own counters.
 //!
 //! Every gate is one task on every worker. A task that panics is started again after a pause; meanwhile the server is
-//! not healthy, and `/healthz` says so. Connections are tasks of their gate: a panic in one ends that one.
+//! not healthy, and `/healthz` says so. So it does while a task cannot do its work for longer than a moment. Connections
+//! are tasks of their gate: a panic in one ends that one.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,6 +47,16 @@ pub(crate) struct Health {
     worker_failed: Notify,
 }
 
+/// A task that does not do its work. The server is not healthy until this is dropped.
+#[derive(Debug)]
+pub(crate) struct FailedTask(Arc<Health>);
+
+impl Drop for FailedTask {
+    fn drop(&mut self) {
+        self.0.failed_tasks.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Health {
     pub(crate) fn is_good(&self) -> bool {
         self.failed_tasks.load(Ordering::Relaxed) == 0
@@ -53,7 +64,7 @@ impl Health {
 
     /// Marks the server as one that cannot recover.
     pub(crate) fn fail_worker(&self) {
-        self.task_failed();
+        self.failed_tasks.fetch_add(1, Ordering::Relaxed);
         self.worker_failed.notify_one();
     }
 
@@ -61,12 +72,10 @@ impl Health {
         self.worker_failed.notified().await;
     }
 
-    fn task_failed(&self) {
+    /// Marks the server as not healthy for as long as the caller keeps what is returned.
+    pub(crate) fn fail_task(self: &Arc<Self>) -> FailedTask {
         self.failed_tasks.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn task_restarted(&self) {
-        self.failed_tasks.fetch_sub(1, Ordering::Relaxed);
+        FailedTask(Arc::clone(self))
     }
 }
 
@@ -118,17 +127,14 @@ impl Worker {
 
     /// Runs a task until the server has drained, and starts it again when it panics or cannot be started.
     async fn supervise(self: Arc<Self>, mut start: impl FnMut() -> io::Result<GateFuture>) {
-        let health = &self.shared.health;
-        let mut failed = false;
+        let mut failed = None;
         loop {
             let mut task = JoinSet::new();
             let started = catch_unwind(AssertUnwindSafe(&mut start));
             match started.unwrap_or_else(|_| Err(io::Error::other("it panicked"))) {
                 Ok(future) => {
                     task.spawn(future);
-                    if std::mem::take(&mut failed) {
-                        health.task_restarted();
-                    }
+                    failed = None;
                 }
                 Err(error) => error!(%error, "cannot start a task that serves all clients; trying again"),
             }
@@ -146,9 +152,7 @@ impl Worker {
                 Some(Err(_)) => error!("a task that serves all clients panicked; it is started again"),
                 None => {}
             }
-            if !std::mem::replace(&mut failed, true) {
-                health.task_failed();
-            }
+            failed.get_or_insert_with(|| self.shared.health.fail_task());
             tokio::select! {
                 () = sleep(self.bounds().restart_pause) => {}
                 () = self.drain.clone().started() => return,

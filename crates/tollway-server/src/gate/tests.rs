@@ -11,14 +11,15 @@ use tokio::io::duplex;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::timeout;
-use tollway::config::{Gates, MaxConnections};
+use tollway::config::{Gates, MaxConnections, TrustedNetworks};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 use tollway_core::Timestamp;
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 
 use super::connection::{self, BufferPool, Missing, Next, Received, Session};
-use super::tcp::TcpProtocol;
+use super::tcp::{RETRY_PAUSE, TcpProtocol};
+use super::text::TextGate;
 use super::*;
 use crate::bounds::Bounds;
 use crate::drain::drain;
@@ -132,6 +133,26 @@ impl Gate for Stubborn {
     fn connection_limit(&self) -> Option<&ConnectionLimit> {
         assert!(!self.panics.load(Ordering::SeqCst), "as requested");
         None
+    }
+}
+
+/// A text gate with a socket of the wrong kind, from which nothing can be received before it is connected.
+struct Deaf {
+    text: Arc<TextGate>,
+    socket: Socket,
+}
+
+impl Gate for Deaf {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn address(&self) -> SocketAddr {
+        any_port()
+    }
+
+    fn serve(self: Arc<Self>, _socket: Socket, worker: Arc<Worker>) -> io::Result<GateFuture> {
+        Arc::clone(&self.text).serve(self.socket.try_clone()?, worker)
     }
 }
 
@@ -272,6 +293,25 @@ fn a_gate_that_cannot_be_started_is_healthy_once_it_runs() {
         });
         server.stop();
     }
+}
+
+#[test]
+fn a_text_gate_that_cannot_receive_is_not_healthy_until_it_can_and_does_not_spin() {
+    let began = Instant::now();
+    let text = Arc::new(TextGate::new(any_port(), TrustedNetworks::LOCAL, 1));
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let deaf = Deaf { text, socket: socket.try_clone().unwrap() };
+    let server = start(settings(), vec![Arc::new(deaf)]);
+    eventually("503", || get(&server, "/healthz").starts_with("HTTP/1.1 503 "));
+    let page = get(&server, "/metrics");
+    let counter = "tollway_text_errors_total{what=\"receive\"} ";
+    let errors = page.lines().find_map(|line| line.strip_prefix(counter)).unwrap().parse::<u128>().unwrap();
+    let most = began.elapsed().as_millis() / RETRY_PAUSE.as_millis() + 1;
+    assert!((2..=most).contains(&errors), "{errors} errors, at most {most} are due");
+    let listener = std::net::TcpListener::bind(any_port()).unwrap();
+    // It is in progress, as for every socket that does not block.
+    drop(socket.connect(&listener.local_addr().unwrap().into()));
+    eventually("200", || get(&server, "/healthz").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

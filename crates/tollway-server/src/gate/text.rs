@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use socket2::{Protocol, Socket};
 use tokio::task::JoinSet;
@@ -28,16 +28,23 @@ const BATCHES_IN_FLIGHT: usize = 8;
 /// The number of times that a drain receives the datagrams that had arrived when it began. A flood must not keep it.
 const LAST_RECEIVES: usize = 16;
 
+/// The time for which receiving may fail before the server is not healthy. A lack of memory for a moment is no reason to
+/// replace a server.
+const FAILURE_MAX: Duration = Duration::from_secs(1);
+
 /// Speaks the text protocol.
 pub(super) struct TextGate {
     address: SocketAddr,
     trusted: TrustedNetworks,
     stats: Arc<Stats>,
+    /// One for all workers and batches: if one cannot receive, hardly any of them can.
+    throttle: LogThrottle,
 }
 
 impl TextGate {
     pub(super) fn new(address: SocketAddr, trusted: TrustedNetworks, workers: usize) -> Self {
-        Self { address, trusted, stats: Arc::new(Stats::new(workers.max(1))) }
+        let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
+        Self { address, trusted, stats: Arc::new(Stats::new(workers.max(1))), throttle }
     }
 }
 
@@ -93,20 +100,16 @@ impl TextBatch {
     async fn run(mut self) {
         let datagrams = Arc::clone(&self.datagrams);
         let mut draining = pin!(self.worker.drain.clone().started());
-        let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
         loop {
             tokio::select! {
                 biased;
                 () = &mut draining => break,
                 received = datagrams.receive(&mut self.inbox) => match received {
                     Ok(()) => self.answer().await,
-                    Err(error) => {
-                        self.worker.metrics.text.receive_errors.one();
-                        if let Some(held_back) = throttle.allow(Instant::now()) {
-                            warn!(%error, held_back, "text gate cannot receive datagrams");
-                        }
-                        sleep(RETRY_PAUSE).await;
-                    }
+                    Err(error) => tokio::select! {
+                        () = &mut draining => break,
+                        () = self.retry(error) => {}
+                    },
                 },
             }
         }
@@ -116,6 +119,30 @@ impl TextBatch {
             }
             self.answer().await;
         }
+    }
+
+    /// Tries to receive again until it succeeds, and answers what it receives. The pauses keep an error that lasts from
+    /// taking a core: the runtime calls such a socket readable all the time.
+    async fn retry(&mut self, mut error: io::Error) {
+        let (began, mut failed) = (Instant::now(), None);
+        loop {
+            self.worker.metrics.text.receive_errors.one();
+            if let Some(held_back) = self.gate.throttle.allow(Instant::now()) {
+                warn!(%error, held_back, "text gate cannot receive datagrams");
+            }
+            if began.elapsed() >= FAILURE_MAX {
+                failed.get_or_insert_with(|| self.worker.shared.health.fail_task());
+            }
+            sleep(RETRY_PAUSE).await;
+            match self.datagrams.receive_now(&mut self.inbox) {
+                Ok(()) => break,
+                // Nothing has arrived, but something could.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(again) => error = again,
+            }
+        }
+        drop(failed);
+        self.answer().await;
     }
 
     async fn answer(&mut self) {

@@ -141,7 +141,7 @@ pub(super) async fn answer(
             (response.problem(&ProblemDetails::not_ready("draining: no new connections are accepted")), false)
         }
         Some(Route::Health) if !worker.shared.health.is_good() => {
-            let detail = "a part of the server panicked and is being started again; see the log";
+            let detail = "a part of the server panicked or cannot receive, and is tried again; see the log";
             (response.problem(&ProblemDetails::not_ready(detail)), false)
         }
         Some(Route::Health) => (response.document(HttpStatus::Ok, TEXT, b"ok\n"), false),
