@@ -151,8 +151,8 @@ fn shared(config: Config, url: &str) -> Engine {
     Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH)).unwrap()
 }
 
-/// Runs every `traces/NAME.trace` that holds only requests of limits and rules, and reloads, by `traces/NAME.yaml`, and returns their
-/// number. The crates of the other gates test the traces of those gates.
+/// Runs every `traces/NAME.trace` that holds only requests of limits and rules, and reloads, by `traces/NAME.yaml`, and
+/// returns their number. The crates of the other gates test the traces of those gates.
 fn each_trace(target: impl Fn(Config) -> Box<dyn TraceTarget>) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
