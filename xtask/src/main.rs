@@ -114,7 +114,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             python::test(&mut steps, &arguments)?;
         }
         Task::Ci => ci::run(&mut steps)?,
-        Task::Features => features::run(&mut steps)?,
+        Task::Features => features::check_each(&mut steps)?,
         Task::Macos => macos::run(&mut steps)?,
         Task::Words { paths } => return report::run(&paths),
         Task::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
