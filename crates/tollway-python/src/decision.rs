@@ -12,14 +12,16 @@ import_exception!(tollway._errors, RateLimitExceeded);
 pub(crate) struct Decision {
     /// True if the request may pass.
     allowed: bool,
-    /// The whole units that are left; `None` if the id has no limit, or if the store gave no answer.
+    /// The whole units that are left; `None` if the id has no limit, if the store gave no answer, or if a rule decided.
     remaining: Option<u64>,
     /// The seconds until the same request would be allowed; `None` if no time would help.
     retry_after: Option<f64>,
-    /// The seconds until the bucket is as if it had never been used; `None` if it never is.
+    /// The seconds until the bucket is as if it had never been used; `None` if it never is, or if a rule decided.
     reset_after: Option<f64>,
-    /// The name of the limit that decided.
-    limit: String,
+    /// The name of the limit that decided, `inline/throttle` for every `InlineLimit`; `None` if a rule decided.
+    limit: Option<String>,
+    /// The name of the rule that decided; `None` if a limit decided.
+    rule: Option<String>,
     /// True if the store gave no answer, so that `on_store_failure` decided.
     degraded: bool,
 }
@@ -27,16 +29,17 @@ pub(crate) struct Decision {
 #[pymethods]
 impl Decision {
     #[new]
-    #[pyo3(signature = (allowed, remaining, retry_after, reset_after, limit, degraded=false))]
+    #[pyo3(signature = (allowed, remaining, retry_after, reset_after, limit, degraded=false, rule=None))]
     const fn new(
         allowed: bool,
         remaining: Option<u64>,
         retry_after: Option<f64>,
         reset_after: Option<f64>,
-        limit: String,
+        limit: Option<String>,
         degraded: bool,
+        rule: Option<String>,
     ) -> Self {
-        Self { allowed, remaining, retry_after, reset_after, limit, degraded }
+        Self { allowed, remaining, retry_after, reset_after, limit, rule, degraded }
     }
 
     const fn __bool__(&self) -> bool {
@@ -45,12 +48,13 @@ impl Decision {
 
     fn __repr__(&self) -> String {
         format!(
-            "Decision(allowed={}, remaining={}, retry_after={}, reset_after={}, limit={:?}, degraded={})",
+            "Decision(allowed={}, remaining={}, retry_after={}, reset_after={}, limit={}, rule={}, degraded={})",
             python_bool(self.allowed),
             python_option(self.remaining),
             python_option(self.retry_after),
             python_option(self.reset_after),
-            self.limit,
+            python_option(self.limit.as_deref()),
+            python_option(self.rule.as_deref()),
             python_bool(self.degraded),
         )
     }
@@ -58,7 +62,7 @@ impl Decision {
 
 impl Decision {
     /// Converts a decision that the limit of this name has made.
-    pub(crate) fn from_core(decision: &core::Decision, limit: &str) -> Self {
+    pub(crate) fn by_limit(decision: &core::Decision, limit: &str) -> Self {
         let remaining = match decision.verdict {
             Verdict::Unlimited | Verdict::AllowUnreachable | Verdict::DenyUnreachable => None,
             _ => Some(decision.remaining),
@@ -68,7 +72,21 @@ impl Decision {
             remaining,
             retry_after: seconds(decision.retry_nanos),
             reset_after: seconds(decision.reset_nanos),
-            limit: limit.to_owned(),
+            limit: Some(limit.to_owned()),
+            rule: None,
+            degraded: decision.degraded,
+        }
+    }
+
+    /// Converts a decision that the rule of this name has made.
+    pub(crate) fn by_rule(decision: &core::Decision, rule: &str) -> Self {
+        Self {
+            allowed: decision.allowed(),
+            remaining: None,
+            retry_after: seconds(decision.retry_nanos),
+            reset_after: None,
+            limit: None,
+            rule: Some(rule.to_owned()),
             degraded: decision.degraded,
         }
     }

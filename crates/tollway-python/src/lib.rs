@@ -7,6 +7,7 @@
 //! src/enforcer.rs               one limited function: the values of its selectors, and the decision
 //! src/rule_call.rs              one awaited call of it
 //! src/limiter.rs                the calls of a Limiter
+//! src/bill_request.rs           the charges and rules of a call, read from Python objects
 //! src/pending_calls.rs          calls that an event loop waits for
 //! src/rule_namespace.rs         the rules of a RateLimit
 //! src/process_engine.rs         the engine of both, which survives a fork
@@ -16,9 +17,11 @@
 //! the decision is made here. In memory it is made with the interpreter's lock held, because it takes less time than
 //! giving the lock back. A call that waits for Redis does not hold the lock.
 
+mod bill_request;
 mod clock;
 mod decision;
 mod enforcer;
+mod inline_limit;
 mod limiter;
 mod pending_calls;
 mod process_engine;
@@ -39,6 +42,8 @@ mod _tollway {
     use super::decision::{Decision, Refund, RuleDecision};
     #[pymodule_export]
     use super::enforcer::Enforcer;
+    #[pymodule_export]
+    use super::inline_limit::InlineLimit;
     #[pymodule_export]
     use super::limiter::NativeLimiter;
     #[pymodule_export]

@@ -82,16 +82,17 @@ impl PendingCalls {
         self.start(py, RuleCall::store_answer(call)?, future)
     }
 
-    /// Starts a call of a limiter: `spend`, `check`, `refund` or `reset` of these charges.
-    fn start_charges(
+    /// Starts a call of a limiter: `spend`, `check`, `refund` or `reset` of these charges and rules.
+    fn start_bill(
         &self,
         py: Python<'_>,
         limiter: &Bound<'_, NativeLimiter>,
         verb: &str,
         charges: Vec<Bound<'_, PyAny>>,
+        rules: Vec<Bound<'_, PyAny>>,
         future: Py<PyAny>,
     ) -> PyResult<()> {
-        self.start(py, limiter.get().reply(verb, &charges)?, future)
+        self.start(py, limiter.get().reply(verb, &charges, &rules)?, future)
     }
 
     /// Completes the futures of all calls that were answered.

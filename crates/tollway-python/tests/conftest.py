@@ -33,10 +33,14 @@ def servers(*names):
 
 @contextmanager
 def tollway_server(config, port=None):
-    """Runs a server with this configuration until the block ends, and yields its address."""
+    """Runs a server with this configuration until the block ends, and yields its address.
+
+    A configuration with ``gates`` must have an HTTP gate at this port.
+    """
     port = port or free_port()
+    gates = "" if "gates:" in config else f"gates: {{ http: 127.0.0.1:{port} }}"
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        file.write(f"{config}\ngates: {{ http: 127.0.0.1:{port} }}\n")
+        file.write(f"{config}\n{gates}\n")
         file.flush()
         command = [os.environ["TOLLWAY_BINARY"], "serve", "--config", file.name]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:

@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+import yaml
 
 from tollway import Client, ConfigError, Decision, Limiter, ManualClock, Refund, StoreError
 
@@ -51,17 +52,29 @@ def test_time_is_that_of_the_clock():
     assert limiter.refund("login", "alice") == Refund(True, 1, 120.0)
 
 
-def test_windows_begin_at_multiples_of_their_period():
+def test_limits_may_stand_in_code():
+    fixed = {"algorithm": "fixed_window", "count": 3, "period": "100h"}
+    config = {"limits": {"fixed": fixed}, "overrides": {"fixed:zo\u00eb \U0001f600": {**fixed, "count": 7}}}
+    limiter = Limiter.from_dict(config, clock=ManualClock())
+    assert limiter.spend("fixed", "alice").remaining == 2
+    assert limiter.spend("fixed", "zo\u00eb \U0001f600").remaining == 6
+    with pytest.raises(ConfigError, match=r"dict:1:\d+: .*brust"):
+        Limiter.from_dict({"limits": {"login": {"brust": 5}}})
+
+
+@pytest.mark.parametrize("make", [
+    Limiter.from_dict,
+    lambda config, clock: Limiter.from_yaml(yaml.dump(config), clock=clock),
+])
+def test_windows_begin_at_multiples_of_their_period(make):
     clock = ManualClock(50.0)
-    limiter = Limiter.from_yaml(
-        """
-        limits:
-          fixed: { algorithm: fixed_window, count: 3, period: 1m }
-          moved: { algorithm: fixed_window, count: 3, period: 1m, offset: 55s }
-          sliding: { algorithm: sliding_window, count: 3, period: 1m }
-        """,
-        clock=clock,
-    )
+    minute = {"count": 3, "period": "1m"}
+    limits = {
+        "fixed": {"algorithm": "fixed_window", **minute},
+        "moved": {"algorithm": "fixed_window", "offset": "55s", **minute},
+        "sliding": {"algorithm": "sliding_window", **minute},
+    }
+    limiter = make({"limits": limits}, clock=clock)
     assert limiter.spend("fixed", "alice", 3) == Decision(True, 0, 10.0, 10.0, "fixed")
     assert limiter.spend("moved", "alice", 3) == Decision(True, 0, 5.0, 5.0, "moved")
     assert limiter.spend("sliding", "alice", 3) == Decision(True, 0, 70.0, 70.0, "sliding")
@@ -75,7 +88,7 @@ def test_windows_begin_at_multiples_of_their_period():
 def test_answers_are_printed_as_they_are_made():
     limiter = Limiter.from_yaml(LOGIN, clock=ManualClock())
     shown = repr(limiter.spend("login", "alice"))
-    assert shown == 'Decision(allowed=True, remaining=2, retry_after=0.0, reset_after=60.0, limit="login", degraded=False)'
+    assert shown == 'Decision(allowed=True, remaining=2, retry_after=0.0, reset_after=60.0, limit="login", rule=None, degraded=False)'
     assert eval(shown, {"Decision": Decision}) == limiter.check("login", "alice", 0)
     assert repr(limiter.refund("login", "alice")) == "Refund(refunded=True, remaining=3, reset_after=0.0)"
     assert repr(limiter) == "<Limiter over memory>"

@@ -8,6 +8,7 @@ from tollway import (
     And,
     Client,
     Decision,
+    InlineLimit,
     Limiter,
     ManualClock,
     Or,
@@ -73,7 +74,15 @@ async def by_name() -> None:
         assert_type(await calls.refund_all_async([("login", "alice", 2)]), Refund)
         calls.reset_all([("login", "alice"), ("address", "192.0.2.1")])
         assert_type(calls.check("login", "alice").remaining, Optional[int])
-        assert_type(calls.check("login", "alice").limit, str)
+        assert_type(calls.check("login", "alice").limit, Optional[str])
+        assert_type(calls.check("login", "alice").rule, Optional[str])
+        limit = InlineLimit(count=30, period=60, burst=16)
+        assert_type(calls.spend(limit, "alice"), Decision)
+        uploads = [("upload", {"user": "vova", "apikey": None})]
+        assert_type(calls.spend_all([("login", "alice"), (limit, 7, 2)], rules=uploads), Decision)
+        assert_type(await calls.check_all_async([], [("upload", {"user": 7}), ("all", {}, "cats")]), Decision)
+        calls.spend_all([], rules=["upload"])  # type: ignore[list-item]
+        InlineLimit(30, 60)  # type: ignore[call-arg]
         calls.spend(7, "alice")  # type: ignore[arg-type]
         calls.spend("login", None)  # type: ignore[arg-type]
     unknown: ValueError = UnknownLimit("nope")

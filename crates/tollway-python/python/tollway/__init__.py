@@ -20,6 +20,7 @@ A call over the limit raises ``RateLimitExceeded``, whose ``retry_after`` is the
 
     limiter = Limiter.from_yaml("limits: { login: { burst: 5, count: 5, period: 1m } }")
     decision = limiter.spend("login", "alice")        # Client("127.0.0.1:8080").spend("login", "alice")
+    decision = limiter.spend(InlineLimit(count=30, period=60), "alice")
 """
 
 from ._client import Client
@@ -39,11 +40,12 @@ from ._errors import (
     ServerUnreachable,
     StoreError,
     UnknownLimit,
+    UnknownRule,
 )
 from ._limiter import Limiter
 from ._rate_limit import RateLimit, RuleGuard
 from ._rules import And, Or
-from ._tollway import Decision, ManualClock, Refund, RuleDecision
+from ._tollway import Decision, InlineLimit, ManualClock, Refund, RuleDecision
 from ._tollway import __version__ as __version__
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "Client",
     "ConfigError",
     "Decision",
+    "InlineLimit",
     "InvalidBill",
     "InvalidCost",
     "InvalidId",
@@ -72,4 +75,5 @@ __all__ = [
     "ServerUnreachable",
     "StoreError",
     "UnknownLimit",
+    "UnknownRule",
 ]

@@ -10,7 +10,7 @@ from http.client import HTTPException, HTTPResponse, IncompleteRead, parse_heade
 from io import BytesIO
 from threading import Lock
 from types import TracebackType
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union, cast
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, Union, cast
 from weakref import WeakKeyDictionary
 
 from ._errors import (
@@ -19,14 +19,16 @@ from ._errors import (
     InvalidCost,
     InvalidId,
     NotRefundable,
+    SelectorError,
     ServerError,
     ServerTimeout,
     ServerUnreachable,
     StoreError,
     UnknownLimit,
+    UnknownRule,
 )
-from ._limiter import Charge, Id
-from ._tollway import Decision, Refund
+from ._limiter import Charge, Id, Limit, Rule
+from ._tollway import Decision, InlineLimit, Refund
 
 _PORT = 8080
 """The port of a host without one. A server listens there by default."""
@@ -36,6 +38,7 @@ _COST_MAX = 2**64 - 1
 # A day: longer than anybody waits, and short enough for every timer.
 _TIMEOUT_MAX = 86_400
 _CHARGES_MAX = 32
+_RULES_MAX = 8
 # The server closes a connection that was idle for 75 seconds. One that is nearly as old is not used: the server might
 # close it while the request is on its way, and nobody could tell if the charge was made.
 _IDLE_SECONDS = 60.0
@@ -46,6 +49,7 @@ _BODY_MAX = 1 << 20
 _PROBLEM_TYPE = "urn:problem-type:tollway:"
 _EXCEPTIONS: Dict[str, Type[Exception]] = {
     "unknown-limit": UnknownLimit,
+    "unknown-rule": UnknownRule,
     "bad-id": InvalidId,
     "cost-too-high": InvalidCost,
     "no-refund": NotRefundable,
@@ -56,7 +60,7 @@ _EXCEPTIONS: Dict[str, Type[Exception]] = {
 
 
 class Client:
-    """The limits of a server, with the calls of a ``Limiter``.
+    """The limits and rules of a server, with the calls of a ``Limiter``.
 
         client = Client("127.0.0.1:8080")
         if not client.spend("login", "alice"):
@@ -87,7 +91,7 @@ class Client:
         """The address of the server: its host and port."""
         return self._address
 
-    def spend(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    def spend(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Takes ``cost`` from the bucket of ``id`` under ``limit``, if it fits.
 
         :raises UnknownLimit: no limit of the server has this name.
@@ -99,19 +103,19 @@ class Client:
         """
         return cast(Decision, self._call("spend", [(limit, id, cost)]))
 
-    async def spend_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    async def spend_async(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Does what ``spend`` does, awaited."""
         return cast(Decision, await self._call_async("spend", [(limit, id, cost)]))
 
-    def check(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    def check(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Returns the decision that ``spend`` would make. Takes nothing. A cost of 0 asks what is left."""
         return cast(Decision, self._call("check", [(limit, id, cost)]))
 
-    async def check_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    async def check_async(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Does what ``check`` does, awaited."""
         return cast(Decision, await self._call_async("check", [(limit, id, cost)]))
 
-    def refund(self, limit: str, id: Id, cost: int = 1) -> Refund:
+    def refund(self, limit: Limit, id: Id, cost: int = 1) -> Refund:
         """Gives back ``cost`` to the bucket of ``id`` under ``limit``, up to a full bucket.
 
         :raises NotRefundable: the algorithm of the limit has no refunds.
@@ -119,43 +123,48 @@ class Client:
         """
         return cast(Refund, self._call("refund", [(limit, id, cost)]))
 
-    async def refund_async(self, limit: str, id: Id, cost: int = 1) -> Refund:
+    async def refund_async(self, limit: Limit, id: Id, cost: int = 1) -> Refund:
         """Does what ``refund`` does, awaited."""
         return cast(Refund, await self._call_async("refund", [(limit, id, cost)]))
 
-    def reset(self, limit: str, id: Id) -> None:
+    def reset(self, limit: Limit, id: Id) -> None:
         """Forgets the bucket of ``id`` under ``limit``.
 
         :raises StoreError: the store of the server gave no answer.
         """
         self._call("reset", [(limit, id)])
 
-    async def reset_async(self, limit: str, id: Id) -> None:
+    async def reset_async(self, limit: Limit, id: Id) -> None:
         """Does what ``reset`` does, awaited."""
         await self._call_async("reset", [(limit, id)])
 
-    def spend_all(self, charges: Sequence[Charge]) -> Decision:
-        """Takes all the charges, or none of them if one does not fit.
+    def spend_all(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
+        """Takes all the charges and counts the request in all the rules, or does nothing if one of them denies.
 
             client.spend_all([("account", "alice"), ("address", "192.0.2.1"), ("bytes", "alice", 512)])
+            client.spend_all([("bytes", "alice", 512)], rules=[("upload", {"user": "alice"})])
 
-        The decision's ``limit`` is the limit that decided.
+        The decision's ``limit`` is the limit that decided. It is ``None`` if a rule decided, which is then in ``rule``.
+        Rules are those of the server's configuration, by their names.
 
-        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        :raises InvalidBill: there is neither a charge nor a rule, there are more than 32 charges or 8 rules, or two
+            charges are for one bucket.
+        :raises UnknownRule: no rule of the server has this name.
+        :raises SelectorError: a rule has a selector that is not given. One without a value is given as ``None``.
         """
-        return cast(Decision, self._call("spend", charges))
+        return cast(Decision, self._call("spend", charges, rules))
 
-    async def spend_all_async(self, charges: Sequence[Charge]) -> Decision:
+    async def spend_all_async(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
         """Does what ``spend_all`` does, awaited."""
-        return cast(Decision, await self._call_async("spend", charges))
+        return cast(Decision, await self._call_async("spend", charges, rules))
 
-    def check_all(self, charges: Sequence[Charge]) -> Decision:
-        """Returns the decision that ``spend_all`` would make. Takes nothing."""
-        return cast(Decision, self._call("check", charges))
+    def check_all(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
+        """Returns the decision that ``spend_all`` would make. Takes nothing, and counts nothing."""
+        return cast(Decision, self._call("check", charges, rules))
 
-    async def check_all_async(self, charges: Sequence[Charge]) -> Decision:
+    async def check_all_async(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
         """Does what ``check_all`` does, awaited."""
-        return cast(Decision, await self._call_async("check", charges))
+        return cast(Decision, await self._call_async("check", charges, rules))
 
     def refund_all(self, charges: Sequence[Charge]) -> Refund:
         """Gives back all the charges, up to full buckets.
@@ -237,8 +246,10 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._address!r}, timeout={self._timeout!r})"
 
-    def _call(self, verb: str, charges: Sequence[Charge]) -> Union[Decision, Refund, None]:
-        request = _request(self._address, verb, charges)
+    def _call(
+        self, verb: str, charges: Sequence[Charge], rules: Sequence[Rule] = ()
+    ) -> Union[Decision, Refund, None]:
+        request = _request(self._address, verb, charges, rules)
         deadline = time.monotonic() + self._timeout
         connection = self._send(request, deadline)
         try:
@@ -326,8 +337,10 @@ class Client:
                 return
         connection.close()
 
-    async def _call_async(self, verb: str, charges: Sequence[Charge]) -> Union[Decision, Refund, None]:
-        request = _request(self._address, verb, charges)
+    async def _call_async(
+        self, verb: str, charges: Sequence[Charge], rules: Sequence[Rule] = ()
+    ) -> Union[Decision, Refund, None]:
+        request = _request(self._address, verb, charges, rules)
         sent = _Sent()
         try:
             status, body = await asyncio.wait_for(self._exchange(request, sent), self._timeout)
@@ -424,12 +437,19 @@ def _parse_address(address: str) -> Tuple[str, int]:
     return bare, int(port)
 
 
-def _request(address: str, verb: str, charges: Sequence[Charge]) -> bytes:
+def _request(address: str, verb: str, charges: Sequence[Charge], rules: Sequence[Rule]) -> bytes:
     """Returns a whole request, so that it is sent in one packet."""
-    objects = [_charge_object(verb, charge) for charge in charges]
-    if not 1 <= len(objects) <= _CHARGES_MAX:
-        raise InvalidBill(f"a bill has 1 to {_CHARGES_MAX} charges, not {len(objects)}")
-    body = json.dumps(objects[0] if len(objects) == 1 else {"charges": objects}, separators=(",", ":")).encode()
+    charge_objects = [_charge_object(verb, charge) for charge in charges]
+    rule_objects = [_rule_object(rule) for rule in rules]
+    if not charge_objects and not rule_objects:
+        raise InvalidBill("a bill needs at least one charge or rule")
+    for what, objects, most in [("charges", charge_objects, _CHARGES_MAX), ("rules", rule_objects, _RULES_MAX)]:
+        if len(objects) > most:
+            raise InvalidBill(f"a bill can have at most {most} {what}, and this one has {len(objects)}")
+    fields = charge_objects[0] if len(charge_objects) == 1 else {"charges": charge_objects}
+    if rule_objects:
+        fields["rules"] = rule_objects
+    body = json.dumps(fields, separators=(",", ":")).encode()
     head = f"POST /v1/{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode("ascii") + body
 
@@ -438,25 +458,64 @@ def _charge_object(verb: str, charge: Charge) -> Dict[str, Any]:
     if isinstance(charge, (str, bytes)) or not 2 <= len(charge) <= 3:
         raise TypeError(f"a charge is (limit, id) or (limit, id, cost), not {charge!r}")
     limit, id, cost = charge if len(charge) == 3 else (*charge, 1)
-    if not isinstance(limit, str):
-        raise TypeError(f"limit must be a str, not {type(limit).__name__}")
-    described: Dict[str, Any] = {"limit": limit, "id": _id_text(id)}
+    described: Dict[str, Any] = {"limit": _limit_object(limit), "id": _id_text(id)}
     if verb != "reset":
         described["cost"] = _cost_units(cost)
     return described
 
 
+def _limit_object(limit: Limit) -> Union[str, Dict[str, Any]]:
+    if isinstance(limit, InlineLimit):
+        return {"burst": limit.burst, "count": limit.count, "period": limit._period_text}
+    return _str("limit must be a str or an InlineLimit", limit)
+
+
+def _rule_object(rule: Rule) -> Dict[str, Any]:
+    if not isinstance(rule, (list, tuple)) or not 2 <= len(rule) <= 3:
+        raise TypeError(f"a rule is (name, selectors) or (name, selectors, key), not {rule!r}")
+    name, selectors = rule[:2]
+    if not isinstance(selectors, Mapping):
+        raise TypeError(f"selectors must be a dict, not {type(selectors).__name__}")
+    described: Dict[str, Any] = {
+        "rule": _str("the name of a rule must be a str", name),
+        "selectors": {
+            _str("the name of a selector must be a str", selector): None if value is None else _value_text(value)
+            for selector, value in selectors.items()
+        },
+    }
+    if len(rule) == 3:
+        described["key"] = _str("the key of a rule must be a str", rule[2])
+    return described
+
+
+def _str(expected: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{expected}, not {type(value).__name__}")
+    return value
+
+
 def _id_text(id: Id) -> str:
-    if isinstance(id, int) and not isinstance(id, bool):
-        return str(id)
-    # An id of None or True would be one bucket for everybody.
-    if not isinstance(id, (str, bytes)):
-        raise TypeError(f"id must be a str, bytes or an int, not {type(id).__name__}")
     try:
-        # JSON has no bytes. A lone surrogate stands for a byte that is not UTF-8.
-        return id.decode() if isinstance(id, bytes) else id.encode().decode()
+        return _text("id must be a str, bytes or an int", id)
     except UnicodeError as error:
         raise InvalidId(f"id {id!r} is not UTF-8; a server accepts such an id only at /v1/gate") from error
+
+
+def _value_text(value: Id) -> str:
+    try:
+        return _text("the value of a selector must be a str, bytes, an int or None", value)
+    except UnicodeError as error:
+        raise ChargeError(f"the value {value!r} of a selector is not UTF-8, and JSON has no other bytes") from error
+
+
+def _text(expected: str, value: Id) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    # An id of None or True would be one bucket for everybody.
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"{expected}, not {type(value).__name__}")
+    # JSON has no bytes. A lone surrogate stands for a byte that is not UTF-8.
+    return value.decode() if isinstance(value, bytes) else value.encode().decode()
 
 
 def _cost_units(cost: int) -> int:
@@ -474,14 +533,16 @@ def _answer(status: int, body: bytes) -> Union[Decision, Refund, None]:
     except ValueError:
         fields = None
     if isinstance(fields, dict):
-        if "allowed" in fields and "limit" in fields:
+        if "allowed" in fields and ("limit" in fields or "rule" in fields):
             return Decision(
                 fields["allowed"],
                 fields.get("remaining"),
-                _seconds(fields.get("retry_after")),
+                # An answer of a rule that allows has no time to wait.
+                _seconds(fields.get("retry_after", 0 if fields["allowed"] else None)),
                 _seconds(fields.get("reset_after")),
-                fields["limit"],
+                fields.get("limit"),
                 bool(fields.get("degraded", False)),
+                fields.get("rule"),
             )
         if "refunded" in fields:
             return Refund(fields["refunded"], fields.get("remaining"), _seconds(fields.get("reset_after")))
@@ -495,6 +556,8 @@ def _answer(status: int, body: bytes) -> Union[Decision, Refund, None]:
 
 def _problem(status: int, fields: Dict[str, Any]) -> Exception:
     title, detail, kind = str(fields["title"]), str(fields.get("detail", "")), str(fields.get("type", ""))
+    if kind == _PROBLEM_TYPE + "missing-selector":
+        return SelectorError(str(fields.get("field", ""))[len("selectors.") :], detail)
     exception = _EXCEPTIONS.get(kind[len(_PROBLEM_TYPE) :]) if kind.startswith(_PROBLEM_TYPE) else None
     return exception(detail) if exception is not None else ServerError(status, title, detail)
 

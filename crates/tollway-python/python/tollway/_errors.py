@@ -50,11 +50,14 @@ class SelectorError(LookupError, RuntimeError):
     selector: str
     """The name of the selector."""
 
-    def __init__(self, selector: str) -> None:
-        super().__init__(selector)
+    def __init__(self, selector: str, message: Optional[str] = None) -> None:
+        super().__init__(selector, message)
         self.selector = selector
+        self._message = message
 
     def __str__(self) -> str:
+        if self._message is not None:
+            return self._message
         name = self.selector
         return (
             f"nobody supplies the selector {name!r}: pass {name}=, which may be a callable,"
@@ -62,7 +65,7 @@ class SelectorError(LookupError, RuntimeError):
         )
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (self.selector,)
+        return type(self), (self.selector, self._message)
 
 
 class ConfigError(ValueError):
@@ -70,11 +73,15 @@ class ConfigError(ValueError):
 
 
 class ChargeError(ValueError):
-    """A charge is not valid. This is not a denial: the same call would never succeed."""
+    """A charge or a rule of a call is not valid. This is not a denial: the same call would never succeed."""
 
 
 class UnknownLimit(ChargeError):
     """No limit has this name."""
+
+
+class UnknownRule(ChargeError):
+    """No rule has this name."""
 
 
 class InvalidId(ChargeError):
@@ -90,7 +97,8 @@ class NotRefundable(ChargeError):
 
 
 class InvalidBill(ChargeError):
-    """The charges do not make a bill: there is none, there are more than 32, or two are for one bucket."""
+    """The charges and rules do not make a bill: there is none, there are more than 32 charges or 8 rules, or two
+    charges are for one bucket."""
 
 
 class StoreError(Exception):

@@ -1,25 +1,39 @@
-"""Limits of a configuration, asked by name."""
+"""Limits and rules of a configuration, asked by name."""
 
+import json
 import os
-from typing import Any, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Mapping, Optional, Sequence, Tuple, Union, cast
 
 from ._fork import note_forks
 from ._pending import call_limiter
-from ._tollway import Decision, ManualClock, NativeLimiter, Refund
+from ._tollway import Decision, InlineLimit, ManualClock, NativeLimiter, Refund
+
+Limit = Union[str, InlineLimit]
+"""A limit: the name of one in the configuration, or an ``InlineLimit``, which brings its numbers."""
 
 Id = Union[str, bytes, int]
 """The id that a limit counts: an account, an address. An int is converted with ``str``."""
 
-Charge = Union[Tuple[str, Id], Tuple[str, Id, int]]
+Charge = Union[Tuple[Limit, Id], Tuple[Limit, Id, int]]
 """One charge of several: ``(limit, id)``, which costs 1, or ``(limit, id, cost)``."""
+
+Selectors = Mapping[str, Union[Id, None]]
+"""The values of a rule's selectors. ``None`` and an empty text mean that the request has no value."""
+
+Rule = Union[Tuple[str, Selectors], Tuple[str, Selectors, str]]
+"""A rule of the configuration: ``(name, selectors)``, or ``(name, selectors, key)`` to count under another key."""
 
 
 class Limiter:
-    """The limits of a configuration, decided in this process or in Redis.
+    """The limits and rules of a configuration, decided in this process or in Redis.
 
         limiter = Limiter.from_yaml("limits: { login: { burst: 5, count: 5, period: 1m } }")
         if not limiter.spend("login", "alice"):
             ...
+
+    Wherever a limit is named, an ``InlineLimit`` may stand instead, which brings its numbers:
+
+        limiter.spend(InlineLimit(count=30, period=60), "alice")
 
     With ``store: redis://HOST:PORT`` in the configuration, all processes share the buckets. A call then blocks its
     thread until Redis has answered, and other threads run meanwhile. Its awaited twin, such as ``spend_async``, never
@@ -31,7 +45,7 @@ class Limiter:
     _native: NativeLimiter
 
     def __init__(self) -> None:
-        raise TypeError("create a limiter with Limiter.from_yaml(text) or Limiter.from_file(path)")
+        raise TypeError("create a limiter with from_yaml(text), from_file(path) or from_dict(config) of Limiter")
 
     @classmethod
     def from_yaml(cls, text: str, *, clock: Optional[ManualClock] = None) -> "Limiter":
@@ -42,7 +56,7 @@ class Limiter:
         :param clock: a ``ManualClock``, for tests.
         :raises ConfigError: the text is not valid. The message has the line and the column of each mistake.
         """
-        return cls._with(NativeLimiter.from_yaml(text, clock))
+        return cls._with(NativeLimiter.from_yaml(text, "yaml", clock))
 
     @classmethod
     def from_file(cls, path: "Union[str, os.PathLike[str]]", *, clock: Optional[ManualClock] = None) -> "Limiter":
@@ -52,7 +66,24 @@ class Limiter:
         """
         return cls._with(NativeLimiter.from_file(os.fspath(path), clock))
 
-    def spend(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any], *, clock: Optional[ManualClock] = None) -> "Limiter":
+        """Creates a limiter from a configuration that stands in code, with the names that a file has.
+
+            Limiter.from_dict({
+                "limits": {
+                    "login": {"burst": 5, "count": 5, "period": "1m"},
+                    "report": {"algorithm": "fixed_window", "count": 3, "period": "1d"},
+                },
+            })
+
+        :raises ConfigError: the configuration is not valid. The column in the message is that in its JSON.
+        """
+        # JSON is YAML. Its escapes for characters beyond ASCII are not all known to YAML.
+        text = json.dumps(config, ensure_ascii=False)
+        return cls._with(NativeLimiter.from_yaml(text, "dict", clock))
+
+    def spend(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Takes ``cost`` from the bucket of ``id`` under ``limit``, if it fits.
 
         :raises UnknownLimit: no limit has this name.
@@ -61,65 +92,70 @@ class Limiter:
         """
         return self._native.spend(limit, id, cost)
 
-    async def spend_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    async def spend_async(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Does what ``spend`` does, awaited."""
         if not self._native.is_shared:
             return self._native.spend(limit, id, cost)
         return cast(Decision, await self._call_async("spend", [(limit, id, cost)]))
 
-    def check(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    def check(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Returns the decision that ``spend`` would make. Takes nothing. A cost of 0 asks what is left."""
-        return cast(Decision, self._native.call("check", [(limit, id, cost)]))
+        return cast(Decision, self._native.call("check", [(limit, id, cost)], []))
 
-    async def check_async(self, limit: str, id: Id, cost: int = 1) -> Decision:
+    async def check_async(self, limit: Limit, id: Id, cost: int = 1) -> Decision:
         """Does what ``check`` does, awaited."""
         return cast(Decision, await self._call_async("check", [(limit, id, cost)]))
 
-    def refund(self, limit: str, id: Id, cost: int = 1) -> Refund:
+    def refund(self, limit: Limit, id: Id, cost: int = 1) -> Refund:
         """Gives back ``cost`` to the bucket of ``id`` under ``limit``, up to a full bucket.
 
         :raises NotRefundable: the algorithm of the limit has no refunds.
         :raises StoreError: Redis gave no answer.
         """
-        return cast(Refund, self._native.call("refund", [(limit, id, cost)]))
+        return cast(Refund, self._native.call("refund", [(limit, id, cost)], []))
 
-    async def refund_async(self, limit: str, id: Id, cost: int = 1) -> Refund:
+    async def refund_async(self, limit: Limit, id: Id, cost: int = 1) -> Refund:
         """Does what ``refund`` does, awaited."""
         return cast(Refund, await self._call_async("refund", [(limit, id, cost)]))
 
-    def reset(self, limit: str, id: Id) -> None:
+    def reset(self, limit: Limit, id: Id) -> None:
         """Forgets the bucket of ``id`` under ``limit``.
 
         :raises StoreError: Redis gave no answer.
         """
-        self._native.call("reset", [(limit, id, 0)])
+        self._native.call("reset", [(limit, id, 0)], [])
 
-    async def reset_async(self, limit: str, id: Id) -> None:
+    async def reset_async(self, limit: Limit, id: Id) -> None:
         """Does what ``reset`` does, awaited."""
         await self._call_async("reset", [(limit, id, 0)])
 
-    def spend_all(self, charges: Sequence[Charge]) -> Decision:
-        """Takes all the charges, or none of them if one does not fit.
+    def spend_all(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
+        """Takes all the charges and counts the request in all the rules, or does nothing if one of them denies.
 
             limiter.spend_all([("account", "alice"), ("address", "192.0.2.1"), ("bytes", "alice", 512)])
+            limiter.spend_all([("bytes", "alice", 512)], rules=[("upload", {"user": "alice"})])
 
-        The decision's ``limit`` is the limit that decided.
+        The decision's ``limit`` is the limit that decided. It is ``None`` if a rule decided, which is then in ``rule``.
+        Rules are those of the configuration, by their names.
 
-        :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
+        :raises InvalidBill: there is neither a charge nor a rule, there are more than 32 charges or 8 rules, or two
+            charges are for one bucket.
+        :raises UnknownRule: no rule has this name.
+        :raises SelectorError: a rule has a selector that is not given. One without a value is given as ``None``.
         """
-        return cast(Decision, self._native.call("spend", list(charges)))
+        return cast(Decision, self._native.call("spend", list(charges), list(rules)))
 
-    async def spend_all_async(self, charges: Sequence[Charge]) -> Decision:
+    async def spend_all_async(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
         """Does what ``spend_all`` does, awaited."""
-        return cast(Decision, await self._call_async("spend", list(charges)))
+        return cast(Decision, await self._call_async("spend", list(charges), list(rules)))
 
-    def check_all(self, charges: Sequence[Charge]) -> Decision:
-        """Returns the decision that ``spend_all`` would make. Takes nothing."""
-        return cast(Decision, self._native.call("check", list(charges)))
+    def check_all(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
+        """Returns the decision that ``spend_all`` would make. Takes nothing, and counts nothing."""
+        return cast(Decision, self._native.call("check", list(charges), list(rules)))
 
-    async def check_all_async(self, charges: Sequence[Charge]) -> Decision:
+    async def check_all_async(self, charges: Sequence[Charge], rules: Sequence[Rule] = ()) -> Decision:
         """Does what ``check_all`` does, awaited."""
-        return cast(Decision, await self._call_async("check", list(charges)))
+        return cast(Decision, await self._call_async("check", list(charges), list(rules)))
 
     def refund_all(self, charges: Sequence[Charge]) -> Refund:
         """Gives back all the charges, up to full buckets.
@@ -131,7 +167,7 @@ class Limiter:
         :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
         :raises StoreError: Redis gave no answer.
         """
-        return cast(Refund, self._native.call("refund", list(charges)))
+        return cast(Refund, self._native.call("refund", list(charges), []))
 
     async def refund_all_async(self, charges: Sequence[Charge]) -> Refund:
         """Does what ``refund_all`` does, awaited."""
@@ -143,7 +179,7 @@ class Limiter:
         :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
         :raises StoreError: Redis gave no answer.
         """
-        self._native.call("reset", list(charges))
+        self._native.call("reset", list(charges), [])
 
     async def reset_all_async(self, charges: Sequence[Charge]) -> None:
         """Does what ``reset_all`` does, awaited."""
@@ -159,7 +195,7 @@ class Limiter:
         note_forks(native)
         return limiter
 
-    async def _call_async(self, verb: str, charges: "list[Any]") -> Any:
+    async def _call_async(self, verb: str, charges: "list[Any]", rules: "Sequence[Any]" = ()) -> Any:
         if not self._native.is_shared:
-            return self._native.call(verb, charges)
-        return await call_limiter(self._native, verb, charges)
+            return self._native.call(verb, charges, list(rules))
+        return await call_limiter(self._native, verb, charges, list(rules))

@@ -25,11 +25,11 @@ async def decide_rule(call: RuleCall) -> Any:
         await future
 
 
-async def call_limiter(limiter: NativeLimiter, verb: str, charges: List[Any]) -> Any:
+async def call_limiter(limiter: NativeLimiter, verb: str, charges: List[Any], rules: List[Any]) -> Any:
     """Returns the answer of a limiter: a decision, a refund or ``None``."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
-    _pending_calls(loop).start_charges(limiter, verb, charges, future)
+    _pending_calls(loop).start_bill(limiter, verb, charges, rules, future)
     return await future
 
 

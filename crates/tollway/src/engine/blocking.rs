@@ -1,10 +1,14 @@
 //! A view of the engine for threads that may sleep until Redis has answered.
 
 use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
-use tollway_core::{Bill, Charge, Decision, Refund, RuleBill, RuleDecision, Timestamp};
+use tollway_core::{
+    Bill, Charge, ChargeRequest, Decision, Policy, Refund, RuleBill, RuleDecision, RuleRequest, Timestamp,
+    Verb,
+};
 
-use super::{Engine, RuleInspection};
+use super::{Engine, RuleInspection, VerbAnswer};
 use crate::block_on::block_on;
+use crate::limiter::LimiterError;
 use crate::rates::RateUpdate;
 use crate::reports::Report;
 use crate::store::StoreError;
@@ -27,6 +31,18 @@ impl BlockingEngine {
     /// Returns the engine whose calls may block the thread that polls them. It must not get out of this crate.
     pub(crate) const fn engine(&self) -> &Engine {
         &self.0
+    }
+
+    /// Performs a verb on the charges and the rules that are requested, under a policy that the caller holds. A refund
+    /// and a reset have no rules.
+    pub fn perform<'a>(
+        &self,
+        policy: &'a Policy,
+        verb: Verb,
+        requests: &'a [ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
+    ) -> Result<VerbAnswer<'a>, LimiterError> {
+        block_on(self.0.perform(policy, verb, requests, rules))
     }
 
     /// Settles a bill of one charge.
