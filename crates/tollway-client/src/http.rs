@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn ask() -> Result<(), tollway_client::ClientError> {
-//! use tollway_client::http::{ChargeRequest, Client};
+//! use tollway_client::http::{ChargeRequest, Client, RuleRequest};
 //!
 //! let client = Client::new("127.0.0.1:8080")?;
 //! let decision = client.spend("Login", "alice", 1).await?;
@@ -17,6 +17,10 @@
 //!
 //! // A rule is asked by its name, with a value for each of its selectors.
 //! let may_upload = client.rule("upload", &[("user", "vova")]).await?.allowed();
+//!
+//! // A bill can have rules as well: everything is taken and counted, or nothing.
+//! let rules = [RuleRequest::new("upload").with_selector("user", "vova")];
+//! let may_upload = client.spend_bill(&charges, &rules).await?.allowed();
 //! # Ok(())
 //! # }
 //! ```

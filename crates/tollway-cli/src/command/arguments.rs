@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use tollway::config::{GateAddressError, Gates, SmockronGate};
+use tollway::core::Nanos;
 
 /// A limit and an id, which are written as `LIMIT:ID`.
 #[derive(Clone)]
@@ -19,6 +21,54 @@ impl FromStr for Bucket {
         let (limit, id) = text.split_once(':').ok_or("must be a limit and an id, such as \"demo:alice\"")?;
         Ok(Self { limit: limit.to_owned(), id: id.to_owned() })
     }
+}
+
+/// A value for a selector of a rule, which is written as `SELECTOR=VALUE`.
+#[derive(Clone)]
+pub(super) struct Selector {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+impl FromStr for Selector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => {
+                Ok(Self { name: name.to_owned(), value: value.to_owned() })
+            }
+            _ => Err("must be a selector and its value, such as \"user=vova\"".to_owned()),
+        }
+    }
+}
+
+/// A word that follows `--rule`: the name of the rule, or a value for one of its selectors.
+#[derive(Clone)]
+pub(super) enum RuleWord {
+    Name(String),
+    Selector(Selector),
+}
+
+impl FromStr for RuleWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // Neither a rule nor a selector has a colon in its name. A charge would be taken for one of them, and would not
+        // be made.
+        if text.split('=').next().is_some_and(|name| name.contains(':')) {
+            return Err("write LIMIT:ID before --rule".to_owned());
+        }
+        if text.contains('=') { text.parse().map(Self::Selector) } else { Ok(Self::Name(text.to_owned())) }
+    }
+}
+
+/// Parses a period: a time with units, or whole seconds.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    text.parse().map(Nanos::as_duration).map_err(|error| error.to_string())
 }
 
 /// Parses the cost of a request.

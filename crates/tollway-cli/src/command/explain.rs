@@ -2,7 +2,6 @@
 
 mod tree;
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -12,6 +11,7 @@ use tollway_client::ClientError;
 use tollway_client::http::{HttpRuleRequest, Rfc3339, RuleExplanation, RulePart};
 
 use super::Outcome;
+use super::arguments::Selector;
 use crate::output::print_line;
 
 /// Show which parts of a rule have reached their limit, and when each is free again
@@ -50,25 +50,6 @@ pub(crate) struct Explain {
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone)]
-struct Selector {
-    name: String,
-    value: String,
-}
-
-impl FromStr for Selector {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() => {
-                Ok(Self { name: name.to_owned(), value: value.to_owned() })
-            }
-            _ => Err("must be a selector and its value, such as \"user=vova\"".to_owned()),
-        }
-    }
 }
 
 impl Explain {

@@ -150,9 +150,106 @@ fn the_commands_answer_with_words_and_exit_codes() {
         (&["inspect", "L", "a"], 2, "error: unexpected argument 'a' found"),
         (&["inspect", "L"], 2, "error: invalid value 'L' for '<LIMIT:ID>': must be a limit and an id"),
         (&["spend", "L:a", "--cost", "3"], 2, "tollway: Cost too high"),
-        (&["spend", "L"], 2, "error: invalid value 'L'"),
+        (
+            &["spend", "L"],
+            2,
+            "tollway: invalid value 'L' for LIMIT:ID: must be a limit and an id, such as \"demo:alice\"\n",
+        ),
+        (&["spend"], 2, "error: the following required arguments were not provided:\n  <LIMIT:ID>"),
+        (&["refund"], 2, "error: the following required arguments were not provided:\n  <LIMIT:ID>"),
     ] {
         let (got, words) = serving.ask(arguments);
+        assert_eq!(got, code, "{arguments:?}: {words}");
+        assert!(words.starts_with(answer), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn the_commands_ask_limits_and_rules_together() {
+    let config = file(
+        "bill.yaml",
+        "
+        limits: { L: { burst: 3, count: 3, period: 2160h } }
+        rules: { upload: 'user:2/2160h', both: \"Or('user:5/2160h', 'apikey:1/2160h')\" }
+        ",
+    );
+    let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    for (arguments, code, answer) in [
+        (&["check", "L:a", "--rule", "upload", "user=vova"][..], 0, "allow remaining=2 "),
+        (&["spend", "L:a", "--rule", "upload", "user=vova"], 0, "allow remaining=2 "),
+        (&["spend", "--rule", "upload", "user=vova"], 0, "allow\n"),
+        (&["spend", "L:a", "--rule", "upload", "user=vova"], 1, "deny retry_after=77759"),
+        (
+            &["spend", "--rule", "upload", "user=vova", "--json"],
+            1,
+            "{\"allowed\":false,\"retry_after\":77759",
+        ),
+        (&["check", "L:a", "--cost", "0"], 0, "allow remaining=2 "),
+        (
+            &[
+                "spend", "L:a", "--cost", "2", "--rule", "both", "user=a", "apikey=k", "--rule", "upload",
+                "user=a",
+            ],
+            0,
+            "allow remaining=0 ",
+        ),
+        (&["check", "--rule", "both", "user=b", "apikey=k"], 1, "deny retry_after=77759"),
+        (&["check", "--rule", "both", "user=b", "apikey="], 0, "allow\n"),
+        (&["check", "L:a", "--rule", "upload", "user=b=c:d"], 1, "deny remaining=0 "),
+        (&["spend", "L:a", "--rule", "nope"], 2, "tollway: Unknown rule: rule \"nope\" does not exist"),
+        (&["spend", "L:a", "--rule", "upload"], 2, "tollway: Missing selector: the rule needs a value for"),
+        (
+            &["spend", "--rule", "upload", "user=b", "L:a=b"],
+            2,
+            "error: invalid value 'L:a=b' for '--rule <NAME> [SELECTOR=VALUE]...': write LIMIT:ID before --rule\n",
+        ),
+        (&["spend", "--rule", "user=b"], 2, "tollway: --rule needs the name of a rule before \"user=b\"\n"),
+        (&["refund", "L:a", "--rule", "upload"], 2, "error: unexpected argument '--rule' found"),
+    ] {
+        let (got, words) = serving.ask(arguments);
+        assert_eq!(got, code, "{arguments:?}: {words}");
+        assert!(words.starts_with(answer), "{arguments:?}: {words}");
+    }
+    let (_, words) = serving.ask(&["check", "L:a", "--cost", "0", "--rule", "upload", "user=vova"]);
+    assert!(words.ends_with(" rule=upload\n"), "{words}");
+    let (_, words) = serving.ask(&["check", "L:a", "--rule", "upload", "user=nobody"]);
+    assert!(words.ends_with(" limit=L\n"), "{words}");
+}
+
+#[test]
+fn the_commands_bring_the_numbers_of_a_limit() {
+    let serving = Serving::start(&["--http", "127.0.0.1:0", "--workers", "1"], &[]);
+    let numbers = ["--burst", "5", "--count", "10", "--period"];
+    let with = |verb, id, period, more: &[&'static str]| {
+        [&[verb, id][..], &numbers, &[period], more].concat().into_iter().collect::<Vec<&str>>()
+    };
+    for (arguments, code, answer) in [
+        (with("spend", "user:alice", "2160h", &["--cost", "4"]), 0, "allow remaining=1 "),
+        (with("spend", "user:alice", "7776000", &["--cost", "2"]), 1, "deny remaining=1 "),
+        (with("check", "user:alice", "2160h", &["--json"]), 0, "{\"allowed\":true,\"remaining\":0,"),
+        (with("refund", "user:alice", "2160h", &[]), 0, "ok remaining=2 "),
+        (with("spend", "user:alice", "2160h", &["--rule", "demo", "user=a"]), 0, "allow remaining=1 "),
+        (with("reset", "user:alice", "2160h", &[]), 0, "ok\n"),
+        (
+            vec!["check", "user:alice", "--count", "7", "--period", "1m", "--cost", "0"],
+            0,
+            "allow remaining=7 ",
+        ),
+        (with("spend", "a", "0s", &[]), 2, "tollway: period must be above zero\n"),
+        (
+            with("spend", "a", "1x", &[]),
+            2,
+            "error: invalid value '1x' for '--period <TIME>': \"x\" is not a unit",
+        ),
+        (vec!["spend", "a", "--count", "7"], 2, "error: the following required arguments were not provided"),
+        (vec!["spend", "a", "--burst", "7"], 2, "error: the following required arguments were not provided"),
+        (
+            vec!["spend", "a", "--count", "0", "--period", "1s"],
+            2,
+            "error: invalid value '0' for '--count <N>': 0 is not in 1..",
+        ),
+    ] {
+        let (got, words) = serving.ask(&arguments);
         assert_eq!(got, code, "{arguments:?}: {words}");
         assert!(words.starts_with(answer), "{arguments:?}: {words}");
     }

@@ -77,12 +77,12 @@ impl Client {
 
     /// Takes all of the charges, or none of them. The decision is the strictest of theirs.
     pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
-        self.charge_raw(Verb::Spend, charges)?.decision(charges)
+        self.bill_raw(Verb::Spend, charges, &[])?.decision(charges)
     }
 
     /// Returns the decision that [`spend_all`](Self::spend_all) would get, and takes nothing.
     pub fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
-        self.charge_raw(Verb::Check, charges)?.decision(charges)
+        self.bill_raw(Verb::Check, charges, &[])?.decision(charges)
     }
 
     /// Takes all of the charges and counts the request in all of the configured rules, or does nothing if one of them
@@ -106,12 +106,12 @@ impl Client {
 
     /// Gives all of the charges back.
     pub fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ClientError> {
-        self.charge_raw(Verb::Refund, charges)?.refund()
+        self.bill_raw(Verb::Refund, charges, &[])?.refund()
     }
 
     /// Makes the buckets of all of the charges full again. Their costs have no effect.
     pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ClientError> {
-        self.charge_raw(Verb::Reset, charges)?.reset()
+        self.bill_raw(Verb::Reset, charges, &[])?.reset()
     }
 
     /// Asks the configured rule `name`, with the values of its selectors. A request that is allowed is counted.
@@ -140,11 +140,8 @@ impl Client {
     }
 
     /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.
-    pub fn charge_raw(&self, verb: Verb, charges: &[ChargeRequest<'_>]) -> Result<RawResponse, ClientError> {
-        self.bill_raw(verb, charges, &[])
-    }
-
-    fn bill_raw(
+    /// Only a spend and a check can have rules.
+    pub fn bill_raw(
         &self,
         verb: Verb,
         charges: &[ChargeRequest<'_>],

@@ -79,12 +79,12 @@ impl Client {
 
     /// Takes all of the charges, or none of them. The decision is the strictest of theirs.
     pub async fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
-        self.charge_raw(Verb::Spend, charges).await?.decision(charges)
+        self.bill_raw(Verb::Spend, charges, &[]).await?.decision(charges)
     }
 
     /// Returns the decision that [`spend_all`](Self::spend_all) would get, and takes nothing.
     pub async fn check_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, ClientError> {
-        self.charge_raw(Verb::Check, charges).await?.decision(charges)
+        self.bill_raw(Verb::Check, charges, &[]).await?.decision(charges)
     }
 
     /// Takes all of the charges and counts the request in all of the configured rules, or does nothing if one of them
@@ -108,12 +108,12 @@ impl Client {
 
     /// Gives all of the charges back.
     pub async fn refund_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Refund, ClientError> {
-        self.charge_raw(Verb::Refund, charges).await?.refund()
+        self.bill_raw(Verb::Refund, charges, &[]).await?.refund()
     }
 
     /// Makes the buckets of all of the charges full again. Their costs have no effect.
     pub async fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ClientError> {
-        self.charge_raw(Verb::Reset, charges).await?.reset()
+        self.bill_raw(Verb::Reset, charges, &[]).await?.reset()
     }
 
     /// Asks the configured rule `name`, with the values of its selectors. A request that is allowed is counted.
@@ -142,12 +142,14 @@ impl Client {
     }
 
     /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.
-    pub async fn charge_raw(
+    /// Only a spend and a check can have rules.
+    pub async fn bill_raw(
         &self,
         verb: Verb,
         charges: &[ChargeRequest<'_>],
+        rules: &[RuleRequest<'_>],
     ) -> Result<RawResponse, ClientError> {
-        self.bill_raw(verb, charges, &[]).await
+        self.exchange(self.shared.endpoint.charge(verb, charges, rules)?).await
     }
 
     /// Asks for an [explanation](Self::explain), and returns the response before it is decoded.
@@ -163,15 +165,6 @@ impl Client {
     /// Asks for a [page of buckets](Self::keys), and returns the response before it is decoded.
     pub async fn keys_raw(&self, query: &KeysQuery<'_>) -> Result<RawResponse, ClientError> {
         self.exchange(self.shared.endpoint.keys(query)).await
-    }
-
-    async fn bill_raw(
-        &self,
-        verb: Verb,
-        charges: &[ChargeRequest<'_>],
-        rules: &[RuleRequest<'_>],
-    ) -> Result<RawResponse, ClientError> {
-        self.exchange(self.shared.endpoint.charge(verb, charges, rules)?).await
     }
 
     async fn exchange(&self, request: PreparedRequest) -> Result<RawResponse, ClientError> {
