@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use prost::Message;
-use tollway_testbed::TEST_TIMEOUT;
+use tollway_testbed::{RedisCluster, TEST_TIMEOUT, eventually};
 use tonic::Code;
 
 use crate::support::rls::{Descriptor, Limit, Pair, RateLimitRequest, RlsClient, request};
@@ -129,18 +129,147 @@ fn what_is_no_request_is_an_invalid_argument() {
     assert_eq!(client.ask(request("shop", &[("account", "alice")])).unwrap().overall_code, 1);
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct NotUtf8 {
-    #[prost(bytes, tag = "1")]
-    domain: Vec<u8>,
+/// Returns a message with the five bytes before it.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[0][..], &length, message].concat()
 }
 
 #[test]
 fn a_text_that_is_not_utf8_is_an_invalid_argument() {
     let gate = start_with(POLICY, |_| {});
-    let message = NotUtf8 { domain: vec![0xff] };
-    let status = client(&gate).call::<_, NotUtf8>(tollway_wire::rls::SHOULD_RATE_LIMIT, message).unwrap_err();
-    assert_eq!(status.message(), "the domain, the keys and the values must be UTF-8");
+    let client = client(&gate);
+    let valid = request("shop", &[("account", "alice")]).encode_to_vec();
+    for text in ["shop", "account", "alice"] {
+        let at = valid.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
+        let mut message = valid.clone();
+        message[at] = 0xff;
+        let status = client.send(tollway_wire::rls::SHOULD_RATE_LIMIT, &[&framed(&message)]).unwrap();
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::InvalidArgument, "the domain, the keys and the values must be UTF-8"),
+            "{text}"
+        );
+    }
+    let answer = client.ask(request("shop", &[("account", "alice")])).unwrap();
+    assert_eq!(answer.statuses[0].limit_remaining, 2, "nothing was taken before");
+}
+
+#[test]
+fn a_message_can_arrive_in_pieces() {
+    let gate = start_with(POLICY, |_| {});
+    let client = client(&gate);
+    let message = framed(&request("shop", &[("account", "alice")]).encode_to_vec());
+    for split in 1..message.len() {
+        let (first, rest) = message.split_at(split);
+        let status = client.send(tollway_wire::rls::SHOULD_RATE_LIMIT, &[first, b"", rest]);
+        assert_eq!(status.map(|status| status.code()), None, "{split}");
+    }
+    let pieces: Vec<&[u8]> = message.chunks(1).collect();
+    assert!(client.send(tollway_wire::rls::SHOULD_RATE_LIMIT, &pieces).is_none());
+}
+
+#[test]
+fn a_call_that_is_not_one_message_has_a_clear_status() {
+    let gate = start_with(POLICY, |_| {});
+    let client = client(&gate);
+    let message = framed(&request("shop", &[("account", "alice")]).encode_to_vec());
+    let compressed = [&[1], &message[1..]].concat();
+    let half = &message[..message.len() - 1];
+    let length = |length: u32| [&[0][..], &length.to_be_bytes()].concat();
+    for (pieces, code, text) in [
+        (&[][..], Code::Unimplemented, "the call has no message"),
+        (&[&*message, &message], Code::Unimplemented, "the call has more than one message"),
+        (&[&*compressed], Code::Unimplemented, "the message is compressed; send it without compression"),
+        (&[half], Code::Internal, "the call ends within its message"),
+        (&[&message[..3]], Code::Internal, "the call ends within its message"),
+        (&[&length(32_769)], Code::OutOfRange, "the message has 32769 bytes, and 32768 are allowed"),
+        (&[&length(u32::MAX)], Code::OutOfRange, "the message has 4294967295 bytes, and 32768 are allowed"),
+    ] {
+        let status = client.send(tollway_wire::rls::SHOULD_RATE_LIMIT, pieces).unwrap();
+        assert_eq!((status.code(), status.message()), (code, text));
+    }
+    let answer = client.ask(request("shop", &[("account", "alice")])).unwrap();
+    assert_eq!(answer.statuses[0].limit_remaining, 2, "nothing was taken before");
+}
+
+#[test]
+fn messages_that_are_too_long_take_no_memory_and_disturb_nobody() {
+    let gate = start_with(POLICY, |_| {});
+    let client = client(&gate);
+    let mut connections: Vec<_> = (0..20).map(|_| RawConnection::new(&gate)).collect();
+    for connection in &mut connections {
+        connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+        // Ten megabytes are announced, and as much is sent as the window of a stream has room for.
+        connection.write(DATA, 0, 1, &[0, 0, 0xa0, 0, 0]);
+        connection.write(DATA, 0, 1, &[0; 16_000]);
+        assert_eq!(client.ask(request("shop", &[("other", "bob")])).unwrap().overall_code, 1);
+    }
+    for connection in &mut connections {
+        // The call is answered long before its message could have arrived, and the rest is not wanted.
+        let kinds = std::iter::from_fn(|| connection.read()).map(|(kind, ..)| kind);
+        let kinds: Vec<_> = kinds.take_while(|kind| *kind != RST_STREAM).collect();
+        assert!(kinds.contains(&HEADERS) && !kinds.contains(&DATA), "{kinds:?}");
+        // The connection goes on.
+        let message = framed(&request("shop", &[("other", "alice")]).encode_to_vec());
+        connection.begin(3, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+        connection.write(DATA, END_STREAM, 3, &message);
+        assert!(std::iter::from_fn(|| connection.read()).any(|(kind, ..)| kind == DATA));
+    }
+}
+
+#[test]
+fn a_bill_is_settled_to_its_end_if_the_client_resets_its_stream() {
+    // A frozen node must not be replaced, nor be given up.
+    let cluster = RedisCluster::start_with(60_000, &[]);
+    let policy = format!(
+        "store: {}?deadline=30s\nenvoy: [{{domain: shop, descriptors: [\
+         {{key: account, rate_limit: {{unit: year, requests_per_unit: 5}}}}, \
+         {{key: once, rate_limit: {{unit: year, requests_per_unit: 1}}}}]}}]",
+        cluster.url()
+    );
+    let gate = start_with(&policy, |_| {});
+    let client = client(&gate);
+    let ask = |key, value: &str, hits| {
+        let request = RateLimitRequest { hits_addend: 0, ..request("shop", &[(key, value)]) };
+        let descriptor = Descriptor { hits_addend: Some(hits), ..request.descriptors[0].clone() };
+        let answer = client.ask(RateLimitRequest { descriptors: vec![descriptor], ..request }).unwrap();
+        answer.statuses[0].limit_remaining
+    };
+    let has_keys = |node: usize| cluster.nodes()[node].cli(&["DBSIZE"]) != "0";
+    assert_eq!(ask("once", "x", 1), 0);
+    let denying = (0..3).find(|node| has_keys(*node)).unwrap();
+    let find = |account: &String| {
+        ask("account", account, 1);
+        (0..3).find(|node| *node != denying && has_keys(*node))
+    };
+    let (account, charged) = (0..)
+        .map(|number| number.to_string())
+        .find_map(|account| find(&account).map(|node| (account, node)))
+        .unwrap();
+    let both = RateLimitRequest {
+        descriptors: [("account", &*account), ("once", "x")]
+            .map(|entry| request("shop", &[entry]).descriptors.remove(0))
+            .to_vec(),
+        ..request("shop", &[])
+    };
+
+    cluster.nodes()[denying].freeze();
+    let mut connection = RawConnection::new(&gate);
+    connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+    connection.write(DATA, END_STREAM, 1, &framed(&both.encode_to_vec()));
+    eventually("the first half of the bill", || ask("account", &account, 0) == 3);
+    connection.write(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
+    // The second answer says that everything that the reset woke has run.
+    for _ in 0..2 {
+        connection.write(PING, 0, 0, &[0; 8]);
+        assert!(
+            std::iter::from_fn(|| connection.read()).any(|(kind, flags, _)| (kind, flags) == (PING, ACK))
+        );
+    }
+    cluster.nodes()[denying].thaw();
+    eventually("the end of the bill", || ask("account", &account, 0) == 4);
+    assert!(has_keys(charged));
 }
 
 #[test]
@@ -233,7 +362,9 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 /// The value of a header whose length is one byte.
 const LONG: &str =

@@ -1,11 +1,13 @@
 //! Serves the connections of proxies: HTTP/2, and the calls inside of it.
 
 use std::convert::Infallible;
+use std::future::{poll_fn, ready};
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -16,17 +18,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tollway_wire::rls;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::server::NamedService;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 use tower_service::Service as TowerService;
 
-use super::codec::BytesCodec;
+use super::framing::{self, AnswerBody};
 use crate::gate::limit::ConnectionPermit;
 use crate::gate::tcp::ServeConnection;
 use crate::service::RlsError;
@@ -35,11 +37,13 @@ use crate::worker::Worker;
 /// The bytes that begin every HTTP/2 connection.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The answer to every call if the server echoes: the code OK.
-const ECHO: [u8; 2] = [8, 1];
+/// The answer to every call if the server echoes: OK, with a status and headers, as long as an ordinary answer.
+const ECHO: &[u8] = b"\x08\x01\
+    \x12\x17\x08\x01\x12\x08\x08\x80\xd0\xac\xf3\x0e\x10\x03\x18\xff\xcf\xac\xf3\x0e\x22\x03\x08\x90\x1c\
+    \x1a\x38\x0a\x10RateLimit-Policy\x12\x24\"envoy/web/user\";q=4000000000;w=3600\
+    \x1a\x31\x0a\x09RateLimit\x12\x24\"envoy/web/user\";r=3999999999;t=3600";
 
-type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-type Called = BoxFuture<Response<Body>>;
+type Called = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// A service, with the beginning of the paths of its methods.
 type OtherService = (String, Box<dyn Fn(Request<Incoming>) -> Called + Send + Sync>);
@@ -122,7 +126,8 @@ async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Se
     let calls = Arc::new(ConnectionCalls::new(permit));
     let call = service_fn(|request| {
         let (services, in_flight) = (Arc::clone(&services), InFlight::new(&calls));
-        async move { Ok::<_, Infallible>(services.call(request, in_flight).await) }
+        let method = services.method(request);
+        async move { Ok::<_, Infallible>(services.call(method, in_flight).await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -182,75 +187,87 @@ impl Drop for InFlight {
     }
 }
 
+/// A method that is called. It has only what the call needs of the request, which is long: hyper and tokio move the
+/// future of a call several times.
+enum Method {
+    ShouldRateLimit(Incoming),
+    Other(Called),
+}
+
 impl Services {
-    async fn call(self: Arc<Self>, request: Request<Incoming>, in_flight: InFlight) -> Response<Body> {
+    fn method(&self, request: Request<Incoming>) -> Method {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
-            return self.should_rate_limit(request, in_flight).await;
+            return Method::ShouldRateLimit(request.into_body());
         }
-        match self.others.iter().find(|(service, _)| path.starts_with(service)) {
-            Some((_, call)) => call(request).await,
-            None => Status::unimplemented(format!("there is no method {path}")).into_http(),
-        }
+        Method::Other(match self.others.iter().find(|(service, _)| path.starts_with(service)) {
+            Some((_, call)) => call(request),
+            None => {
+                let status = Status::unimplemented(format!("there is no method {path}"));
+                Box::pin(ready(status.into_http()))
+            }
+        })
     }
 
-    async fn should_rate_limit(&self, request: Request<Incoming>, in_flight: InFlight) -> Response<Body> {
-        let bounds = self.worker.bounds();
-        let connection = Arc::clone(&in_flight.0);
-        // Decisions go on after their streams are reset, so that the bound of streams does not bound them.
-        if connection.in_flight.load(Ordering::Relaxed) > bounds.rls_decisions {
-            return Status::resource_exhausted("too many calls were reset and are not decided").into_http();
-        }
-        let (arrived, has_arrived) = oneshot::channel();
-        let mut grpc = Grpc::new(BytesCodec).max_decoding_message_size(bounds.rls_message);
-        let call =
-            ShouldRateLimit { worker: Arc::clone(&self.worker), undecided: Some((in_flight, arrived)) };
-        tokio::select! {
-            response = grpc.unary(call, request) => response,
-            // A proxy that sends half a message would otherwise keep its place for ever. The decision is not timed: the
-            // store has a deadline of its own.
-            Err(_) = timeout(bounds.body_time, has_arrived) => {
-                connection.stalled.notify_one();
-                Status::deadline_exceeded("the request did not arrive").into_http()
+    async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
+        match method {
+            Method::ShouldRateLimit(body) => framing::response(self.should_rate_limit(body, in_flight).await),
+            Method::Other(called) => {
+                let response = called.await.map(AnswerBody::Other);
+                drop(in_flight);
+                response
             }
         }
     }
-}
 
-/// The method of the service.
-struct ShouldRateLimit {
-    worker: Arc<Worker>,
-    /// The mark of the call, and what says that its message has arrived; `None` once it has.
-    undecided: Option<(InFlight, oneshot::Sender<()>)>,
-}
-
-impl UnaryService<Bytes> for ShouldRateLimit {
-    type Response = Vec<u8>;
-    type Future = BoxFuture<Result<tonic::Response<Vec<u8>>, Status>>;
-
-    fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
-        // The sender is dropped here, and the receiver waits no longer.
-        let in_flight = self.undecided.take().map(|(in_flight, _)| in_flight);
-        let worker = Arc::clone(&self.worker);
-        let answered = async move {
-            let answered = answer(&worker, request.get_ref()).await.map(tonic::Response::new);
-            drop(in_flight);
-            answered
-        };
-        if !self.worker.shared.limiter.is_shared() {
-            return Box::pin(answered);
+    async fn should_rate_limit(&self, body: Incoming, in_flight: InFlight) -> Result<Bytes, Status> {
+        let bounds = self.worker.bounds();
+        // Decisions go on after their streams are reset, so that the bound of streams does not bound them.
+        if in_flight.0.in_flight.load(Ordering::Relaxed) > bounds.rls_decisions {
+            return Err(Status::resource_exhausted("too many calls were reset and are not decided"));
         }
+        let mut reading = pin!(framing::read_message(body, bounds.rls_message));
+        // Nearly all messages have arrived with the headers of their call, and need no timer.
+        let message = match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
+            Poll::Ready(message) => message?,
+            // A proxy that sends half a message would otherwise keep its place for ever. The decision is not timed: the
+            // store has a deadline of its own.
+            Poll::Pending => match timeout(bounds.body_time, reading).await {
+                Ok(message) => message?,
+                Err(_) => {
+                    in_flight.0.stalled.notify_one();
+                    return Err(Status::deadline_exceeded("the request did not arrive"));
+                }
+            },
+        };
+        if !self.worker.awaits_store() {
+            return answer_at_once(&self.worker, &message);
+        }
+        let worker = Arc::clone(&self.worker);
         // hyper drops the future of a stream that is reset. A bill that was taken in one slot of a cluster and denied
         // in another would then never be undone, so the decision is a task of its own.
-        let answered = tokio::spawn(answered);
-        Box::pin(async { answered.await.unwrap_or_else(|_| Err(Status::internal("the decision panicked"))) })
+        let answered = tokio::spawn(async move {
+            let answered = answer(&worker, &message).await;
+            drop(in_flight);
+            answered
+        });
+        answered.await.unwrap_or_else(|_| Err(Status::internal("the decision panicked")))
     }
 }
 
-async fn answer(worker: &Worker, message: &[u8]) -> Result<Vec<u8>, Status> {
+/// Answers a call from memory. The decision is made on the stack: as a part of the future of the call, which hyper and
+/// tokio move several times, it would be copied each time.
+fn answer_at_once(worker: &Worker, message: &[u8]) -> Result<Bytes, Status> {
+    match pin!(answer(worker, message)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answered) => answered,
+        Poll::Pending => unreachable!("the memory store answers at once"),
+    }
+}
+
+async fn answer(worker: &Worker, message: &[u8]) -> Result<Bytes, Status> {
     let counters = &worker.metrics.rls;
     if worker.shared.echo {
-        return Ok(ECHO.to_vec());
+        return Ok(framing::message(|out| out.extend_from_slice(ECHO)));
     }
     let arrived = Instant::now();
     let invalid = |error: &dyn std::error::Error| {
@@ -262,9 +279,7 @@ async fn answer(worker: &Worker, message: &[u8]) -> Result<Vec<u8>, Status> {
     let answered = worker.service.should_rate_limit("rls", &policy, &request, |response| {
         let counter = if response.over_limit { &counters.over_limit } else { &counters.ok };
         counter.one();
-        let mut out = Vec::with_capacity(256);
-        rls::encode(response, &mut out);
-        out
+        framing::message(|out| rls::encode(response, out))
     });
     let answered = answered.await.map_err(|error| match error {
         RlsError::Unavailable => {

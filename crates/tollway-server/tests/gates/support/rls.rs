@@ -1,7 +1,13 @@
 //! A client of Envoy's rate limit service whose messages are encoded by prost, not by us.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use http_body::{Body, Frame};
 use prost::Message;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -11,6 +17,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
+use tower_service::Service;
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitRequest {
@@ -112,6 +119,22 @@ impl RlsClient {
         self.call(rls::SHOULD_RATE_LIMIT, request)
     }
 
+    /// Calls a method with a body that is sent in these pieces, and returns the status if the call failed.
+    pub(crate) fn send(&self, path: &'static str, pieces: &[&[u8]]) -> Option<Status> {
+        let pieces = Pieces(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect());
+        let request = tonic::codegen::http::Request::post(path)
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(tonic::body::Body::new(pieces))
+            .unwrap();
+        let mut channel = self.channel.clone();
+        let response = self.runtime.block_on(async {
+            std::future::poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+            channel.call(request).await.unwrap()
+        });
+        Status::from_header_map(response.headers())
+    }
+
     /// Asks as many times at once, over one connection.
     pub(crate) fn ask_at_once(&self, request: &RateLimitRequest, times: usize) -> Vec<RateLimitResponse> {
         self.runtime.block_on(async {
@@ -123,6 +146,21 @@ impl RlsClient {
             }
             answers
         })
+    }
+}
+
+/// A body that is sent in pieces.
+struct Pieces(VecDeque<Bytes>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
 }
 
