@@ -44,6 +44,9 @@ pub use request::{ENTRIES_MAX, LimitOverride, RateLimitRequest, RateLimitRequest
 /// The byte between the values in an id.
 const SEPARATOR: u8 = b'|';
 
+/// The most bytes of a value of a request that a label of a metric has.
+pub const METRIC_VALUE_MAX: usize = 64;
+
 /// All descriptors of a policy, found by domain and entries.
 #[derive(Clone, Debug, Default)]
 pub struct DescriptorTree {
@@ -54,6 +57,8 @@ pub struct DescriptorTree {
     first: usize,
     /// The limit of descriptors that bring numbers of their own; `None` if there is no domain.
     overrides: Option<InlineLimit>,
+    /// True if a limit replaces others.
+    has_replacements: bool,
     /// True if a request is refused only if all its descriptors are over their limits.
     pub quota_mode: bool,
     /// True if no request is refused. The answers say which descriptors are over their limits.
@@ -70,6 +75,10 @@ pub struct Descriptor {
     pub value: Box<str>,
     /// True if all values that match a pattern have one bucket. By default each value has its own.
     pub shares_threshold: bool,
+    /// True if the decisions of its limit are also counted by the values of all entries of a request.
+    pub detailed_metric: bool,
+    /// True if the decisions of its limit, and of those below it, are also counted by the value of its own entry.
+    pub value_to_metric: bool,
     /// The limit of requests whose last entry leads here, as answers show it.
     pub shown: Option<DescriptorLimit>,
     /// The limit that decides; `None` if they are unlimited or if the limit is zero.
@@ -85,6 +94,8 @@ impl Descriptor {
             key: key.into(),
             value: value.into(),
             shares_threshold: false,
+            detailed_metric: false,
+            value_to_metric: false,
             shown: None,
             limit: None,
             descriptors: Vec::new(),
@@ -172,6 +183,8 @@ impl RateUnit {
 #[derive(Clone, Debug, Default)]
 struct Level {
     keys: HashMap<Box<str>, Branch, NameHash>,
+    /// The number of descriptors that were added.
+    count: usize,
 }
 
 /// The descriptors of one key.
@@ -190,6 +203,10 @@ struct Node {
     place: Option<usize>,
     /// The pattern that stands for the values in ids, if they share one bucket.
     shared_value: Option<Box<str>>,
+    detailed_metric: bool,
+    value_to_metric: bool,
+    /// The number of descriptors before it at the same place of the file.
+    order: usize,
     next: Level,
 }
 
@@ -203,6 +220,30 @@ pub struct FoundDescriptor<'a> {
     pub place: Option<usize>,
     /// The id under that limit.
     pub id: Cow<'a, [u8]>,
+    /// The name under which its decisions are counted by values, such as `route=login/ip=10.0.0.1`, if they are.
+    pub metric: Option<String>,
+}
+
+/// A descriptor of a tree, for those who print it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedDescriptor<'a> {
+    /// The number of descriptors above it.
+    pub depth: usize,
+    /// The key of the entries that it is for.
+    pub key: &'a str,
+    /// The value or the pattern of the entries that it is for; it is empty if it is for every other value.
+    pub value: Cow<'a, str>,
+    /// The limit of requests whose last entry leads here, as answers show it.
+    pub shown: Option<&'a DescriptorLimit>,
+    /// The index of the limit that decides among the limits of the policy.
+    pub place: Option<usize>,
+    /// True if all values that match its pattern have one bucket.
+    pub shares_threshold: bool,
+    /// True if the decisions of its limit are also counted by the values of all entries of a request.
+    pub detailed_metric: bool,
+    /// True if the decisions of its limit, and of those below it, are also counted by the value of its own entry.
+    pub value_to_metric: bool,
 }
 
 impl DescriptorTree {
@@ -210,6 +251,8 @@ impl DescriptorTree {
     pub fn add_domain(&mut self, name: &str, descriptors: Vec<Descriptor>) {
         self.overrides.get_or_insert_with(|| InlineLimit::new("envoy").expect("this is a name"));
         let level = self.domains.entry(name.into()).or_default();
+        let replaces = |shown: &DescriptorLimit| !shown.replaces.is_empty();
+        self.has_replacements |= descriptors.iter().any(|descriptor| descriptor.any_shown(&replaces));
         level.add(descriptors, &mut self.limits);
     }
 
@@ -233,6 +276,15 @@ impl DescriptorTree {
         self.domains.keys().map(|name| &**name)
     }
 
+    /// Returns the descriptors of a domain in the order of their file, each before those below it.
+    pub fn list(&self, domain: &str) -> Vec<ListedDescriptor<'_>> {
+        let mut listed = Vec::new();
+        if let Some(level) = self.domains.get(domain) {
+            level.list(0, self.first, &mut listed);
+        }
+        listed
+    }
+
     /// Moves the limits out, to the end of those of a policy.
     pub(crate) fn move_limits_to(&mut self, limits: &mut Vec<Limit>) {
         self.first = limits.len();
@@ -246,28 +298,49 @@ impl DescriptorTree {
         entries: &'a [(Cow<'_, str>, Cow<'_, str>)],
     ) -> Option<FoundDescriptor<'a>> {
         let (last, before) = entries.split_last()?;
-        let mut level = self.domains.get(domain)?;
-        let mut id = IdBuilder::default();
+        let domain = self.domains.get(domain)?;
+        let (mut level, mut id, mut has_metric) = (domain, IdBuilder::default(), false);
         for entry in before {
-            level = &level.node(entry, &mut id)?.next;
+            let node = level.node(entry)?.0;
+            id.push(node.shared_value.as_deref().unwrap_or(&entry.1));
+            has_metric |= node.value_to_metric;
+            level = &node.next;
         }
-        let node = level.node(last, &mut id)?;
-        let shown = node.shown.as_ref()?;
-        Some(FoundDescriptor { shown, place: node.place.map(|place| self.first + place), id: id.finish() })
+        let node = level.node(last)?.0;
+        id.push(node.shared_value.as_deref().unwrap_or(&last.1));
+        has_metric |= node.value_to_metric || node.detailed_metric;
+        Some(FoundDescriptor {
+            shown: node.shown.as_ref()?,
+            place: node.place.map(|place| self.first + place),
+            id: id.finish(),
+            metric: has_metric.then(|| domain.metric(entries, node.detailed_metric)),
+        })
+    }
+}
+
+impl Descriptor {
+    /// Returns true if a limit of this descriptor or of one below it is as `is` says.
+    fn any_shown(&self, is: &impl Fn(&DescriptorLimit) -> bool) -> bool {
+        self.shown.as_ref().is_some_and(is) || self.descriptors.iter().any(|below| below.any_shown(is))
     }
 }
 
 impl Level {
     fn add(&mut self, descriptors: Vec<Descriptor>, limits: &mut Vec<Limit>) {
         for descriptor in descriptors {
-            let Descriptor { key, value, shares_threshold, shown, limit, descriptors } = descriptor;
-            let place = limit.map(|limit| {
+            let Descriptor { key, value, shares_threshold, detailed_metric, value_to_metric, .. } =
+                descriptor;
+            let place = descriptor.limit.map(|limit| {
                 limits.push(limit);
                 limits.len() - 1
             });
             let mut next = Self::default();
-            next.add(descriptors, limits);
-            let node = Node { shown, place, shared_value: shares_threshold.then(|| value.clone()), next };
+            next.add(descriptor.descriptors, limits);
+            let order = self.count;
+            self.count += 1;
+            let shared_value = shares_threshold.then(|| value.clone());
+            let shown = descriptor.shown;
+            let node = Node { shown, place, shared_value, detailed_metric, value_to_metric, order, next };
             let branch = self.keys.entry(key).or_default();
             if value.is_empty() {
                 branch.any = Some(node);
@@ -279,23 +352,66 @@ impl Level {
         }
     }
 
-    /// Returns the node that an entry leads to, and appends its value to the id.
-    fn node<'a>(
-        &'a self,
-        entry: &'a (Cow<'_, str>, Cow<'_, str>),
-        id: &mut IdBuilder<'a>,
-    ) -> Option<&'a Node> {
-        let (key, value) = (&*entry.0, &*entry.1);
-        let branch = self.keys.get(key)?;
-        let node = branch
-            .exact
-            .get(value)
-            .or_else(|| {
-                branch.wildcards.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, node)| node)
-            })
-            .or(branch.any.as_ref())?;
-        id.push(node.shared_value.as_deref().unwrap_or(value));
-        Some(node)
+    /// Returns the node that an entry leads to, and its pattern if it has one.
+    fn node(&self, (key, value): &(Cow<'_, str>, Cow<'_, str>)) -> Option<(&Node, Option<&Wildcard>)> {
+        let branch = self.keys.get(&**key)?;
+        if let Some(node) = branch.exact.get(&**value) {
+            return Some((node, None));
+        }
+        let pattern = branch.wildcards.iter().find(|(pattern, _)| pattern.matches(value));
+        match pattern {
+            Some((pattern, node)) => Some((node, Some(pattern))),
+            None => branch.any.as_ref().map(|node| (node, None)),
+        }
+    }
+
+    /// Returns the name under which requests with these entries are counted, with the values that are to be in it. Each
+    /// entry leads to a node.
+    fn metric(&self, entries: &[(Cow<'_, str>, Cow<'_, str>)], has_all_values: bool) -> String {
+        let (mut name, mut level) = (Vec::new(), self);
+        for entry in entries {
+            let Some((node, pattern)) = level.node(entry) else { break };
+            if !name.is_empty() {
+                name.push(b'/');
+            }
+            escape_into(entry.0.as_bytes(), is_plain_in_name, &mut name);
+            let is_exact = level.keys[&*entry.0].exact.contains_key(&*entry.1);
+            let value = match (node.shared_value.as_deref(), pattern) {
+                (Some(shared), _) => Some(Cow::Borrowed(shared)),
+                _ if has_all_values || node.value_to_metric || is_exact => Some(Cow::Borrowed(&*entry.1)),
+                (None, pattern) => pattern.map(|pattern| Cow::Owned(pattern.to_string())),
+            };
+            if let Some(value) = value {
+                name.push(b'=');
+                let length = value.floor_char_boundary(METRIC_VALUE_MAX);
+                escape_into(&value.as_bytes()[..length], is_plain_in_name, &mut name);
+            }
+            level = &node.next;
+        }
+        name.into_iter().map(char::from).collect()
+    }
+
+    fn list<'a>(&'a self, depth: usize, first: usize, listed: &mut Vec<ListedDescriptor<'a>>) {
+        let mut nodes: Vec<(&str, Cow<'_, str>, &Node)> = Vec::new();
+        for (key, Branch { exact, wildcards, any }) in &self.keys {
+            nodes.extend(exact.iter().map(|(value, node)| (&**key, Cow::Borrowed(&**value), node)));
+            nodes.extend(wildcards.iter().map(|(value, node)| (&**key, value.to_string().into(), node)));
+            nodes.extend(any.iter().map(|node| (&**key, Cow::Borrowed(""), node)));
+        }
+        nodes.sort_by_key(|(_, _, node)| node.order);
+        for (key, value, node) in nodes {
+            listed.push(ListedDescriptor {
+                depth,
+                key,
+                value,
+                shown: node.shown.as_ref(),
+                place: node.place.map(|place| first + place),
+                shares_threshold: node.shared_value.is_some(),
+                detailed_metric: node.detailed_metric,
+                value_to_metric: node.value_to_metric,
+            });
+            node.next.list(depth + 1, first, listed);
+        }
     }
 }
 
@@ -357,17 +473,21 @@ fn escape_into(bytes: &[u8], is_plain: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns true if names of limits and of metrics have this byte as it is.
+const fn is_plain_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~' | b'*')
+}
+
 /// Returns the name of the limit at a place in the tree: `envoy/shop/route=login/ip`. No other limit has a `/`.
 pub(crate) fn limit_name<'a>(domain: &str, path: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> String {
     let mut name = b"envoy/".to_vec();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.~*".contains(&byte);
-    escape_into(domain.as_bytes(), is_plain, &mut name);
+    escape_into(domain.as_bytes(), is_plain_in_name, &mut name);
     for (key, value) in path {
         name.push(b'/');
-        escape_into(key.as_bytes(), is_plain, &mut name);
+        escape_into(key.as_bytes(), is_plain_in_name, &mut name);
         if !value.is_empty() {
             name.push(b'=');
-            escape_into(value.as_bytes(), is_plain, &mut name);
+            escape_into(value.as_bytes(), is_plain_in_name, &mut name);
         }
     }
     name.into_iter().map(char::from).collect()

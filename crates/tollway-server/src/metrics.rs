@@ -2,8 +2,10 @@
 //!
 //! Each worker counts for itself, so that two cores never wait for one counter; a scrape adds them up. Counters belong
 //! to the name of a limit or a rule and outlive the policy that named it, so a reload never sets one back. An id is
-//! never a label: there are as many ids as clients care to invent.
+//! never a label: there are as many ids as clients care to invent. Only descriptors of Envoy that ask for it are counted
+//! by the values of requests, up to a bound ([`DescriptorSeries`]).
 
+mod descriptors;
 mod histogram;
 mod smockron;
 mod text;
@@ -15,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use tollway_core::{Decision, RuleDecision, Verdict};
 use tollway_wire::http::HttpStatus;
 
+pub(crate) use descriptors::DescriptorSeries;
 pub(crate) use histogram::{Latencies, Waits};
 pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
 pub(crate) use text::{Page, encode};
@@ -23,6 +26,7 @@ pub(crate) use text::{Page, encode};
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) workers: Vec<Arc<WorkerMetrics>>,
+    descriptors: Arc<DescriptorSeries>,
     pub(crate) reloads_ok: Counter,
     pub(crate) reloads_failed: Counter,
 }
@@ -46,6 +50,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) resp: RespCounters,
     pub(crate) smockron: SmockronCounters,
     pub(crate) rls: RlsCounters,
+    /// The counters of all workers for values of descriptors.
+    pub(crate) descriptors: Arc<DescriptorSeries>,
 }
 
 /// Counts the datagrams of the text gate.
@@ -159,7 +165,14 @@ impl Counter {
 
 impl Metrics {
     pub(crate) fn new(workers: usize) -> Self {
-        Self { workers: (0..workers).map(|_| Arc::default()).collect(), ..Self::default() }
+        let descriptors = Arc::<DescriptorSeries>::default();
+        let worker =
+            |_| Arc::new(WorkerMetrics { descriptors: Arc::clone(&descriptors), ..WorkerMetrics::default() });
+        Self {
+            workers: (0..workers).map(worker).collect(),
+            descriptors: Arc::clone(&descriptors),
+            ..Self::default()
+        }
     }
 }
 

@@ -33,11 +33,10 @@ fn what_has_no_effect_is_warned_about() {
 
 #[test]
 fn a_warning_names_the_file_that_it_is_about() {
-    let shop =
-        "domain: shop\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: {unlimited: true}}\n";
+    let shop = "domain: shop\ndescriptors:\n- {key: a, rate_limit: {unit: day}}\n";
     let shop = file("shop.yaml", shop);
     let ran = validate("tollway.yaml", b"envoy: [shop.yaml]\n");
-    let expected = format!("{shop}:3:12: warning: detailed_metric has no effect");
+    let expected = format!("{shop}:3:12: warning: rate_limit has no requests_per_unit");
     assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
 }
 

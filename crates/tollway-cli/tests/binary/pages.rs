@@ -37,7 +37,7 @@ fn the_limits_of_envoy_s_example_are_imported() {
         ran.stdout
     );
     assert!(
-        ran.stderr.starts_with("examples/envoy/ratelimit.yaml: not carried over: which descriptor"),
+        ran.stderr.starts_with("examples/envoy/ratelimit.yaml:8:5: not carried over: which descriptor"),
         "{}",
         ran.stderr
     );

@@ -68,6 +68,8 @@ struct DescriptorBucket<'a> {
     id: Cow<'a, [u8]>,
     hits: u64,
     kind: ChargeKind,
+    /// The name under which its decisions are counted by values, if they are.
+    metric: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,19 +140,23 @@ impl<'a> DescriptorBill<'a> {
             None => tree.find(&request.domain, &descriptor.entries),
             Some(_) => None,
         };
-        let found: Vec<_> = request.descriptors.iter().map(find).collect();
-        let replaced: Vec<_> = found.iter().flatten().flat_map(|found| &found.shown.replaces).collect();
+        let mut replaced = Vec::new();
+        if tree.has_replacements {
+            let found = request.descriptors.iter().filter_map(find);
+            replaced.extend(found.flat_map(|found| &found.shown.replaces));
+        }
+        let count = request.descriptors.len();
         let mut bill = Self {
-            parts: Vec::with_capacity(found.len()),
-            spends: Vec::with_capacity(found.len()),
+            parts: Vec::with_capacity(count),
+            spends: Vec::with_capacity(count),
             refunds: Vec::new(),
             quota_mode: tree.quota_mode,
             shadow_mode: tree.shadow_mode,
         };
         let overrides = tree.overrides().filter(|_| tree.has_domain(&request.domain));
-        for (descriptor, found) in request.descriptors.iter().zip(found) {
+        for descriptor in &request.descriptors {
             let hits = request.hits(descriptor);
-            let part = match (found, descriptor.limit, overrides) {
+            let part = match (find(descriptor), descriptor.limit, overrides) {
                 (_, Some(numbers), Some(limit)) => {
                     bill.overridden(limit, numbers, &request.domain, descriptor, hits)
                 }
@@ -174,7 +180,7 @@ impl<'a> DescriptorBill<'a> {
         descriptor: &RequestDescriptor<'_>,
         hits: u64,
     ) -> Part<'a> {
-        let FoundDescriptor { shown, place, id } = found;
+        let FoundDescriptor { shown, place, id, metric } = found;
         let mode = match (shown.shadow_mode, shown.quota_mode || self.quota_mode) {
             (true, _) => Mode::Shadow,
             (false, true) => Mode::Quota,
@@ -182,7 +188,7 @@ impl<'a> DescriptorBill<'a> {
         };
         let shown = ShownLimit { requests_per_unit, unit, name: &shown.name };
         let limit = place.map(|place| BucketLimit::Configured(&policy.limits()[place]));
-        Part::Limited { shown, mode, hits: self.hits(limit, id, hits, mode, descriptor) }
+        Part::Limited { shown, mode, hits: self.hits(limit, id, metric, hits, mode, descriptor) }
     }
 
     /// Returns the part of a descriptor that brings numbers of its own. They are counted in windows.
@@ -200,7 +206,7 @@ impl<'a> DescriptorBill<'a> {
         let window = window.map(|window| InlineAlgorithm::new(Algorithm::FixedWindow(window)));
         let limit = window.ok().map(|numbers| BucketLimit::Inline(limit, numbers));
         let id = Cow::Owned(override_id(domain, unit, &descriptor.entries));
-        Part::Limited { shown, mode, hits: self.hits(limit, id, hits, mode, descriptor) }
+        Part::Limited { shown, mode, hits: self.hits(limit, id, None, hits, mode, descriptor) }
     }
 
     /// Adds the hits of a descriptor to the bill. Without a limit nothing is ever allowed.
@@ -208,6 +214,7 @@ impl<'a> DescriptorBill<'a> {
         &mut self,
         limit: Option<BucketLimit<'a>>,
         id: Cow<'a, [u8]>,
+        metric: Option<String>,
         hits: u64,
         mode: Mode,
         descriptor: &RequestDescriptor<'_>,
@@ -217,7 +224,7 @@ impl<'a> DescriptorBill<'a> {
         };
         let is_shadow = mode == Mode::Shadow || self.shadow_mode;
         let kind = if is_shadow { ChargeKind::SpendOnly } else { ChargeKind::Spend };
-        self.add(DescriptorBucket { limit, id, hits, kind }, descriptor.is_negative_hits)
+        self.add(DescriptorBucket { limit, id, hits, kind, metric }, descriptor.is_negative_hits)
     }
 
     /// Adds hits to a bucket. Several descriptors that lead to one bucket are one charge with all their hits.
@@ -250,6 +257,12 @@ impl<'a> DescriptorBill<'a> {
         self.spends.iter().map(DescriptorBucket::spend).collect()
     }
 
+    /// Returns the name under which the decisions about each charge are counted by values, in the order of
+    /// [`charges`](Self::charges); `None` if they are not.
+    pub fn metrics(&self) -> impl Iterator<Item = Option<&str>> {
+        self.spends.iter().map(|bucket| bucket.metric.as_deref())
+    }
+
     /// Returns what the request gives back. More than a bucket holds is a full bucket.
     pub fn refunds(&self) -> Vec<Charge<'_>> {
         self.refunds.iter().map(DescriptorBucket::refund).collect()
@@ -257,7 +270,15 @@ impl<'a> DescriptorBill<'a> {
 
     /// Returns the expression that says which charges deny the bill, or `None` if any of them does.
     pub fn expression(&self) -> Option<Expression> {
-        if self.shadow_mode {
+        // Nearly all requests are denied by any of their charges.
+        let is_plain = |part: &Part<'_>| match part {
+            Part::NoLimit | Part::Unlimited => !self.quota_mode,
+            Part::Limited { mode: Mode::Shadow, .. } => !self.quota_mode,
+            Part::Limited { mode: Mode::Quota, .. } => false,
+            Part::Limited { hits: Hits::Spend(place), .. } => !self.spends[*place].never_fits(),
+            Part::Limited { .. } => false,
+        };
+        if self.shadow_mode || self.parts.iter().all(is_plain) {
             return None;
         }
         let (mut enforced, mut quotas) = (Vec::new(), Vec::new());
@@ -273,10 +294,6 @@ impl<'a> DescriptorBill<'a> {
                 }
                 _ => {}
             }
-        }
-        let is_plain = |part: &Expression| matches!(part, Expression::Charge(_));
-        if quotas.is_empty() && enforced.iter().all(is_plain) {
-            return None;
         }
         if !quotas.is_empty() {
             enforced.push(Expression::And(quotas));

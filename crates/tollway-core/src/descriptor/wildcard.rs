@@ -1,5 +1,7 @@
 //! Patterns in which `*` stands for any text, also for none.
 
+use std::fmt;
+
 /// A pattern, split at its stars.
 #[derive(Clone, Debug)]
 pub(super) struct Wildcard {
@@ -30,6 +32,15 @@ impl Wildcard {
             }
             None => false,
         })
+    }
+}
+
+/// Writes the pattern. Stars that follow one another are one.
+impl fmt::Display for Wildcard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.first)?;
+        self.middle.iter().try_for_each(|part| write!(f, "*{part}"))?;
+        write!(f, "*{}", self.last)
     }
 }
 

@@ -6,7 +6,8 @@
 //! tollway_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
 //! ```
 //!
-//! It is written by hand: the format is one line each, and the names of limits have no character that needs escaping.
+//! It is written by hand: the format is one line each, and the names of limits and of descriptors have no character
+//! that needs escaping.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -16,6 +17,7 @@ use tollway::engine::Engine;
 use tollway::store::{Health, NodeState};
 use tollway_core::{Nanos, Policy, Verdict};
 
+use super::descriptors::DESCRIPTOR_SERIES_MAX;
 use super::histogram::{BUCKETS, Histogram};
 use super::smockron::{DomainCounters, Malformed};
 use super::{
@@ -329,6 +331,23 @@ fn rls(page: &mut Page, metrics: &Metrics) {
     ] {
         page.sample("tollway_rls_requests_total", &[("answer", answer)], count);
     }
+    let name = "tollway_rls_descriptor_decisions_total";
+    let help = "Decisions by the limit, the values of the request's descriptor and the outcome.";
+    page.family(name, "counter", help);
+    metrics.descriptors.for_each(|limit, descriptor, outcome, count| {
+        page.sample(name, &[("limit", limit), ("descriptor", descriptor), ("outcome", outcome)], count);
+    });
+    let help = "Descriptors whose decisions are counted by their values.";
+    page.single("tollway_rls_descriptors", "gauge", help, metrics.descriptors.names());
+    let help = "Maximum number of descriptors whose decisions are counted by their values.";
+    page.single("tollway_rls_descriptors_max", "gauge", help, DESCRIPTOR_SERIES_MAX);
+    let help = "Decisions about descriptors beyond that maximum, which are counted as other.";
+    page.single(
+        "tollway_rls_descriptors_overflow_total",
+        "counter",
+        help,
+        metrics.descriptors.overflow.get(),
+    );
 }
 
 fn throttr(page: &mut Page, metrics: &Metrics) {

@@ -37,11 +37,16 @@ impl Service {
             error => RlsError::Charge(error),
         })?;
         let charges = bill.charges();
-        for (charge, decision) in charges.iter().zip(&outcome.charges) {
+        for ((charge, decision), metric) in charges.iter().zip(&outcome.charges).zip(bill.metrics()) {
             // A charge that a denied bill did not take is neither allowed nor denied.
-            let is_decided = outcome.decision.allowed() || !decision.allowed();
-            if is_decided && let Some(counters) = policy.descriptor_counters(charge.limit()) {
+            if !outcome.decision.allowed() && decision.allowed() {
+                continue;
+            }
+            if let Some(counters) = policy.descriptor_counters(charge.limit()) {
                 counters.spent(decision);
+            }
+            if let Some(descriptor) = metric {
+                self.metrics.descriptors.count(charge.limit().name(), descriptor, decision);
             }
         }
         if outcome.decision.charge < charges.len() {

@@ -273,6 +273,66 @@ fn a_bill_is_settled_to_its_end_if_the_client_resets_its_stream() {
 }
 
 #[test]
+fn decisions_are_counted_by_values_up_to_a_bound() {
+    let policy = "
+domain: shop
+descriptors:
+- {key: account, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 2}}
+- key: route
+  value: 'v*'
+  value_to_metric: true
+  descriptors: [{key: ip, rate_limit: {unit: year, requests_per_unit: 2}}]
+- {key: path, value: '/a*', share_threshold: true, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 9}}
+- {key: plain, rate_limit: {unit: year, requests_per_unit: 9}}
+";
+    let gate = start_with(policy, |_| {});
+    let client = client(&gate);
+    let ask = |entries: &[(&str, &str)]| client.ask(request("shop", entries)).unwrap().overall_code;
+    let sample = |name: &str| -> Option<u64> {
+        let page = gate.get("/metrics").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|value| value.parse().unwrap())
+    };
+    let series = |limit: &str, descriptor: &str, outcome: &str| {
+        sample(&format!(
+            "tollway_rls_descriptor_decisions_total{{limit=\"envoy/shop/{limit}\",descriptor=\"{descriptor}\",\
+             outcome=\"{outcome}\"}}"
+        ))
+    };
+    assert_eq!([1, 1, 2], [(); 3].map(|()| ask(&[("account", "alice")])));
+    assert_eq!(series("account", "account=alice", "allow"), Some(2));
+    assert_eq!(series("account", "account=alice", "deny"), Some(1));
+    // The value of the entry with the field is in the name, and that of the other is not.
+    assert_eq!(ask(&[("route", "v1"), ("ip", "10.0.0.1")]), 1);
+    assert_eq!(series("route=v*/ip", "route=v1/ip", "allow"), Some(1));
+    // Values that share a bucket share a name.
+    assert_eq!([ask(&[("path", "/a1")]), ask(&[("path", "/a2")])], [1, 1]);
+    assert_eq!(series("path=%2Fa*", "path=%2Fa*", "allow"), Some(2));
+    assert_eq!(ask(&[("plain", "x")]), 1);
+    assert_eq!(sample("tollway_rls_descriptors"), Some(3));
+    // Nothing that a client sends can end a label, and its length is bounded.
+    assert_eq!(ask(&[("account", "\"} 1\n\\é")]), 1);
+    assert_eq!(series("account", "account=%22%7D%201%0A%5C%C3%A9", "allow"), Some(1));
+    assert_eq!(ask(&[("account", &"é".repeat(500))]), 1);
+    assert_eq!(series("account", &format!("account={}", "%C3%A9".repeat(32)), "allow"), Some(1));
+    for account in 0..1_000 {
+        assert_eq!(ask(&[("account", &account.to_string())]), 1);
+    }
+    assert_eq!(sample("tollway_rls_descriptors"), Some(1_000));
+    assert_eq!(sample("tollway_rls_descriptors_max"), Some(1_000));
+    assert_eq!(sample("tollway_rls_descriptors_overflow_total"), Some(5));
+    assert_eq!(series("account", "other", "allow"), Some(5));
+    assert_eq!(
+        (series("account", "account=994", "allow"), series("account", "account=995", "allow")),
+        (Some(1), None)
+    );
+    // Those that are counted by themselves still are.
+    assert_eq!(ask(&[("account", "alice")]), 2);
+    assert_eq!(series("account", "account=alice", "deny"), Some(2));
+    assert_eq!(sample("tollway_rls_descriptors_overflow_total"), Some(5));
+}
+
+#[test]
 fn a_store_that_is_away_is_unavailable_if_the_limit_says_deny() {
     let policy = "
 store: redis://127.0.0.1:1

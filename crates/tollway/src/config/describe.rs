@@ -21,12 +21,18 @@
 //!
 //! web  1 per 1s after 10, 100 per 1h after 20
 //!   logic window
+//!
+//! envoy domain shop
+//!   route=login       no limit
+//!     remote_address  5 per minute, shadow_mode
+//!   account           30 per minute
 //! ```
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
 
+use tollway_core::descriptor::{ListedDescriptor, RateUnit};
 use tollway_core::{
     Algorithm, Domain, DomainRule, IdFormat, Ipv6Prefix, KeyLimit, KeyRule, Limit, LocalShare, Logic,
     NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
@@ -60,7 +66,8 @@ pub fn describe(config: &Config) -> impl Display {
         lines.iter().try_for_each(|line| line.write(widths, f))?;
         write_keys(config, f)?;
         config.policy.rules().iter().try_for_each(|rule| write_rule(rule, f))?;
-        config.policy.domains().iter().try_for_each(|domain| write_domain(domain, f))
+        config.policy.domains().iter().try_for_each(|domain| write_domain(domain, f))?;
+        write_descriptors(&config.policy, f)
     })
 }
 
@@ -205,6 +212,60 @@ fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Logic::Gcra => "gcra",
     };
     writeln!(f, "\n{}  {rules}\n  logic {logic}", on_one_line(domain.name()))
+}
+
+/// Writes the descriptors of each domain of Envoy as a tree, with their limits.
+fn write_descriptors(policy: &Policy, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let tree = policy.descriptors();
+    let mut domains: Vec<_> = tree.domains().collect();
+    domains.sort_unstable();
+    for domain in domains {
+        let modes = [(tree.shadow_mode, ", shadow_mode"), (tree.quota_mode, ", quota_mode")];
+        let modes: String = modes.into_iter().filter(|(is_set, _)| *is_set).map(|(_, mode)| mode).collect();
+        writeln!(f, "\nenvoy domain {}{modes}", on_one_line(domain))?;
+        let rows: Vec<_> =
+            tree.list(domain).iter().map(|listed| describe_descriptor(listed, policy)).collect();
+        let widths = rows.iter().map(|[path, _]| path.chars().count());
+        let width = widths.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default();
+        rows.iter().try_for_each(|[path, limit]| writeln!(f, "{path:width$}  {limit}"))?;
+    }
+    Ok(())
+}
+
+/// Returns a descriptor, indented by its depth, and its limit in words.
+fn describe_descriptor(listed: &ListedDescriptor<'_>, policy: &Policy) -> [String; 2] {
+    let value = if listed.value.is_empty() { String::new() } else { format!("={}", listed.value) };
+    let path = format!("{:indent$}{}{value}", "", listed.key, indent = 2 * (listed.depth + 1));
+    let Some(shown) = listed.shown else { return [on_one_line(&path), "no limit".to_owned()] };
+    let mut limit = match shown.rate {
+        None => "unlimited".to_owned(),
+        Some((0, _)) => "refuses all".to_owned(),
+        Some((requests, RateUnit::Span(period))) => per(requests, period),
+        Some((requests, unit)) => format!("{requests} per {}", unit.name().to_lowercase()),
+    };
+    match listed.place.and_then(|place| policy.limits()[place].default_algorithm()) {
+        None | Some(Algorithm::FixedWindow(_)) => {}
+        Some(Algorithm::TokenBucket(bucket)) => limit += &format!(", token_bucket, burst {}", bucket.burst()),
+        Some(algorithm) => limit += &format!(", {}", algorithm.name()),
+    }
+    if !shown.name.is_empty() {
+        limit += &format!(", name {}", shown.name);
+    }
+    if !shown.replaces.is_empty() {
+        limit += &format!(", replaces {}", shown.replaces.join(" "));
+    }
+    for (is_set, mode) in [
+        (listed.shares_threshold, "share_threshold"),
+        (shown.shadow_mode, "shadow_mode"),
+        (shown.quota_mode, "quota_mode"),
+        (listed.detailed_metric, "detailed_metric"),
+        (listed.value_to_metric, "value_to_metric"),
+    ] {
+        if is_set {
+            limit += &format!(", {mode}");
+        }
+    }
+    [on_one_line(&path), on_one_line(&limit)]
 }
 
 /// Escapes control characters, so that the text stays on one line.

@@ -66,6 +66,8 @@ pub struct EnvoyFile {
     pub domain: String,
     /// The descriptors, in the order of the file.
     pub descriptors: Vec<Descriptor>,
+    /// The line and the column of each descriptor, in the order of the file: each is before those below it.
+    pub positions: Vec<(usize, usize)>,
     /// Warnings about fields that have no effect.
     pub warnings: Vec<ConfigError>,
 }
@@ -84,8 +86,9 @@ impl EnvoyFile {
             }
             None => {}
         }
-        let EnvoyDraft { mut descriptors, warnings, .. } = draft;
-        errors.finish(descriptors.pop().map(|(domain, descriptors)| Self { domain, descriptors, warnings }))
+        let EnvoyDraft { mut descriptors, positions, warnings, .. } = draft;
+        let file = descriptors.pop();
+        errors.finish(file.map(|(domain, descriptors)| Self { domain, descriptors, positions, warnings }))
     }
 }
 
@@ -95,6 +98,8 @@ pub(super) struct EnvoyDraft {
     tree: DescriptorTree,
     /// The descriptors of each domain, for the tree.
     descriptors: Vec<(String, Vec<Descriptor>)>,
+    /// The line and the column of each descriptor.
+    positions: Vec<(usize, usize)>,
     domains: HashMap<String, DomainDraft>,
     merges_domains: bool,
     pub(super) warnings: Vec<ConfigError>,
@@ -289,6 +294,7 @@ impl EnvoyDraft {
             return None;
         }
         seen.insert(joined, node.at);
+        self.positions.push((node.at.line, node.at.column));
         path.entries.push((key, value));
         let descriptor = self.filled(Descriptor::new(key, value), &fields, path, errors);
         path.entries.pop();
@@ -305,13 +311,8 @@ impl EnvoyDraft {
         let mut is_set = |name| fields.get(name).and_then(|entry| flag(entry, errors)) == Some(true);
         let (shadow_mode, quota_mode) = (is_set("shadow_mode"), is_set("quota_mode"));
         descriptor.shares_threshold = is_set("share_threshold");
-        let without_effect = ["detailed_metric", "value_to_metric"].map(|name| (name, is_set(name)));
-        for (name, _) in without_effect.into_iter().filter(|(_, is_set)| *is_set) {
-            let at = fields.get(name).map_or(Position::START, |entry| entry.key.at);
-            let message =
-                format!("{name} has no effect: metrics are counted for descriptors, not for values");
-            self.warnings.push(errors.warning(at, message));
-        }
+        descriptor.detailed_metric = is_set("detailed_metric");
+        descriptor.value_to_metric = is_set("value_to_metric");
         if let Some(entry) = fields.get("share_threshold").filter(|_| descriptor.shares_threshold)
             && !descriptor.value.contains('*')
         {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tollway::config::{Config, FileWatch};
+use tollway::config::{Config, FileWatch, describe};
 use tollway_core::Algorithm;
 
 fn errors(config: &str) -> String {
@@ -120,16 +120,47 @@ fn it_stands_beside_limits_of_ours() {
 
 #[test]
 fn what_has_no_effect_is_a_warning() {
-    let config = "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: {unit: day}}\n";
+    let config = "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day}}\n";
     let warnings = Config::parse(config, "envoy.yaml").unwrap().warnings;
     let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        warnings,
-        [
-            "3:12: detailed_metric has no effect: metrics are counted for descriptors, not for values",
-            "3:35: rate_limit has no requests_per_unit, so no request is allowed",
-        ]
-    );
+    assert_eq!(warnings, ["3:12: rate_limit has no requests_per_unit, so no request is allowed"]);
+}
+
+#[test]
+fn the_tree_is_described_in_words() {
+    let config = "\
+domain: shop
+descriptors:
+- key: route
+  value: login
+  descriptors:
+  - {key: ip, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: ip, value: '10.*', share_threshold: true, rate_limit: {unit: 30s, requests_per_unit: 7}}
+- {key: account, detailed_metric: true, rate_limit: {unit: MONTH, requests_per_unit: 3, name: new, replaces: [{name: a}, {name: b}]}}
+- {key: account, value: free, rate_limit: {unlimited: true}}
+- {key: account, value: none, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 0}}
+- {key: rate, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 9, algorithm: sliding_log}}
+- {key: \"two\\nlines\", rate_limit: {unit: year, requests_per_unit: 9, algorithm: token_bucket, burst: 4}}
+envoy:
+  quota_mode: true
+  configs: [{domain: a, descriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 1}}]}]
+";
+    let described = describe(&Config::parse(config, "envoy.yaml").unwrap()).to_string();
+    let tree = "
+envoy domain a, quota_mode
+  k  1 per second
+
+envoy domain shop, quota_mode
+  route=login   no limit
+    ip          5 per minute, shadow_mode
+    ip=10.*     7 per 30s, share_threshold
+  account       3 per month, name new, replaces a b, detailed_metric
+  account=free  unlimited
+  account=none  refuses all, value_to_metric
+  rate          9 per hour, sliding_log, quota_mode
+  two\\nlines    9 per year, token_bucket, burst 4
+";
+    assert!(described.ends_with(tree), "{described}");
 }
 
 #[test]
@@ -141,10 +172,7 @@ fn files_are_named_and_watched() {
         "one.yaml",
         "domain: one\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
     );
-    write(
-        "two.yaml",
-        "domain: two\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: {unlimited: true}}\n",
-    );
+    write("two.yaml", "domain: two\ndescriptors:\n- {key: a, rate_limit: {unit: day}}\n");
     let mut watch = FileWatch::new(directory.path().join("tollway.yaml"));
     let Config { policy, warnings, .. } = watch.read().unwrap();
     let file = warnings[0].file.as_deref().unwrap();

@@ -16,37 +16,40 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
             .collect::<Vec<_>>()
     })?;
     let mut imported = Imported::default();
+    let mut places = file.positions.iter().map(|(line, column)| Position { line: *line, column: *column });
     for warning in &file.warnings {
         let at = Position { line: warning.line, column: warning.column };
         imported.leave_out(at, warning.message.clone());
     }
     let matching = "which descriptor a request matches: callers name the limit. Envoy itself needs no import: the file \
                     is a configuration as it is, see docs/envoy.md";
-    imported.leave_out(None, matching);
-    add_all(&file.descriptors, &file.domain, &mut Vec::new(), &mut imported);
+    imported.leave_out(places.clone().next(), matching);
+    add_all(&file.descriptors, &file.domain, &mut places, &mut Vec::new(), &mut imported);
     Ok(imported)
 }
 
-/// Adds the limits of these descriptors and of those below them, in the order of the file.
+/// Adds the limits of these descriptors and of those below them, in the order of the file. `places` has where each is.
 fn add_all<'a>(
     descriptors: &'a [Descriptor],
     domain: &str,
+    places: &mut impl Iterator<Item = Position>,
     path: &mut Vec<&'a Descriptor>,
     imported: &mut Imported,
 ) {
     for descriptor in descriptors {
         path.push(descriptor);
+        let at = places.next();
         if let Some(shown) = &descriptor.shown {
-            add(shown, descriptor.limit.as_ref(), domain, path, imported);
+            add(shown, at, domain, path, imported);
         }
-        add_all(&descriptor.descriptors, domain, path, imported);
+        add_all(&descriptor.descriptors, domain, places, path, imported);
         path.pop();
     }
 }
 
 fn add(
     shown: &DescriptorLimit,
-    limit: Option<&Limit>,
+    at: Option<Position>,
     domain: &str,
     path: &[&Descriptor],
     imported: &mut Imported,
@@ -57,17 +60,18 @@ fn add(
     };
     let place = format!("domain {domain}: {}", path.iter().map(entry).collect::<Vec<_>>().join(", "));
     let Some((requests, unit)) = shown.rate else {
-        return imported.leave_out(None, format!("{place}: unlimited. Ask for no limit"));
+        return imported.leave_out(at, format!("{place}: unlimited. Ask for no limit"));
     };
+    let limit = path.last().and_then(|descriptor| descriptor.limit.as_ref());
     let Some((limit, algorithm)) = limit.and_then(|limit| Some((limit, limit.default_algorithm()?))) else {
         let zero = "requests_per_unit is 0, which no limit can be. Refuse such requests without asking";
-        return imported.leave_out(None, format!("{place}: {zero}"));
+        return imported.leave_out(at, format!("{place}: {zero}"));
     };
     let entries = path.iter().map(|descriptor| format!(".{}", entry(descriptor)));
     let name = imported.name(&format!("{domain}{}", entries.collect::<String>()));
     for (is_set, what) in left_out(shown, path) {
         if is_set {
-            imported.leave_out(None, format!("{place}: {what}"));
+            imported.leave_out(at, format!("{place}: {what}"));
         }
     }
     let comments = vec![place, id_of(path)];
@@ -75,7 +79,9 @@ fn add(
 }
 
 /// Returns everything about a descriptor that a limit cannot say, and whether it has it.
-fn left_out(limit: &DescriptorLimit, path: &[&Descriptor]) -> [(bool, String); 5] {
+fn left_out(limit: &DescriptorLimit, path: &[&Descriptor]) -> [(bool, String); 6] {
+    let counts_values = path.last().is_some_and(|descriptor| descriptor.detailed_metric)
+        || path.iter().any(|descriptor| descriptor.value_to_metric);
     let has_pattern = path.iter().any(|descriptor| descriptor.value.contains('*'));
     let replaced: Vec<_> = limit.replaces.iter().map(|name| &**name).collect();
     [
@@ -83,6 +89,7 @@ fn left_out(limit: &DescriptorLimit, path: &[&Descriptor]) -> [(bool, String); 5
         (limit.quota_mode, "quota_mode: here it denies by itself".to_owned()),
         (!limit.name.is_empty(), format!("its name {:?}", limit.name)),
         (!replaced.is_empty(), format!("it replaces {}: ask for this one instead", replaced.join(", "))),
+        (counts_values, "the metrics for values: here decisions are counted for limits".to_owned()),
         (has_pattern, "the \"*\" in its value: ask only for values that match".to_owned()),
     ]
 }
@@ -132,6 +139,7 @@ mod tests {
     use tollway::config::Config;
     use tollway_testbed::{Random, seed};
 
+    use super::super::imported::LeftOut;
     use super::*;
 
     /// Returns the lines of the limits, with their comments, and what was left out. The configuration is valid.
@@ -141,7 +149,11 @@ mod tests {
         Config::parse(&yaml, "imported.yaml").unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
         let limits =
             yaml.split("\nlimits:").nth(1).unwrap().lines().skip(1).map(|line| line.trim().to_owned());
-        (limits.collect(), imported.left_out.into_iter().skip(1).map(|left_out| left_out.text).collect())
+        let left_out = imported.left_out.into_iter().skip(1).map(|LeftOut { at, text }| {
+            let at = at.expect("everything has a place");
+            format!("{}:{}: {text}", at.line, at.column)
+        });
+        (limits.collect(), left_out.collect())
     }
 
     #[test]
@@ -186,7 +198,9 @@ descriptors:
     share_threshold: true
     shadow_mode: true
     rate_limit: { unit: week, requests_per_unit: 2, name: new, replaces: [{ name: old }] }
-  - { key: k, quota_mode: true, detailed_metric: true, rate_limit: { unit: year, requests_per_unit: 3 } }
+  - key: k
+    descriptors:
+      - { key: l, quota_mode: true, detailed_metric: true, rate_limit: { unit: year, requests_per_unit: 3 } }
 ",
         );
         assert_eq!(limits.iter().filter(|line| !line.starts_with('#')).count(), 2);
@@ -195,16 +209,15 @@ descriptors:
             "{limits:?}"
         );
         let expected = [
-            "which descriptor a request matches",
-            "domain a: k=free: unlimited",
-            "domain a: k=none: requests_per_unit is 0",
-            "domain a: k=x*: shadow_mode",
-            "domain a: k=x*: its name \"new\"",
-            "domain a: k=x*: it replaces old",
-            "domain a: k=x*: the \"*\"",
-            "domain a: k: quota_mode",
+            "3:5: domain a: k=free: unlimited",
+            "4:5: domain a: k=none: requests_per_unit is 0",
+            "5:5: domain a: k=x*: shadow_mode",
+            "5:5: domain a: k=x*: its name \"new\"",
+            "5:5: domain a: k=x*: it replaces old",
+            "5:5: domain a: k=x*: the \"*\"",
+            "12:9: domain a: k, l: quota_mode",
+            "12:9: domain a: k, l: the metrics for values",
         ];
-        // The first, which was skipped, is the warning about `detailed_metric`.
         assert_eq!(left_out.len(), expected.len(), "{left_out:#?}");
         assert!(
             left_out.iter().zip(expected).all(|(left_out, expected)| left_out.starts_with(expected)),
