@@ -27,8 +27,10 @@ const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset
 const SMOCKRON_PROGRAMS: &[Program] =
     &[("cc", "gcc"), ("taskset", "util-linux"), (setup::PYTHON, "python3-venv")];
 
-/// The programs that the benchmark of the gate for Envoy needs: a load generator for HTTP/2.
-const RLS_PROGRAMS: &[Program] = &[("h2load", "nghttp2-client"), ("taskset", "util-linux")];
+/// The programs that the benchmark of the gate for Envoy needs: a load generator for HTTP/2, and what a peer is built
+/// with.
+const RLS_PROGRAMS: &[Program] =
+    &[("h2load", "nghttp2-client"), ("taskset", "util-linux"), ("protoc", "protobuf-compiler")];
 
 /// The programs that the proxy is compared with, and the load generator.
 const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux")];
@@ -36,7 +38,7 @@ const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("tasks
 /// The programs that the benchmark of the Python package needs.
 const PYTHON_PROGRAMS: &[Program] = &[(setup::PYTHON, "python3-venv"), ("redis-server", "redis-server")];
 
-/// The peer that the HTTP gate is compared with, installed from its crate.
+/// The peer that the HTTP gate and the gate for Envoy are compared with, installed from its crate.
 const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
 
 /// Builds one benchmark for release and runs it.
@@ -58,7 +60,7 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
         }
         "rls" => {
             setup::install(steps, RLS_PROGRAMS)?;
-            bench.arg(tollway(steps)?)
+            bench.arg(tollway(steps)?).arg(rls_peers(steps)?).arg(throttlecrab(steps)?)
         }
         "guard" => {
             setup::install(steps, GUARD_PROGRAMS)?;
@@ -76,11 +78,23 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
 /// Builds Tollway and its peer, and returns their paths.
 fn http_servers(steps: &mut Steps) -> Result<[PathBuf; 2]> {
     setup::install(steps, HTTP_PROGRAMS)?;
-    let tollway = tollway(steps)?;
+    Ok([tollway(steps)?, throttlecrab(steps)?])
+}
+
+/// Installs throttlecrab, and returns its path.
+fn throttlecrab(steps: &mut Steps) -> Result<PathBuf> {
     let peers = target()?.join("peers");
     let mut install = cargo(&format!("install --quiet --locked {THROTTLECRAB} --root"));
     steps.run("throttlecrab", install.arg(&peers))?;
-    Ok([tollway, peers.join("bin/throttlecrab-server")])
+    Ok(peers.join("bin/throttlecrab-server"))
+}
+
+/// Builds the peers of the gate for Envoy, with the profile of Tollway, and returns their path.
+fn rls_peers(steps: &mut Steps) -> Result<PathBuf> {
+    let peers = target()?.join("peers");
+    let mut build = cargo("build --locked --release --manifest-path bench/peers/Cargo.toml --target-dir");
+    steps.run("peers", build.arg(&peers))?;
+    Ok(peers.join("release/tollway-peers"))
 }
 
 /// Installs the peer of the gates, builds Tollway, and returns its path.

@@ -12,6 +12,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     let before = changes()?;
     steps.run("format", &mut cargo("fmt --all --check"))?;
     steps.run("format fuzz", &mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
+    steps.run("format peers", &mut cargo("fmt --manifest-path bench/peers/Cargo.toml --check"))?;
     steps.run("lint", &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"))?;
     // In the same target folder: most of what it depends on has just been checked.
     let mut fuzz = cargo("clippy --manifest-path fuzz/Cargo.toml --locked --target-dir");
