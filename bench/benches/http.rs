@@ -63,7 +63,20 @@ fn start_tollway(program: &str, scratch: &Path) -> io::Result<BenchServer> {
     fs::write(&config, "limits: { PerUser: { burst: 1000000000, count: 1000, period: 1s } }")?;
     let mut command = Command::new(program);
     command
-        .args(["serve", "--workers", "1", "--smockron", "off", "--rls", "off", "--resp", "off", "--http"])
+        .args([
+            "serve",
+            "--workers",
+            "1",
+            "--admin",
+            "off",
+            "--smockron",
+            "off",
+            "--rls",
+            "off",
+            "--resp",
+            "off",
+            "--http",
+        ])
         .arg(address.to_string())
         .arg("--config")
         .arg(config);

@@ -105,7 +105,7 @@ impl MasterServer {
     /// Returns the sum of the metrics whose lines start with `name`.
     fn sum(&self, name: &str) -> io::Result<usize> {
         let mut stream = TcpStream::connect(self.http)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut page = String::new();
         stream.read_to_string(&mut page)?;
         let samples = page.lines().filter(|line| line.starts_with(name));

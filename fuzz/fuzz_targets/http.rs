@@ -7,8 +7,9 @@ use std::net::Ipv4Addr;
 use libfuzzer_sys::fuzz_target;
 use tollway_core::{IdFormat, Verb};
 use tollway_wire::http::{
-    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery,
-    KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottlecrabRequest,
+    BucketReport, Framer, FramerEvent, GateQuery, HostHeader, HttpCommand, HttpRuleRequest, IdSource,
+    InspectQuery, KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse,
+    ThrottlecrabRequest,
 };
 
 const HEAD_MAX: usize = 1024;
@@ -69,6 +70,12 @@ fn frame(bytes: &[u8], piece: usize) -> Vec<(String, String, Vec<u8>)> {
                     for source in [IdSource::ClientIp, IdSource::Path, IdSource::Host, IdSource::Method] {
                         let _ = proxied.id(source, IdFormat::Any);
                     }
+                    let _ = (
+                        request.sender.is_cross_site(false),
+                        request.sender.has_json(),
+                        proxied.is_from_proxy(),
+                    );
+                    let _ = HostHeader::parse(request.sender.host).map(|host| host.is_fixed());
                     found.push((request.path.to_owned(), request.query.to_owned(), request.body.to_vec()));
                     start += request.len;
                 }

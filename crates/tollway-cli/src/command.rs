@@ -93,11 +93,11 @@ pub(crate) enum Outcome {
     No,
 }
 
-/// The timeout for the HTTP gate. It is longer than that of a program: a person waits, and a page of keys is read from
-/// Redis.
+/// The timeout for the HTTP gate and the admin gate. It is longer than that of a program: a person waits, and a page of
+/// keys is read from Redis.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Creates the client of the HTTP gate at `address`.
+/// Creates the client of the HTTP gate or the admin gate at `address`.
 fn client(address: &str) -> Result<Client, InvalidAddress> {
     Client::with_timeout(address, HTTP_TIMEOUT)
 }

@@ -48,6 +48,12 @@ pub use tollway_wire::http::{
 /// The port of an address without one. A server listens there by default.
 pub const DEFAULT_PORT: u16 = 8080;
 
+/// The port at which the admin gate of a server listens by default: `Client::new("127.0.0.1:8082")`.
+///
+/// It answers `inspect`, `keys`, `explain`, `refund` and `reset`. A server without an admin gate that listens on
+/// loopback answers these at its HTTP gate.
+pub const ADMIN_PORT: u16 = 8082;
+
 /// The time that a call may take, connecting included, unless `with_timeout` sets another.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 

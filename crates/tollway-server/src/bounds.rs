@@ -8,7 +8,8 @@ pub(crate) const LOG_PAUSE: Duration = Duration::from_secs(1);
 /// The bounds that one process has for all clients together, and for each. Those of connections are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The number of connections above the limit of the HTTP gate, which are answered only for operators.
+    /// The number of connections above the limit of the HTTP gate, and of the admin gate. They are answered only for
+    /// health and metrics.
     pub reserved: usize,
     /// The bytes that a request line and its headers may have. Proxies that ask us pass on the cookies of browsers.
     pub head: usize,

@@ -45,7 +45,8 @@ const OTHER_FILES: u64 = 64;
 #[error("the {gate} gate cannot listen on {address}")]
 #[non_exhaustive]
 pub struct BindError {
-    /// The name of the gate: `http`, `text`, `throttr`, `resp`, `rls`, or `accounting` and `control` of Smockron.
+    /// The name of the gate: `http`, `admin`, `text`, `throttr`, `resp`, `rls`, or `accounting` and `control` of
+    /// Smockron.
     pub gate: &'static str,
     /// The address that was configured.
     pub address: SocketAddr,
@@ -87,8 +88,14 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
     let mut listed: Vec<Arc<dyn Gate>> = Vec::new();
     if let Some(address) = gates.http {
         let limit = ConnectionLimit::new(&gates.http_connections).with_reserve(bounds.reserved);
-        let protocol = http::Http::new(address, &gates.http_settings);
+        // Whoever can reach a gate on loopback is on this machine already.
+        let serves_operators = gates.admin.is_none() && address.ip().is_loopback();
+        let protocol = http::Http::new(address, &gates.http_settings, serves_operators);
         listed.push(Arc::new(TcpGate::new("http", address, limit, protocol)));
+    }
+    if let Some(address) = gates.admin {
+        let limit = ConnectionLimit::new(&gates.admin_connections).with_reserve(bounds.reserved);
+        listed.push(Arc::new(TcpGate::new("admin", address, limit, http::Http::admin(&gates.admin_hosts))));
     }
     if let Some(address) = gates.text {
         listed.push(Arc::new(text::TextGate::new(address, gates.trusted_networks.clone(), settings.workers)));

@@ -45,10 +45,21 @@ impl Settings {
 
 /// A running server. It stops when it is dropped.
 pub struct Server {
-    addresses: Vec<(&'static str, SocketAddr)>,
+    addresses: GateAddresses,
     workers: Vec<WorkerThread>,
     reloader: Reloader,
     health: Arc<Health>,
+}
+
+/// The addresses at which the gates listen, by name. A port that was 0 is the one that the system chose.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GateAddresses(Vec<(&'static str, SocketAddr)>);
+
+impl GateAddresses {
+    /// Returns the address of the gate with this name.
+    pub(crate) fn of(&self, gate: &str) -> Option<SocketAddr> {
+        self.0.iter().find(|(name, _)| *name == gate).map(|(_, address)| *address)
+    }
 }
 
 struct WorkerThread {
@@ -79,11 +90,16 @@ impl Server {
             addresses.push((gate.name(), bound.unwrap_or_else(|| gate.address())));
             by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
+        let addresses = GateAddresses(addresses);
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
         let health = Arc::new(Health::default());
-        let mut server =
-            Self { addresses, workers: Vec::with_capacity(workers), reloader, health: Arc::clone(&health) };
-        let shared = Arc::new(Shared { limiter, metrics, bounds, gates, health, echo });
+        let mut server = Self {
+            addresses: addresses.clone(),
+            workers: Vec::with_capacity(workers),
+            reloader,
+            health: Arc::clone(&health),
+        };
+        let shared = Arc::new(Shared { limiter, metrics, bounds, gates, addresses, health, echo });
         for (index, sockets) in by_worker.into_iter().enumerate() {
             server.workers.push(WorkerThread::start(index, sockets, &shared)?);
         }
@@ -92,12 +108,17 @@ impl Server {
 
     /// Returns the address of the gate with this name.
     pub(crate) fn address_of(&self, gate: &str) -> Option<SocketAddr> {
-        self.addresses.iter().find(|(name, _)| *name == gate).map(|(_, address)| *address)
+        self.addresses.of(gate)
     }
 
     /// Returns the address of the HTTP gate.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.address_of("http")
+    }
+
+    /// Returns the address of the admin gate.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.address_of("admin")
     }
 
     /// Returns the address of the text gate.

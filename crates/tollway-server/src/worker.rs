@@ -22,6 +22,7 @@ use crate::bounds::Bounds;
 use crate::drain::Drain;
 use crate::gate::{Gate, GateFuture};
 use crate::metrics::{Metrics, WorkerMetrics};
+use crate::server::GateAddresses;
 use crate::service::Service;
 
 /// The interval at which each worker sweeps the store, and the number of slots each time. It takes some tens of
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bounds: Bounds,
     pub(crate) gates: Vec<Arc<dyn Gate>>,
+    pub(crate) addresses: GateAddresses,
     pub(crate) health: Arc<Health>,
     /// True if the text and the Throttr gate send back what they get, without deciding.
     pub(crate) echo: bool,

@@ -53,7 +53,7 @@ pub use envoy::EnvoyFile;
 pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
 pub use gates::{
-    GateAddressError, Gates, HttpSettings, InlineAccess, MaxConnections, OnInsert, SmockronGate,
+    GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert, SmockronGate,
     ThrottrSettings, TrustedNetworks, listen_address,
 };
 pub use store::{StoreUrl, StoreUrlError};

@@ -4,8 +4,23 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::Args;
 use tollway::config::{GateAddressError, Gates, SmockronGate};
 use tollway::core::Nanos;
+
+/// The server that a command for operators asks.
+#[derive(Args)]
+pub(super) struct AdminServer {
+    /// The address of the server's admin gate, or of its HTTP gate if there is no admin gate
+    #[arg(
+        long,
+        visible_alias = "server",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8082",
+        env = "TOLLWAY_ADMIN_ADDR"
+    )]
+    pub(super) addr: String,
+}
 
 /// A limit and an id, which are written as `LIMIT:ID`.
 #[derive(Clone)]
@@ -89,6 +104,10 @@ pub(super) struct GateFlag(pub(super) Option<SocketAddr>);
 impl GateFlag {
     pub(super) fn http(text: &str) -> Result<Self, GateAddressError> {
         Gates::address(text, Gates::HTTP).map(Self)
+    }
+
+    pub(super) fn admin(text: &str) -> Result<Self, GateAddressError> {
+        Gates::address(text, Gates::ADMIN).map(Self)
     }
 
     pub(super) fn text(text: &str) -> Result<Self, GateAddressError> {

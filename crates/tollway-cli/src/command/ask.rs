@@ -11,7 +11,7 @@ use tollway_client::core::Verb;
 use tollway_client::http::{ChargeRequest, RawResponse, RuleRequest};
 
 use super::Outcome;
-use super::arguments::{Bucket, RuleWord, cost, span};
+use super::arguments::{AdminServer, Bucket, RuleWord, cost, span};
 use crate::output::print_line;
 
 /// Take units from one or more buckets: from all of them, or from none
@@ -33,6 +33,8 @@ pub(crate) struct Spend {
     /// The units that each charge takes
     #[arg(long, value_name = "N", default_value_t = Verb::Spend.default_cost(), value_parser = cost)]
     cost: u64,
+    #[command(flatten)]
+    server: HttpServer,
 }
 
 /// Test if a spend would be allowed, without taking anything
@@ -53,6 +55,8 @@ pub(crate) struct Check {
     /// The units that each charge would take; 0 shows what is left
     #[arg(long, value_name = "N", default_value_t = Verb::Check.default_cost(), value_parser = cost)]
     cost: u64,
+    #[command(flatten)]
+    server: HttpServer,
 }
 
 /// Give units back to one or more buckets
@@ -70,6 +74,8 @@ pub(crate) struct Refund {
     /// The units that each charge gives back
     #[arg(long, value_name = "N", default_value_t = Verb::Refund.default_cost(), value_parser = cost)]
     cost: u64,
+    #[command(flatten)]
+    server: HttpServer,
 }
 
 /// Reset one or more buckets to their initial state
@@ -84,29 +90,31 @@ pub(crate) struct Reset {
     buckets: Buckets,
     #[command(flatten)]
     question: Question,
+    #[command(flatten)]
+    server: AdminServer,
 }
 
 impl Spend {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(Verb::Spend, &self.bill.buckets, &self.bill.rules, self.cost)
+        self.question.ask(&self.server.addr, Verb::Spend, &self.bill.buckets, &self.bill.rules, self.cost)
     }
 }
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(Verb::Check, &self.bill.buckets, &self.bill.rules, self.cost)
+        self.question.ask(&self.server.addr, Verb::Check, &self.bill.buckets, &self.bill.rules, self.cost)
     }
 }
 
 impl Refund {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(Verb::Refund, &self.buckets.buckets, &[], self.cost)
+        self.question.ask(&self.server.addr, Verb::Refund, &self.buckets.buckets, &[], self.cost)
     }
 }
 
 impl Reset {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(Verb::Reset, &self.buckets.buckets, &[], 0)
+        self.question.ask(&self.server.addr, Verb::Reset, &self.buckets.buckets, &[], 0)
     }
 }
 
@@ -136,9 +144,6 @@ struct Buckets {
 struct Question {
     #[command(flatten)]
     inline: Option<InlineNumbers>,
-    /// The address of the server's HTTP gate
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
-    addr: String,
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
@@ -160,11 +165,26 @@ struct InlineNumbers {
     burst: Option<u64>,
 }
 
+/// The server that a command for everybody asks.
+#[derive(Args)]
+struct HttpServer {
+    /// The address of the server's HTTP gate
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
+    addr: String,
+}
+
 impl Question {
-    fn ask(&self, verb: Verb, buckets: &[String], rules: &[RuleWord], cost: u64) -> anyhow::Result<Outcome> {
+    fn ask(
+        &self,
+        address: &str,
+        verb: Verb,
+        buckets: &[String],
+        rules: &[RuleWord],
+        cost: u64,
+    ) -> anyhow::Result<Outcome> {
         let request =
             LimitRequest { verb, charges: self.charges(buckets, cost)?, rules: rule_requests(rules)? };
-        let response = super::client(&self.addr)?.bill_raw(verb, &request.charges, &request.rules)?;
+        let response = super::client(address)?.bill_raw(verb, &request.charges, &request.rules)?;
         let answer = decode(&response, &request);
         if self.json {
             print_line(&response.body)?;

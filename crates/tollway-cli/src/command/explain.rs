@@ -11,7 +11,7 @@ use tollway_client::ClientError;
 use tollway_client::http::{HttpRuleRequest, Rfc3339, RuleExplanation, RulePart};
 
 use super::Outcome;
-use super::arguments::Selector;
+use super::arguments::{AdminServer, Selector};
 use crate::output::print_line;
 
 /// Show which parts of a rule have reached their limit, and when each is free again
@@ -38,15 +38,8 @@ pub(crate) struct Explain {
     /// The key under which requests are counted [default: the name of the rule, or empty for an expression]
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// The address of the server's HTTP gate
-    #[arg(
-        long,
-        visible_alias = "server",
-        value_name = "ADDR",
-        default_value = "127.0.0.1:8080",
-        env = "TOLLWAY_ADDR"
-    )]
-    addr: String,
+    #[command(flatten)]
+    server: AdminServer,
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
@@ -68,7 +61,7 @@ impl Explain {
             key: self.key.as_deref().map(Into::into),
             selectors: selectors.map(|s| (s.name.as_str().into(), Some(s.value.as_str().into()))).collect(),
         };
-        let response = match super::client(&self.addr)?.explain_raw(&asked) {
+        let response = match super::client(&self.server.addr)?.explain_raw(&asked) {
             Ok(response) => response,
             Err(error) => return Err(unanswered(error, written.as_ref(), &asked)?),
         };

@@ -9,7 +9,7 @@ use tollway::core::Nanos;
 use tollway_client::http::{BucketReport, Rfc3339};
 
 use super::Outcome;
-use super::arguments::Bucket;
+use super::arguments::{AdminServer, Bucket};
 use crate::output::print_line;
 
 /// Show the state of one bucket, without changing it
@@ -28,9 +28,8 @@ pub(crate) struct Inspect {
     /// A limit and an id, separated by the first colon
     #[arg(value_name = "LIMIT:ID")]
     bucket: Bucket,
-    /// The address of the server's HTTP gate
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
-    addr: String,
+    #[command(flatten)]
+    server: AdminServer,
     /// Print the server's answer as JSON
     #[arg(long)]
     json: bool,
@@ -38,7 +37,7 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let response = super::client(&self.addr)?.inspect_raw(&self.bucket.limit, &self.bucket.id)?;
+        let response = super::client(&self.server.addr)?.inspect_raw(&self.bucket.limit, &self.bucket.id)?;
         if self.json {
             print_line(&response.body)?;
         }

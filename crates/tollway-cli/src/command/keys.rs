@@ -5,6 +5,7 @@ use tollway_client::http::blocking::Client;
 use tollway_client::http::{KeysPage, KeysQuery};
 
 use super::Outcome;
+use super::arguments::AdminServer;
 use crate::output::print_line;
 
 /// List the buckets that a running server keeps in Redis
@@ -25,9 +26,8 @@ pub(crate) struct Keys {
     /// Stop after N buckets
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// The address of the server's HTTP gate
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
-    addr: String,
+    #[command(flatten)]
+    server: AdminServer,
     /// Print the server's answers as JSON, one page a line
     #[arg(long)]
     json: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let client = super::client(&self.addr)?;
+        let client = super::client(&self.server.addr)?;
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut cursor = Some(0);
         while let Some(from) = cursor.filter(|_| left > 0) {

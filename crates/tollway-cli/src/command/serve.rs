@@ -54,6 +54,9 @@ pub(crate) struct Serve {
     /// The address and port of the HTTP gate, or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_HTTP", value_parser = GateFlag::http)]
     http: Option<GateFlag>,
+    /// The address and port of the admin gate for operators (HTTP), or off
+    #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_ADMIN", value_parser = GateFlag::admin)]
+    admin: Option<GateFlag>,
     /// The address and port of the text gate (UDP), or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_TEXT", value_parser = GateFlag::text)]
     text: Option<GateFlag>,
@@ -131,6 +134,7 @@ impl Serve {
         Gates {
             smockron,
             http: moved(self.http, configured.http),
+            admin: moved(self.admin, configured.admin),
             text: moved(self.text, configured.text),
             throttr: moved(self.throttr, configured.throttr),
             rls: moved(self.rls, configured.rls),

@@ -16,7 +16,7 @@ const REQUESTS: u64 = 1_003;
 #[test]
 fn a_throttr_gate_answers_every_request() {
     let server = Gates::start(
-        "serve --http off --text off --smockron off --rls off --resp off --throttr 127.0.0.1:0",
+        "serve --http off --admin off --text off --smockron off --rls off --resp off --throttr 127.0.0.1:0",
         &["throttr"],
     );
     // Every key is inserted first, so nothing is denied but inserting it again.
@@ -36,7 +36,7 @@ fn a_throttr_gate_answers_every_request() {
 #[test]
 fn a_text_gate_answers_every_request() {
     let server = Gates::start(
-        "serve --http off --throttr off --smockron off --rls off --resp off --text 127.0.0.1:0",
+        "serve --http off --admin off --throttr off --smockron off --rls off --resp off --text 127.0.0.1:0",
         &["text"],
     );
     for flags in ["--pipeline 64", "--pipeline 64 --no-gso", "--pipeline 1", "--pipeline 16 --rate 100000"] {

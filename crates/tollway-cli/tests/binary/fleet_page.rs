@@ -33,7 +33,7 @@ fn the_sessions_happen_as_shown() {
             .replace("127.0.0.1:8080", &servers[0].addr)
             .replace("127.0.0.1:8081", &servers[1].addr)
             .replace("redis-cli", &format!("redis-cli -p {}", redis.port()));
-        let printed = printed(shell(&script).env("TOLLWAY_ADDR", &servers[0].addr));
+        let printed = printed(shell(&script).env("TOLLWAY_ADMIN_ADDR", &servers[0].admin));
         assert_eq!(timeless(&printed), timeless(shown), "{command}");
         ran += 1;
     }

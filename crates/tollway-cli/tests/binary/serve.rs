@@ -67,14 +67,15 @@ fn the_banner_shows_what_is_served_and_how_to_try_it() {
   1 limit, 1 rule, 1 domain and 2 keys from FILE
   at most 1000 buckets in memory
   http     http://ADDR
+  admin    http://ADDR
   text     udp ADDR
   throttr  tcp ADDR
   resp     redis://ADDR
   smockron zmq tcp://ADDR, control tcp://ADDR
   rls      grpc ADDR
 Try:
-  curl -d '{"limit":"Login","id":"alice"}' http://ADDR/v1/spend
-  curl -d '{"selectors":{"user":"alice"}}' http://ADDR/v1/rules/upload
+  curl --json '{"limit":"Login","id":"alice"}' http://ADDR/v1/spend
+  curl --json '{"selectors":{"user":"alice"}}' http://ADDR/v1/rules/upload
   tollway text --addr ADDR 'over_limit ws global'
   redis-cli -p PORT CL.THROTTLE alice 15 30 60
   tollway throttr query alice api --addr ADDR
@@ -103,7 +104,7 @@ fn the_banner_suggests_nothing_if_there_is_nothing_to_try() {
     let arguments =
         ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--resp", "off", "--rls", "off"];
     let banner = Serving::start(&arguments, &[]).banner();
-    assert!(banner.contains("Try:\n  curl -d '{\"selectors\":{}}' "), "{banner}");
+    assert!(banner.contains("Try:\n  curl --json '{\"selectors\":{}}' "), "{banner}");
     let config = file("domains.yaml", "domains: { default: { rules: [{ rate: 1/s }] } }");
     let arguments =
         ["--config", &config, "--http", "127.0.0.1:0", "--throttr", "off", "--resp", "off", "--rls", "off"];
@@ -377,6 +378,8 @@ fn what_cannot_be_served_is_exit_2() {
                 "serve",
                 "--http",
                 "off",
+                "--admin",
+                "off",
                 "--text",
                 "off",
                 "--throttr",
@@ -406,7 +409,7 @@ fn what_cannot_be_served_is_exit_2() {
 fn more_connections_than_the_shell_allows_files_are_served() {
     use std::io::{Read, Write};
     let limited = format!(
-        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --text off --throttr off --smockron off --rls off --resp off",
+        "ulimit -Sn 100; exec {} serve --http 127.0.0.1:0 --admin off --text off --throttr off --smockron off --rls off --resp off",
         env!("CARGO_BIN_EXE_tollway")
     );
     let mut shell = Command::new("sh");
@@ -427,7 +430,7 @@ fn more_connections_than_the_shell_allows_files_are_served() {
 #[test]
 fn files_for_the_largest_gate_are_enough_for_a_start_without_a_warning() {
     for (files, warns) in [(11_000, false), (10_000, true)] {
-        let gates = ["http", "text", "throttr", "resp", "smockron", "rls"]
+        let gates = ["http", "admin", "text", "throttr", "resp", "smockron", "rls"]
             .map(|gate| format!("--{gate} 127.0.0.1:0"));
         let limited =
             format!("ulimit -n {files} && exec {} serve {}", env!("CARGO_BIN_EXE_tollway"), gates.join(" "));
@@ -466,7 +469,7 @@ fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     file("reload.yaml", "limits:\n  New: { brust: 2 }");
     serving.signal("HUP");
     serving.wait_for(|serving| {
-        let curl = Command::new("curl").args(["-s", &format!("http://{}/metrics", serving.addr)]).output();
+        let curl = Command::new("curl").args(["-s", &format!("http://{}/metrics", serving.admin)]).output();
         let page = String::from_utf8(curl.unwrap().stdout).unwrap();
         page.contains("tollway_reloads_total{outcome=\"failed\"}") && !page.contains("{outcome=\"failed\"} 0")
     });

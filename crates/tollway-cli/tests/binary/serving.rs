@@ -12,14 +12,16 @@ pub(crate) struct Serving {
     stdout: BufReader<ChildStdout>,
     pub(crate) printed: String,
     pub(crate) addr: String,
+    /// The address of the admin gate, or of the HTTP gate if there is none.
+    pub(crate) admin: String,
 }
 
 impl Serving {
     pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = tollway(&["serve"]);
         // Tests run side by side: no gate may have its usual port.
-        for gate in ["TOLLWAY_TEXT", "TOLLWAY_THROTTR", "TOLLWAY_RESP", "TOLLWAY_SMOCKRON", "TOLLWAY_RLS"] {
-            command.env(gate, "127.0.0.1:0");
+        for gate in ["ADMIN", "TEXT", "THROTTR", "RESP", "SMOCKRON", "RLS"] {
+            command.env(format!("TOLLWAY_{gate}"), "127.0.0.1:0");
         }
         // Cargo sets its variable for tests, too, and then the banner shows how to start this with cargo.
         command.env_remove("RUST_LOG").env_remove("CARGO_PKG_NAME");
@@ -36,8 +38,10 @@ impl Serving {
         while !printed.contains("zmq") && !printed.contains("Try:") {
             assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "ended after: {printed}");
         }
-        let addr = printed.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
-        Self { child, stdout, printed, addr }
+        let announced = |gate| printed.split(gate).nth(1).and_then(|rest| rest.lines().next());
+        let addr = announced("http     http://").unwrap().to_owned();
+        let admin = announced("admin    http://").unwrap_or(&addr).to_owned();
+        Self { child, stdout, printed, addr, admin }
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -73,7 +77,9 @@ impl Serving {
     }
 
     pub(crate) fn ask(&self, arguments: &[&str]) -> (i32, String) {
-        let ran = run(&[arguments, &["--addr", &self.addr]].concat());
+        let is_for_operators = matches!(arguments[0], "reset" | "inspect" | "keys" | "explain");
+        let addr = if is_for_operators { &self.admin } else { &self.addr };
+        let ran = run(&[arguments, &["--addr", addr]].concat());
         (ran.code, ran.stdout + &ran.stderr)
     }
 }

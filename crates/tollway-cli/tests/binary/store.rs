@@ -58,7 +58,7 @@ fn configuration(name: &str, store: &str) -> String {
 /// Returns everything that the server shows to anybody.
 fn published(serving: &Serving) -> String {
     let page = |path: &str| {
-        let url = format!("http://{}{path}", serving.addr);
+        let url = format!("http://{}{path}", serving.admin);
         let output = Command::new("curl").args(["-si", &url]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };

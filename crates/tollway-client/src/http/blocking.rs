@@ -70,7 +70,7 @@ impl Client {
         self.refund_all(&[ChargeRequest::new(limit, &id, cost)])
     }
 
-    /// Makes the bucket of `id` under `limit` full again.
+    /// Makes the bucket of `id` under `limit` full again. The [admin gate](super::ADMIN_PORT) answers this.
     pub fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ClientError> {
         self.reset_all(&[ChargeRequest::new(limit, &id, 0)])
     }
@@ -109,7 +109,8 @@ impl Client {
         self.bill_raw(Verb::Refund, charges, &[])?.refund()
     }
 
-    /// Makes the buckets of all of the charges full again. Their costs have no effect.
+    /// Makes the buckets of all of the charges full again. Their costs have no effect. The
+    /// [admin gate](super::ADMIN_PORT) answers this.
     pub fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ClientError> {
         self.bill_raw(Verb::Reset, charges, &[])?.reset()
     }
@@ -124,17 +125,18 @@ impl Client {
         self.exchange(self.shared.endpoint.rule(request))?.rule_decision()
     }
 
-    /// Returns the parts of a rule and the time until each allows a request. Nothing is counted.
+    /// Returns the parts of a rule and the time until each allows a request. Nothing is counted. The
+    /// [admin gate](super::ADMIN_PORT) answers this.
     pub fn explain(&self, request: &HttpRuleRequest<'_>) -> Result<RuleExplanation, ClientError> {
         self.explain_raw(request)?.explanation()
     }
 
-    /// Returns the state of the bucket of `id` under `limit`.
+    /// Returns the state of the bucket of `id` under `limit`. The [admin gate](super::ADMIN_PORT) answers this.
     pub fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<BucketReport, ClientError> {
         self.inspect_raw(limit, id)?.bucket_report()
     }
 
-    /// Returns one page of the buckets in the store.
+    /// Returns one page of the buckets in the store. The [admin gate](super::ADMIN_PORT) answers this.
     pub fn keys(&self, query: &KeysQuery<'_>) -> Result<KeysPage, ClientError> {
         self.keys_raw(query)?.keys_page()
     }

@@ -72,7 +72,7 @@ impl Client {
         self.refund_all(&[ChargeRequest::new(limit, &id, cost)]).await
     }
 
-    /// Makes the bucket of `id` under `limit` full again.
+    /// Makes the bucket of `id` under `limit` full again. The [admin gate](super::ADMIN_PORT) answers this.
     pub async fn reset(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<(), ClientError> {
         self.reset_all(&[ChargeRequest::new(limit, &id, 0)]).await
     }
@@ -111,7 +111,8 @@ impl Client {
         self.bill_raw(Verb::Refund, charges, &[]).await?.refund()
     }
 
-    /// Makes the buckets of all of the charges full again. Their costs have no effect.
+    /// Makes the buckets of all of the charges full again. Their costs have no effect. The
+    /// [admin gate](super::ADMIN_PORT) answers this.
     pub async fn reset_all(&self, charges: &[ChargeRequest<'_>]) -> Result<(), ClientError> {
         self.bill_raw(Verb::Reset, charges, &[]).await?.reset()
     }
@@ -126,17 +127,18 @@ impl Client {
         self.exchange(self.shared.endpoint.rule(request)).await?.rule_decision()
     }
 
-    /// Returns the parts of a rule and the time until each allows a request. Nothing is counted.
+    /// Returns the parts of a rule and the time until each allows a request. Nothing is counted. The
+    /// [admin gate](super::ADMIN_PORT) answers this.
     pub async fn explain(&self, request: &HttpRuleRequest<'_>) -> Result<RuleExplanation, ClientError> {
         self.explain_raw(request).await?.explanation()
     }
 
-    /// Returns the state of the bucket of `id` under `limit`.
+    /// Returns the state of the bucket of `id` under `limit`. The [admin gate](super::ADMIN_PORT) answers this.
     pub async fn inspect(&self, limit: &str, id: impl AsRef<[u8]>) -> Result<BucketReport, ClientError> {
         self.inspect_raw(limit, id).await?.bucket_report()
     }
 
-    /// Returns one page of the buckets in the store.
+    /// Returns one page of the buckets in the store. The [admin gate](super::ADMIN_PORT) answers this.
     pub async fn keys(&self, query: &KeysQuery<'_>) -> Result<KeysPage, ClientError> {
         self.keys_raw(query).await?.keys_page()
     }

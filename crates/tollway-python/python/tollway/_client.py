@@ -130,6 +130,8 @@ class Client:
     def reset(self, limit: Limit, id: Id) -> None:
         """Forgets the bucket of ``id`` under ``limit``.
 
+        The admin gate of a server answers this: ``Client("127.0.0.1:8082")``.
+
         :raises StoreError: the store of the server gave no answer.
         """
         self._call("reset", [(limit, id)])
@@ -184,6 +186,8 @@ class Client:
 
     def reset_all(self, charges: Sequence[Charge]) -> None:
         """Forgets the buckets of all the charges. Their costs have no effect.
+
+        The admin gate of a server answers this: ``Client("127.0.0.1:8082")``.
 
         :raises InvalidBill: there is no charge, there are more than 32, or two are for one bucket.
         :raises StoreError: the store of the server gave no answer.
@@ -450,8 +454,8 @@ def _request(address: str, verb: str, charges: Sequence[Charge], rules: Sequence
     if rule_objects:
         fields["rules"] = rule_objects
     body = json.dumps(fields, separators=(",", ":")).encode()
-    head = f"POST /v1/{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode("ascii") + body
+    head = f"POST /v1/{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
 def _charge_object(verb: str, charge: Charge) -> Dict[str, Any]:

@@ -1,34 +1,49 @@
 //! HTTP/1.1: answers every request that has arrived, in order.
+//!
+//! Two gates speak it: `http` for the programs that ask, and `admin` for people and operators. They differ in the paths
+//! that they serve, which [`route`] lists.
 
+mod browser;
 mod route;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tollway::config::HttpSettings;
+use tollway::config::{HostNames, HttpSettings};
 use tollway_wire::http::{Framer, FramerEvent, Method, MissingPart, ProblemDetails, ResponseWriter};
 
-use self::route::HttpPeer;
+use self::route::{HttpPeer, HttpRole};
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::worker::Worker;
 
 /// Speaks HTTP/1.1.
 pub(super) struct Http {
+    role: HttpRole,
     settings: Arc<HttpSettings>,
     allow_inline: bool,
 }
 
 impl Http {
-    pub(super) fn new(address: SocketAddr, settings: &HttpSettings) -> Self {
-        Self { settings: Arc::new(settings.clone()), allow_inline: settings.inline.is_allowed_at(address) }
+    /// Creates the gate `http`, which also serves the paths for operators if `serves_operators`.
+    pub(super) fn new(address: SocketAddr, settings: &HttpSettings, serves_operators: bool) -> Self {
+        let allow_inline = settings.inline.is_allowed_at(address);
+        Self { role: HttpRole::Http { serves_operators }, settings: Arc::new(settings.clone()), allow_inline }
+    }
+
+    /// Creates the gate `admin`.
+    pub(super) fn admin(hosts: &HostNames) -> Self {
+        let settings = HttpSettings { hosts: hosts.clone(), ..HttpSettings::DEFAULT };
+        // Numbers that come with a refund or a reset name a bucket; they let nobody pass and fill no store.
+        Self { role: HttpRole::Admin, settings: Arc::new(settings), allow_inline: true }
     }
 }
 
 /// The state that the HTTP connections of one worker share.
 pub(super) struct HttpShared {
     worker: Arc<Worker>,
+    role: HttpRole,
     settings: Arc<HttpSettings>,
     allow_inline: bool,
 }
@@ -39,7 +54,8 @@ impl TcpProtocol for Http {
 
     fn shared(&self, worker: &Arc<Worker>) -> HttpShared {
         let settings = Arc::clone(&self.settings);
-        HttpShared { worker: Arc::clone(worker), settings, allow_inline: self.allow_inline }
+        let Self { role, allow_inline, .. } = *self;
+        HttpShared { worker: Arc::clone(worker), role, settings, allow_inline }
     }
 
     fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
@@ -55,7 +71,7 @@ pub(super) struct HttpSession {
     framer: Framer,
     /// The address that the connection came from.
     peer: IpAddr,
-    /// True if the gate was full: only the paths for operators are answered, and then the connection is closed.
+    /// True if the gate was full: only health and metrics are answered, and then the connection is closed.
     is_reserved: bool,
 }
 
@@ -77,7 +93,7 @@ impl Session for HttpSession {
         draining: bool,
     ) -> Received {
         let Self { shared, framer, peer, is_reserved } = self;
-        let HttpShared { worker, settings, allow_inline } = &**shared;
+        let HttpShared { worker, role, settings, allow_inline } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
         let mut at = Instant::now();
@@ -94,12 +110,13 @@ impl Session for HttpSession {
                     let head_only = request.method == Method::Head;
                     let response =
                         ResponseWriter { outbox: output, scratch: body, date: date.text(), close, head_only };
-                    let decided = if *is_reserved && !route::is_for_operators(request.path) {
+                    let decided = if *is_reserved && !route::is_answered_when_full(request.path) {
                         let problem = ProblemDetails::too_many_connections();
                         worker.metrics.responded(response.problem(&problem));
                         false
                     } else {
-                        let peer = HttpPeer { address: *peer, settings, allow_inline: *allow_inline };
+                        let peer =
+                            HttpPeer { address: *peer, role: *role, settings, allow_inline: *allow_inline };
                         route::answer(&request, peer, worker, &policy, response).await
                     };
                     taken += request.len;

@@ -23,7 +23,7 @@ use super::text::TextGate;
 use super::*;
 use crate::bounds::Bounds;
 use crate::drain::drain;
-use crate::server::Server;
+use crate::server::{GateAddresses, Server};
 use crate::worker::{Health, Shared};
 
 /// The toy: it answers every line `ping` with a line `pong`, and others with a question mark.
@@ -193,7 +193,7 @@ fn ask(stream: &mut TcpStream, request: &str, answer: &str) {
 
 fn get(server: &Server, path: &str) -> String {
     let mut stream = connect(server, "http");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -362,7 +362,8 @@ impl Session for Flood {
 async fn a_drain_sleeps_while_a_peer_does_not_read() {
     let Settings { limiter, bounds, .. } = settings();
     let (metrics, health) = (Arc::new(crate::metrics::Metrics::new(1)), Arc::new(Health::default()));
-    let shared = Shared { limiter, metrics, bounds, gates: Vec::new(), health, echo: false };
+    let addresses = GateAddresses::default();
+    let shared = Shared { limiter, metrics, bounds, gates: Vec::new(), addresses, health, echo: false };
     let (switch, drain) = drain();
     let worker = Worker::new(0, Arc::new(shared), drain);
     let (stream, _deaf) = duplex(64);

@@ -170,8 +170,10 @@ fn a_thousand_pipelined_requests_are_answered_in_order() {
     let gate = start_with("limits: { L: { burst: 1000, count: 1, period: 1s } }", |_| {});
     let mut stream = gate.connect();
     let body = r#"{"limit":"L","id":"a"}"#;
-    let request =
-        format!("POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let request = format!(
+        "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let mut writer = stream.try_clone().unwrap();
     let sender =
@@ -261,7 +263,7 @@ fn extreme_values_in_every_field_get_an_answer_or_an_explanation() {
     gate.assert_alive();
 }
 
-const CLOSING: &str = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+const CLOSING: &str = " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 #[test]
 fn a_gate_full_of_requests_answers_only_operators() {
@@ -286,7 +288,7 @@ fn a_gate_full_of_requests_answers_only_operators() {
     let refusal = gate.exchange(format!("GET /v1/gate?limit=Login&id=a{CLOSING}").as_bytes());
     assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("\r\nRetry-After: 1\r\n"), "{refusal}");
     for stream in &mut served {
-        stream.write_all(b" HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b" HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert!(stream.read(&mut answer).unwrap() > 0, "requests that have begun are answered");
     }
     let page = gate.exchange(format!("GET /metrics{CLOSING}").as_bytes());

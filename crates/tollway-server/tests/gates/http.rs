@@ -388,7 +388,7 @@ fn numbers_are_taken_on_loopback_or_where_they_are_allowed() {
         let port = gate.server.http_addr().unwrap().port();
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let length = body.len();
-        write!(stream, "POST /v1/spend HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
+        write!(stream, "POST /v1/spend HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
             .unwrap();
         let answer = read_all(&mut stream);
         assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{listen} {setting}: {answer}");
@@ -489,18 +489,18 @@ fn mistakes_get_problem_documents() {
 }
 
 #[test]
-fn any_content_type_and_chunks_will_do() {
+fn a_content_type_with_parameters_and_chunks_will_do() {
     let gate = start();
     let body = r#"{"limit":"Login","id":"a"}"#;
     let chunked = format!(
-        "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+        "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Type: Application/JSON; charset=utf-8\r\n\
          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n",
         &body[..5],
         body.len() - 5,
         &body[5..]
     );
     assert!(gate.exchange(chunked.as_bytes()).starts_with("HTTP/1.1 200 OK\r\n"));
-    let patient = "POST /v1/spend HTTP/1.0\r\nContent-Length: 26\r\n\r\n";
+    let patient = "POST /v1/spend HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 26\r\n\r\n";
     assert!(gate.exchange(format!("{patient}{body}").as_bytes()).contains("\r\nConnection: close\r\n"));
 }
 
@@ -509,7 +509,8 @@ fn a_client_that_waits_to_be_told_is_told_to_go_on() {
     use std::io::{Read, Write};
     let gate = start();
     let mut stream = gate.connect();
-    let head = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 26\r\nConnection: close\r\n\r\n";
+    let head = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n\
+                Content-Length: 26\r\nConnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let mut line = [0; 25];
     stream.read_exact(&mut line).unwrap();

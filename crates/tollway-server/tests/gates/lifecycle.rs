@@ -11,7 +11,7 @@ use tollway_testbed::{TEST_TIMEOUT, eventually};
 use crate::support::config_file::WatchedFile;
 use crate::support::{POLICY, read_all, start, start_with};
 
-const HALF: &str = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 26\r\n\r\n{\"limit\":";
+const HALF: &str = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 26\r\n\r\n{\"limit\":";
 const OTHER_HALF: &str = "\"Login\",\"id\":\"a\"}";
 
 #[test]
@@ -54,8 +54,7 @@ fn every_request_sent_before_a_drain_is_answered() {
     });
     let address = gate.server.http_addr().unwrap();
     let (draining, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let request =
-        "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Length: 22\r\n\r\n{\"limit\":\"L\",\"id\":\"a\"}";
+    let request = "POST /v1/spend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n{\"limit\":\"L\",\"id\":\"a\"}";
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

@@ -3,6 +3,8 @@
 //! One program, so that what tests have in common is built and linked once.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
+mod admin;
+mod browsers;
 mod clients;
 mod envoy;
 mod hostile;

@@ -10,7 +10,15 @@ use tollway_testbed::{RedisServer, TEST_TIMEOUT};
 use crate::support::{Harness, POLICY, Reply, read_all, start_with};
 
 /// Headers that HTTP itself has.
-const OF_HTTP: [&str; 5] = ["date", "content-type", "content-length", "connection", "allow"];
+const OF_HTTP: [&str; 7] = [
+    "date",
+    "content-type",
+    "content-length",
+    "connection",
+    "allow",
+    "cache-control",
+    "x-content-type-options",
+];
 
 const LOGIN: &str = r#"{"limit":"Login","id":"a"}"#;
 const BILL: &str = r#"{"charges":[{"limit":"Login","id":"a","cost":1},{"limit":"Fast","id":"b"}]}"#;

@@ -20,6 +20,10 @@ use crate::support::{Harness, read_all, start_with};
 const FORGED: &str = "X-Forwarded-For: 203.0.113.9\r\nX-Real-IP: 203.0.113.9\r\nX-Forwarded-Host: other\r\n\
                       X-Forwarded-Method: PUT\r\nX-Original-Method: PUT\r\nForwarded: for=203.0.113.9\r\n";
 
+/// Headers of a browser that sends a form of one site to another.
+const BROWSER: &str = "Origin: https://shop.example\r\nSec-Fetch-Site: cross-site\r\n\
+                       Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5\r\n\r\nhello";
+
 /// The place where the headers of an allowed answer arrive.
 #[derive(Clone, Copy, PartialEq)]
 enum HeadersReach {
@@ -74,6 +78,8 @@ fn check(program: &str, reach: HeadersReach, stopped: &str) {
     let other = proxy.ask("127.0.0.3", "POST /c HTTP/1.1", "Content-Length: 5\r\n\r\nhello");
     assert!(other.starts_with("HTTP/1.1 200 ") && other.contains("POST /c HTTP/1."), "{other}");
     assert!(other.ends_with("hello"), "the body arrives: {other}");
+    let form = proxy.ask("127.0.0.4", "POST /d HTTP/1.1", BROWSER);
+    assert!(form.starts_with("HTTP/1.1 200 "), "a form of another site is the application's: {form}");
     gate.server.stop();
     let answer = proxy.ask("127.0.0.2", "GET / HTTP/1.1", "");
     assert!(answer.starts_with(&format!("HTTP/1.1 {stopped} ")), "{answer}");

@@ -21,6 +21,7 @@ mod head;
 use thiserror::Error;
 
 use self::head::{BodyFraming, FramedHead};
+use super::sender::SenderHeaders;
 use super::status::HttpStatus;
 
 /// The greatest number of headers that a request may have. Proxies add about a dozen to those of a browser.
@@ -82,6 +83,8 @@ pub struct HttpRequest<'a> {
     pub query: &'a str,
     /// The request line and the headers, as they came.
     pub head: &'a [u8],
+    /// The headers that tell whether a web page has sent the request.
+    pub sender: SenderHeaders<'a>,
     /// The body, with chunks joined.
     pub body: &'a [u8],
     /// True if the client wants the connection closed after the response.

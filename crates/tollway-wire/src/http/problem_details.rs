@@ -7,6 +7,8 @@
 //!
 //! Programs read the type, which never changes. The title and the detail are for people, and may change.
 
+use std::net::SocketAddr;
+
 use tollway_core::{BillError, ChargeError, ErrorChain, RuleLookupError};
 
 use super::command::MalformedRequest;
@@ -51,6 +53,63 @@ impl ProblemDetails {
         let path: String = path.chars().take(128).collect();
         let detail = format!("path \"{path}\" does not exist; /openapi.json lists the paths");
         Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail)
+    }
+
+    /// Creates a problem for a path that only another gate serves, which listens at `address`.
+    pub fn other_gate(path: &str, gate: &str, address: SocketAddr) -> Self {
+        Self::path_of_gate(path, gate, &format!(": http://{address}"))
+    }
+
+    /// Creates a problem for a path that only another gate serves, which is off. `default` is its default address.
+    pub fn gate_off(path: &str, gate: &str, default: SocketAddr) -> Self {
+        let how = format!(
+            ", which is off; turn it on with \"{gate}: {default}\" at gates, or with --{gate} {default}"
+        );
+        Self::path_of_gate(path, gate, &how)
+    }
+
+    fn path_of_gate(path: &str, gate: &str, place: &str) -> Self {
+        let path: String = path.chars().take(128).collect();
+        let detail = format!("path \"{path}\" is at the {gate} gate{place}");
+        Self::new(HttpStatus::NotFound, "other-gate", "The path is at another gate", detail)
+    }
+
+    /// Creates a problem for a request that a page of another site has sent.
+    pub fn cross_site() -> Self {
+        let detail = "a web page of another site has sent this request, by its header Origin or Sec-Fetch-Site; Tollway \
+                      answers programs, and pages of its own";
+        Self::new(HttpStatus::Forbidden, "cross-site", "Request of another site", detail.to_owned())
+    }
+
+    /// Creates a problem for a browser that asks `/v1/gate`, which is for proxies.
+    pub fn not_a_proxy() -> Self {
+        let detail = "a web page has sent this request, and /v1/gate answers proxies; if a proxy passes it on, let it \
+                      send X-Forwarded-For, or list the address of the proxy in \"trusted_proxies\" at gates.http";
+        Self::new(HttpStatus::Forbidden, "cross-site", "Request of another site", detail.to_owned())
+    }
+
+    /// Creates a problem for a host name that a gate is not known by.
+    pub fn unknown_host(host: &[u8], gate: &str) -> Self {
+        let host: String = String::from_utf8_lossy(host).chars().take(128).collect();
+        let detail = format!(
+            "\"{host}\" is not an address or localhost, and not a name of this server; list it in \"hosts\" at \
+             gates.{gate}"
+        );
+        Self::new(HttpStatus::Misdirected, "unknown-host", "Unknown host", detail)
+    }
+
+    /// Creates a problem for a body that does not say that it is JSON.
+    pub fn not_json() -> Self {
+        let detail =
+            "send the header \"Content-Type: application/json\"; curl does it with --json instead of -d";
+        let title = "The body is not JSON by its type";
+        Self::new(HttpStatus::UnsupportedMediaType, "not-json", title, detail.to_owned())
+    }
+
+    /// Creates a problem for a proxy that asks a gate which answers no proxies.
+    pub fn proxies_off() -> Self {
+        let detail = "path \"/v1/gate\" is off; remove \"gate: off\" at gates.http";
+        Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail.to_owned())
     }
 
     /// Creates a problem for a path that does not accept the method.

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
+//! X-Content-Type-Options: nosniff
+//! Cache-Control: no-store
 //! Content-Type: application/json
 //! Content-Length: 79
 //! Date: Sun, 06 Nov 1994 08:49:37 GMT
@@ -173,7 +175,7 @@ impl ResponseWriter<'_> {
 
     fn start(&mut self, status: HttpStatus) {
         self.outbox.reserve(HEAD_SIZE);
-        self.outbox.extend_from_slice(status.line());
+        self.outbox.extend_from_slice(status.head_start());
         self.header("Date", self.date);
         if self.close {
             self.outbox.extend_from_slice(b"Connection: close\r\n");
@@ -191,8 +193,6 @@ impl ResponseWriter<'_> {
             (_, None) => HttpStatus::TooManyRequests,
         };
         self.start(status);
-        // A cache may store a 200 without this header, and would then let everybody through.
-        self.header("Cache-Control", "no-store");
         status
     }
 

@@ -18,9 +18,14 @@ macro_rules! statuses {
                 match self { $(Self::$name => $text,)* }
             }
 
-            pub(super) const fn line(self) -> &'static [u8] {
+            /// Returns the status line, and the headers that every response has.
+            pub(super) const fn head_start(self) -> &'static [u8] {
                 match self {
-                    $(Self::$name => concat!("HTTP/1.1 ", $code, " ", $text, "\r\n").as_bytes(),)*
+                    $(Self::$name => concat!(
+                        "HTTP/1.1 ", $code, " ", $text, "\r\n",
+                        // No browser guesses another type for an answer, and no cache keeps a decision.
+                        "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n",
+                    ).as_bytes(),)*
                 }
             }
         }
@@ -36,6 +41,8 @@ statuses! {
     MethodNotAllowed 405 "Method Not Allowed",
     RequestTimeout 408 "Request Timeout",
     BodyTooLarge 413 "Content Too Large",
+    UnsupportedMediaType 415 "Unsupported Media Type",
+    Misdirected 421 "Misdirected Request",
     Unprocessable 422 "Unprocessable Content",
     TooManyRequests 429 "Too Many Requests",
     HeadersTooLarge 431 "Request Header Fields Too Large",

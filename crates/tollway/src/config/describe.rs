@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store   memory, at most 10000000 buckets
-//! gates   http 127.0.0.1:8080, text 127.0.0.1:2000, throttr off, resp off, smockron off, rls off
+//! gates   http 127.0.0.1:8080, admin 127.0.0.1:8082, text 127.0.0.1:2000, throttr off, resp off, smockron off, rls off
 //! limits  1
 //! keys    2 rules, 1 rewrite
 //! rules   1
@@ -39,7 +39,7 @@ use tollway_core::{
 };
 
 use super::{
-    Config, Gates, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl, ThrottrSettings,
+    Config, Gates, HostNames, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl, ThrottrSettings,
     TrustedNetworks,
 };
 use crate::store::memory::MemoryBounds;
@@ -123,9 +123,10 @@ fn gates(gates: &Gates) -> String {
         InlineAccess::Allow => " (inline allow)",
         InlineAccess::Deny => " (inline deny)",
     };
+    let (admin, admin_hosts) = (listens(gates.admin), host_names(&gates.admin_hosts));
     let smockron = smockron(gates.smockron.as_ref());
     format!(
-        "http {http}{http_settings}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, resp {resp}{inline}, \
+        "http {http}{http_settings}, admin {admin}{admin_hosts}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, resp {resp}{inline}, \
          smockron {smockron}, rls {}",
         listens(gates.rls)
     )
@@ -133,7 +134,7 @@ fn gates(gates: &Gates) -> String {
 
 /// Returns the settings of the HTTP gate that are not the default.
 fn http_settings(settings: &HttpSettings) -> String {
-    let HttpSettings { trusted_proxies, inline, throttlecrab } = settings;
+    let HttpSettings { trusted_proxies, inline, throttlecrab, gate_off, hosts } = settings;
     let mut text = String::new();
     if !trusted_proxies.is_empty() {
         let networks: Vec<_> = trusted_proxies.iter().map(ToString::to_string).collect();
@@ -144,7 +145,13 @@ fn http_settings(settings: &HttpSettings) -> String {
         InlineAccess::Allow => " (inline allow)",
         InlineAccess::Deny => " (inline deny)",
     };
-    text + if *throttlecrab { " (throttlecrab)" } else { "" }
+    text += if *throttlecrab { " (throttlecrab)" } else { "" };
+    text += if *gate_off { " (gate off)" } else { "" };
+    text + &host_names(hosts)
+}
+
+fn host_names(hosts: &HostNames) -> String {
+    if hosts.is_empty() { String::new() } else { format!(" (hosts {hosts})") }
 }
 
 fn smockron(gate: Option<&SmockronGate>) -> String {

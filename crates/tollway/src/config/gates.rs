@@ -1,5 +1,6 @@
 //! Reads the section `gates`: the addresses at which the server listens.
 
+mod host_names;
 mod http;
 mod inline_access;
 mod max_connections;
@@ -14,9 +15,11 @@ use tollway_core::Nanos;
 use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, duration, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
+use host_names::HOSTS;
 use inline_access::INLINE;
 use max_connections::{PER_ADDRESS, TOTAL};
 
+pub use host_names::HostNames;
 pub use http::HttpSettings;
 pub use inline_access::InlineAccess;
 pub use max_connections::MaxConnections;
@@ -32,6 +35,12 @@ pub struct Gates {
     pub http_connections: MaxConnections,
     /// The settings of the HTTP gate.
     pub http_settings: HttpSettings,
+    /// The address at which the admin gate listens.
+    pub admin: Option<SocketAddr>,
+    /// The number of connections that the admin gate accepts.
+    pub admin_connections: MaxConnections,
+    /// The names by which browsers may ask the admin gate.
+    pub admin_hosts: HostNames,
     /// The UDP address at which the text gate listens.
     pub text: Option<SocketAddr>,
     /// The networks whose datagrams the text gate answers.
@@ -86,6 +95,7 @@ impl Default for Gates {
     fn default() -> Self {
         Self {
             http: Some(Self::HTTP),
+            admin: Some(Self::ADMIN),
             text: Some(Self::TEXT),
             throttr: Some(Self::THROTTR),
             resp: Some(Self::RESP),
@@ -108,6 +118,8 @@ pub struct GateAddressError {
 impl Gates {
     /// The address at which the HTTP gate listens by default.
     pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+    /// The address at which the admin gate listens by default.
+    pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082);
     /// The address at which the text gate listens by default.
     pub const TEXT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2000);
     /// The address at which the Throttr gate listens by default.
@@ -122,6 +134,9 @@ impl Gates {
         http: None,
         http_connections: MaxConnections::DEFAULT,
         http_settings: HttpSettings::DEFAULT,
+        admin: None,
+        admin_connections: MaxConnections::DEFAULT,
+        admin_hosts: HostNames::NONE,
         text: None,
         trusted_networks: TrustedNetworks::LOCAL,
         throttr: None,
@@ -146,7 +161,8 @@ impl Gates {
 
     /// Returns whether every gate is off.
     pub fn are_off(&self) -> bool {
-        [self.http, self.text, self.throttr, self.resp, self.rls] == [None; 5] && self.smockron.is_none()
+        let addresses = [self.http, self.admin, self.text, self.throttr, self.resp, self.rls];
+        addresses.iter().all(Option::is_none) && self.smockron.is_none()
     }
 
     /// Reads the section. A new setting of a gate is one name in the list of its gate, and one field below.
@@ -155,14 +171,18 @@ impl Gates {
         let gates = YamlFields::read(
             entries,
             "gates",
-            &["http", "text", "throttr", "resp", "smockron", "rls"],
+            &["http", "admin", "text", "throttr", "resp", "smockron", "rls"],
             errors,
         );
-        let [proxies, inline, throttlecrab] = http::NAMES;
-        let names = ["listen", TOTAL, PER_ADDRESS, proxies, inline, throttlecrab];
+        let [proxies, inline, throttlecrab, gate, hosts] = http::NAMES;
+        let names = ["listen", TOTAL, PER_ADDRESS, proxies, inline, throttlecrab, gate, hosts];
         let http = GateFields::read(gates.get("http"), Self::HTTP, &names, errors);
         let http_connections = MaxConnections::read(&http.settings, errors);
         let http_settings = HttpSettings::read(&http.settings, errors);
+        let admin =
+            GateFields::read(gates.get("admin"), Self::ADMIN, &["listen", HOSTS, TOTAL, PER_ADDRESS], errors);
+        let admin_hosts = admin.setting(HOSTS, |entry| HostNames::read(entry, errors));
+        let admin_connections = MaxConnections::read(&admin.settings, errors);
         let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen", "trusted_networks"], errors);
         let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
         let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS];
@@ -185,6 +205,9 @@ impl Gates {
             http: http.listen?,
             http_connections: http_connections?,
             http_settings: http_settings?,
+            admin: admin.listen?,
+            admin_connections: admin_connections?,
+            admin_hosts: admin_hosts?,
             text: text.listen?,
             trusted_networks: trusted_networks?,
             throttr: throttr.listen?,

@@ -55,7 +55,7 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
             "gates: { htpp: off, soap: off }",
             &[
                 "1:10: unknown field \"htpp\" (did you mean \"http\"?)",
-                "1:21: unknown field \"soap\"; gates has http, text, throttr, resp, smockron and rls",
+                "1:21: unknown field \"soap\"; gates has http, admin, text, throttr, resp, smockron and rls",
             ],
         ),
         (

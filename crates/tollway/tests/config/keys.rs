@@ -292,7 +292,7 @@ fn a_gate_has_an_address_and_perhaps_more() {
     ] {
         assert_eq!(
             gates(text),
-            Gates { http: None, resp: None, smockron: None, rls: None, ..Gates::default() },
+            Gates { http: None, admin: None, resp: None, smockron: None, rls: None, ..Gates::default() },
             "{text}"
         );
     }
@@ -316,10 +316,18 @@ fn a_gate_has_an_address_and_perhaps_more() {
     assert_eq!((settings.inline, settings.throttlecrab), (InlineAccess::Allow, true));
     assert_eq!(settings.trusted_proxies, ["10.0.0.5".parse().unwrap()]);
     let described = describe(&open).to_string();
-    let expected =
-        "http 127.0.0.1:8080 (trusted_proxies 10.0.0.5/32) (inline allow) (throttlecrab), text off";
+    let expected = "http 127.0.0.1:8080 (trusted_proxies 10.0.0.5/32) (inline allow) (throttlecrab), admin off, text off";
     assert!(described.contains(expected), "{described}");
     assert_eq!(Gates::default().http_settings, HttpSettings::DEFAULT);
+    let named = read(
+        "limits: {}\ngates: { http: { gate: off, hosts: [Limits.internal] }, admin: { hosts: [a, b.c], max_connections: 2 } }",
+    );
+    let (http, admin) = (&named.gates.http_settings, &named.gates.admin_hosts);
+    assert!(http.gate_off && http.hosts.contain("limits.INTERNAL") && !http.hosts.contain("internal"));
+    assert!(admin.contain("b.c") && !admin.contain("c") && named.gates.admin_connections.total == 2);
+    let expected = "http 127.0.0.1:8080 (gate off) (hosts Limits.internal), admin 127.0.0.1:8082 (hosts a b.c), text off";
+    assert!(describe(&named).to_string().contains(expected), "{}", describe(&named));
+    assert!(!gates("gates: { http: { gate: on } }").http_settings.gate_off);
     assert_eq!(Gates::default().resp, "127.0.0.1:6380".parse().ok());
     for (text, at_home, elsewhere) in [
         ("gates: { resp: 10.0.0.1:1 }", true, false),

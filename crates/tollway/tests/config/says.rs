@@ -286,7 +286,7 @@ fn what_was_understood_is_told() {
     );
     let expected = "\
 store   memory, at most 5000 buckets, 1000 made by clients
-gates   http off, text off, throttr off, resp off, smockron off, rls off
+gates   http off, admin off, text off, throttr off, resp off, smockron off, rls off
 limits  7
 keys    0 rules
 rules   0

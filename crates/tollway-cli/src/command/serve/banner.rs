@@ -28,6 +28,9 @@ pub(super) fn banner(
     if let Some(address) = server.http_addr() {
         line(format!("http     http://{address}"));
     }
+    if let Some(address) = server.admin_addr() {
+        line(format!("admin    http://{address}"));
+    }
     if let Some(address) = server.text_addr() {
         line(format!("text     udp {address}"));
     }
@@ -75,14 +78,14 @@ fn examples(policy: &Policy, resp_inline: InlineAccess, server: &Server) -> Vec<
     let limit = policy.limits().iter().find(|limit| !limit.name().contains('/'));
     if let (Some(address), Some(limit)) = (server.http_addr(), limit) {
         let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
-        examples.push(format!("curl -d '{body}' http://{address}/v1/spend"));
+        examples.push(format!("curl --json '{body}' http://{address}/v1/spend"));
     }
     if let (Some(address), Some(rule)) = (server.http_addr(), policy.rules().first()) {
         let logs = rule.keyed().limit().rule().logs().iter();
         let selectors: Vec<_> =
             logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
         let body = format!(r#"{{"selectors":{{{}}}}}"#, selectors.join(","));
-        examples.push(format!("curl -d '{body}' http://{address}/v1/rules/{}", rule.name()));
+        examples.push(format!("curl --json '{body}' http://{address}/v1/rules/{}", rule.name()));
     }
     if let (Some(address), false) = (server.text_addr(), policy.keys().rules().is_empty()) {
         examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));

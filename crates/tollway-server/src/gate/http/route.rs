@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tollway::config::HttpSettings;
+use tollway::config::{Gates, HttpSettings};
 use tollway::engine::{Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
@@ -13,6 +13,7 @@ use tollway_wire::http::{
 };
 use tollway_wire::rls;
 
+use super::browser;
 use crate::metrics;
 use crate::service::{CountedPolicy, RlsError};
 use crate::worker::Worker;
@@ -20,8 +21,56 @@ use crate::worker::Worker;
 /// The content type of answers that people read.
 const TEXT: &str = "text/plain; charset=utf-8";
 
+/// A document that is a part of the program.
+#[derive(Debug, PartialEq, Eq)]
+struct Document {
+    content_type: &'static str,
+    text: &'static str,
+}
+
 /// The OpenAPI document, which describes the interface.
-const OPENAPI: &str = include_str!("openapi.json");
+static OPENAPI: Document = Document { content_type: "application/json", text: include_str!("openapi.json") };
+
+/// The gate at which a request has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HttpRole {
+    /// The gate `http`, for the programs that ask.
+    Http {
+        /// True if it serves the paths for operators, because there is no admin gate and it listens on loopback.
+        serves_operators: bool,
+    },
+    /// The gate `admin`, for people and operators.
+    Admin,
+}
+
+impl HttpRole {
+    /// Returns the name of the gate.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Http { .. } => "http",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// The gates that serve a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServedBy {
+    Http,
+    /// The path is for operators.
+    Admin,
+    Both,
+}
+
+impl ServedBy {
+    const fn includes(self, role: HttpRole) -> bool {
+        match (self, role) {
+            (Self::Both, _) | (Self::Http, HttpRole::Http { .. }) | (Self::Admin, HttpRole::Admin) => true,
+            (Self::Admin, HttpRole::Http { serves_operators }) => serves_operators,
+            (Self::Http, HttpRole::Admin) => false,
+        }
+    }
+}
 
 /// Names everything that a path can stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,38 +87,41 @@ enum Route {
     Health,
     Ready,
     Metrics,
-    OpenApi,
+    Document(&'static Document),
 }
 
+/// The path of a rule, as the table has it.
+const RULE: &str = "/v1/rules/{name}";
 /// The part of a path that stands before the name of a rule.
 const RULES: &str = "/v1/rules/";
 
-/// All paths. The one that nearly every request has is first.
-const ROUTES: [(&str, Route); 15] = [
-    ("/v1/spend", Route::Command(Verb::Spend)),
-    ("/v1/check", Route::Command(Verb::Check)),
-    ("/v1/gate", Route::Gate),
-    ("/v1/refund", Route::Command(Verb::Refund)),
-    ("/v1/reset", Route::Command(Verb::Reset)),
-    ("/v1/rules/{name}", Route::Rule),
-    ("/json", Route::Rls),
-    ("/v1/explain", Route::Explain),
-    ("/v1/inspect", Route::Inspect),
-    ("/v1/keys", Route::Keys),
-    ("/throttle", Route::Throttle),
-    ("/metrics", Route::Metrics),
-    ("/healthz", Route::Health),
-    ("/readyz", Route::Ready),
-    ("/openapi.json", Route::OpenApi),
+/// All paths, and the gates that serve them. The one that nearly every request has is first.
+static ROUTES: [(&str, Route, ServedBy); 15] = [
+    ("/v1/spend", Route::Command(Verb::Spend), ServedBy::Http),
+    ("/v1/check", Route::Command(Verb::Check), ServedBy::Http),
+    ("/v1/gate", Route::Gate, ServedBy::Http),
+    ("/v1/refund", Route::Command(Verb::Refund), ServedBy::Both),
+    ("/v1/reset", Route::Command(Verb::Reset), ServedBy::Admin),
+    (RULE, Route::Rule, ServedBy::Http),
+    ("/json", Route::Rls, ServedBy::Http),
+    ("/v1/explain", Route::Explain, ServedBy::Admin),
+    ("/v1/inspect", Route::Inspect, ServedBy::Admin),
+    ("/v1/keys", Route::Keys, ServedBy::Admin),
+    ("/throttle", Route::Throttle, ServedBy::Http),
+    ("/metrics", Route::Metrics, ServedBy::Admin),
+    ("/healthz", Route::Health, ServedBy::Both),
+    ("/readyz", Route::Ready, ServedBy::Both),
+    ("/openapi.json", Route::Document(&OPENAPI), ServedBy::Both),
 ];
 
-impl Route {
-    fn at(path: &str) -> Option<Self> {
-        let found = ROUTES.iter().find(|(at, _)| *at == path).map(|(_, route)| *route);
-        let found = found.or_else(|| rule_name(path).map(|_| Self::Rule));
-        found.or_else(|| below_gate(path).map(|_| Self::Gate))
-    }
+/// Returns what a path stands for, and the gates that serve it.
+fn find(path: &str) -> Option<(Route, ServedBy)> {
+    let listed = |path: &str| ROUTES.iter().find(|(at, ..)| *at == path).map(|(_, route, by)| (*route, *by));
+    let below = || rule_name(path).map(|_| RULE).or_else(|| below_gate(path).map(|_| "/v1/gate"));
+    listed(path).or_else(|| below().and_then(listed))
+}
 
+impl Route {
     fn takes(self, method: Method) -> bool {
         match self {
             Self::Gate => true,
@@ -78,6 +130,58 @@ impl Route {
             }
             _ => matches!(method, Method::Get | Method::Head),
         }
+    }
+
+    /// Returns the problem of a request that a web page may have sent without permission.
+    fn check_sender(
+        self,
+        request: &HttpRequest<'_>,
+        peer: &HttpPeer<'_>,
+        served_by: ServedBy,
+    ) -> Result<(), ProblemDetails> {
+        match self {
+            // It needs to know whether a proxy asks, which is found out with the rest of what the proxy says.
+            Self::Gate => Ok(()),
+            _ => browser::check(request, peer, served_by == ServedBy::Admin),
+        }
+    }
+
+    /// Returns the status of the answer, and whether something was decided, refunded or reset.
+    async fn answer(
+        self,
+        request: &HttpRequest<'_>,
+        peer: HttpPeer<'_>,
+        worker: &Worker,
+        policy: &CountedPolicy,
+        response: ResponseWriter<'_>,
+    ) -> (HttpStatus, bool) {
+        let status = match self {
+            Self::Command(verb) => return command(verb, request, peer, worker, policy, response).await,
+            Self::Gate => return gate(request, peer, worker, policy, response).await,
+            Self::Throttle => return throttle(request, peer, worker, policy, response).await,
+            Self::Rule => return rule(request, worker, policy, response).await,
+            Self::Rls => return rls(request, peer, worker, policy, response).await,
+            Self::Explain => explain(request, worker, policy, response).await,
+            Self::Inspect => inspect(request, worker, response).await,
+            Self::Keys => keys(request, worker, response).await,
+            Self::Metrics => metrics(worker, response),
+            Self::Document(Document { content_type, text }) => {
+                response.document(HttpStatus::Ok, content_type, text.as_bytes())
+            }
+            Self::Ready if worker.drain.has_started() => {
+                response.problem(&ProblemDetails::not_ready("draining: no new connections are accepted"))
+            }
+            Self::Health if !worker.shared.health.is_good() => {
+                let detail =
+                    "a part of the server panicked or cannot receive, and is tried again; see the log";
+                response.problem(&ProblemDetails::not_ready(detail))
+            }
+            Self::Health => response.document(HttpStatus::Ok, TEXT, b"ok\n"),
+            Self::Ready => {
+                response.document(HttpStatus::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes())
+            }
+        };
+        (status, false)
     }
 
     const fn methods(self) -> &'static str {
@@ -102,14 +206,15 @@ fn below_gate(path: &str) -> Option<&str> {
 #[derive(Clone, Copy)]
 pub(super) struct HttpPeer<'a> {
     pub(super) address: IpAddr,
+    pub(super) role: HttpRole,
     pub(super) settings: &'a HttpSettings,
     /// True if the gate takes the numbers of limits from its clients.
     pub(super) allow_inline: bool,
 }
 
-/// Returns whether a path is for operators, whose requests are answered even if the gate is full.
-pub(super) fn is_for_operators(path: &str) -> bool {
-    matches!(Route::at(path), Some(Route::Health | Route::Ready | Route::Metrics))
+/// Returns whether a path is answered even if the gate is full, so that operators can find out why.
+pub(super) fn is_answered_when_full(path: &str) -> bool {
+    matches!(find(path), Some((Route::Health | Route::Ready | Route::Metrics, _)))
 }
 
 /// Answers one request, and returns whether something was decided, refunded or reset.
@@ -120,37 +225,31 @@ pub(super) async fn answer(
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> bool {
-    let (status, decided) = match Route::at(request.path) {
+    let (status, decided) = match find(request.path) {
         None => (response.problem(&ProblemDetails::not_found(request.path)), false),
-        Some(route) if !route.takes(request.method) => {
+        Some((_, served_by)) if !served_by.includes(peer.role) => {
+            (response.problem(&other_gate(request.path, served_by, worker)), false)
+        }
+        Some((route, _)) if !route.takes(request.method) => {
             (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
-        Some(Route::Command(verb)) => command(verb, request, peer, worker, policy, response).await,
-        Some(Route::Gate) => gate(request, peer, worker, policy, response).await,
-        Some(Route::Throttle) => throttle(request, peer, worker, policy, response).await,
-        Some(Route::Rule) => rule(request, worker, policy, response).await,
-        Some(Route::Rls) => rls(request, peer, worker, policy, response).await,
-        Some(Route::Explain) => (explain(request, worker, policy, response).await, false),
-        Some(Route::Inspect) => (inspect(request, worker, response).await, false),
-        Some(Route::Keys) => (keys(request, worker, response).await, false),
-        Some(Route::Metrics) => (metrics(worker, response), false),
-        Some(Route::OpenApi) => {
-            (response.document(HttpStatus::Ok, "application/json", OPENAPI.as_bytes()), false)
-        }
-        Some(Route::Ready) if worker.drain.has_started() => {
-            (response.problem(&ProblemDetails::not_ready("draining: no new connections are accepted")), false)
-        }
-        Some(Route::Health) if !worker.shared.health.is_good() => {
-            let detail = "a part of the server panicked or cannot receive, and is tried again; see the log";
-            (response.problem(&ProblemDetails::not_ready(detail)), false)
-        }
-        Some(Route::Health) => (response.document(HttpStatus::Ok, TEXT, b"ok\n"), false),
-        Some(Route::Ready) => {
-            (response.document(HttpStatus::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes()), false)
-        }
+        Some((route, served_by)) => match route.check_sender(request, &peer, served_by) {
+            Ok(()) => route.answer(request, peer, worker, policy, response).await,
+            Err(problem) => (response.problem(&problem), false),
+        },
     };
     worker.metrics.responded(status);
     decided
+}
+
+/// Returns the problem of a path that only the other gate serves.
+fn other_gate(path: &str, served_by: ServedBy, worker: &Worker) -> ProblemDetails {
+    let (gate, default) =
+        if served_by == ServedBy::Admin { ("admin", Gates::ADMIN) } else { ("http", Gates::HTTP) };
+    match worker.shared.addresses.of(gate) {
+        Some(address) => ProblemDetails::other_gate(path, gate, address),
+        None => ProblemDetails::gate_off(path, gate, default),
+    }
 }
 
 async fn command(
@@ -169,7 +268,8 @@ async fn command(
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
     let rules = command.rules();
-    let status = match worker.service.perform("http", policy, verb, command.charges(), rules).await {
+    let status = match worker.service.perform(peer.role.name(), policy, verb, command.charges(), rules).await
+    {
         Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
             Decider::Charge(_) => response.decision(&charges, &decision),
             Decider::Rule(index) => response.rule_decision(&decision.into(), Some(rules[index].rule.text())),
@@ -216,6 +316,9 @@ async fn gate(
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> (HttpStatus, bool) {
+    if peer.settings.gate_off {
+        return (response.problem(&ProblemDetails::proxies_off()), false);
+    }
     let gate = match GateQuery::from_query(request.query) {
         Ok(gate) => gate,
         Err(malformed) => return (response.problem(&malformed.into()), false),
@@ -223,6 +326,9 @@ async fn gate(
     let denied = gate.deny_status.map(DenyStatus::status);
     let original = gate.original_target.or_else(|| below_gate(request.path));
     let proxied = ProxiedRequest::new(request, original, peer.address, &peer.settings.trusted_proxies);
+    if let Err(refused) = browser::check_proxy(request, &proxied) {
+        return (response.problem(&denial(refused, denied)), false);
+    }
     let charges = gate.charges.into_iter().map(|charge| {
         let ids = policy.policy().limit(&charge.limit).map(Limit::ids).unwrap_or_default();
         charge.into_request(&proxied, ids)
@@ -245,10 +351,11 @@ async fn gate(
     }
 }
 
-/// Gives a request whose id or selectors are missing or wrong the status of a denial, if the proxy named one. By any
-/// other status, a client would pass that leaves out a header: some proxies take it for a failure of the gate.
+/// Gives a request that a page has sent, or whose id or selectors are missing or wrong, the status of a denial, if the
+/// proxy named one. By any other status, a client would pass that leaves out a header: some proxies take it for a
+/// failure of the gate.
 fn denial(mut problem: ProblemDetails, denied: Option<HttpStatus>) -> ProblemDetails {
-    if matches!(problem.status, HttpStatus::BadRequest | HttpStatus::Unprocessable) {
+    if matches!(problem.status, HttpStatus::BadRequest | HttpStatus::Unprocessable | HttpStatus::Forbidden) {
         problem.status = denied.unwrap_or(problem.status);
     }
     problem
@@ -376,10 +483,10 @@ mod tests {
 
     #[test]
     fn the_document_has_every_path_and_method() {
-        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
         let paths = document["paths"].as_object().unwrap();
         assert_eq!(paths.len(), ROUTES.len());
-        for (path, route) in ROUTES {
+        for (path, route, _) in ROUTES {
             let mut methods: Vec<_> =
                 paths[path].as_object().unwrap().keys().map(|key| key.to_uppercase()).collect();
             methods.sort_unstable();
@@ -388,8 +495,26 @@ mod tests {
     }
 
     #[test]
+    fn the_document_has_the_gates_of_every_path() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
+        for (path, _, served_by) in ROUTES {
+            let expected = match served_by {
+                ServedBy::Http => vec![Gates::HTTP],
+                ServedBy::Admin => vec![Gates::ADMIN],
+                ServedBy::Both => vec![Gates::HTTP, Gates::ADMIN],
+            };
+            let expected: Vec<_> = expected.iter().map(|address| format!("http://{address}")).collect();
+            for operation in document["paths"][path].as_object().unwrap().values() {
+                let servers = operation["servers"].as_array().unwrap();
+                let urls: Vec<_> = servers.iter().map(|server| server["url"].as_str().unwrap()).collect();
+                assert_eq!(urls, expected, "{path}");
+            }
+        }
+    }
+
+    #[test]
     fn the_document_is_of_this_version() {
-        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
         assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 }

@@ -43,11 +43,12 @@ pub(crate) fn start() -> Harness {
 pub(crate) fn start_with(policy: &str, change: impl FnOnce(&mut Settings)) -> Harness {
     let config = Config::parse(policy, "policy.yaml").expect("a good policy");
     let clock = Clock::manual(Timestamp::EPOCH);
-    let (http, throttr) = (config.gates.http_settings.clone(), config.gates.throttr_settings);
+    let gates = config.gates.clone();
     let limiter = Engine::open(config, clock).expect("a store that can be opened");
     start_limiter(limiter, |settings| {
-        settings.gates.http_settings = http;
-        settings.gates.throttr_settings = throttr;
+        settings.gates.http_settings = gates.http_settings;
+        settings.gates.admin_hosts = gates.admin_hosts;
+        settings.gates.throttr_settings = gates.throttr_settings;
         change(settings);
     })
 }
@@ -110,18 +111,25 @@ impl Harness {
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        Self::request_at(&self.url(path), method, body)
+    }
+
+    /// Asks any gate that speaks HTTP.
+    pub(crate) fn request_at(url: &str, method: &str, body: Option<&str>) -> Reply {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
             .timeout_global(Some(TEST_TIMEOUT))
             .build()
             .into();
-        let request = ureq::http::Request::builder().method(method).uri(self.url(path));
+        let request = ureq::http::Request::builder().method(method).uri(url);
         let response = match body {
-            Some(body) => agent.run(request.body(body.to_owned()).unwrap()),
+            Some(body) => {
+                agent.run(request.header("content-type", "application/json").body(body.to_owned()).unwrap())
+            }
             None => agent.run(request.body(()).unwrap()),
         };
-        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let mut response = response.unwrap_or_else(|error| panic!("{method} {url}: {error}"));
         let text = |value: &ureq::http::HeaderValue| value.to_str().unwrap().to_owned();
         Reply {
             status: response.status().as_u16(),

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::{FramingError, HEADERS_MAX, HttpRequest, Method};
+use crate::http::sender::SenderHeaders;
 
 /// The parts of a request's head that are needed for framing and routing.
 pub(super) struct FramedHead<'a> {
@@ -12,6 +13,7 @@ pub(super) struct FramedHead<'a> {
     pub(super) body: BodyFraming,
     close: bool,
     pub(super) expects_continue: bool,
+    sender: SenderHeaders<'a>,
     pub(super) len: usize,
 }
 
@@ -43,6 +45,7 @@ impl<'a> FramedHead<'a> {
             // HTTP/1.0 clients could ask to keep the connection open; that is not supported.
             close: framing.close || http_1_0,
             expects_continue: framing.expects_continue && !http_1_0,
+            sender: framing.sender,
             len,
         }))
     }
@@ -50,35 +53,47 @@ impl<'a> FramedHead<'a> {
     pub(super) fn request(&self, body: &'a [u8], len: usize) -> HttpRequest<'a> {
         let (path, query) =
             origin_form(self.target).split_once('?').unwrap_or((origin_form(self.target), ""));
-        HttpRequest { method: self.method, path, query, head: self.bytes, body, close: self.close, len }
+        let Self { method, bytes: head, close, sender, .. } = *self;
+        HttpRequest { method, path, query, head, sender, body, close, len }
     }
 }
 
-/// The headers that decide how a request is framed.
+/// The headers that decide how a request is framed, and who sent it.
 #[derive(Default)]
-struct FramingHeaders {
+struct FramingHeaders<'a> {
     length: Option<u64>,
     chunked: bool,
     close: bool,
     expects_continue: bool,
+    sender: SenderHeaders<'a>,
 }
 
-impl FramingHeaders {
-    fn read(headers: &[httparse::Header<'_>], http_1_0: bool) -> Result<Self, FramingError> {
+impl<'a> FramingHeaders<'a> {
+    fn read(headers: &[httparse::Header<'a>], http_1_0: bool) -> Result<Self, FramingError> {
         let mut framing = Self::default();
         let mut hosts = 0;
         for header in headers {
             // The length is compared first: it is the quickest way to skip the headers that do not matter.
             match header.name.len() {
-                4 if header.name.eq_ignore_ascii_case("host") => hosts += 1,
+                4 if header.name.eq_ignore_ascii_case("host") => {
+                    framing.sender.host = header.value;
+                    hosts += 1;
+                }
+                6 if header.name.eq_ignore_ascii_case("origin") => framing.sender.add_origin(header.value),
                 6 if header.name.eq_ignore_ascii_case("expect") => {
                     framing.expects_continue = header.value.eq_ignore_ascii_case(b"100-continue");
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     framing.close |= tokens(header.value).any(|token| token.eq_ignore_ascii_case(b"close"));
                 }
+                12 if header.name.eq_ignore_ascii_case("content-type") => {
+                    framing.sender.add_content_type(header.value);
+                }
                 14 if header.name.eq_ignore_ascii_case("content-length") => {
                     framing.set_length(header.value)?;
+                }
+                14 if header.name.eq_ignore_ascii_case("sec-fetch-site") => {
+                    framing.sender.add_fetch_site(header.value);
                 }
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
                     if framing.chunked || http_1_0 || !header.value.eq_ignore_ascii_case(b"chunked") {

@@ -110,6 +110,21 @@ impl<'a> ProxiedRequest<'a> {
         Self { method, appended, headers, headers_len, peer: peer.to_canonical(), trusted }
     }
 
+    /// Returns whether a proxy has sent the request: a trusted one, or one that describes the original request in a
+    /// header. A web page can send such a header only to its own site.
+    pub fn is_from_proxy(&self) -> bool {
+        let describes = |header: &httparse::Header<'_>| {
+            let starts_with = |prefix: &str| {
+                header.name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            };
+            starts_with("x-forwarded-")
+                || starts_with("x-original-")
+                || header.name.eq_ignore_ascii_case("x-real-ip")
+                || header.name.eq_ignore_ascii_case("forwarded")
+        };
+        self.is_trusted() || self.headers().iter().any(describes)
+    }
+
     /// Returns the id that `source` describes, for a limit whose ids have the format `ids`.
     pub fn id(&self, source: IdSource<'a>, ids: IdFormat) -> Result<Cow<'a, [u8]>, MalformedRequest> {
         let id: Cow<'a, [u8]> = match &source {
@@ -161,8 +176,7 @@ impl<'a> ProxiedRequest<'a> {
 
     /// Returns the value of the headers with these names if the peer is trusted.
     fn described(&self, names: &[&str]) -> Result<Option<&'a [u8]>, MalformedRequest> {
-        let is_trusted = self.trusted.iter().any(|network| network.contains(self.peer));
-        if is_trusted { self.only(names) } else { Ok(None) }
+        if self.is_trusted() { self.only(names) } else { Ok(None) }
     }
 
     /// Returns the one value that the headers with these names have. None may be there twice, and all must agree.
@@ -182,12 +196,16 @@ impl<'a> ProxiedRequest<'a> {
         Ok(found.map(|header| header.value))
     }
 
+    fn is_trusted(&self) -> bool {
+        self.trusted.iter().any(|network| network.contains(self.peer))
+    }
+
     fn headers(&self) -> &[httparse::Header<'a>] {
         &self.headers[..self.headers_len]
     }
 
     fn missing(&self, source: &IdSource<'_>) -> MalformedRequest {
-        let is_trusted = self.trusted.iter().any(|network| network.contains(self.peer));
+        let is_trusted = self.is_trusted();
         refused(match source {
             IdSource::Header(name) => format!("the request has no header {name}, or an empty one"),
             _ if is_trusted => format!("the request does not tell the original {source}"),
