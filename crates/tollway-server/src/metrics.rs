@@ -2,8 +2,8 @@
 //!
 //! Each worker counts for itself, so that two cores never wait for one counter; a scrape adds them up. Counters belong
 //! to the name of a limit or a rule and outlive the policy that named it, so a reload never sets one back. An id is
-//! never a label: there are as many ids as clients care to invent. Only descriptors of Envoy that ask for it are counted
-//! by the values of requests, up to a bound ([`DescriptorSeries`]).
+//! never a label: there are as many ids as clients care to invent. Only descriptors of Envoy that ask for it are
+//! counted by the values of requests, up to a bound ([`DescriptorSeries`]).
 
 mod descriptors;
 mod histogram;

@@ -1,8 +1,8 @@
 //! Runs one worker: a thread with its own runtime, its own sockets and its own counters.
 //!
 //! Every gate is one task on every worker. A task that panics is started again after a pause; meanwhile the server is
-//! not healthy, and `/healthz` says so. So it does while a task cannot do its work for longer than a moment. Connections
-//! are tasks of their gate: a panic in one ends that one.
+//! not healthy, and `/healthz` says so. It says the same while a gate fails to receive for longer than a moment.
+//! Connections are tasks of their gate: a panic in one ends that one.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,5 @@
-//! The dialect of throttlecrab, as RESP (`THROTTLE`) and HTTP (`POST /throttle`) have it: the numbers of a call become a
-//! token bucket and a cost, and a decision becomes five fields.
+//! The dialect of throttlecrab, which RESP (`THROTTLE`) and HTTP (`POST /throttle`) share: the numbers of a call become
+//! a token bucket and a cost, and a decision becomes five fields.
 
 use std::time::Duration;
 

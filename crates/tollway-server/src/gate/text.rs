@@ -28,8 +28,8 @@ const BATCHES_IN_FLIGHT: usize = 8;
 /// The number of times that a drain receives the datagrams that had arrived when it began. A flood must not keep it.
 const LAST_RECEIVES: usize = 16;
 
-/// The time for which receiving may fail before the server is not healthy. A lack of memory for a moment is no reason to
-/// replace a server.
+/// The time for which receiving may fail before the server is not healthy. A lack of memory for a moment is no reason
+/// to replace a server.
 const FAILURE_MAX: Duration = Duration::from_secs(1);
 
 /// Speaks the text protocol.
