@@ -104,13 +104,19 @@ impl TextBatch {
             tokio::select! {
                 biased;
                 () = &mut draining => break,
-                received = datagrams.receive(&mut self.inbox) => match received {
-                    Ok(()) => self.answer().await,
-                    Err(error) => tokio::select! {
-                        () = &mut draining => break,
-                        () = self.retry(error) => {}
-                    },
-                },
+                received = datagrams.receive(&mut self.inbox) => {
+                    let has_received = match received {
+                        Ok(()) => true,
+                        Err(error) => tokio::select! {
+                            () = &mut draining => break,
+                            has_received = self.retry(error) => has_received,
+                        },
+                    };
+                    // Not in the select above: a drain must not drop datagrams that have been received.
+                    if has_received {
+                        self.answer().await;
+                    }
+                }
             }
         }
         for _ in 0..LAST_RECEIVES {
@@ -121,9 +127,9 @@ impl TextBatch {
         }
     }
 
-    /// Tries to receive again until it succeeds, and answers what it receives. The pauses keep an error that lasts from
-    /// taking a core: the runtime calls such a socket readable all the time.
-    async fn retry(&mut self, mut error: io::Error) {
+    /// Tries to receive again until there is no error, and returns true if datagrams were received. The pauses keep an
+    /// error that lasts from taking a core: the runtime calls such a socket readable all the time.
+    async fn retry(&mut self, mut error: io::Error) -> bool {
         let (began, mut failed) = (Instant::now(), None);
         loop {
             self.worker.metrics.text.receive_errors.one();
@@ -135,14 +141,12 @@ impl TextBatch {
             }
             sleep(RETRY_PAUSE).await;
             match self.datagrams.receive_now(&mut self.inbox) {
-                Ok(()) => break,
+                Ok(()) => return true,
                 // Nothing has arrived, but something could.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(again) => error = again,
             }
         }
-        drop(failed);
-        self.answer().await;
     }
 
     async fn answer(&mut self) {
