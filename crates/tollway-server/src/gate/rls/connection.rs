@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tollway::block_on;
 use tollway_wire::rls;
 use tonic::Status;
 use tonic::body::Body;
@@ -212,11 +213,7 @@ impl Services {
     async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
         match method {
             Method::ShouldRateLimit(body) => framing::response(self.should_rate_limit(body, in_flight).await),
-            Method::Other(called) => {
-                let response = called.await.map(AnswerBody::Other);
-                drop(in_flight);
-                response
-            }
+            Method::Other(called) => called.await.map(AnswerBody::Other),
         }
     }
 
@@ -241,7 +238,9 @@ impl Services {
             },
         };
         if !self.worker.awaits_store() {
-            return answer_at_once(&self.worker, &message);
+            // The memory store answers at once. Awaited, the decision would be a part of the future of the call, which
+            // hyper and tokio move several times, and would be copied each time.
+            return block_on(answer(&self.worker, &message));
         }
         let worker = Arc::clone(&self.worker);
         // hyper drops the future of a stream that is reset. A bill that was taken in one slot of a cluster and denied
@@ -252,15 +251,6 @@ impl Services {
             answered
         });
         answered.await.unwrap_or_else(|_| Err(Status::internal("the decision panicked")))
-    }
-}
-
-/// Answers a call from memory. The decision is made on the stack: as a part of the future of the call, which hyper and
-/// tokio move several times, it would be copied each time.
-fn answer_at_once(worker: &Worker, message: &[u8]) -> Result<Bytes, Status> {
-    match pin!(answer(worker, message)).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answered) => answered,
-        Poll::Pending => unreachable!("the memory store answers at once"),
     }
 }
 
