@@ -210,6 +210,14 @@ struct Node {
     next: Level,
 }
 
+/// The part of a branch that an entry matched.
+#[derive(Clone, Copy, Debug)]
+enum MatchedBy<'a> {
+    Value,
+    Pattern(&'a Wildcard),
+    KeyAlone,
+}
+
 /// The limit that the entries of a request lead to.
 #[derive(Clone, Debug)]
 pub struct FoundDescriptor<'a> {
@@ -352,16 +360,16 @@ impl Level {
         }
     }
 
-    /// Returns the node that an entry leads to, and its pattern if it has one.
-    fn node(&self, (key, value): &(Cow<'_, str>, Cow<'_, str>)) -> Option<(&Node, Option<&Wildcard>)> {
+    /// Returns the node that an entry leads to, and what it matched.
+    fn node(&self, (key, value): &(Cow<'_, str>, Cow<'_, str>)) -> Option<(&Node, MatchedBy<'_>)> {
         let branch = self.keys.get(&**key)?;
         if let Some(node) = branch.exact.get(&**value) {
-            return Some((node, None));
+            return Some((node, MatchedBy::Value));
         }
         let pattern = branch.wildcards.iter().find(|(pattern, _)| pattern.matches(value));
         match pattern {
-            Some((pattern, node)) => Some((node, Some(pattern))),
-            None => branch.any.as_ref().map(|node| (node, None)),
+            Some((pattern, node)) => Some((node, MatchedBy::Pattern(pattern))),
+            None => branch.any.as_ref().map(|node| (node, MatchedBy::KeyAlone)),
         }
     }
 
@@ -370,25 +378,19 @@ impl Level {
     fn metric(&self, entries: &[(Cow<'_, str>, Cow<'_, str>)], has_all_values: bool) -> String {
         let (mut name, mut level) = (Vec::new(), self);
         for entry in entries {
-            let Some((node, pattern)) = level.node(entry) else { break };
-            if !name.is_empty() {
-                name.push(b'/');
-            }
-            escape_into(entry.0.as_bytes(), is_plain_in_name, &mut name);
-            let is_exact = level.keys[&*entry.0].exact.contains_key(&*entry.1);
-            let value = match (node.shared_value.as_deref(), pattern) {
+            let Some((node, matched_by)) = level.node(entry) else { break };
+            let value = match (node.shared_value.as_deref(), matched_by) {
                 (Some(shared), _) => Some(Cow::Borrowed(shared)),
-                _ if has_all_values || node.value_to_metric || is_exact => Some(Cow::Borrowed(&*entry.1)),
-                (None, pattern) => pattern.map(|pattern| Cow::Owned(pattern.to_string())),
+                (None, MatchedBy::Value) => Some(Cow::Borrowed(&*entry.1)),
+                _ if has_all_values || node.value_to_metric => Some(Cow::Borrowed(&*entry.1)),
+                (None, MatchedBy::Pattern(pattern)) => Some(Cow::Owned(pattern.to_string())),
+                (None, MatchedBy::KeyAlone) => None,
             };
-            if let Some(value) = value {
-                name.push(b'=');
-                let length = value.floor_char_boundary(METRIC_VALUE_MAX);
-                escape_into(&value.as_bytes()[..length], is_plain_in_name, &mut name);
-            }
+            let value = value.as_deref().map(|value| &value[..value.floor_char_boundary(METRIC_VALUE_MAX)]);
+            push_entry(&entry.0, value, &mut name);
             level = &node.next;
         }
-        name.into_iter().map(char::from).collect()
+        name_text(name)
     }
 
     fn list<'a>(&'a self, depth: usize, first: usize, listed: &mut Vec<ListedDescriptor<'a>>) {
@@ -483,14 +485,25 @@ pub(crate) fn limit_name<'a>(domain: &str, path: impl IntoIterator<Item = &'a (&
     let mut name = b"envoy/".to_vec();
     escape_into(domain.as_bytes(), is_plain_in_name, &mut name);
     for (key, value) in path {
-        name.push(b'/');
-        escape_into(key.as_bytes(), is_plain_in_name, &mut name);
-        if !value.is_empty() {
-            name.push(b'=');
-            escape_into(value.as_bytes(), is_plain_in_name, &mut name);
-        }
+        push_entry(key, (!value.is_empty()).then_some(*value), &mut name);
     }
-    name.into_iter().map(char::from).collect()
+    name_text(name)
+}
+
+/// Appends an entry to the name of a limit or of a metric: `/route=login`, or `/ip` without a value.
+fn push_entry(key: &str, value: Option<&str>, name: &mut Vec<u8>) {
+    if !name.is_empty() {
+        name.push(b'/');
+    }
+    escape_into(key.as_bytes(), is_plain_in_name, name);
+    if let Some(value) = value {
+        name.push(b'=');
+        escape_into(value.as_bytes(), is_plain_in_name, name);
+    }
+}
+
+fn name_text(name: Vec<u8>) -> String {
+    String::from_utf8(name).expect("everything but ASCII is escaped")
 }
 
 #[cfg(test)]
