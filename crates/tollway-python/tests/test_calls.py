@@ -7,6 +7,7 @@ import pytest
 from conftest import tollway_server
 
 from tollway import (
+    ChargeError,
     Client,
     Decision,
     InlineLimit,
@@ -256,6 +257,7 @@ def test_an_id_without_a_limit_has_nothing_to_count(calls):
     (UnknownRule, "spend_all", ([("login", "alice")], [("nope", {})])),
     (SelectorError, "check_all", ([], [("both", {"user": "vova"})])),
     (InvalidCost, "spend", (FIVE, "alice", 6)),
+    (ChargeError, "spend", ("inline/throttle", "alice")),
     (TypeError, "spend_all", ([], ["upload"])),
     (TypeError, "spend_all", ([], ("upload", {"user": "vova"}))),
     (TypeError, "spend_all", ([], [("upload",)])),

@@ -50,6 +50,7 @@ _PROBLEM_TYPE = "urn:problem-type:tollway:"
 _EXCEPTIONS: Dict[str, Type[Exception]] = {
     "unknown-limit": UnknownLimit,
     "unknown-rule": UnknownRule,
+    "no-numbers": ChargeError,
     "bad-id": InvalidId,
     "cost-too-high": InvalidCost,
     "no-refund": NotRefundable,

@@ -57,6 +57,7 @@ impl Engine {
         decision
             .map_or_else(|error| TraceReply::Error(ErrorChain(&error).to_string()), TraceReply::RuleDecision)
     }
+
     /// Replaces the policy with that of a configuration, as a server does when its file has changed. Settings that a
     /// server reads at start only, such as the store, are ignored; a configuration with errors changes nothing.
     #[cfg(feature = "yaml")]
