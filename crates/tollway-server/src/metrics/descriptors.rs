@@ -76,7 +76,7 @@ impl SeriesTable {
         Some((Arc::clone(other), true))
     }
 
-    /// Does the same, and adds them.
+    /// Returns the counters of a descriptor as [`find`](Self::find) does, and adds them if they are missing.
     fn find_or_add(&mut self, limit: &str, descriptor: &str) -> (Arc<OutcomeCounters>, bool) {
         // Another worker may have added them in between.
         if let Some(found) = self.find(limit, descriptor) {

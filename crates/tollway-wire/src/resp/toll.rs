@@ -4,7 +4,7 @@
 //! TOLL SPEND Login alice                           takes 1
 //! TOLL CHECK Login alice 3                         returns whether 3 would pass
 //! TOLL SPEND Login alice 1 All * 1                 one bill: both or none
-//! TOLL SPEND Login alice RULE upload user=alice    the same of a limit and a rule
+//! TOLL SPEND Login alice RULE upload user=alice    one bill of a limit and a rule
 //! TOLL RESET Login alice All *                     forgets both buckets
 //! ```
 //!
@@ -190,7 +190,7 @@ pub fn put_rule_decision(rule: &str, decision: &RuleDecision, reply: &mut ReplyW
     put_reason(reason, decision.degraded, reply);
 }
 
-/// Returns the word for the ground of a decision that was not made by counting.
+/// Returns the reason of a decision that was not made by counting, as replies show it.
 fn reason(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Allow | Verdict::Deny | Verdict::Unlimited => None,

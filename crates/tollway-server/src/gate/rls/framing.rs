@@ -74,11 +74,11 @@ pub(super) enum AnswerBody {
     Status,
     /// Everything has been sent.
     End,
-    /// The answer of another service, or of no service.
+    /// The answer of another service, or an error.
     Other(tonic::body::Body),
 }
 
-/// Returns the answer that has this message. `put` appends it.
+/// Returns a message with its prefix, as it is sent. `put` appends the message.
 pub(super) fn message(put: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(256);
     out.extend([0; PREFIX]);
