@@ -27,7 +27,7 @@ pub(crate) struct DescriptorSeries {
 
 #[derive(Debug, Default)]
 struct SeriesTable {
-    limits: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<OutcomeCounters>>>,
+    limits: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<OutcomeCounters>>>,
     /// The number of names, without [`OTHER`].
     names: usize,
 }
@@ -52,16 +52,25 @@ impl DescriptorSeries {
 
     /// Calls `each` with the limit, the descriptor, the outcome and the number of decisions.
     pub(super) fn for_each(&self, mut each: impl FnMut(&str, &str, &str, u64)) {
-        let table = self.limits.read().expect("nobody panics while counting");
-        for (limit, descriptors) in &table.limits {
-            for (descriptor, counters) in descriptors {
-                for ((_, outcome), counter) in OUTCOMES.into_iter().zip(&**counters) {
-                    if counter.get() > 0 {
-                        each(limit, descriptor, outcome, counter.get());
-                    }
+        for (limit, descriptor, counters) in self.series() {
+            for ((_, outcome), counter) in OUTCOMES.into_iter().zip(&*counters) {
+                if counter.get() > 0 {
+                    each(&limit, &descriptor, outcome, counter.get());
                 }
             }
         }
+    }
+
+    /// Returns all counters with their names. A scrape writes thousands of lines about them, and a worker that adds a
+    /// name must not wait for that, so the lock is held only while they are cloned.
+    fn series(&self) -> Vec<(Arc<str>, Arc<str>, Arc<OutcomeCounters>)> {
+        let table = self.limits.read().expect("nobody panics while counting");
+        let series = table.limits.iter().flat_map(|(limit, descriptors)| {
+            descriptors.iter().map(|(descriptor, counters)| {
+                (Arc::clone(limit), Arc::clone(descriptor), Arc::clone(counters))
+            })
+        });
+        series.collect()
     }
 }
 
