@@ -1,4 +1,4 @@
-//! Envoy's rate limit service over gRPC, with the services for health and reflection beside it.
+//! Serves Envoy's rate limit service over gRPC, with the services for health and reflection beside it.
 //!
 //! hyper serves the connections, because Envoy speaks HTTP/2, and tonic the services beside it. The messages are those
 //! of [`tollway_wire::rls`]. Accepting, and the limits of connections, are those of the other gates.
