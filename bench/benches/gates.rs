@@ -3,7 +3,6 @@
 //! Run it with `cargo xtask bench gates`. The results of five turns or more are written into docs/benchmarks.md;
 //! `cargo xtask bench gates --turns 2 --seconds 0.3` is a quick try.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -12,10 +11,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use tollway_bench::connections::OpenConnections;
-use tollway_bench::generator::{LoadGenerator, LoadResult};
+use tollway_bench::generator::LoadGenerator;
+use tollway_bench::load_contest::{LoadContest, LoadTarget, RateResults, millions};
 use tollway_bench::page::write_section;
-use tollway_bench::rounds::{ContestResult, Contestant, Spread, alternate};
-use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, free_udp_address};
+use tollway_bench::rounds::Spread;
+use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, free_udp_address, start_redis};
 
 /// The fewest turns whose results are written into the page.
 const TURNS_MIN: usize = 5;
@@ -34,14 +34,14 @@ fn main() -> io::Result<()> {
     let mut part = format!(
         "50 connections and 1,000,000 keys; {} turns of {} s each, alternating: median (lowest to highest),\n\
          and ratios turn by turn.\n\n",
-        bench.turns, bench.seconds
+        bench.contest.turns, bench.contest.seconds
     );
     let throttr = bench.throttr(&mut part);
     let text = bench.text(&mut part);
     bench.latency(throttr, text, &mut part);
     bench.crowds(&mut part)?;
     println!("{part}");
-    if bench.turns >= TURNS_MIN {
+    if bench.contest.turns >= TURNS_MIN {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
         write_section(&page, "gates", &part)?;
     }
@@ -50,10 +50,8 @@ fn main() -> io::Result<()> {
 
 /// The servers and settings that take part in the benchmark.
 struct GateBench {
-    turns: usize,
-    seconds: f64,
+    contest: LoadContest,
     program: String,
-    generator: LoadGenerator,
     scratch: ScratchDirectory,
     ours: GatePair,
     echo: GatePair,
@@ -64,21 +62,6 @@ struct GateBench {
 struct GatePair {
     throttr: BenchServer,
     text: SocketAddr,
-}
-
-/// A server that gets load, with the protocol and flags of the load generator.
-struct LoadTarget<'a> {
-    name: &'static str,
-    server: &'a BenchServer,
-    protocol: &'static str,
-    address: SocketAddr,
-    flags: String,
-}
-
-/// The rates that the servers reached, and their CPU time for each request, in the order of the targets.
-struct RateResults {
-    standings: Vec<ContestResult>,
-    busy: Vec<Vec<f64>>,
 }
 
 impl GateBench {
@@ -97,9 +80,10 @@ impl GateBench {
         }
         let (generator, scratch) = (LoadGenerator(program.clone()), ScratchDirectory::new()?);
         let ours = start_tollway(&program, scratch.path())?;
-        let (echo, redis) = (start_echo(&program)?, start_redis(scratch.path())?);
+        let (echo, redis) = (start_echo(&program)?, start_redis(scratch.path(), &[])?);
         generator.run("throttr", ours.throttr.address, &format!("{KEYS} --requests 1"))?;
-        Ok(Self { turns, seconds, program, generator, scratch, ours, echo, redis })
+        let contest = LoadContest { generator, turns, seconds };
+        Ok(Self { contest, program, scratch, ours, echo, redis })
     }
 
     /// Measures requests a second over Throttr. Returns the highest load of ours with 64, 16 and one in flight.
@@ -107,14 +91,14 @@ impl GateBench {
         *part += "| Throttr, requests a second | echo | tollway | of echo | by CPU | redis `INCR` | of `INCR` |\n|---|---|---|---|---|---|---|\n";
         let highest = [64, 16, 1].map(|pipeline| {
             let flags = format!("{KEYS} --pipeline {pipeline}");
-            let redis = self.entry("redis", &self.redis, ("redis", self.redis.address), &flags);
+            let redis = entry("redis", &self.redis, ("redis", self.redis.address), &flags);
             let entries = self.throttr_entries(&flags).into_iter().chain((pipeline == 64).then_some(redis));
-            let rates = self.rates(&entries.collect::<Vec<_>>());
+            let rates = self.contest.rates(&entries.collect::<Vec<_>>());
             let ours = &rates.standings[1];
             let redis = rates.standings.get(2).map_or("| ".to_owned(), |redis| {
                 format!("{} | {:.2}", millions(redis), ours.ratio_to(redis))
             });
-            *part += &format!("| {pipeline} at once | {} | {redis} |\n", rates.beside_echo());
+            *part += &format!("| {pipeline} at once | {} | {redis} |\n", beside_echo(&rates));
             1e9 / ours.nanos.median
         });
         part.push('\n');
@@ -126,8 +110,8 @@ impl GateBench {
         *part += "| text, requests a second, 64 at once | echo | tollway | of echo | by CPU |\n|---|---|---|---|---|\n";
         let ways = [("batches (GSO, GRO)", ""), ("single datagrams (`sendmmsg`)", "--no-gso")];
         let highest = ways.map(|(way, flag)| {
-            let rates = self.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
-            *part += &format!("| {way} | {} |\n", rates.beside_echo());
+            let rates = self.contest.rates(&self.text_entries(&format!("{KEYS} --pipeline 64 {flag}")));
+            *part += &format!("| {way} | {} |\n", beside_echo(&rates));
             1e9 / rates.standings[1].nanos.median
         });
         part.push('\n');
@@ -147,7 +131,7 @@ impl GateBench {
     }
 
     fn slowest(&self, name: &str, highest: f64, entries: &[LoadTarget<'_>; 2], part: &mut String) {
-        let standings = self.contest(entries, |_, measured, _| measured.p999);
+        let standings = self.contest.figures(entries, |_, measured, _| measured.p999);
         let ratio = standings[0].ratio_to(&standings[1]);
         let [echo, ours] = [0, 1].map(|index| micros(standings[index].nanos));
         let millions = highest / 2e6;
@@ -158,16 +142,16 @@ impl GateBench {
     fn throttr_entries(&self, flags: &str) -> [LoadTarget<'_>; 2] {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("throttr", gates.throttr.address));
         [
-            self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
-            self.entry("tollway", &self.ours.throttr, ours, &format!("{flags} --no-insert")),
+            entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
+            entry("tollway", &self.ours.throttr, ours, &format!("{flags} --no-insert")),
         ]
     }
 
     fn text_entries(&self, flags: &str) -> [LoadTarget<'_>; 2] {
         let [echo, ours] = [&self.echo, &self.ours].map(|gates| ("text", gates.text));
         [
-            self.entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
-            self.entry("tollway", &self.ours.throttr, ours, flags),
+            entry("echo", &self.echo.throttr, echo, &format!("{flags} --echo")),
+            entry("tollway", &self.ours.throttr, ours, flags),
         ]
     }
 
@@ -182,12 +166,12 @@ impl GateBench {
         let live = || {
             // An open loop: in a closed one, a single client would mostly measure the generator's own sleeping and
             // waking.
-            let flags = format!("--connections 1 --keys 1 --rate 5000 --duration {}s", self.seconds);
-            self.generator.run("throttr", server.throttr.address, &flags).map(|measured| measured.p99)
+            let flags = format!("--connections 1 --keys 1 --rate 5000 --duration {}s", self.contest.seconds);
+            self.contest.generator.run("throttr", server.throttr.address, &flags).map(|measured| measured.p99)
         };
         let (mut alone, mut crowded, mut ratios, mut gone) = (Vec::new(), Vec::new(), Vec::new(), None);
         live()?;
-        for turn in 1..=self.turns {
+        for turn in 1..=self.contest.turns {
             eprintln!("half frames, turn {turn}");
             let p99 = live()?;
             let mut crowd =
@@ -196,7 +180,7 @@ impl GateBench {
             alone.push(p99);
             crowded.push(with_them);
             ratios.push(with_them / p99);
-            if turn == self.turns {
+            if turn == self.contest.turns {
                 gone = Some(crowd.wait_until_closed(CLOSED_WITHIN)?);
             }
         }
@@ -224,73 +208,21 @@ impl GateBench {
         let after = server.throttr.resident()?;
         Ok(after.saturating_sub(before) / (IDLE - 10) as u64)
     }
-
-    fn entry<'a>(
-        &self,
-        name: &'static str,
-        server: &'a BenchServer,
-        (protocol, address): (&'static str, SocketAddr),
-        flags: &str,
-    ) -> LoadTarget<'a> {
-        LoadTarget { name, server, protocol, address, flags: format!("{flags} --duration {}s", self.seconds) }
-    }
-
-    fn rates(&self, entries: &[LoadTarget<'_>]) -> RateResults {
-        let busy = RefCell::new(vec![Vec::new(); entries.len()]);
-        let standings = self.contest(entries, |index, measured, server_time| {
-            busy.borrow_mut()[index].push(server_time / measured.requests);
-            1e9 / measured.rate
-        });
-        // The first turn is the warm-up.
-        let busy = busy.into_inner().into_iter().map(|turns| turns[1..].to_vec()).collect();
-        RateResults { standings, busy }
-    }
-
-    /// Runs all targets in turn. `figure` gets the index of the target, the result, and the server's CPU time in
-    /// nanoseconds.
-    fn contest(
-        &self,
-        entries: &[LoadTarget<'_>],
-        figure: impl Fn(usize, &LoadResult, f64) -> f64,
-    ) -> Vec<ContestResult> {
-        let work = |index: usize, entry: &LoadTarget<'_>| {
-            eprintln!("{} {}: {}", entry.protocol, entry.name, entry.flags);
-            let (measured, server_time) = self.turn(entry).unwrap_or_else(|error| panic!("{error}"));
-            if measured.unanswered > 0 {
-                eprintln!("  {} unanswered", measured.unanswered);
-            }
-            figure(index, &measured, server_time)
-        };
-        let work = &work;
-        let contestants = entries.iter().enumerate().map(|(index, entry)| Contestant {
-            name: entry.name,
-            work: Box::new(move || work(index, entry)),
-        });
-        alternate(self.turns, &mut contestants.collect::<Vec<_>>())
-    }
-
-    fn turn(&self, entry: &LoadTarget<'_>) -> io::Result<(LoadResult, f64)> {
-        let before = entry.server.cpu_time()?;
-        let measured = self.generator.run(entry.protocol, entry.address, &entry.flags)?;
-        Ok((measured, (entry.server.cpu_time()? - before).as_nanos() as f64))
-    }
 }
 
-impl RateResults {
-    /// Returns the rates of echo and ours, and their ratios, as cells of a table.
-    fn beside_echo(&self) -> String {
-        let [echo, ours, ..] = self.standings.as_slice() else { return String::new() };
-        let by_cpu =
-            Spread::of(self.busy[0].iter().zip(&self.busy[1]).map(|(echo, ours)| echo / ours).collect());
-        format!("{} | {} | {:.2} | {by_cpu:.2}", millions(echo), millions(ours), ours.ratio)
-    }
+fn entry<'a>(
+    name: &'static str,
+    server: &'a BenchServer,
+    (protocol, address): (&'static str, SocketAddr),
+    flags: &str,
+) -> LoadTarget<'a> {
+    LoadTarget { name, server, protocol, address, flags: flags.to_owned() }
 }
 
-/// Returns millions of requests a second as text.
-fn millions(standing: &ContestResult) -> String {
-    let Spread { median, low, high } = standing.nanos;
-    let [median, low, high] = [median, high, low].map(|nanos| 1e3 / nanos);
-    format!("{median:.3}M ({low:.3} to {high:.3})")
+/// Returns the rates of echo and ours, and their ratios, as cells of a table.
+fn beside_echo(rates: &RateResults) -> String {
+    let [echo, ours, ..] = rates.standings.as_slice() else { return String::new() };
+    format!("{} | {} | {:.2} | {:.2}", millions(echo), millions(ours), ours.ratio, rates.by_cpu(1, 0))
 }
 
 fn micros(nanos: Spread) -> Spread {
@@ -321,12 +253,4 @@ fn start_echo(program: &str) -> io::Result<GatePair> {
     let mut command = Command::new(program);
     command.args(["bench", "echo", "--throttr", &throttr.to_string(), "--text", &text.to_string()]);
     Ok(GatePair { throttr: BenchServer::start(command, throttr)?, text })
-}
-
-fn start_redis(scratch: &Path) -> io::Result<BenchServer> {
-    let address = free_address()?;
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port"]).arg(address.port().to_string());
-    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(scratch);
-    BenchServer::start(command, address)
 }

@@ -4,6 +4,7 @@
 pub mod connections;
 pub mod generator;
 pub mod id_stream;
+pub mod load_contest;
 pub mod page;
 pub mod rounds;
 pub mod servers;

@@ -97,6 +97,15 @@ pub fn nginx(scratch: &Path, name: &str, http: &str) -> io::Result<Command> {
     Ok(command)
 }
 
+/// Starts a `redis-server` that keeps nothing on disk, with these arguments more.
+pub fn start_redis(scratch: &Path, arguments: &[&str]) -> io::Result<BenchServer> {
+    let address = free_address()?;
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port"]).arg(address.port().to_string());
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(scratch).args(arguments);
+    BenchServer::start(command, address)
+}
+
 /// Returns a free TCP address on loopback.
 pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()

@@ -3,6 +3,7 @@
 //! Most are bench targets of the crate in `bench/`. That of the Python package is a program in Python, and `build` is
 //! in [`build_cost`].
 
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -13,8 +14,8 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// The names of all benchmarks, as the command line takes them.
-pub(crate) const NAMES: [&str; 10] =
-    ["core", "http", "gates", "smockron", "rls", "guard", "redis", "tower", "python", "build"];
+pub(crate) const NAMES: [&str; 11] =
+    ["core", "http", "gates", "resp", "smockron", "rls", "guard", "redis", "tower", "python", "build"];
 
 /// The programs that the HTTP benchmark needs: a peer, a load generator, and what another peer is built with.
 const HTTP_PROGRAMS: &[Program] =
@@ -22,6 +23,15 @@ const HTTP_PROGRAMS: &[Program] =
 
 /// The programs that the benchmarks of the gates and of Redis need.
 const GATES_PROGRAMS: &[Program] = &[("redis-server", "redis-server"), ("taskset", "util-linux")];
+
+/// The programs that the benchmark of the RESP gate needs: peers, a load generator, and what the peers are built with.
+const RESP_PROGRAMS: &[Program] = &[
+    ("redis-server", "redis-server"),
+    ("redis-benchmark", "redis-tools"),
+    ("cc", "gcc"),
+    ("taskset", "util-linux"),
+    ("protoc", "protobuf-compiler"),
+];
 
 /// The programs that build a crowd of libzmq clients; the library comes with a Python package.
 const SMOCKRON_PROGRAMS: &[Program] =
@@ -38,8 +48,23 @@ const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("tasks
 /// The programs that the benchmark of the Python package needs.
 const PYTHON_PROGRAMS: &[Program] = &[(setup::PYTHON, "python3-venv"), ("redis-server", "redis-server")];
 
-/// The peer that the HTTP gate and the gate for Envoy are compared with, installed from its crate.
+/// The peer that the gates for HTTP, RESP and Envoy are compared with, installed from its crate.
 const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
+
+/// A package that only depends on redis-cell. The module itself is a library, which `cargo install` does not build.
+const REDIS_CELL: &str = r#"[package]
+name = "redis-cell-peer"
+version = "0.0.0"
+edition = "2021"
+
+[lib]
+path = "lib.rs"
+
+[dependencies]
+redis-cell = "=0.2.2"
+
+[workspace]
+"#;
 
 /// Builds one benchmark for release and runs it.
 pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result<()> {
@@ -54,6 +79,7 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
     match name {
         "http" => bench.args(http_servers(steps)?),
         "gates" => bench.arg(gates_server(steps)?),
+        "resp" => bench.args(resp_servers(steps)?),
         "smockron" => {
             setup::install(steps, SMOCKRON_PROGRAMS)?;
             bench.arg(tollway(steps)?).arg(python::with_zmq(steps)?)
@@ -81,6 +107,12 @@ fn http_servers(steps: &mut Steps) -> Result<[PathBuf; 2]> {
     Ok([tollway(steps)?, throttlecrab(steps)?])
 }
 
+/// Builds Tollway and the peers of the RESP gate, and returns their paths.
+fn resp_servers(steps: &mut Steps) -> Result<[PathBuf; 3]> {
+    setup::install(steps, RESP_PROGRAMS)?;
+    Ok([tollway(steps)?, redis_cell(steps)?, throttlecrab(steps)?])
+}
+
 /// Installs throttlecrab, and returns its path.
 fn throttlecrab(steps: &mut Steps) -> Result<PathBuf> {
     let peers = target()?.join("peers");
@@ -95,6 +127,22 @@ fn rls_peers(steps: &mut Steps) -> Result<PathBuf> {
     let mut build = cargo("build --locked --release --manifest-path bench/peers/Cargo.toml --target-dir");
     steps.run("peers", build.arg(&peers))?;
     Ok(peers.join("release/tollway-peers"))
+}
+
+/// Builds the module redis-cell and returns the path of its library.
+fn redis_cell(steps: &mut Steps) -> Result<PathBuf> {
+    let place = target()?.join("peers/redis-cell");
+    steps.take("redis-cell's package", "write its manifest", || {
+        fs::create_dir_all(&place)?;
+        fs::write(place.join("Cargo.toml"), REDIS_CELL)?;
+        Ok(fs::write(place.join("lib.rs"), "")?)
+    })?;
+    let mut build = cargo("build --quiet --release --package redis-cell --manifest-path");
+    steps.run(
+        "redis-cell",
+        build.arg(place.join("Cargo.toml")).arg("--target-dir").arg(place.join("target")),
+    )?;
+    Ok(place.join("target/release/libredis_cell.so"))
 }
 
 /// Installs the peer of the gates, builds Tollway, and returns its path.

@@ -40,6 +40,7 @@ use crate::generator::Generator;
 pub use crate::keys::{KeyFormat, KeyOrder, KeySpace};
 pub use crate::protocol::http::HttpSpend;
 pub use crate::protocol::redis::RedisIncr;
+pub use crate::protocol::resp::{RespAsk, RespCommands, ThrottleNumbers};
 pub use crate::protocol::text::TextOverLimit;
 pub use crate::protocol::throttr::{ThrottrAsk, ThrottrQuotas};
 pub use crate::protocol::{Echo, NotAReply, Protocol, Reply, ReplyKind, Transport};

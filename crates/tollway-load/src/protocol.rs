@@ -2,6 +2,7 @@
 
 pub(crate) mod http;
 pub(crate) mod redis;
+pub(crate) mod resp;
 pub(crate) mod text;
 pub(crate) mod throttr;
 

@@ -19,7 +19,7 @@ use tollway::limiter::LimiterError;
 use tollway_core::{ChargeRequest, RuleRequest, Verb};
 
 pub(crate) use self::counted_policy::CountedPolicy;
-pub(crate) use self::resp::{RespConnection, RespNext, RespScratch, RespService, RespSettings};
+pub(crate) use self::resp::{RespAnswered, RespConnection, RespNext, RespScratch, RespService, RespSettings};
 pub(crate) use self::rls::RlsError;
 pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;

@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use tollway::core::Nanos;
 use tollway_load::{
-    HttpSpend, KeyFormat, KeyOrder, Load, RedisIncr, RunLength, TextOverLimit, ThrottrAsk, ThrottrQuotas,
+    HttpSpend, KeyFormat, KeyOrder, Load, RedisIncr, RespAsk, RespCommands, RunLength, TextOverLimit,
+    ThrottleNumbers, ThrottrAsk, ThrottrQuotas,
 };
 
 use self::flags::LoadFlags;
@@ -28,6 +29,7 @@ use super::Outcome;
 Examples:
   tollway bench throttr --pipeline 64 --keys 1000000
   tollway bench http --limit demo --rate 20000
+  tollway bench resp --pipeline 64 --keys 1000000
   tollway bench redis --pipeline 64 --keys 1000000
 
 Exit status: 0 success, 1 every reply was an error, 2 error: no server, a lost connection, or replies of another protocol.")]
@@ -41,6 +43,7 @@ enum Target {
     Text(Text),
     Throttr(Throttr),
     Http(Http),
+    Resp(Resp),
     Redis(Redis),
     Echo(echo::Echo),
 }
@@ -118,6 +121,47 @@ struct Http {
     key_format: KeyFormat,
 }
 
+/// Load-test the RESP gate with CL.THROTTLE, or another server that has the same command
+///
+/// The numbers of the limit come with every request. The server may be tollway, redis-server with the module redis-cell,
+/// or, with --command throttle, throttlecrab.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tollway bench resp --pipeline 64 --keys 1000000 --duration 10s
+  tollway bench resp --max-burst 15 --count 30 --period 60 --keys 1000
+  tollway bench resp --addr 127.0.0.1:6379 --command ping --pipeline 16")]
+struct Resp {
+    #[command(flatten)]
+    flags: LoadFlags,
+    /// The command to send
+    #[arg(long, value_enum, default_value_t = RespCommandName::ClThrottle)]
+    command: RespCommandName,
+    /// The burst of the limit, as the command counts it
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_burst: u32,
+    /// The number of tokens that come back in a period
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// The period in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    period: u32,
+    /// The key of a request, with {} for its number
+    #[arg(long, value_name = "FORMAT", default_value = "k{}")]
+    key_format: KeyFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RespCommandName {
+    /// CL.THROTTLE of redis-cell
+    #[value(name = "cl.throttle")]
+    ClThrottle,
+    /// THROTTLE of throttlecrab
+    Throttle,
+    /// PING, which decides nothing
+    Ping,
+}
+
 /// Load-test a Redis server with INCR, for comparison
 #[derive(Args)]
 #[command(after_help = "\
@@ -137,6 +181,7 @@ impl Bench {
             Target::Text(text) => text.run(),
             Target::Throttr(throttr) => throttr.run(),
             Target::Http(http) => http.run(),
+            Target::Resp(resp) => resp.run(),
             Target::Redis(redis) => redis.run(),
             Target::Echo(echo) => echo.run(),
         }
@@ -198,6 +243,19 @@ impl Http {
         }
         let spend = HttpSpend::new(&self.limit, &self.flags.keys(self.key_format));
         self.flags.run("http", &self.flags.load("127.0.0.1:8080")?, spend)
+    }
+}
+
+impl Resp {
+    fn run(self) -> anyhow::Result<Outcome> {
+        let numbers = ThrottleNumbers { max_burst: self.max_burst, count: self.count, period: self.period };
+        let ask = match self.command {
+            RespCommandName::ClThrottle => RespAsk::ClThrottle(numbers),
+            RespCommandName::Throttle => RespAsk::Throttle(numbers),
+            RespCommandName::Ping => RespAsk::Ping,
+        };
+        let commands = RespCommands::new(ask, &self.flags.keys(self.key_format));
+        self.flags.run("resp", &self.flags.load("127.0.0.1:6380")?, commands)
     }
 }
 

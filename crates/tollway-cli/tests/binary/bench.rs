@@ -49,12 +49,42 @@ fn a_text_gate_answers_every_request() {
 }
 
 #[test]
+fn a_resp_gate_answers_every_request() {
+    let server = Gates::start(
+        "serve --http off --text off --throttr off --smockron off --rls off --resp 127.0.0.1:0",
+        &["resp"],
+    );
+    for flags in [
+        "--pipeline 64",
+        "--pipeline 1 --zipf 0.99",
+        "--pipeline 16 --command throttle",
+        "--pipeline 16 --command ping",
+        "--pipeline 8 --rate 100000",
+    ] {
+        let result = bench("resp", &server.address("resp"), &format!("{flags} --max-burst {}", 5 * REQUESTS));
+        assert_eq!((&result["denied"], &result["errors"]), (&0.into(), &0.into()), "{flags}");
+    }
+    // All about one key: 16 and 15, and the next only after an hour.
+    for (flags, allowed) in [("--key-format a{}", 16), ("--key-format b{} --command throttle", 15)] {
+        let flags = format!("{flags} --keys 1 --pipeline 8 --max-burst 15 --count 1 --period 3600");
+        let result = bench("resp", &server.address("resp"), &flags);
+        assert_eq!(result["denied"], REQUESTS - allowed, "{flags}");
+    }
+}
+
+#[test]
 fn an_echo_sends_every_request_back() {
-    let server = Gates::start("bench echo --throttr 127.0.0.1:0 --text 127.0.0.1:0", &["text", "throttr"]);
+    let server = Gates::start(
+        "bench echo --throttr 127.0.0.1:0 --text 127.0.0.1:0 --resp 127.0.0.1:0",
+        &["text", "throttr", "resp"],
+    );
     for flags in ["--pipeline 64", "--pipeline 1", "--pipeline 16 --rate 100000"] {
         bench("throttr", &server.address("throttr"), &format!("{flags} --echo"));
         bench("text", &server.address("text"), &format!("{flags} --echo"));
+        bench("resp", &server.address("resp"), &format!("{flags} --echo"));
     }
+    let ran = run(&["bench", "resp", "--requests", "9", "--addr", &server.address("resp")]);
+    assert_refused(&ran, "is not a RESP reply to this command");
     let ran =
         run(&["bench", "throttr", "--requests", "9", "--no-insert", "--addr", &server.address("throttr")]);
     assert_refused(&ran, "is not the Throttr protocol");
@@ -212,7 +242,8 @@ impl Gates {
 
     fn address(&self, gate: &str) -> String {
         let line = self.printed.lines().find_map(|line| line.trim().strip_prefix(gate));
-        line.unwrap().split_whitespace().last().unwrap().to_owned()
+        let address = line.unwrap().split_whitespace().last().unwrap();
+        address.trim_start_matches("redis://").to_owned()
     }
 
     /// Asks it to stop, which it does in peace.

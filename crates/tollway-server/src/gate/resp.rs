@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::bounds::Bounds;
-use crate::service::{RespConnection, RespNext, RespScratch, RespService, RespSettings};
+use crate::service::{RespAnswered, RespConnection, RespNext, RespScratch, RespService, RespSettings};
 use crate::worker::Worker;
 
 /// Speaks RESP, in both versions.
@@ -17,22 +17,30 @@ pub(super) struct Resp {
 }
 
 impl TcpProtocol for Resp {
-    type Shared = RespService;
+    type Shared = RespShared;
     type Session = RespSession;
 
-    fn shared(&self, worker: &Arc<Worker>) -> RespService {
+    fn shared(&self, worker: &Arc<Worker>) -> RespShared {
         let settings = RespSettings::new(self.allow_inline, worker.bounds());
-        RespService::new(Arc::clone(&worker.service), settings)
+        let service = RespService::new(Arc::clone(&worker.service), settings);
+        RespShared { service, echo: worker.shared.echo }
     }
 
-    fn session(service: &Arc<RespService>, _peer: IpAddr, _is_reserved: bool) -> RespSession {
-        RespSession { service: Arc::clone(service), connection: RespConnection::new() }
+    fn session(shared: &Arc<RespShared>, _peer: IpAddr, _is_reserved: bool) -> RespSession {
+        RespSession { shared: Arc::clone(shared), connection: RespConnection::new() }
     }
+}
+
+/// The state that the connections of one worker share.
+pub(super) struct RespShared {
+    service: RespService,
+    /// True if everything is sent back instead of answered.
+    echo: bool,
 }
 
 /// Answers the commands of one connection.
 pub(super) struct RespSession {
-    service: Arc<RespService>,
+    shared: Arc<RespShared>,
     connection: RespConnection,
 }
 
@@ -47,7 +55,12 @@ impl Session for RespSession {
         scratch: &mut RespScratch,
         draining: bool,
     ) -> Received {
-        let answered = self.service.answer(&mut self.connection, arrived, output, scratch).await;
+        let answered = if self.shared.echo {
+            output.extend_from_slice(arrived);
+            RespAnswered { taken: arrived.len(), next: RespNext::Read }
+        } else {
+            self.shared.service.answer(&mut self.connection, arrived, output, scratch).await
+        };
         let next = match answered.next {
             RespNext::Again => Next::Again,
             // What the client sent after its last command is not read.

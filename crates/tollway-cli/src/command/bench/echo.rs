@@ -20,7 +20,7 @@ const BUCKETS: usize = 1;
 
 /// Start a server that sends back what it receives, as a baseline
 ///
-/// It uses the I/O of the text and the Throttr gate. Load-test it with --echo; the difference to a real gate is the
+/// It uses the I/O of the text, the Throttr and the RESP gate. Load-test it with --echo; the difference to a real gate is the
 /// cost of decoding, deciding and encoding.
 #[derive(Args)]
 #[command(after_help = "\
@@ -28,12 +28,15 @@ Examples:
   tollway bench echo --throttr 127.0.0.1:9001 --text off
   tollway bench throttr --echo --addr 127.0.0.1:9001 --pipeline 64")]
 pub(crate) struct Echo {
-    /// The address and port for TCP, or off
+    /// The address and port for TCP with the I/O of the Throttr gate, or off
     #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9001", value_parser = GateFlag::throttr)]
     throttr: GateFlag,
     /// The address and port for UDP, or off
     #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:2001", value_parser = GateFlag::text)]
     text: GateFlag,
+    /// The address and port for TCP with the I/O of the RESP gate, or off
+    #[arg(long, value_name = "ADDR|off", default_value = "off", value_parser = GateFlag::resp)]
+    resp: GateFlag,
     /// The address and port for gRPC, or off; every call to Envoy's rate limit service gets the answer OK
     #[arg(long, value_name = "ADDR|off", default_value = "off", value_parser = GateFlag::rls)]
     rls: GateFlag,
@@ -44,7 +47,8 @@ pub(crate) struct Echo {
 
 impl Echo {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let gates = Gates { text: self.text.0, throttr: self.throttr.0, rls: self.rls.0, ..Gates::OFF };
+        let (text, throttr) = (self.text.0, self.throttr.0);
+        let gates = Gates { text, throttr, resp: self.resp.0, rls: self.rls.0, ..Gates::OFF };
         if gates.are_off() {
             bail!("every gate is off; turn one on, such as --throttr 127.0.0.1:9001");
         }
@@ -67,6 +71,9 @@ fn announce(server: &Server) -> io::Result<()> {
     }
     if let Some(address) = server.throttr_addr() {
         writeln!(out, "  throttr  tcp {address}")?;
+    }
+    if let Some(address) = server.resp_addr() {
+        writeln!(out, "  resp     tcp {address}")?;
     }
     if let Some(address) = server.rls_addr() {
         writeln!(out, "  rls      grpc {address}")?;
