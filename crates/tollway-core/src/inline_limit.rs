@@ -100,11 +100,9 @@ impl InlineAlgorithm {
 }
 
 /// An inline algorithm that is a token bucket, as HTTP and RESP take no other.
+// The token bucket is not kept a second time beside the algorithm: batches of requests are moved, and every byte counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct InlineTokenBucket {
-    token_bucket: TokenBucket,
-    algorithm: InlineAlgorithm,
-}
+pub struct InlineTokenBucket(InlineAlgorithm);
 
 /// A token bucket has no numbers that differ from themselves.
 impl Eq for InlineTokenBucket {}
@@ -112,16 +110,20 @@ impl Eq for InlineTokenBucket {}
 impl InlineTokenBucket {
     /// Makes the token bucket of a request.
     pub fn new(token_bucket: TokenBucket) -> Self {
-        Self { token_bucket, algorithm: InlineAlgorithm::new(token_bucket) }
+        Self(InlineAlgorithm::new(token_bucket))
     }
 
-    /// Returns the token bucket as the request brought it.
-    pub const fn token_bucket(&self) -> &TokenBucket {
-        &self.token_bucket
+    /// Returns the token bucket with the numbers of the request.
+    #[inline]
+    pub fn token_bucket(&self) -> &TokenBucket {
+        match &self.0.0 {
+            Algorithm::TokenBucket(token_bucket) => token_bucket,
+            _ => unreachable!("it is made from a token bucket"),
+        }
     }
 
     /// Returns the algorithm, as a charge takes it.
     pub const fn algorithm(&self) -> &InlineAlgorithm {
-        &self.algorithm
+        &self.0
     }
 }

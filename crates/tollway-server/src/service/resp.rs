@@ -158,11 +158,11 @@ impl RespService {
         outbox: &mut Vec<u8>,
         scratch: &mut RespScratch,
     ) -> (usize, End) {
-        let (mut taken, mut words) = (0, Words::new());
+        let (mut taken, mut words, mut asked) = (0, Words::new(), ArrayVec::new());
         loop {
-            let mut collector = Collector::new(self, policy, connection, &mut scratch.prepared);
+            let mut collector = Collector::new(self, policy, connection, &mut scratch.prepared, &mut asked);
             let stop = collector.collect(inbox, &mut taken, &mut words);
-            let (asked, errors) = collector.finish();
+            let errors = collector.errors();
             self.service.metrics.resp.commands.add(asked.len() as u64);
             self.service.metrics.resp.errors.add(errors);
             let mut reply = ReplyWriter::new(outbox, connection.version);
@@ -195,9 +195,11 @@ impl RespService {
         reply: &mut ReplyWriter<'_>,
     ) {
         let RespScratch { decisions, prepared } = scratch;
-        let charges: ArrayVec<Charge<'_>, BATCH> =
-            asked.iter().filter_map(|asked| self.charge(asked)).collect();
-        let bills: ArrayVec<Bill<'_>, BATCH> = charges.iter().map(Bill::one).collect();
+        // Filled where they stay: collecting would copy their whole capacity, which took longer than one decision.
+        let mut charges = ArrayVec::<Charge<'_>, BATCH>::new();
+        charges.extend(asked.iter().filter_map(|asked| self.charge(asked)));
+        let mut bills = ArrayVec::<Bill<'_>, BATCH>::new();
+        bills.extend(charges.iter().map(Bill::one));
         decisions.clear();
         if !bills.is_empty() {
             self.service.limiter.settle_into(&bills, decisions).await;

@@ -92,8 +92,8 @@ impl<'w, 'a> RespCommand<'w, 'a> {
     #[inline]
     pub fn parse(words: &'w [&'a [u8]]) -> Result<Self, CommandError> {
         let Some((name, arguments)) = words.split_first() else { return Err(CommandError::Empty) };
-        // First, because nearly every command is this.
-        if name.eq_ignore_ascii_case(b"CL.THROTTLE") {
+        // First, because nearly every command is this. In its usual case it is two comparisons of whole words.
+        if *name == b"CL.THROTTLE" || name.eq_ignore_ascii_case(b"CL.THROTTLE") {
             return ThrottleRequest::parse(Dialect::RedisCell, words).map(Self::Throttle);
         }
         if name.eq_ignore_ascii_case(b"THROTTLE") {

@@ -11,6 +11,10 @@ pub(super) fn parse(word: &[u8]) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
+    if digits.len() <= SHORT_MAX {
+        let number = parse_short(digits)?;
+        return Some(if negative { -number } else { number });
+    }
     let mut number = 0_i64;
     for byte in digits {
         let digit = i64::from(byte.wrapping_sub(b'0'));
@@ -21,6 +25,23 @@ pub(super) fn parse(word: &[u8]) -> Option<i64> {
         number = number.checked_mul(10)?.checked_sub(digit)?;
     }
     if negative { Some(number) } else { number.checked_neg() }
+}
+
+/// The most digits of which every number fits into 64 bits.
+const SHORT_MAX: usize = 18;
+
+/// Parses digits that are too few to overflow, without a check after each.
+#[inline]
+fn parse_short(digits: &[u8]) -> Option<i64> {
+    let mut number = 0_i64;
+    for byte in digits {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        number = number.wrapping_mul(10).wrapping_add(digit);
+    }
+    Some(number)
 }
 
 #[cfg(test)]
@@ -35,6 +56,10 @@ mod tests {
             ("+1", Some(1)),
             ("007", Some(7)),
             ("-12", Some(-12)),
+            ("999999999999999999", Some(999_999_999_999_999_999)),
+            ("-999999999999999999", Some(-999_999_999_999_999_999)),
+            ("1000000000000000000", Some(1_000_000_000_000_000_000)),
+            ("99999999999999999x", None),
             ("9223372036854775807", Some(i64::MAX)),
             ("-9223372036854775808", Some(i64::MIN)),
             ("9223372036854775808", None),

@@ -84,21 +84,7 @@ impl<'o> ReplyWriter<'o> {
         buffer[..4].copy_from_slice(b"*5\r\n");
         let mut at = 4;
         for number in numbers {
-            match u8::try_from(number) {
-                Ok(digit @ 0..=9) => {
-                    buffer[at..at + 4].copy_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
-                    at += 4;
-                }
-                _ => {
-                    let mut digits = itoa::Buffer::new();
-                    let digits = digits.format(number).as_bytes();
-                    buffer[at] = b':';
-                    buffer[at + 1..at + 1 + digits.len()].copy_from_slice(digits);
-                    at += 1 + digits.len();
-                    buffer[at..at + 2].copy_from_slice(b"\r\n");
-                    at += 2;
-                }
-            }
+            at += put_integer(&mut buffer[at..], number);
         }
         self.out.extend_from_slice(&buffer[..at]);
     }
@@ -175,5 +161,57 @@ impl<'o> ReplyWriter<'o> {
         self.out.push(kind);
         self.out.extend_from_slice(text);
         self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes the line of an integer to the start of `place`, and returns its length. The numbers that nearly every reply
+/// has are written in place: a copy of a few digits costs more than the digits.
+#[inline]
+fn put_integer(place: &mut [u8], number: i64) -> usize {
+    match number {
+        -1 => {
+            place[..5].copy_from_slice(b":-1\r\n");
+            5
+        }
+        0..=9_999 => {
+            let digits = 1 + usize::from(number > 9) + usize::from(number > 99) + usize::from(number > 999);
+            let line = &mut place[..digits + 3];
+            line[0] = b':';
+            let mut rest = number.unsigned_abs();
+            for digit in line[1..=digits].iter_mut().rev() {
+                *digit = DIGITS[(rest % 10) as usize];
+                rest /= 10;
+            }
+            line[digits + 1..].copy_from_slice(b"\r\n");
+            line.len()
+        }
+        _ => {
+            let mut digits = itoa::Buffer::new();
+            let digits = digits.format(number).as_bytes();
+            let line = &mut place[..digits.len() + 3];
+            line[0] = b':';
+            line[1..=digits.len()].copy_from_slice(digits);
+            line[digits.len() + 1..].copy_from_slice(b"\r\n");
+            line.len()
+        }
+    }
+}
+
+const DIGITS: &[u8; 10] = b"0123456789";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_integers_are_an_array_of_them() {
+        let borders = [0, 9, 10, 99, 100, 999, 1_000, 9_999, 10_000, i64::MAX];
+        for number in borders.into_iter().chain(borders.map(|border| -border)).chain([-1, -2, i64::MIN]) {
+            let (mut together, mut alone) = (Vec::new(), b"*5\r\n".to_vec());
+            ReplyWriter::new(&mut together, RespVersion::Resp2).five_integers([number; 5]);
+            let mut reply = ReplyWriter::new(&mut alone, RespVersion::Resp2);
+            (0..5).for_each(|_| reply.integer(number));
+            assert_eq!(together, alone, "{number}");
+        }
     }
 }

@@ -112,12 +112,30 @@ const DIGITS_MAX: usize = 20;
 /// negative one would stand for nothing, which no command has.
 #[inline]
 fn length(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, RespFramingError> {
+    // Nearly every length has one digit or two. Looking at each byte for what it may be takes several times as long.
+    match inbox.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(&[one @ b'0'..=b'9', b'\r', b'\n', _]) => Ok(Some((digit(one), at + 3))),
+        Some(&[ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n']) => {
+            Ok(Some((digit(ten) * 10 + digit(one), at + 4)))
+        }
+        _ => any_length(inbox, at),
+    }
+}
+
+#[inline]
+const fn digit(byte: u8) -> usize {
+    (byte - b'0') as usize
+}
+
+/// Parses a length of any digits, or one that has not arrived.
+#[cold]
+fn any_length(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, RespFramingError> {
     let mut len = 0_usize;
     for (place, byte) in inbox.iter().enumerate().skip(at).take(DIGITS_MAX + 1) {
         match byte {
             b'0'..=b'9' => {
                 // More than any bound is too long, however much more it is.
-                len = len.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
+                len = len.saturating_mul(10).saturating_add(digit(*byte));
             }
             b'\r' if place > at => {
                 return match inbox.get(place + 1) {

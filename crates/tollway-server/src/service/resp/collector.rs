@@ -74,7 +74,8 @@ pub(super) struct Collector<'s, 'a> {
     policy: &'a CountedPolicy,
     connection: &'s mut RespConnection,
     prepared: &'s mut Vec<u8>,
-    asked: ArrayVec<Asked<'a>, BATCH>,
+    /// A place of the caller: returning it would copy all of it.
+    asked: &'s mut ArrayVec<Asked<'a>, BATCH>,
     errors: u64,
 }
 
@@ -84,14 +85,16 @@ impl<'s, 'a> Collector<'s, 'a> {
         policy: &'a CountedPolicy,
         connection: &'s mut RespConnection,
         prepared: &'s mut Vec<u8>,
+        asked: &'s mut ArrayVec<Asked<'a>, BATCH>,
     ) -> Self {
         prepared.clear();
-        Self { service, policy, connection, prepared, asked: ArrayVec::new(), errors: 0 }
+        asked.clear();
+        Self { service, policy, connection, prepared, asked, errors: 0 }
     }
 
-    /// Returns what was collected, and the number of errors among it.
-    pub(super) fn finish(self) -> (ArrayVec<Asked<'a>, BATCH>, u64) {
-        (self.asked, self.errors)
+    /// Returns the number of errors among what was collected.
+    pub(super) const fn errors(&self) -> u64 {
+        self.errors
     }
 
     /// Collects the commands in `inbox` from `taken` on, which it moves behind them.
