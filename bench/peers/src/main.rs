@@ -1,5 +1,5 @@
-//! Peers of the gate for Envoy's rate limit service: `tollway-peers constant ADDRESS` and `tollway-peers limitador
-//! ADDRESS`.
+//! Runs a peer of the gate for Envoy's rate limit service: `tollway-peers constant ADDRESS` or `tollway-peers
+//! limitador ADDRESS`.
 //!
 //! Both are a plain tonic server on one thread. *Constant* answers every call with the same bytes, as many as Tollway
 //! sends, and decodes nothing. *Limitador* is the library of that name behind the same server: its own server is not
@@ -47,7 +47,7 @@ async fn serve<A: Answer>(address: SocketAddr, answer: A) -> Result<(), AnyError
     Ok(Server::builder().add_service(RateLimitService(answer)).serve(address).await?)
 }
 
-/// A method of the service, with the codec of its messages.
+/// A method of the service, which says how its messages are encoded.
 trait Answer:
     UnaryService<Self::Request, Response = Self::Reply, Future: Send> + Clone + Send + Sync + 'static
 {
