@@ -38,6 +38,8 @@ pub struct Bounds {
     pub rls_message: usize,
     /// The bytes of all messages that may wait to be read from one gRPC connection.
     pub rls_window: u32,
+    /// The number of clients that may watch `/v1/live` at once.
+    pub watchers: usize,
     /// The bytes that the commands between `MULTI` and `EXEC` may have: some ten thousand of them fit.
     pub transaction: usize,
     /// The bytes of reports that may wait to be recorded on each worker. Those above it are dropped.
@@ -80,6 +82,7 @@ impl Default for Bounds {
             rls_head: 4 << 10,
             rls_message: 32 << 10,
             rls_window: 1 << 20,
+            watchers: 16,
             transaction: 1 << 20,
             accounting: 8 << 20,
             topics: 1_024,

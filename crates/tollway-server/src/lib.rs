@@ -32,6 +32,7 @@ mod server;
 mod service;
 mod stats;
 mod trace_responder;
+mod watch;
 mod worker;
 
 pub use bounds::Bounds;

@@ -7,6 +7,8 @@
 
 mod descriptors;
 mod histogram;
+mod process;
+mod rates;
 mod smockron;
 mod text;
 
@@ -19,6 +21,7 @@ use tollway_wire::http::HttpStatus;
 
 pub(crate) use descriptors::DescriptorSeries;
 pub(crate) use histogram::{Latencies, Waits};
+pub(crate) use rates::{GateRequests, LATENCY_BUCKETS};
 pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
 pub(crate) use text::{Page, encode};
 
@@ -64,6 +67,9 @@ pub(crate) struct TextCounters {
     pub(crate) untrusted: Counter,
     pub(crate) over: Counter,
     pub(crate) not_over: Counter,
+    /// The answers, of both, that a limit with a name made. It counts them too.
+    pub(crate) over_by_name: Counter,
+    pub(crate) not_over_by_name: Counter,
     /// The keys that no rule matched.
     pub(crate) unmatched: Counter,
     pub(crate) receive_errors: Counter,
@@ -98,6 +104,13 @@ pub(crate) struct RlsCounters {
     pub(crate) invalid: Counter,
     /// The requests that were not decided, because the store gave no answer.
     pub(crate) unavailable: Counter,
+}
+
+impl RlsCounters {
+    fn requests(&self) -> u64 {
+        let Self { ok, over_limit, invalid, unavailable } = self;
+        [ok, over_limit, invalid, unavailable].into_iter().map(Counter::get).sum()
+    }
 }
 
 /// Counts the decisions of one limit on one worker.

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use tollway::config::{Config, FileWatch, Gates, StoreUrl};
+use tollway::config::{Config, FileWatch, Gates, StoreUrl, WatchSettings};
 use tollway::engine::Engine;
 use tollway::store::memory::MemoryBounds;
 use tollway_core::ErrorChain;
@@ -33,6 +33,7 @@ struct Lasting {
     store: StoreUrl,
     memory_bounds: MemoryBounds,
     gates: Gates,
+    watch: WatchSettings,
 }
 
 impl ConfigFile {
@@ -46,7 +47,7 @@ impl ConfigFile {
             Ok(config) => {
                 if Lasting::of(&config) != self.lasting {
                     warn!(
-                        "changes of store, max_buckets, max_client_buckets and gates take effect after a restart"
+                        "changes of store, max_buckets, max_client_buckets, gates, watch and show_ids take effect after a restart"
                     );
                 }
                 let policy = &config.policy;
@@ -68,8 +69,8 @@ impl ConfigFile {
 
 impl Lasting {
     fn of(config: &Config) -> Self {
-        let Config { store, memory_bounds, gates, .. } = config;
-        Self { store: store.clone(), memory_bounds: *memory_bounds, gates: gates.clone() }
+        let Config { store, memory_bounds, gates, watch, .. } = config;
+        Self { store: store.clone(), memory_bounds: *memory_bounds, gates: gates.clone(), watch: *watch }
     }
 }
 

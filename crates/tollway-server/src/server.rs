@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
 use socket2::Socket;
-use tollway::config::Gates;
+use tollway::config::{Gates, WatchSettings};
 use tollway::engine::Engine;
 use tracing::error;
 
@@ -16,6 +16,7 @@ use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, ConnectionLimit, Gate, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
+use crate::watch::{LiveFeed, Sampler, Watch};
 use crate::worker::{Health, Shared, Worker};
 
 /// Configures what a server serves, and where.
@@ -28,6 +29,8 @@ pub struct Settings {
     pub echo: bool,
     /// The number of threads that serve.
     pub workers: usize,
+    /// The settings of what is shown about ids.
+    pub watch: WatchSettings,
     /// The bounds of everything that grows.
     pub bounds: Bounds,
     /// The file that the policy came from. Without one, nothing is reloaded.
@@ -39,7 +42,7 @@ impl Settings {
     pub fn new(limiter: Arc<Engine>) -> Self {
         let workers = thread::available_parallelism().map_or(1, Into::into);
         let (gates, bounds) = (Gates::default(), Bounds::default());
-        Self { limiter, gates, echo: false, workers, bounds, config: None }
+        Self { limiter, gates, echo: false, workers, watch: WatchSettings::DEFAULT, bounds, config: None }
     }
 }
 
@@ -48,6 +51,7 @@ pub struct Server {
     addresses: GateAddresses,
     workers: Vec<WorkerThread>,
     reloader: Reloader,
+    sampler: Option<Sampler>,
     health: Arc<Health>,
 }
 
@@ -76,7 +80,7 @@ impl Server {
 
     /// Starts these gates instead of those that are configured.
     pub(crate) fn start_gates(settings: Settings, gates: Vec<Arc<dyn Gate>>) -> io::Result<Self> {
-        let Settings { limiter, echo, workers, bounds, config, .. } = settings;
+        let Settings { limiter, echo, workers, watch, bounds, config, .. } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
         let limits = gates.iter().filter_map(|gate| gate.connection_limit()).map(ConnectionLimit::max);
@@ -93,16 +97,20 @@ impl Server {
         let addresses = GateAddresses(addresses);
         let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
         let health = Arc::new(Health::default());
+        let (watch, feed) = (Arc::new(Watch::new(watch, workers)), Arc::new(LiveFeed::new(bounds.watchers)));
         let mut server = Self {
             addresses: addresses.clone(),
             workers: Vec::with_capacity(workers),
             reloader,
+            sampler: None,
             health: Arc::clone(&health),
         };
-        let shared = Arc::new(Shared { limiter, metrics, bounds, gates, addresses, health, echo });
+        let shared = Shared { limiter, metrics, bounds, gates, addresses, health, watch, feed, echo };
+        let shared = Arc::new(shared);
         for (index, sockets) in by_worker.into_iter().enumerate() {
             server.workers.push(WorkerThread::start(index, sockets, &shared)?);
         }
+        server.sampler = Some(Sampler::start(shared)?);
         Ok(server)
     }
 
@@ -159,6 +167,7 @@ impl Server {
     /// Starts to drain: the server accepts no more connections, answers what was read, and closes the rest. Returns at
     /// once; [`join`](Self::join) waits.
     pub fn drain(&self) {
+        self.health.start_draining();
         self.workers.iter().for_each(|worker| worker.drain.start());
     }
 

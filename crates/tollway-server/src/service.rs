@@ -3,6 +3,7 @@
 //! It turns decoded requests into answers, and awaits the engine and nothing else.
 
 mod counted_policy;
+mod decided;
 mod inspect;
 mod resp;
 mod rls;
@@ -24,20 +25,28 @@ pub(crate) use self::rls::RlsError;
 pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::ThrottrService;
-use crate::decision_log;
 use crate::metrics::WorkerMetrics;
+use crate::watch::Watch;
 
 /// Connects one worker's gates with the engine.
 pub(crate) struct Service {
     limiter: Arc<Engine>,
     metrics: Arc<WorkerMetrics>,
     policy: ArcSwap<CountedPolicy>,
+    watch: Arc<Watch>,
+    /// The index of the worker, among those that are watched.
+    worker: usize,
 }
 
 impl Service {
-    pub(crate) fn new(limiter: Arc<Engine>, metrics: Arc<WorkerMetrics>) -> Self {
-        let policy = ArcSwap::from_pointee(CountedPolicy::new(limiter.policy(), &metrics));
-        Self { limiter, metrics, policy }
+    pub(crate) fn new(
+        limiter: Arc<Engine>,
+        metrics: Arc<WorkerMetrics>,
+        watch: Arc<Watch>,
+        worker: usize,
+    ) -> Self {
+        let policy = CountedPolicy::new(limiter.policy(), &metrics, watch.subjects());
+        Self { limiter, metrics, policy: ArcSwap::from_pointee(policy), watch, worker }
     }
 
     /// Returns the engine's current policy, with this worker's counters. Call it once for all requests that arrived
@@ -48,7 +57,7 @@ impl Service {
         if Arc::ptr_eq(counted.policy(), &current) {
             return Arc::clone(&counted);
         }
-        let counted = Arc::new(CountedPolicy::new(current, &self.metrics));
+        let counted = Arc::new(CountedPolicy::new(current, &self.metrics, self.watch.subjects()));
         self.policy.store(Arc::clone(&counted));
         counted
     }
@@ -56,17 +65,16 @@ impl Service {
     /// Performs a verb for a gate, and counts and logs the answer.
     pub(crate) async fn perform<'a>(
         &self,
-        gate: &str,
+        gate: &'static str,
         policy: &'a CountedPolicy,
         verb: Verb,
         charges: &'a [ChargeRequest<'_>],
         rules: &[RuleRequest<'_>],
     ) -> Result<VerbAnswer<'a>, LimiterError> {
         let answer = self.limiter.perform(policy.policy(), verb, charges, rules).await?;
-        policy.count(verb, &answer, rules);
-        if let VerbAnswer::Decision(charges, decision) = &answer {
-            decision_log::bill(gate, verb, charges, rules, decision);
-        }
+        let mut decided = self.decided(gate, policy);
+        decided.answer(verb, &answer, rules);
+        decided.finish();
         Ok(answer)
     }
 }

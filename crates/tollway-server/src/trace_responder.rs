@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollway::block_on;
-use tollway::config::ThrottrSettings;
+use tollway::config::{ThrottrSettings, WatchSettings};
 use tollway::engine::Engine;
 use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
@@ -17,6 +17,7 @@ use crate::service::{
     ThrottrService,
 };
 use crate::stats::Stats;
+use crate::watch::Watch;
 
 /// Answers a trace as the gates of a server would, at the times the trace says.
 ///
@@ -41,7 +42,9 @@ impl TraceResponder {
     /// whatever the trace says.
     pub fn new(limiter: Engine, settings: ThrottrSettings) -> Self {
         let limiter = Arc::new(limiter);
-        let service = Arc::new(Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default())));
+        let watch = Arc::new(Watch::new(WatchSettings { is_on: false, ..WatchSettings::DEFAULT }, 0));
+        let service = Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default()), watch, 0);
+        let service = Arc::new(service);
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
         let throttr = ThrottrService::new(Arc::clone(&service), settings);
         let resp = RespService::new(Arc::clone(&service), RespSettings::new(true, &Bounds::default()));

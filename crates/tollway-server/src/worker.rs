@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use socket2::Socket;
@@ -24,6 +24,7 @@ use crate::gate::{Gate, GateFuture};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::server::GateAddresses;
 use crate::service::Service;
+use crate::watch::{LiveFeed, Watch};
 
 /// The interval at which each worker sweeps the store, and the number of slots each time. It takes some tens of
 /// microseconds, and a round over ten million buckets takes three minutes even while there are no requests.
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) gates: Vec<Arc<dyn Gate>>,
     pub(crate) addresses: GateAddresses,
     pub(crate) health: Arc<Health>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) feed: Arc<LiveFeed>,
     /// True if the text and the Throttr gate send back what they get, without deciding.
     pub(crate) echo: bool,
 }
@@ -46,6 +49,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     failed_tasks: AtomicUsize,
+    draining: AtomicBool,
     worker_failed: Notify,
 }
 
@@ -62,6 +66,14 @@ impl Drop for FailedTask {
 impl Health {
     pub(crate) fn is_good(&self) -> bool {
         self.failed_tasks.load(Ordering::Relaxed) == 0
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// Marks the server as one that cannot recover.
@@ -94,7 +106,12 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, drain: Drain) -> Self {
         let metrics = Arc::clone(&shared.metrics.workers[index]);
-        let service = Arc::new(Service::new(Arc::clone(&shared.limiter), Arc::clone(&metrics)));
+        let service = Arc::new(Service::new(
+            Arc::clone(&shared.limiter),
+            Arc::clone(&metrics),
+            Arc::clone(&shared.watch),
+            index,
+        ));
         Self { index, shared, service, metrics, drain }
     }
 

@@ -18,6 +18,7 @@ mod gate_query;
 mod inspect;
 mod json_object;
 mod keys_page;
+mod live;
 mod problem_details;
 mod query_string;
 pub mod rate_limit_headers;
@@ -34,6 +35,10 @@ pub use framing::{Framer, FramerEvent, FramingError, HEADERS_MAX, HttpRequest, M
 pub use gate_query::{DenyStatus, GateCharge, GateQuery, GateRule, IdSource, ProxiedRequest};
 pub use inspect::{BucketReport, InspectQuery, StateSummary};
 pub use keys_page::{KeysPage, KeysQuery};
+pub use live::{
+    GateState, LastDenial, LimitHistory, LimitState, LiveCounts, LiveEvent, LiveHistory, LiveLatency,
+    LiveSnapshot, ServerState, StoreNode, StoreState, SubjectKind, TopBy, TopEntry, TopQuery, TopReport,
+};
 pub use problem_details::ProblemDetails;
 pub use response_writer::ResponseWriter;
 pub use rule::{HttpRuleRequest, RuleResponse};

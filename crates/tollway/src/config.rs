@@ -29,6 +29,7 @@ mod limits;
 mod overrides;
 mod rules;
 mod store;
+mod watch;
 mod yaml;
 
 use std::fs::File;
@@ -48,7 +49,7 @@ use limits::LimitsDraft;
 use rules::RulesDraft;
 use yaml::{YamlEntry, YamlKey, YamlNode, YamlValue};
 
-pub use describe::{describe, describe_algorithm};
+pub use describe::{algorithm_numbers, describe, describe_algorithm, domain_numbers};
 pub use envoy::EnvoyFile;
 pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
@@ -57,9 +58,10 @@ pub use gates::{
     ThrottrSettings, TrustedNetworks, listen_address,
 };
 pub use store::{StoreUrl, StoreUrlError};
+pub use watch::{ShowIds, WatchSettings};
 
 /// The names that a file can have at its top level.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 13] = [
     "limits",
     "overrides",
     "keys",
@@ -71,6 +73,8 @@ const SECTIONS: [&str; 11] = [
     "max_buckets",
     "max_client_buckets",
     "gates",
+    "watch",
+    "show_ids",
 ];
 /// The error for a file that would limit nothing, such as one that was cut off.
 const NO_LIMITS: &str = "has no limits, keys, rules, domains or descriptors; add some, such as \
@@ -91,6 +95,8 @@ pub struct Config {
     pub memory_bounds: MemoryBounds,
     /// The addresses at which the server listens.
     pub gates: Gates,
+    /// The settings of what a server shows about ids.
+    pub watch: WatchSettings,
     /// Warnings about text that is valid, but probably does not mean what its author thinks.
     pub warnings: Vec<ConfigError>,
 }
@@ -207,6 +213,7 @@ fn read(
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
     let memory_bounds = read_memory_bounds(section("max_buckets"), section("max_client_buckets"), errors);
     let gates = section("gates").map(|entry| Gates::read(entry, errors));
+    let watch = WatchSettings::read(section("watch"), section("show_ids"), errors);
     let mut rules = RulesDraft::default();
     if let Some(entry) = section("rules") {
         rules.section(entry, errors);
@@ -227,6 +234,7 @@ fn read(
         store: store.unwrap_or(Some(StoreUrl::default()))?,
         memory_bounds: memory_bounds?,
         gates: gates.unwrap_or(Some(Gates::default()))?,
+        watch: watch?,
         warnings,
     })
 }

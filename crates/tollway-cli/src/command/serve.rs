@@ -97,10 +97,12 @@ impl Serve {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
         let (workers, resp_inline) = (self.workers.map_or_else(cores, usize::from), gates.resp_inline);
+        let show = config.watch;
         let config = Config { store: store.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
-        let settings = Settings { gates, workers, config: watched, ..Settings::new(Arc::clone(&limiter)) };
+        let settings =
+            Settings { gates, workers, watch: show, config: watched, ..Settings::new(Arc::clone(&limiter)) };
         let signals = Signals::catch().context("cannot handle signals")?;
         let server = Server::start(settings).map_err(cannot_start)?;
         let from = self

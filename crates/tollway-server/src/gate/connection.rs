@@ -61,13 +61,7 @@ pub(super) trait Session: Send + 'static {
     /// Returns the time that the peer has to send what is missing, or `None` if it has for ever: of an endless
     /// connection, the system notices if the peer is gone.
     fn read_timeout(&self, missing: Missing, bounds: &Bounds) -> Option<Duration> {
-        Some(match missing {
-            Missing::Nothing if Self::ENDLESS => return None,
-            Missing::Nothing => bounds.idle,
-            Missing::Head => bounds.head_time,
-            Missing::Body => bounds.body_time,
-            Missing::Frame => bounds.frame_time,
-        })
+        (missing != Missing::Nothing || !Self::ENDLESS).then(|| missing.time(bounds))
     }
 
     /// Returns the time that the peer has to take what is sent, or `None` if it has until a drain.
@@ -105,6 +99,18 @@ pub(super) enum Missing {
     Body,
     /// The rest of a frame of another protocol.
     Frame,
+}
+
+impl Missing {
+    /// Returns the time that a peer usually has to send it.
+    pub(super) const fn time(self, bounds: &Bounds) -> Duration {
+        match self {
+            Self::Nothing => bounds.idle,
+            Self::Head => bounds.head_time,
+            Self::Body => bounds.body_time,
+            Self::Frame => bounds.frame_time,
+        }
+    }
 }
 
 /// Reports what became of bytes that had arrived.

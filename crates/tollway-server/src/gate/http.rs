@@ -8,6 +8,7 @@ mod route;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use tollway::config::{HostNames, HttpSettings};
@@ -16,6 +17,8 @@ use tollway_wire::http::{Framer, FramerEvent, Method, MissingPart, ProblemDetail
 use self::route::{HttpPeer, HttpRole};
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
+use crate::bounds::Bounds;
+use crate::watch::LiveWatcher;
 use crate::worker::Worker;
 
 /// Speaks HTTP/1.1.
@@ -61,7 +64,7 @@ impl TcpProtocol for Http {
     fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
         let bounds = shared.worker.bounds();
         let framer = Framer::new(bounds.head, bounds.body);
-        HttpSession { shared: Arc::clone(shared), framer, peer, is_reserved }
+        HttpSession { shared: Arc::clone(shared), framer, peer, is_reserved, watching: None }
     }
 }
 
@@ -73,6 +76,8 @@ pub(super) struct HttpSession {
     peer: IpAddr,
     /// True if the gate was full: only health and metrics are answered, and then the connection is closed.
     is_reserved: bool,
+    /// Set once the client watches the server. Nothing that it sends counts any more.
+    watching: Option<LiveWatcher>,
 }
 
 /// The buffers that an answer is written with.
@@ -92,7 +97,11 @@ impl Session for HttpSession {
         scratch: &mut HttpScratch,
         draining: bool,
     ) -> Received {
-        let Self { shared, framer, peer, is_reserved } = self;
+        if self.watching.is_some() {
+            let next = if draining { Next::Close } else { Next::Read(Missing::Nothing) };
+            return Received { taken: arrived.len(), next, at: Instant::now() };
+        }
+        let Self { shared, framer, peer, is_reserved, watching } = self;
         let HttpShared { worker, role, settings, allow_inline } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
@@ -117,7 +126,7 @@ impl Session for HttpSession {
                     } else {
                         let peer =
                             HttpPeer { address: *peer, role: *role, settings, allow_inline: *allow_inline };
-                        route::answer(&request, peer, worker, &policy, response).await
+                        route::answer(&request, peer, worker, &policy, response, watching).await
                     };
                     taken += request.len;
                     let answered = Instant::now();
@@ -125,6 +134,11 @@ impl Session for HttpSession {
                         worker.metrics.latency.record(answered - at);
                     }
                     at = answered;
+                    if watching.is_some() {
+                        // What was pipelined behind it gets no answer: this one does not end.
+                        taken = arrived.len();
+                        break Next::Read(Missing::Nothing);
+                    }
                     if close {
                         // A client that is told to come back later may have sent more.
                         break if *is_reserved { Next::Refuse } else { Next::Close };
@@ -139,6 +153,20 @@ impl Session for HttpSession {
             }
         };
         Received { taken, next, at }
+    }
+
+    /// A watcher need not send anything. If it is gone, sending it the next snapshot fails.
+    fn read_timeout(&self, missing: Missing, bounds: &Bounds) -> Option<Duration> {
+        self.watching.is_none().then(|| missing.time(bounds))
+    }
+
+    fn poll_push(&mut self, context: &mut Context<'_>, output: &mut Vec<u8>) -> Poll<()> {
+        self.watching.as_mut().map_or(Poll::Pending, |watcher| watcher.poll_take(context, output))
+    }
+
+    /// A full gate does not close those who watch: they are few, and want to see why it is full.
+    fn is_idle(&self) -> bool {
+        self.watching.is_none()
     }
 
     fn time_out(&mut self, missing: Missing, output: &mut Vec<u8>, scratch: &mut HttpScratch) {

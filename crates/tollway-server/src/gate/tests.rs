@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::io::duplex;
+use tokio::io::{AsyncWriteExt, duplex};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::timeout;
-use tollway::config::{Gates, MaxConnections, TrustedNetworks};
+use tollway::config::{Gates, HostNames, MaxConnections, TrustedNetworks, WatchSettings};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 use tollway_core::Timestamp;
@@ -22,8 +22,9 @@ use super::tcp::{RETRY_PAUSE, TcpProtocol};
 use super::text::TextGate;
 use super::*;
 use crate::bounds::Bounds;
-use crate::drain::drain;
+use crate::drain::{DrainSwitch, drain};
 use crate::server::{GateAddresses, Server};
+use crate::watch::{LiveFeed, Watch};
 use crate::worker::{Health, Shared};
 
 /// The toy: it answers every line `ping` with a line `pong`, and others with a question mark.
@@ -358,18 +359,48 @@ impl Session for Flood {
     }
 }
 
+/// Returns a worker that has no threads and no sockets.
+fn worker(bounds: Bounds) -> (Arc<Worker>, DrainSwitch) {
+    let shared = Shared {
+        limiter: settings().limiter,
+        metrics: Arc::new(crate::metrics::Metrics::new(1)),
+        bounds,
+        gates: Vec::new(),
+        addresses: GateAddresses::default(),
+        health: Arc::new(Health::default()),
+        watch: Arc::new(Watch::new(WatchSettings::DEFAULT, 1)),
+        feed: Arc::new(LiveFeed::new(bounds.watchers)),
+        echo: false,
+    };
+    let (switch, drain) = drain();
+    (Arc::new(Worker::new(0, Arc::new(shared), drain)), switch)
+}
+
+fn permit() -> limit::ConnectionPermit {
+    let limit = Arc::new(ConnectionLimit::new(&MaxConnections::DEFAULT));
+    limit.admit([127, 0, 0, 1].into()).unwrap()
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_cut() {
+    let bounds = Bounds { write_time: Duration::from_millis(10), ..Bounds::default() };
+    let (worker, _switch) = worker(bounds);
+    let shared = Arc::new(http::Http::admin(&HostNames::NONE).shared(&worker));
+    let session = http::Http::session(&shared, [127, 0, 0, 1].into(), false);
+    let (stream, mut deaf) = duplex(64);
+    deaf.write_all(b"GET /v1/live HTTP/1.0\r\n\r\n").await.unwrap();
+    let buffers = BufferPool::new();
+    let served = connection::serve(stream, session, permit(), &buffers, &worker);
+    assert!(timeout(TEST_TIMEOUT, served).await.is_ok());
+    assert_eq!(worker.metrics.cut_write.get(), 1);
+    assert!(!worker.shared.feed.is_watched(), "its place is free again");
+}
+
 #[tokio::test]
 async fn a_drain_sleeps_while_a_peer_does_not_read() {
-    let Settings { limiter, bounds, .. } = settings();
-    let (metrics, health) = (Arc::new(crate::metrics::Metrics::new(1)), Arc::new(Health::default()));
-    let addresses = GateAddresses::default();
-    let shared = Shared { limiter, metrics, bounds, gates: Vec::new(), addresses, health, echo: false };
-    let (switch, drain) = drain();
-    let worker = Worker::new(0, Arc::new(shared), drain);
+    let (worker, switch) = worker(Bounds::default());
     let (stream, _deaf) = duplex(64);
-    let limit = Arc::new(ConnectionLimit::new(&MaxConnections::DEFAULT));
-    let permit = limit.admit([127, 0, 0, 1].into()).unwrap();
-    let buffers = BufferPool::new();
+    let (permit, buffers) = (permit(), BufferPool::new());
     let mut polls = 0;
     let mut serving = pin!(connection::serve(stream, Flood, permit, &buffers, &worker));
     switch.start();

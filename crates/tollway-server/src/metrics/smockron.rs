@@ -70,6 +70,15 @@ impl SmockronCounters {
         let mut domains = self.domains.lock().expect("nobody panics while counting");
         Arc::clone(domains.entry(name.into()).or_default())
     }
+
+    /// Returns the number of requests that were reported.
+    pub(super) fn requests(&self) -> u64 {
+        let domains = self.domains.lock().expect("nobody panics while counting");
+        let requests = |domain: &Arc<DomainCounters>| {
+            domain.accepted.get() + domain.delayed.get() + domain.rejected.get()
+        };
+        domains.values().map(requests).sum()
+    }
 }
 
 impl DomainCounters {

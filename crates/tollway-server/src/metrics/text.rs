@@ -6,8 +6,8 @@
 //! tollway_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
 //! ```
 //!
-//! It is written by hand: the format is one line each, and the names of limits and of descriptors have no character
-//! that needs escaping.
+//! It is written by hand: the format is one line each. A series appears when it has counted something: with hundreds of
+//! limits, most of the page would be zeros. `# HELP` and `# TYPE` are always there, so that a page shows what there is.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex};
 
 use tollway::engine::Engine;
 use tollway::store::{Health, NodeState};
-use tollway_core::{Nanos, Policy, Verdict};
+use tollway_core::{Algorithm, Nanos, Policy, Verdict};
 
 use super::descriptors::DESCRIPTOR_SERIES_MAX;
 use super::histogram::{BUCKETS, Histogram};
+use super::process;
 use super::smockron::{DomainCounters, Malformed};
 use super::{
     Counter, LimitCounters, Metrics, OUTCOMES, RespCounters, RlsCounters, RuleCounters, SmockronCounters,
@@ -34,6 +35,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     decisions(&mut page, &by_name(metrics, |worker| &worker.limits));
     rule_decisions(&mut page, &by_name(metrics, |worker| &worker.rules));
     limits(&mut page, &limiter.policy());
+    process::write(&mut page);
     store(&mut page, limiter);
     reloads(&mut page, metrics);
     http(&mut page, metrics);
@@ -57,11 +59,22 @@ impl Page {
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
-        if labels.is_empty() {
-            self.line(format_args!("{name} {value}"));
-        } else {
-            self.line(format_args!("{name}{{{}}} {value}", labels.join(",")));
+        self.0.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            self.0.push(if index == 0 { '{' } else { ',' });
+            self.0.push_str(label);
+            self.0.push_str("=\"");
+            push_escaped(&mut self.0, value);
+            self.0.push('"');
+        }
+        self.0.push_str(if labels.is_empty() { "" } else { "}" });
+        self.line(format_args!(" {value}"));
+    }
+
+    /// Appends a sample of a counter, if it has counted something.
+    fn count(&mut self, name: &str, labels: &[(&str, &str)], count: u64) {
+        if count > 0 {
+            self.sample(name, labels, count);
         }
     }
 
@@ -73,6 +86,18 @@ impl Page {
 
     fn line(&mut self, line: impl Display) {
         writeln!(self.0, "{line}").expect("writing to memory cannot fail");
+    }
+}
+
+/// Appends the value of a label. Names of limits need no escapes, but domains, addresses of nodes and descriptors may.
+fn push_escaped(page: &mut String, value: &str) {
+    for char in value.chars() {
+        match char {
+            '\\' => page.push_str("\\\\"),
+            '"' => page.push_str("\\\""),
+            '\n' => page.push_str("\\n"),
+            char => page.push(char),
+        }
     }
 }
 
@@ -103,8 +128,8 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
         for (index, (_, outcome)) in OUTCOMES.into_iter().enumerate() {
             let spends = total(counters, |counters| &counters.spends[index]);
             let checks = total(counters, |counters| &counters.checks[index]);
-            page.sample(name, &[("limit", limit), ("verb", "spend"), ("outcome", outcome)], spends);
-            page.sample(name, &[("limit", limit), ("verb", "check"), ("outcome", outcome)], checks);
+            page.count(name, &[("limit", limit), ("verb", "spend"), ("outcome", outcome)], spends);
+            page.count(name, &[("limit", limit), ("verb", "check"), ("outcome", outcome)], checks);
         }
     }
     page.family(
@@ -114,11 +139,11 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     );
     for (limit, counters) in limits {
         let degraded = total(counters, |counters| &counters.degraded);
-        page.sample("tollway_degraded_total", &[("limit", limit)], degraded);
+        page.count("tollway_degraded_total", &[("limit", limit)], degraded);
     }
     page.family("tollway_refunds_total", "counter", "Charges refunded.");
     for (limit, counters) in limits {
-        page.sample(
+        page.count(
             "tollway_refunds_total",
             &[("limit", limit)],
             total(counters, |counters| &counters.refunds),
@@ -126,11 +151,7 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     }
     page.family("tollway_resets_total", "counter", "Buckets reset on request.");
     for (limit, counters) in limits {
-        page.sample(
-            "tollway_resets_total",
-            &[("limit", limit)],
-            total(counters, |counters| &counters.resets),
-        );
+        page.count("tollway_resets_total", &[("limit", limit)], total(counters, |counters| &counters.resets));
     }
 }
 
@@ -143,13 +164,13 @@ fn rule_decisions(page: &mut Page, rules: &ByName<RuleCounters>) {
             OUTCOMES.into_iter().enumerate().filter(|(_, (of, _))| *of != Verdict::Unlimited)
         {
             let count = total(counters, |counters| &counters.decisions[index]);
-            page.sample(name, &[("rule", rule), ("outcome", outcome)], count);
+            page.count(name, &[("rule", rule), ("outcome", outcome)], count);
         }
     }
     let name = "tollway_rulings_degraded_total";
     page.family(name, "counter", "Decisions of rules made without the store, because it did not answer.");
     for (rule, counters) in rules {
-        page.sample(name, &[("rule", rule)], total(counters, |counters| &counters.degraded));
+        page.count(name, &[("rule", rule)], total(counters, |counters| &counters.degraded));
     }
 }
 
@@ -167,9 +188,40 @@ fn limits(page: &mut Page, policy: &Policy) {
         let seconds = algorithm.window().as_secs_f64();
         page.sample(window, &[("limit", name), ("algorithm", algorithm.name())], seconds);
     }
+    limit_info(page, policy);
     page.family("tollway_limit_overrides", "gauge", "Ids with an override.");
     for limit in policy.limits() {
         page.sample("tollway_limit_overrides", &[("limit", limit.name())], limit.overrides().len());
+    }
+}
+
+/// Writes the numbers of the limits as labels, so that a dashboard can show them in a table.
+fn limit_info(page: &mut Page, policy: &Policy) {
+    let name = "tollway_limit_info";
+    page.family(name, "gauge", "The numbers of a limit as labels, the period in seconds; always 1.");
+    for limit in policy.limits() {
+        let Some(algorithm) = limit.default_algorithm() else { continue };
+        let (count, period) = count_and_period(algorithm);
+        let (burst, period) = (algorithm.cost_max().to_string(), period.as_secs_f64().to_string());
+        let labels = [
+            ("limit", limit.name()),
+            ("algorithm", algorithm.name()),
+            ("burst", &*burst),
+            ("count", &*count),
+            ("period", &*period),
+        ];
+        page.sample(name, &labels, 1);
+    }
+}
+
+fn count_and_period(algorithm: &Algorithm) -> (String, Nanos) {
+    match algorithm {
+        Algorithm::TokenBucket(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::SlidingLog(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::SmoothedRate(limit) => (limit.limit().to_string(), limit.period()),
+        Algorithm::Quota(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::FixedWindow(limit) => (limit.count().to_string(), limit.period()),
+        Algorithm::SlidingWindow(limit) => (limit.count().to_string(), limit.period()),
     }
 }
 
@@ -379,13 +431,12 @@ fn smockron(page: &mut Page, metrics: &Metrics) {
     let name = "tollway_smockron_requests_total";
     page.family(name, "counter", "Requests reported by gatekeepers, by domain and status.");
     for (domain, counters) in by_name(metrics, |worker| &worker.smockron.domains) {
-        let domain = domain.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let count = |of: fn(&DomainCounters) -> &Counter| -> u64 {
             counters.iter().map(|counters| of(counters).get()).sum()
         };
-        page.sample(name, &[("domain", &domain), ("status", "ACCEPTED")], count(|domain| &domain.accepted));
-        page.sample(name, &[("domain", &domain), ("status", "DELAYED")], count(|domain| &domain.delayed));
-        page.sample(name, &[("domain", &domain), ("status", "REJECTED")], count(|domain| &domain.rejected));
+        page.count(name, &[("domain", &domain), ("status", "ACCEPTED")], count(|domain| &domain.accepted));
+        page.count(name, &[("domain", &domain), ("status", "DELAYED")], count(|domain| &domain.delayed));
+        page.count(name, &[("domain", &domain), ("status", "REJECTED")], count(|domain| &domain.rejected));
     }
     let name = "tollway_smockron_malformed_total";
     page.family(name, "counter", "Malformed accounting messages by reason.");
@@ -411,4 +462,60 @@ fn smockron(page: &mut Page, metrics: &Metrics) {
     }
     let help = "Connections closed because of a ZeroMQ protocol error.";
     page.single("tollway_smockron_broken_total", "counter", help, of(|smockron| &smockron.broken));
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway::{Clock, Config};
+    use tollway_core::{Decision, Timestamp};
+
+    use super::*;
+
+    fn page(policy: &str, count: impl FnOnce(&WorkerMetrics)) -> String {
+        let config = Config::parse(policy, "policy.yaml").unwrap();
+        let engine = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
+        let metrics = Metrics::new(1);
+        count(&metrics.workers[0]);
+        encode(&metrics, &engine, &[])
+    }
+
+    #[test]
+    fn only_series_that_have_counted_something_are_written() {
+        let policy = "limits: { Login: { burst: 5, count: 10, period: 1h }, Idle: { rate: 5/10s } }";
+        let page = page(policy, |worker| {
+            let _ = worker.limit("Idle");
+            worker.limit("Login").spent(&Decision::new(Verdict::Deny, 0, Nanos::ZERO, Nanos::ZERO));
+        });
+        let decisions: Vec<_> =
+            page.lines().filter(|line| line.starts_with("tollway_decisions_total")).collect();
+        assert_eq!(decisions, [r#"tollway_decisions_total{limit="Login",verb="spend",outcome="deny"} 1"#]);
+        assert!(page.contains("# TYPE tollway_refunds_total counter\n"));
+        let info = r#"tollway_limit_info{limit="Login",algorithm="token_bucket",burst="5",count="10",period="3600"} 1"#;
+        assert!(page.lines().any(|line| line == info), "{page}");
+    }
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        let mut page = Page(String::new());
+        page.sample("a", &[("b", "\\ \" \n é"), ("c", "")], 1);
+        page.sample("d", &[], 2);
+        assert_eq!(page.0, "a{b=\"\\\\ \\\" \\n é\",c=\"\"} 1\nd 2\n");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_is_described_on_linux() {
+        let page = page("limits: {}", |_| {});
+        for name in [
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_open_fds",
+            "process_start_time_seconds",
+        ] {
+            let sample = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}"));
+            let value: f64 = sample.split(' ').nth(1).unwrap().parse().unwrap();
+            // A short test may not have used a hundredth of a second.
+            assert!(value > 0.0 || name.contains("cpu"), "{sample}");
+        }
+    }
 }

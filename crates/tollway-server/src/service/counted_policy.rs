@@ -2,32 +2,53 @@
 
 use std::sync::Arc;
 
-use tollway::engine::VerbAnswer;
-use tollway_core::{Charge, Decider, Domain, Limit, Policy, RuleDecision, RuleRequest, Verb};
+use tollway_core::{Charge, Domain, Limit, Policy};
+use tollway_wire::http::SubjectKind;
 
 use crate::metrics::{DomainCounters, LimitCounters, RuleCounters, WorkerMetrics};
+use crate::watch::{KEYS, Subject, Subjects, kind_of_limit};
 
 /// Pairs the policy of an engine with one worker's counters of its limits, rules and domains, each in the order of
 /// the policy.
 pub(crate) struct CountedPolicy {
     policy: Arc<Policy>,
-    limits: Vec<Arc<LimitCounters>>,
-    inline_limit: Arc<LimitCounters>,
+    limits: Vec<Counted<LimitCounters>>,
+    inline_limit: Counted<LimitCounters>,
     /// The counters of descriptors that bring numbers of their own.
-    descriptor_overrides: Option<Arc<LimitCounters>>,
-    rules: Vec<Arc<RuleCounters>>,
-    domains: Vec<Arc<DomainCounters>>,
+    descriptor_overrides: Option<Counted<LimitCounters>>,
+    rules: Vec<Counted<RuleCounters>>,
+    domains: Vec<Counted<DomainCounters>>,
+    /// The rates of keys, which have no names.
+    keys: Subject,
+}
+
+/// The counters of a limit, a rule or a domain, and the number under which its ids are watched.
+pub(super) struct Counted<T> {
+    pub(super) counters: Arc<T>,
+    pub(super) subject: Subject,
 }
 
 impl CountedPolicy {
-    pub(super) fn new(policy: Arc<Policy>, metrics: &WorkerMetrics) -> Self {
-        let limits = policy.limits().iter().map(|limit| metrics.limit(limit.name())).collect();
-        let inline_limit = metrics.limit(policy.inline_limit().limit().name());
+    pub(super) fn new(policy: Arc<Policy>, metrics: &WorkerMetrics, subjects: &Subjects) -> Self {
+        let limit = |limit: &Limit| Counted {
+            counters: metrics.limit(limit.name()),
+            subject: subjects.number(kind_of_limit(limit.name()), limit.name()),
+        };
+        let limits = policy.limits().iter().map(limit).collect();
+        let inline_limit = limit(policy.inline_limit().limit());
         let overrides = policy.descriptors().overrides();
-        let descriptor_overrides = overrides.map(|overrides| metrics.limit(overrides.limit().name()));
-        let rules = policy.rules().iter().map(|rule| metrics.rule(rule.name())).collect();
-        let domains = policy.domains().iter().map(|domain| metrics.smockron.domain(domain.name())).collect();
-        Self { policy, limits, inline_limit, descriptor_overrides, rules, domains }
+        let descriptor_overrides = overrides.map(|overrides| limit(overrides.limit()));
+        let rules = policy.rules().iter().map(|rule| Counted {
+            counters: metrics.rule(rule.name()),
+            subject: subjects.number(SubjectKind::Rule, rule.name()),
+        });
+        let domains = policy.domains().iter().map(|domain| Counted {
+            counters: metrics.smockron.domain(domain.name()),
+            subject: subjects.number(SubjectKind::Domain, domain.name()),
+        });
+        let (rules, domains) = (rules.collect(), domains.collect());
+        let keys = subjects.number(SubjectKind::Key, KEYS);
+        Self { policy, limits, inline_limit, descriptor_overrides, rules, domains, keys }
     }
 
     pub(crate) const fn policy(&self) -> &Arc<Policy> {
@@ -35,49 +56,44 @@ impl CountedPolicy {
     }
 
     /// Returns the counters of the limit at this place in the policy.
-    pub(super) fn limit_counters(&self, index: usize) -> &LimitCounters {
+    pub(super) fn limit(&self, index: usize) -> &Counted<LimitCounters> {
         &self.limits[index]
     }
 
-    /// Returns the counters of the limit of a descriptor.
-    pub(super) fn descriptor_counters(&self, limit: &Limit) -> Option<&LimitCounters> {
-        if limit.is_inline() {
-            return self.descriptor_overrides.as_deref();
-        }
-        Some(self.limit_counters(limit.index()))
+    pub(super) const fn inline_limit(&self) -> &Counted<LimitCounters> {
+        &self.inline_limit
     }
 
-    /// Counts the decision of the rule that has this name.
-    pub(super) fn count_rule(&self, name: &str, decision: &RuleDecision) {
-        if let Some(index) = self.policy.rule_index(name) {
-            self.rules[index].decided(decision);
+    /// Returns the counters of the limit of a charge.
+    #[inline]
+    pub(super) fn counters(&self, charge: &Charge<'_>) -> &Counted<LimitCounters> {
+        match charge.limit() {
+            limit if limit.is_inline() => &self.inline_limit,
+            limit => self.limit(limit.index()),
         }
+    }
+
+    /// Returns the counters of the limit of a descriptor.
+    pub(super) fn descriptor_counters(&self, limit: &Limit) -> Option<&Counted<LimitCounters>> {
+        if limit.is_inline() {
+            return self.descriptor_overrides.as_ref();
+        }
+        Some(self.limit(limit.index()))
+    }
+
+    /// Returns the counters of the rule that has this name.
+    pub(super) fn rule(&self, name: &str) -> Option<&Counted<RuleCounters>> {
+        self.policy.rule_index(name).map(|index| &self.rules[index])
     }
 
     /// Returns the domain that has this name, and its counters.
-    pub(super) fn domain(&self, name: &[u8]) -> Option<(&Domain, &DomainCounters)> {
+    pub(super) fn domain(&self, name: &[u8]) -> Option<(&Domain, &Counted<DomainCounters>)> {
         let index = self.policy.domain_index(name)?;
         Some((&self.policy.domains()[index], &self.domains[index]))
     }
 
-    /// Counts the answer to a verb. A decision counts for the limit or the rule that made it. Checks of rules are not
-    /// counted.
-    pub(super) fn count(&self, verb: Verb, answer: &VerbAnswer<'_>, rules: &[RuleRequest<'_>]) {
-        let counters = |charge: &Charge<'_>| match charge.limit() {
-            limit if limit.is_inline() => &self.inline_limit,
-            limit => self.limit_counters(limit.index()),
-        };
-        match answer {
-            VerbAnswer::Decision(charges, decision) => match (decision.decider(charges), verb) {
-                (Decider::Charge(charge), Verb::Spend) => counters(charge).spent(decision),
-                (Decider::Charge(charge), _) => counters(charge).checked(decision),
-                (Decider::Rule(index), Verb::Spend) => {
-                    self.count_rule(rules[index].rule.text(), &RuleDecision::from(*decision));
-                }
-                (Decider::Rule(_), _) => {}
-            },
-            VerbAnswer::Refund(charges, _) => charges.iter().for_each(|charge| counters(charge).refunded()),
-            VerbAnswer::Reset(charges) => charges.iter().for_each(|charge| counters(charge).reset()),
-        }
+    /// Returns the number under which the rates of keys are watched.
+    pub(super) const fn keys(&self) -> Subject {
+        self.keys
     }
 }

@@ -13,7 +13,7 @@ mod connection;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use tollway_core::{Bill, Charge, Decision, InlineLimit, Verb};
+use tollway_core::{Bill, Charge, Decision, InlineLimit};
 use tollway_wire::resp::{self, ReplyWriter, ThrottleUse, Words};
 
 use self::collector::{Asked, Collector, Stop};
@@ -21,8 +21,7 @@ pub(crate) use self::connection::RespConnection;
 use self::connection::Transaction;
 use super::{CountedPolicy, Service};
 use crate::bounds::Bounds;
-use crate::decision_log;
-use crate::metrics::{LimitCounters, SpendTally};
+use crate::metrics::LimitCounters;
 
 /// The number of commands that are settled in one call.
 const BATCH: usize = 64;
@@ -204,29 +203,20 @@ impl RespService {
         if !bills.is_empty() {
             self.service.limiter.settle_into(&bills, decisions).await;
         }
-        if decision_log::is_on() {
-            for (charge, decision) in charges.iter().zip(&*decisions) {
-                decision_log::bill("resp", Verb::Spend, std::slice::from_ref(charge), &[], decision);
-            }
+        if !charges.is_empty() {
+            let mut decided = self.service.decided("resp", policy);
+            charges.iter().zip(&*decisions).for_each(|(charge, decision)| decided.spend(charge, decision));
+            decided.finish();
         }
-        let (mut decided, mut tally) = (decisions.iter(), SpendTally::default());
+        let mut decisions = decisions.iter();
         for asked in asked {
-            let mut decision = || decided.next().expect("every charge is decided");
+            let mut decision = || decisions.next().expect("every charge is decided");
             match asked {
                 Asked::Prepared(range) => reply.written(&prepared[range.clone()]),
-                Asked::Throttle(request) => {
-                    let decision = decision();
-                    tally.add(decision);
-                    request.put_decision(decision, reply);
-                }
-                Asked::Toll(charge) => {
-                    let decision = decision();
-                    policy.limit_counters(charge.limit().index()).spent(decision);
-                    resp::put_decision(charge, decision, reply);
-                }
+                Asked::Throttle(request) => request.put_decision(decision(), reply),
+                Asked::Toll(charge) => resp::put_decision(charge, decision(), reply),
             }
         }
-        self.inline_counters.spent_all(&tally);
     }
 
     /// Returns the charge of a command; `None` if its reply needs no store.
@@ -248,19 +238,26 @@ impl RespService {
 
 #[cfg(test)]
 mod tests {
+    use tollway::config::WatchSettings;
     use tollway::engine::Engine;
     use tollway::{Clock, Config, block_on};
     use tollway_core::Timestamp;
 
     use super::*;
     use crate::metrics::WorkerMetrics;
+    use crate::watch::Watch;
 
     /// A list of all commands is some hundred times as long as the command that asks for it.
     #[test]
     fn the_replies_of_a_transaction_are_sent_in_parts() {
         let config = Config::parse("limits: {}", "policy.yaml").unwrap();
         let limiter = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
-        let service = Arc::new(Service::new(Arc::new(limiter), Arc::new(WorkerMetrics::default())));
+        let service = Arc::new(Service::new(
+            Arc::new(limiter),
+            Arc::new(WorkerMetrics::default()),
+            Arc::new(Watch::new(WatchSettings::DEFAULT, 1)),
+            0,
+        ));
         let resp = RespService::new(service, RespSettings::new(true, &Bounds::default()));
         let mut one = Vec::new();
         resp::put_commands(&mut ReplyWriter::new(&mut one, Default::default()));

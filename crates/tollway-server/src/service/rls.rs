@@ -3,11 +3,10 @@
 use thiserror::Error;
 use tollway::limiter::LimiterError;
 use tollway_core::descriptor::{DescriptorBill, RateLimitRequest, RateLimitRequestError};
-use tollway_core::{ErrorChain, Verb, Verdict};
+use tollway_core::{ErrorChain, Verdict};
 use tollway_wire::rls::RlsResponse;
 
 use super::{CountedPolicy, Service};
-use crate::decision_log;
 
 /// An error for a request that is not decided.
 #[derive(Debug, Error)]
@@ -26,7 +25,7 @@ impl Service {
     /// Decides a request, counts and logs the decision, and returns what `answer` makes of the response.
     pub(crate) async fn should_rate_limit<T>(
         &self,
-        gate: &str,
+        gate: &'static str,
         policy: &CountedPolicy,
         request: &RateLimitRequest<'_>,
         answer: impl FnOnce(&RlsResponse<'_>) -> T,
@@ -37,21 +36,7 @@ impl Service {
             error => RlsError::Charge(error),
         })?;
         let charges = bill.charges();
-        for ((charge, decision), metric) in charges.iter().zip(&outcome.charges).zip(bill.metrics()) {
-            // A charge that a denied bill did not take is neither allowed nor denied.
-            if !outcome.decision.allowed() && decision.allowed() {
-                continue;
-            }
-            if let Some(counters) = policy.descriptor_counters(charge.limit()) {
-                counters.spent(decision);
-            }
-            if let Some(descriptor) = metric {
-                self.metrics.descriptors.count(charge.limit().name(), descriptor, decision);
-            }
-        }
-        if outcome.decision.charge < charges.len() {
-            decision_log::bill(gate, Verb::Spend, &charges, &[], &outcome.decision);
-        }
+        self.decided(gate, policy).descriptors(&bill, &charges, &outcome);
         if outcome.decision.verdict == Verdict::DenyUnreachable {
             return Err(RlsError::Unavailable);
         }

@@ -6,7 +6,6 @@ use tollway_core::{Nanos, RuleLookupError, RuleRef, Timestamp};
 use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
 use super::{CountedPolicy, Service};
-use crate::decision_log;
 
 impl Service {
     /// Decides by a configured rule, and counts it. A request that is allowed is entered in the rule's logs.
@@ -18,8 +17,7 @@ impl Service {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
         let rule = policy.policy().find_rule(&name, asked.key.as_deref())?;
         let decision = self.limiter.resolve(&asked.bill(&rule)?).await;
-        policy.count_rule(&asked.rule, &decision);
-        decision_log::rule("http", &asked.rule, asked.key.as_deref(), &decision);
+        self.decided("http", policy).rule(&asked.rule, asked.key.as_deref(), &decision);
         Ok(decision)
     }
 

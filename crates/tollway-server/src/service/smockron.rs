@@ -9,6 +9,7 @@ use tollway_core::{Domain, LogThrottle, Nanos, Timestamp};
 use tollway_wire::smockron::{AccountingError, AccountingMessage, AccountingStatus, ControlMessage};
 use tracing::warn;
 
+use super::counted_policy::Counted;
 use super::{CountedPolicy, Service};
 use crate::bounds::LOG_PAUSE;
 use crate::metrics::{DomainCounters, Malformed, SmockronCounters};
@@ -58,7 +59,7 @@ impl SmockronService {
             });
             publish(&delays.collect::<Vec<_>>());
         }
-        self.count(&requests, observe);
+        self.count(&policy, &requests, observe);
     }
 
     fn ignore(&self, why: Malformed) {
@@ -70,12 +71,13 @@ impl SmockronService {
 
     fn count(
         &self,
+        policy: &CountedPolicy,
         requests: &[ReportedRequest<'_>],
         mut observe: impl FnMut(AccountingStatus, Option<Nanos>),
     ) {
-        for ReportedRequest { message: AccountingMessage { status, .. }, counters, .. } in requests {
-            counters.requested(*status);
-            let delayed_by = match *status {
+        let mut decided = self.service.decided("accounting", policy);
+        for ReportedRequest { message, counters, .. } in requests {
+            let delayed_by = match message.status {
                 AccountingStatus::Delayed { received, until } => {
                     Some(Nanos::from_millis(until.saturating_sub(received)))
                 }
@@ -84,7 +86,8 @@ impl SmockronService {
             if let Some(delay) = delayed_by {
                 self.metrics().delays.record(delay.into());
             }
-            observe(*status, delayed_by);
+            decided.report(counters, message, delayed_by);
+            observe(message.status, delayed_by);
         }
     }
 }
@@ -93,7 +96,7 @@ impl SmockronService {
 struct ReportedRequest<'a> {
     message: AccountingMessage<'a>,
     domain: &'a Domain,
-    counters: &'a DomainCounters,
+    counters: &'a Counted<DomainCounters>,
 }
 
 impl<'a> ReportedRequest<'a> {

@@ -7,14 +7,13 @@ use arrayvec::ArrayVec;
 use tollway::engine::Engine;
 use tollway::keys::{KeyLimiter, KeyOutcome, KeyUse};
 use tollway_core::algorithm::{RateReading, SmoothedRate};
-use tollway_core::{Algorithm, Decision, KeyLimit, LogThrottle, Nanos, Verdict};
+use tollway_core::{Algorithm, Decision, KeyLimit, LogThrottle, Nanos};
 use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
 use tracing::{debug, warn};
 
 use super::{CountedPolicy, Service};
 use crate::bounds::LOG_PAUSE;
-use crate::decision_log;
-use crate::metrics::{LimitCounters, TextCounters};
+use crate::metrics::TextCounters;
 use crate::stats::Stats;
 
 /// The number of datagrams that are decided together.
@@ -47,6 +46,8 @@ struct Asked<'d, P> {
 struct Counts {
     over: u64,
     not_over: u64,
+    over_by_name: u64,
+    not_over_by_name: u64,
     unmatched: u64,
 }
 
@@ -123,18 +124,17 @@ impl TextService {
     /// Makes one use of each key, counts it, and passes on the answers in order.
     async fn use_keys(&mut self, policy: &CountedPolicy, keys: &[&[u8]], mut answer: impl FnMut(OverLimit)) {
         let Self { service, stats, worker, keys: limiter, unmatched, .. } = self;
-        let (mut counts, logs) = (Counts::default(), decision_log::is_on());
+        let mut counts = Counts::default();
         let answer = |used: KeyUse<'_>| {
             let answered = over_limit(&used.outcome);
-            if logs {
-                decision_log::key("text", used.key, &answered);
-            }
+            service.decided("text", policy).key(&used, &answered);
             match used.rule {
                 Some(rule) => {
                     counts.over += u64::from(answered.over);
                     counts.not_over += u64::from(!answered.over);
-                    if let KeyLimit::Use { limit } = rule.limit {
-                        count_use(policy.limit_counters(limit), &used.outcome);
+                    if let KeyLimit::Use { .. } = rule.limit {
+                        counts.over_by_name += u64::from(answered.over);
+                        counts.not_over_by_name += u64::from(!answered.over);
                     }
                     if rule.stats {
                         stats.record(*worker, used.key, &answered, service.limiter.clock().now());
@@ -189,6 +189,8 @@ impl Counts {
     fn add_to(&self, counters: &TextCounters) {
         counters.over.add(self.over);
         counters.not_over.add(self.not_over);
+        counters.over_by_name.add(self.over_by_name);
+        counters.not_over_by_name.add(self.not_over_by_name);
         counters.unmatched.add(self.unmatched);
     }
 }
@@ -201,17 +203,6 @@ fn note_unmatched(unmatched: &LogThrottle, key: &[u8]) {
             "some keys match no rule and are never over the limit; add a last rule that matches \".*\""
         );
         debug!(key = %key.escape_ascii(), "the latest key that matches no rule");
-    }
-}
-
-/// Counts the use of a key that is an id under a named limit.
-fn count_use(counters: &LimitCounters, outcome: &KeyOutcome<'_>) {
-    match outcome {
-        KeyOutcome::Never => {}
-        KeyOutcome::Rate { reading, .. } => {
-            counters.measured(if reading.over { Verdict::Deny } else { Verdict::Allow });
-        }
-        KeyOutcome::Decision { decision, .. } => counters.spent(decision),
     }
 }
 

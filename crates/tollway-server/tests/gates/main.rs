@@ -22,3 +22,4 @@ mod support;
 mod text;
 mod throttr;
 mod traces;
+mod watch;

@@ -35,7 +35,7 @@ descriptors:
 ";
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 117] = [
+const CASES: [(&str, &str, &str, u16); 122] = [
     (
         "POST",
         "/v1/spend",
@@ -180,6 +180,11 @@ const CASES: [(&str, &str, &str, u16); 117] = [
     ("HEAD", "/v1/keys", "", 501),
     ("HEAD", "/v1/keys?cursor=x", "", 400),
     ("HEAD", "/v1/keys?limit=Nobody", "", 404),
+    ("GET", "/v1/top", "", 200),
+    ("GET", "/v1/top?by=spent&limit=Login&n=1", "", 200),
+    ("GET", "/v1/top?by=cost", "", 400),
+    ("HEAD", "/v1/top", "", 200),
+    ("HEAD", "/v1/top?n=0", "", 400),
     ("GET", "/healthz", "", 200),
     ("GET", "/metrics", "", 200),
     ("GET", "/openapi.json", "", 200),
@@ -217,6 +222,14 @@ const CASES_NOT_INLINE: [(&str, &str, &str, u16); 6] = [
     ("POST", "/v1/reset", INLINE, 403),
     ("POST", "/json", DESCRIPTOR_OVERRIDE, 403),
     ("POST", "/throttle", r#"{"key":"k","max_burst":2,"count_per_period":2,"period":60}"#, 404),
+];
+
+/// Requests, and the statuses of a server that watches nobody and that nobody can watch.
+const CASES_UNWATCHED: [(&str, &str, &str, u16); 4] = [
+    ("GET", "/v1/top", "", 501),
+    ("HEAD", "/v1/top", "", 501),
+    ("GET", "/v1/live", "", 503),
+    ("HEAD", "/v1/live", "", 200),
 ];
 
 /// Nobody listens there.
@@ -296,7 +309,7 @@ const CASES_REDIS: [(&str, &str, &str, u16); 9] = [
 #[test]
 fn the_server_does_what_the_document_says_and_nothing_else() {
     let gate = start_with(&format!("{POLICY}{DESCRIPTORS}"), |_| {});
-    let document = Document(gate.get("/openapi.json").json());
+    let document = Document::of(&gate);
     let more = ["/healthz", "/readyz", "/metrics", "/openapi.json"].map(|path| ("HEAD", path, "", 200));
     let more = more.into_iter().chain([("GET", "/readyz", "", 200)]);
     let mut seen = BTreeSet::new();
@@ -309,6 +322,13 @@ fn the_server_does_what_the_document_says_and_nothing_else() {
     let redis = RedisServer::start();
     let policy = format!("store: {}?deadline=5s\n{POLICY}", redis.url());
     document.check_cases(&start_with(&policy, |_| {}), CASES_REDIS, &mut seen);
+    let unwatched = start_with(POLICY, |settings| {
+        settings.watch.is_on = false;
+        settings.bounds.watchers = 0;
+    });
+    document.check_cases(&unwatched, CASES_UNWATCHED, &mut seen);
+    // It does not end: the tests of the watch read it, and compare its events with their schemas.
+    seen.insert(("/v1/live".to_owned(), "get".to_owned(), "200".to_owned()));
     for method in ["GET", "HEAD"] {
         let reply = not_ready(method);
         document.check_reply(method, "/readyz", &reply);
@@ -324,7 +344,7 @@ fn the_server_does_what_the_document_says_and_nothing_else() {
 #[test]
 fn what_no_operation_explains_is_a_problem_document_too() {
     let gate = start_with(POLICY, |settings| settings.bounds.head_time = Duration::from_millis(50));
-    let document = Document(gate.get("/openapi.json").json());
+    let document = Document::of(&gate);
     let broken = [
         gate.exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"),
         gate.exchange(b"GET /metrics HTTP/1.1\r\n"),
@@ -339,12 +359,23 @@ fn what_no_operation_explains_is_a_problem_document_too() {
     }
 }
 
-struct Document(Value);
+/// The document that a server sends.
+pub(crate) struct Document(Value);
 
 /// Names a path, a method and a status.
 type Response = (String, String, String);
 
 impl Document {
+    pub(crate) fn of(gate: &Harness) -> Self {
+        Self(gate.get("/openapi.json").json())
+    }
+
+    /// Asserts that a value is as the schema of this name says.
+    pub(crate) fn check_schema(&self, name: &str, value: &Value) {
+        let schema = &self.0["components"]["schemas"][name];
+        assert!(schema.is_object() && self.is_valid(schema, value), "{name}: {value}");
+    }
+
     fn check_cases(
         &self,
         gate: &Harness,

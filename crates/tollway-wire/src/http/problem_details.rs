@@ -55,6 +55,18 @@ impl ProblemDetails {
         Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail)
     }
 
+    /// Creates a problem for a question about ids that the server does not watch.
+    pub fn watch_off() -> Self {
+        let detail = "the server has \"watch: off\"; remove it from the configuration".to_owned();
+        Self::new(HttpStatus::NotImplemented, "watch-off", "Ids are not watched", detail)
+    }
+
+    /// Creates a problem for one watcher more than the server allows.
+    pub fn too_many_watchers(max: usize) -> Self {
+        let detail = format!("{max} clients watch already; close one of them");
+        Self::new(HttpStatus::ServiceUnavailable, "too-many-watchers", "Too many watchers", detail)
+    }
+
     /// Creates a problem for a path that only another gate serves, which listens at `address`.
     pub fn other_gate(path: &str, gate: &str, address: SocketAddr) -> Self {
         Self::path_of_gate(path, gate, &format!(": http://{address}"))

@@ -24,6 +24,7 @@ use tollway_core::{Charge, Decision, Nanos, Refund, RuleDecision, Verdict};
 use super::explain::RuleExplanation;
 use super::inspect::BucketReport;
 use super::keys_page::KeysPage;
+use super::live::TopReport;
 use super::problem_details::ProblemDetails;
 use super::rate_limit_headers::{HeaderSink, add_decision_headers, add_retry_after};
 use super::status::HttpStatus;
@@ -149,6 +150,27 @@ impl ResponseWriter<'_> {
         page.put_json(self.scratch);
         self.start(HttpStatus::Ok);
         self.finish_with_scratch(JSON);
+        HttpStatus::Ok
+    }
+
+    /// Answers a query for the ids that use the most.
+    pub fn top_report(mut self, report: &TopReport) -> HttpStatus {
+        report.put_json(self.scratch);
+        self.start(HttpStatus::Ok);
+        self.finish_with_scratch(JSON);
+        HttpStatus::Ok
+    }
+
+    /// Starts a stream of server-sent events with these. It has no length: it ends with the connection. The answer to a
+    /// `HEAD` has no events, so it is complete at once and the connection stays.
+    pub fn events(mut self, first: &[u8]) -> HttpStatus {
+        self.close |= !self.head_only;
+        self.start(HttpStatus::Ok);
+        self.header("Content-Type", "text/event-stream");
+        self.outbox.extend_from_slice(b"\r\n");
+        if !self.head_only {
+            self.outbox.extend_from_slice(first);
+        }
         HttpStatus::Ok
     }
 

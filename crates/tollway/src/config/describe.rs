@@ -40,7 +40,7 @@ use tollway_core::{
 
 use super::{
     Config, Gates, HostNames, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl, ThrottrSettings,
-    TrustedNetworks,
+    TrustedNetworks, WatchSettings,
 };
 use crate::store::memory::MemoryBounds;
 
@@ -53,6 +53,9 @@ pub fn describe(config: &Config) -> impl Display {
         let limits = config.policy.limits();
         writeln!(f, "store   {}", store(config))?;
         writeln!(f, "gates   {}", gates(&config.gates))?;
+        if config.watch != WatchSettings::DEFAULT {
+            writeln!(f, "watch   {}", watch(config.watch))?;
+        }
         writeln!(f, "limits  {}", limits.len())?;
         write!(f, "keys    {}", count_of(config.patterns.rules().len(), "rule"))?;
         match config.patterns.rewrites().len() {
@@ -78,6 +81,21 @@ pub fn describe_algorithm(algorithm: &Algorithm) -> impl Display {
     format!("{}, {numbers}: {consequence}", algorithm.name())
 }
 
+/// Returns the numbers of an algorithm as text, for a column of a table: `burst 5, 5 per 10s`.
+pub fn algorithm_numbers(algorithm: &Algorithm) -> String {
+    describe_numbers(algorithm).0
+}
+
+/// Returns the numbers of a domain's rules as text: `1 per 1s after 10, 100 per 1h after 20`.
+pub fn domain_numbers(domain: &Domain) -> String {
+    let rule = |rule: &DomainRule| {
+        let limit = rule.limit();
+        format!("{} per {} after {}", limit.count(), span(limit.period()), limit.burst())
+    };
+    let rules: Vec<_> = domain.rules().iter().map(rule).collect();
+    if rules.is_empty() { "nobody is delayed".to_owned() } else { rules.join(", ") }
+}
+
 fn store(config: &Config) -> String {
     match &config.store {
         StoreUrl::Memory => {
@@ -96,6 +114,11 @@ fn store(config: &Config) -> String {
             format!("{place}, namespace {namespace}, deadline {deadline:?}{files}")
         }
     }
+}
+
+fn watch(settings: WatchSettings) -> String {
+    let WatchSettings { is_on, show_ids } = settings;
+    format!("{}, show_ids {}", if is_on { "on" } else { "off" }, show_ids.name())
 }
 
 fn gates(gates: &Gates) -> String {
@@ -208,12 +231,7 @@ fn write_rule(rule: &NamedRule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Writes a domain, with its rules as numbers of requests.
 fn write_domain(domain: &Domain, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let rule = |rule: &DomainRule| {
-        let limit = rule.limit();
-        format!("{} per {} after {}", limit.count(), span(limit.period()), limit.burst())
-    };
-    let rules: Vec<_> = domain.rules().iter().map(rule).collect();
-    let rules = if rules.is_empty() { "nobody is delayed".to_owned() } else { rules.join(", ") };
+    let rules = domain_numbers(domain);
     let logic = match domain.logic() {
         Logic::Window => "window",
         Logic::Gcra => "gcra",

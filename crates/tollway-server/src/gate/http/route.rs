@@ -9,14 +9,15 @@ use tollway::store::NodeState;
 use tollway_core::{Decider, ErrorChain, Limit, Verb};
 use tollway_wire::http::{
     DenyStatus, GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery,
-    Method, ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest,
+    Method, ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest, TopQuery,
 };
 use tollway_wire::rls;
 
 use super::browser;
 use crate::metrics;
 use crate::service::{CountedPolicy, RlsError};
-use crate::worker::Worker;
+use crate::watch::LiveWatcher;
+use crate::worker::{Shared, Worker};
 
 /// The content type of answers that people read.
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -84,6 +85,8 @@ enum Route {
     Explain,
     Inspect,
     Keys,
+    Top,
+    Live,
     Health,
     Ready,
     Metrics,
@@ -96,7 +99,7 @@ const RULE: &str = "/v1/rules/{name}";
 const RULES: &str = "/v1/rules/";
 
 /// All paths, and the gates that serve them. The one that nearly every request has is first.
-static ROUTES: [(&str, Route, ServedBy); 15] = [
+static ROUTES: [(&str, Route, ServedBy); 17] = [
     ("/v1/spend", Route::Command(Verb::Spend), ServedBy::Http),
     ("/v1/check", Route::Command(Verb::Check), ServedBy::Http),
     ("/v1/gate", Route::Gate, ServedBy::Http),
@@ -107,6 +110,8 @@ static ROUTES: [(&str, Route, ServedBy); 15] = [
     ("/v1/explain", Route::Explain, ServedBy::Admin),
     ("/v1/inspect", Route::Inspect, ServedBy::Admin),
     ("/v1/keys", Route::Keys, ServedBy::Admin),
+    ("/v1/top", Route::Top, ServedBy::Admin),
+    ("/v1/live", Route::Live, ServedBy::Admin),
     ("/throttle", Route::Throttle, ServedBy::Http),
     ("/metrics", Route::Metrics, ServedBy::Admin),
     ("/healthz", Route::Health, ServedBy::Both),
@@ -154,6 +159,7 @@ impl Route {
         worker: &Worker,
         policy: &CountedPolicy,
         response: ResponseWriter<'_>,
+        watching: &mut Option<LiveWatcher>,
     ) -> (HttpStatus, bool) {
         let status = match self {
             Self::Command(verb) => return command(verb, request, peer, worker, policy, response).await,
@@ -164,6 +170,8 @@ impl Route {
             Self::Explain => explain(request, worker, policy, response).await,
             Self::Inspect => inspect(request, worker, response).await,
             Self::Keys => keys(request, worker, response).await,
+            Self::Top => top(request, worker, response).await,
+            Self::Live => live(worker, response, watching),
             Self::Metrics => metrics(worker, response),
             Self::Document(Document { content_type, text }) => {
                 response.document(HttpStatus::Ok, content_type, text.as_bytes())
@@ -217,13 +225,15 @@ pub(super) fn is_answered_when_full(path: &str) -> bool {
     matches!(find(path), Some((Route::Health | Route::Ready | Route::Metrics, _)))
 }
 
-/// Answers one request, and returns whether something was decided, refunded or reset.
+/// Answers one request, and returns whether something was decided, refunded or reset. A request to watch the server sets
+/// `watching`, and its answer does not end.
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
     peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
+    watching: &mut Option<LiveWatcher>,
 ) -> bool {
     let (status, decided) = match find(request.path) {
         None => (response.problem(&ProblemDetails::not_found(request.path)), false),
@@ -234,7 +244,7 @@ pub(super) async fn answer(
             (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
         }
         Some((route, served_by)) => match route.check_sender(request, &peer, served_by) {
-            Ok(()) => route.answer(request, peer, worker, policy, response).await,
+            Ok(()) => route.answer(request, peer, worker, policy, response, watching).await,
             Err(problem) => (response.problem(&problem), false),
         },
     };
@@ -443,6 +453,36 @@ async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWrit
         Ok(Some(page)) => response.keys_page(&page),
         Ok(None) => response.problem(&ProblemDetails::no_ids()),
         Err(error) => response.problem(&problem(error)),
+    }
+}
+
+async fn top(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
+    let asked = match TopQuery::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    let Shared { watch, limiter, .. } = &*worker.shared;
+    if !watch.settings().is_on {
+        return response.problem(&ProblemDetails::watch_off());
+    }
+    response.top_report(&watch.top(asked.by, asked.limit.as_deref(), asked.n, limiter).await)
+}
+
+/// Starts an answer that goes on until one side ends the connection.
+fn live(worker: &Worker, response: ResponseWriter<'_>, watching: &mut Option<LiveWatcher>) -> HttpStatus {
+    if worker.drain.has_started() {
+        return response.problem(&ProblemDetails::not_ready("draining: nobody can start to watch"));
+    }
+    if response.head_only {
+        return response.events(b"");
+    }
+    let mut history = Vec::new();
+    match worker.shared.feed.join(&mut history) {
+        Some(watcher) => {
+            *watching = Some(watcher);
+            response.events(&history)
+        }
+        None => response.problem(&ProblemDetails::too_many_watchers(worker.bounds().watchers)),
     }
 }
 

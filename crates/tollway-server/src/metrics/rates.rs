@@ -1,0 +1,113 @@
+//! Sums the counters up for the sampler, which computes rates from them.
+
+use std::collections::BTreeMap;
+
+use tollway_wire::http::{LiveCounts, SubjectKind};
+
+use super::histogram::BUCKETS;
+use super::{Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, WorkerMetrics};
+use crate::watch::{KEYS, kind_of_limit};
+
+/// The number of buckets in the histogram of answers.
+pub(crate) const LATENCY_BUCKETS: usize = BUCKETS;
+
+/// The requests of each gate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GateRequests(BTreeMap<&'static str, u64>);
+
+impl GateRequests {
+    /// Returns the requests of one gate; `None` if they are not counted.
+    pub(crate) fn of(&self, gate: &str) -> Option<u64> {
+        self.0.get(gate).copied()
+    }
+
+    /// Returns what came after `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self(self.0.iter().map(|(gate, now)| (*gate, now - before.of(gate).unwrap_or(0))).collect())
+    }
+}
+
+impl Metrics {
+    /// Returns the decisions of every limit, rule and domain since the start. Checks are not among them.
+    pub(crate) fn decisions(&self) -> BTreeMap<(SubjectKind, Box<str>), LiveCounts> {
+        let mut decisions = BTreeMap::new();
+        for worker in &self.workers {
+            worker.add_decisions(&mut |kind, name, counts| {
+                let sum: &mut LiveCounts = decisions.entry((kind, name.into())).or_default();
+                sum.allowed += counts.allowed;
+                sum.denied += counts.denied;
+                sum.degraded += counts.degraded;
+            });
+        }
+        decisions
+    }
+
+    /// Returns the number of answers of the HTTP gate in each bucket of their histogram.
+    pub(crate) fn latency(&self) -> [u64; LATENCY_BUCKETS] {
+        let mut counts = [0; LATENCY_BUCKETS];
+        for worker in &self.workers {
+            counts.iter_mut().zip(worker.latency.counts()).for_each(|(sum, count)| *sum += count);
+        }
+        counts
+    }
+
+    /// Returns the requests of each gate since the start.
+    pub(crate) fn gate_requests(&self) -> GateRequests {
+        let sum =
+            |of: &dyn Fn(&WorkerMetrics) -> u64| self.workers.iter().map(|worker| of(worker)).sum::<u64>();
+        GateRequests(BTreeMap::from([
+            ("http", sum(&|worker| worker.responses.iter().map(Counter::get).sum())),
+            ("text", sum(&|worker| worker.text.datagrams.get())),
+            ("throttr", sum(&|worker| worker.throttr.done.get() + worker.throttr.failed.get())),
+            ("resp", sum(&|worker| worker.resp.commands.get())),
+            ("rls", sum(&|worker| worker.rls.requests())),
+            ("accounting", sum(&|worker| worker.smockron.requests())),
+        ]))
+    }
+}
+
+impl WorkerMetrics {
+    fn add_decisions(&self, add: &mut impl FnMut(SubjectKind, &str, LiveCounts)) {
+        for (name, limit) in self.limits.lock().expect("nobody panics while counting").iter() {
+            add(kind_of_limit(name), name, limit.counts());
+        }
+        for (name, rule) in self.rules.lock().expect("nobody panics while counting").iter() {
+            add(SubjectKind::Rule, name, rule.counts());
+        }
+        for (name, domain) in self.smockron.domains.lock().expect("nobody panics while counting").iter() {
+            let denied = domain.delayed.get() + domain.rejected.get();
+            let counts = LiveCounts { allowed: domain.accepted.get(), denied, degraded: 0 };
+            add(SubjectKind::Domain, name, counts);
+        }
+        // The named ones are read first: they never exceed what is counted after them.
+        let (over_by_name, not_over_by_name) =
+            (self.text.over_by_name.get(), self.text.not_over_by_name.get());
+        let counts = LiveCounts {
+            allowed: self.text.not_over.get().saturating_sub(not_over_by_name),
+            denied: self.text.over.get().saturating_sub(over_by_name),
+            degraded: 0,
+        };
+        add(SubjectKind::Key, KEYS, counts);
+    }
+}
+
+impl LimitCounters {
+    fn counts(&self) -> LiveCounts {
+        counts(&self.spends, &self.degraded)
+    }
+}
+
+impl RuleCounters {
+    fn counts(&self) -> LiveCounts {
+        counts(&self.decisions, &self.degraded)
+    }
+}
+
+fn counts(decisions: &[Counter; OUTCOMES.len()], degraded: &Counter) -> LiveCounts {
+    let mut counts = LiveCounts { degraded: degraded.get(), ..LiveCounts::default() };
+    for (counter, (verdict, _)) in decisions.iter().zip(OUTCOMES) {
+        let sum = if verdict.allowed() { &mut counts.allowed } else { &mut counts.denied };
+        *sum += counter.get();
+    }
+    counts
+}

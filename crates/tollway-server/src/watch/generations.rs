@@ -1,0 +1,102 @@
+//! Lets old counts go: a sketch for each generation, of which the last few are shown.
+//!
+//! ```text
+//! generation   4      5      6 (current)
+//!           |──────|──────|───▌
+//!           └ shown: from the start of the oldest generation until now, 40 to 60 seconds
+//! ```
+//!
+//! The window that is shown starts where the oldest generation starts, so its bounds are sums of bounds, and they hold.
+//! Halving all counts from time to time would need less memory, but then no number says which time it is about.
+
+use super::sketch::{IdHash, ShortId, Sketch, SketchCounts, Subject};
+
+/// The number of generations that are kept, the current one included.
+pub(crate) const KEPT: usize = 3;
+/// The seconds that a generation lasts.
+pub(crate) const SECONDS: u64 = 20;
+
+/// Sketches of the last generations. Each is made when something is counted in it for the first time.
+#[derive(Debug, Default)]
+pub(crate) struct Generations([Option<Generation>; KEPT]);
+
+#[derive(Debug)]
+struct Generation {
+    number: u64,
+    sketch: Sketch,
+}
+
+impl Generations {
+    /// Adds an amount to an id, in this generation.
+    #[inline]
+    pub(crate) fn add(&mut self, generation: u64, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+        self.current(generation).add(hash, subject, id, amount);
+    }
+
+    #[inline]
+    fn current(&mut self, number: u64) -> &mut Sketch {
+        let place = &mut self.0[place(number)];
+        let generation = place.get_or_insert_with(|| Generation { number, sketch: Sketch::new() });
+        if generation.number != number {
+            generation.sketch.clear();
+            generation.number = number;
+        }
+        &mut generation.sketch
+    }
+
+    /// Returns the counts that are shown in this generation.
+    pub(crate) fn counts(&self, generation: u64) -> impl Iterator<Item = SketchCounts> {
+        self.shown(generation).map(Sketch::counts)
+    }
+
+    /// Returns the id that has this hash, if it has a place in what is shown.
+    pub(crate) fn id(&self, generation: u64, hash: IdHash) -> Option<&ShortId> {
+        self.shown(generation).find_map(|sketch| sketch.id(hash))
+    }
+
+    fn shown(&self, generation: u64) -> impl Iterator<Item = &Sketch> {
+        let oldest = oldest_shown(generation);
+        let shown = move |kept: &&Generation| (oldest..=generation).contains(&kept.number);
+        self.0.iter().flatten().filter(shown).map(|kept| &kept.sketch)
+    }
+}
+
+/// Returns the number of the oldest generation that is shown.
+pub(crate) const fn oldest_shown(generation: u64) -> u64 {
+    generation.saturating_sub(KEPT as u64 - 1)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "less than KEPT")]
+const fn place(number: u64) -> usize {
+    (number % KEPT as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sketch::{Bounded, SketchKey};
+    use super::*;
+
+    #[test]
+    fn counts_are_shown_for_three_generations_and_then_gone() {
+        let (key, mut generations) = (SketchKey::random(), Generations::default());
+        let hash = key.hash(Subject(0), b"a");
+        let mut add = |generation, amount| generations.add(generation, hash, Subject(0), b"a", amount);
+        add(0, 1);
+        add(1, 10);
+        add(2, 100);
+        let shown = |generations: &Generations, now| {
+            let counts: Vec<_> = generations.counts(now).collect();
+            let bounds =
+                counts.iter().map(|counts| counts.bounds(hash)).fold(Bounded::default(), Bounded::and);
+            assert_eq!(bounds.min, bounds.max);
+            (bounds.max, counts.iter().map(SketchCounts::total).sum::<u64>())
+        };
+        assert_eq!(shown(&generations, 2), (111, 111));
+        assert_eq!(shown(&generations, 3), (110, 110));
+        assert_eq!(shown(&generations, 4), (100, 100));
+        assert_eq!(shown(&generations, 5), (0, 0));
+        assert!(generations.id(4, hash).is_some() && generations.id(5, hash).is_none());
+        generations.add(5, hash, Subject(0), b"a", 1_000);
+        assert_eq!(shown(&generations, 5), (1_000, 1_000));
+    }
+}

@@ -1,0 +1,293 @@
+//! Computes rates once a second, from the counters of `/metrics`, and hands them to those who watch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{env, fs, io};
+
+use tollway::block_on;
+use tollway::config::{algorithm_numbers, domain_numbers};
+use tollway::engine::Engine;
+use tollway::store::NodeState;
+use tollway_core::{Nanos, Policy};
+use tollway_wire::http::{
+    GateState, LimitState, LiveCounts, LiveEvent, LiveLatency, LiveSnapshot, ServerState, StoreNode,
+    StoreState, SubjectKind, TopBy,
+};
+
+use super::history::{ByName, LIMITS, push_bounded};
+use crate::gate::ConnectionLimit;
+use crate::metrics::{GateRequests, LATENCY_BUCKETS, Latencies};
+use crate::worker::Shared;
+
+/// The time between two ticks of the clock that decisions are recorded with.
+const TICK: Duration = Duration::from_millis(100);
+/// The number of ticks from one sample to the next.
+const TICKS: u64 = 10;
+/// The number of samples that latencies are about.
+const LATENCY_SAMPLES: usize = 10;
+/// The number of ids in each list of a snapshot.
+const TOP: usize = 10;
+
+/// Samples a server, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Samples a server.
+    pub(crate) fn start(server: Arc<Shared>) -> io::Result<Self> {
+        let (stop, stopped) = sync_channel(0);
+        let builder = thread::Builder::new().name("tollway-watch".to_owned());
+        let thread = builder.spawn(move || run(&mut Samples::new(server), &stopped))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(samples: &mut Samples, stopped: &Receiver<()>) {
+    let mut next = Instant::now();
+    for tick in 1_u64.. {
+        // From the time that it should have been: the second of a rate is then a second.
+        next = (next + TICK).max(Instant::now());
+        match stopped.recv_timeout(next - Instant::now()) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        samples.server.watch.tick(Instant::now());
+        if tick % TICKS == 0 {
+            samples.take(seconds_since_1970());
+        }
+    }
+}
+
+/// The counters of the last sample, and what the next is compared with.
+struct Samples {
+    server: Arc<Shared>,
+    host: String,
+    started: Instant,
+    limits: ByName<LiveCounts>,
+    gates: GateRequests,
+    latency: [u64; LATENCY_BUCKETS],
+    /// The answers of each of the last seconds.
+    latencies: VecDeque<[u64; LATENCY_BUCKETS]>,
+}
+
+impl Samples {
+    fn new(server: Arc<Shared>) -> Self {
+        Self {
+            host: host_name(),
+            started: Instant::now(),
+            limits: server.metrics.decisions(),
+            gates: server.metrics.gate_requests(),
+            latency: server.metrics.latency(),
+            latencies: VecDeque::new(),
+            server,
+        }
+    }
+
+    /// Compares the counters with those of the last sample.
+    fn take(&mut self, at: f64) {
+        let Shared { metrics, feed, .. } = &*self.server;
+        let limits = metrics.decisions();
+        let last_second: ByName<LiveCounts> = limits
+            .iter()
+            .map(|(name, now)| {
+                (name.clone(), since(now, &self.limits.get(name).copied().unwrap_or_default()))
+            })
+            .collect();
+        self.limits = limits;
+        let latency = metrics.latency();
+        let answers = std::array::from_fn(|bucket| latency[bucket] - self.latency[bucket]);
+        self.latency = latency;
+        push_bounded(&mut self.latencies, answers, LATENCY_SAMPLES);
+        let gates = metrics.gate_requests();
+        let requests = gates.since(&self.gates);
+        self.gates = gates;
+        feed.history().push(at, &last_second);
+        if feed.is_watched() {
+            let snapshot = self.snapshot(at, &last_second, &requests);
+            feed.publish(&LiveEvent::Snapshot(Box::new(snapshot)));
+        }
+    }
+
+    fn snapshot(&self, at: f64, limits: &ByName<LiveCounts>, requests: &GateRequests) -> LiveSnapshot {
+        let Shared { limiter, watch, feed, .. } = &*self.server;
+        let totals = feed.history().last();
+        let top = |by| block_on(watch.top(by, None, TOP, limiter)).top;
+        LiveSnapshot {
+            at,
+            server: self.server_state(),
+            totals,
+            latency: self.latency(),
+            limits: self.limit_states(limits),
+            store: store_state(limiter, at),
+            gates: self.gate_states(requests),
+            top_denied: top(TopBy::Denied),
+            top_spent: top(TopBy::Spent),
+            last_denials: watch.last_denials(),
+        }
+    }
+
+    fn server_state(&self) -> ServerState {
+        let Shared { health, watch, .. } = &*self.server;
+        ServerState {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: self.host.clone(),
+            uptime: self.started.elapsed().as_secs_f64(),
+            healthy: health.is_good(),
+            draining: health.is_draining(),
+            show_ids: watch.settings().show_ids.name().to_owned(),
+        }
+    }
+
+    fn latency(&self) -> Option<LiveLatency> {
+        let counts: [u64; LATENCY_BUCKETS] =
+            std::array::from_fn(|bucket| self.latencies.iter().map(|second| second[bucket]).sum());
+        Some(LiveLatency { p50: quantile(&counts, 0.5)?, p99: quantile(&counts, 0.99)? })
+    }
+
+    /// Returns the state of each limit that has decided something or is configured.
+    fn limit_states(&self, limits: &ByName<LiveCounts>) -> Vec<LimitState> {
+        let policy = self.server.limiter.policy();
+        let history = self.server.feed.history();
+        let has_counted = |name: &&(SubjectKind, Box<str>)| {
+            self.limits.get(*name).is_some_and(|counts| counts.allowed + counts.denied > 0)
+        };
+        let shown = limits.iter().filter_map(|(named, counts)| {
+            let numbers = numbers(&policy, named.0, &named.1);
+            (numbers.is_some() || has_counted(&named)).then(|| LimitState {
+                name: named.1.to_string(),
+                kind: named.0,
+                numbers: numbers.unwrap_or_default(),
+                counts: *counts,
+                denied_share: history.denied_share(named),
+            })
+        });
+        shown.take(LIMITS).collect()
+    }
+
+    fn gate_states(&self, requests: &GateRequests) -> Vec<GateState> {
+        let states = self.server.gates.iter().map(|gate| {
+            let limit = gate.connection_limit();
+            let refused = |limit: &ConnectionLimit| limit.refused_gate.get() + limit.refused_address.get();
+            GateState {
+                name: gate.name().to_owned(),
+                address: self.server.addresses.of(gate.name()).unwrap_or_else(|| gate.address()).to_string(),
+                connections: limit.map(|limit| limit.open() as u64),
+                max_connections: limit.map(|limit| limit.max() as u64),
+                refused: limit.map_or(0, refused),
+                cut: limit.map_or(0, |limit| limit.evicted.get()),
+                requests: requests.of(gate.name()),
+            }
+        });
+        states.collect()
+    }
+}
+
+/// Returns what came after `before`. Two counters of one request are not read at one moment, so a difference of them can
+/// be smaller than it was.
+fn since(now: &LiveCounts, before: &LiveCounts) -> LiveCounts {
+    LiveCounts {
+        allowed: now.allowed.saturating_sub(before.allowed),
+        denied: now.denied.saturating_sub(before.denied),
+        degraded: now.degraded.saturating_sub(before.degraded),
+    }
+}
+
+/// Returns the numbers of what has this name, as people read them; `None` if the policy has nothing of this name.
+fn numbers(policy: &Policy, kind: SubjectKind, name: &str) -> Option<String> {
+    match kind {
+        SubjectKind::Limit | SubjectKind::Descriptor => {
+            let algorithm = policy.limit(name)?.default_algorithm();
+            Some(algorithm.map_or_else(|| "no default".to_owned(), algorithm_numbers))
+        }
+        SubjectKind::Rule => Some(policy.rule(name)?.limit().rule().to_string()),
+        SubjectKind::Domain => policy.domain(name.as_bytes()).map(domain_numbers),
+        SubjectKind::Key | SubjectKind::Inline => None,
+    }
+}
+
+fn store_state(limiter: &Engine, at: f64) -> StoreState {
+    let stats = limiter.stats();
+    let nodes: Vec<_> = limiter.health().into_iter().flat_map(|health| health.nodes).collect();
+    let nodes = nodes.into_iter().map(|node| {
+        let (state, since, reason) = match node.state {
+            NodeState::Up => ("up", None, None),
+            NodeState::Unreachable { since, reason } => {
+                ("unreachable", Some(since.elapsed().as_secs_f64()), Some(reason))
+            }
+            _ => ("connecting", None, None),
+        };
+        StoreNode { address: node.address, state: state.to_owned(), since, reason }
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let unreachable = nodes.iter().filter_map(|node| node.since).reduce(f64::max);
+    StoreState {
+        kind: if limiter.is_shared() { "redis" } else { "memory" }.to_owned(),
+        buckets: stats.buckets as u64,
+        max_buckets: stats.max_buckets as u64,
+        client_buckets: stats.client_buckets as u64,
+        max_client_buckets: stats.max_client_buckets as u64,
+        nodes,
+        degraded_since: unreachable.map(|seconds| at - seconds),
+    }
+}
+
+/// Returns the seconds that this share of the answers took at most, as if those of one bucket were spread evenly.
+fn quantile(counts: &[u64; LATENCY_BUCKETS], share: f64) -> Option<f64> {
+    let total: u64 = counts.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let (mut left, mut low) = (share * total as f64, 0);
+    for (count, high) in counts.iter().zip(Latencies::bounds()) {
+        if *count > 0 && left <= *count as f64 {
+            let nanos = low as f64 + (high - low) as f64 * (left / *count as f64);
+            return Some(nanos / 1e9);
+        }
+        left -= *count as f64;
+        low = high;
+    }
+    // Beyond the last bound, which is all that is known of it.
+    Some(Nanos::new(low).as_secs_f64())
+}
+
+fn seconds_since_1970() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// Returns the name of the machine, or nothing if the system does not tell.
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| env::var("HOSTNAME"));
+    name.map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_spread_over_their_bucket() {
+        let mut counts = [0; LATENCY_BUCKETS];
+        assert_eq!(quantile(&counts, 0.5), None);
+        // A hundred answers between 10 and 20 microseconds.
+        counts[4] = 100;
+        assert_eq!(quantile(&counts, 0.5), Some(15e-6));
+        counts[LATENCY_BUCKETS - 1] = 100;
+        assert_eq!(quantile(&counts, 0.5), Some(20e-6));
+        assert_eq!(quantile(&counts, 0.99), Some(1.0));
+    }
+}

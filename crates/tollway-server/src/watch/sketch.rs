@@ -1,0 +1,263 @@
+//! Finds the ids that use the most, in bounded memory: Space-Saving, in sets.
+//!
+//! ```text
+//! hash of (subject, id)  ──>  one of 64 sets of 16 places   16 hashes | 16 counts | 16 errors
+//! found:     count += amount
+//! not found: takes the place with the smallest count, as count = smallest + amount, error = smallest
+//! ```
+//!
+//! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= smallest` of its set for one
+//! that has none: in its set, an id can have lost at most what the smallest place has. So every bound that is shown
+//! holds, and not only probably. An id with more than a sixteenth of what its set counts keeps its place for certain.
+//! The hash is keyed with random numbers, so nobody can choose ids that share a set.
+//!
+//! Nothing here reads a clock. A sketch counts what it is told until it is cleared; [`Generations`] lets old counts go.
+//!
+//! [`Generations`]: super::generations::Generations
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
+
+/// The number of places in a set: two cache lines of hashes, and two of counts.
+const WAYS: usize = 16;
+/// The number of sets. It is a power of two, because bits of the hash choose the set.
+const SETS: usize = 64;
+/// The number of ids that have a place.
+pub(crate) const PLACES: usize = SETS * WAYS;
+/// The number of bytes of an id that are kept. A longer id is cut, and its hash tells it from others that start alike.
+pub(crate) const ID_MAX: usize = 128;
+
+/// The number of a limit, a rule or a domain in [`Subjects`](super::subjects::Subjects).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Subject(pub(crate) u32);
+
+/// The random key that one process hashes ids with. All its workers share it, so that their counts can be merged.
+#[derive(Clone, Debug)]
+pub(crate) struct SketchKey(RapidSecrets);
+
+/// The hash of a subject and an id, which stands for both. It is never 0: that marks an empty place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct IdHash(u64);
+
+impl SketchKey {
+    pub(crate) fn random() -> Self {
+        Self(RapidSecrets::seed(RandomState::new().hash_one("watch")))
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, subject: Subject, id: &[u8]) -> IdHash {
+        // An odd factor, so that subjects differ in all bits that follow.
+        let spread = u64::from(subject.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        IdHash((rapidhash_v3_nano_inline::<true, true>(id, &self.0) ^ spread).max(1))
+    }
+}
+
+impl IdHash {
+    const EMPTY: Self = Self(0);
+
+    /// Returns the bits as a number, for showing an id without its text.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    const fn set(self) -> usize {
+        // Not the lowest bits: subjects differ there in a way that ids can repeat.
+        (self.0 >> 32) as usize & (SETS - 1)
+    }
+}
+
+/// The start of an id, and whether it is all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShortId {
+    bytes: [u8; ID_MAX],
+    len: u8,
+    is_cut: bool,
+}
+
+impl ShortId {
+    pub(crate) const EMPTY: Self = Self { bytes: [0; ID_MAX], len: 0, is_cut: false };
+
+    /// Replaces the id, in place: most ids are far shorter than the room for them.
+    #[inline]
+    pub(crate) fn set(&mut self, id: &[u8]) {
+        let kept = &id[..id.len().min(ID_MAX)];
+        self.bytes[..kept.len()].copy_from_slice(kept);
+        self.len = u8::try_from(kept.len()).expect("at most ID_MAX");
+        self.is_cut = id.len() > ID_MAX;
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Returns whether the id was longer.
+    pub(crate) const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+/// Writes printable ASCII as it is, other bytes as `\xff`, and an ellipsis where the id was cut.
+impl fmt::Display for ShortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.bytes() {
+            match byte {
+                b' '..=b'~' => write!(f, "{}", char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        f.write_str(if self.is_cut { "…" } else { "" })
+    }
+}
+
+/// Counts amounts by id, for the ids with the largest counts.
+#[derive(Debug)]
+pub(crate) struct Sketch {
+    sets: Box<[Set]>,
+    ids: Box<[ShortId]>,
+    total: u64,
+}
+
+/// The places of the ids whose hash chooses this set.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Set {
+    hashes: [IdHash; WAYS],
+    counts: [u64; WAYS],
+    errors: [u64; WAYS],
+    subjects: [Subject; WAYS],
+}
+
+/// The bounds of what one id used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounded {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+impl Bounded {
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    }
+}
+
+/// The counts of a sketch at one moment, without the ids: little enough to copy while a lock is held.
+#[derive(Clone, Debug)]
+pub(crate) struct SketchCounts {
+    sets: Box<[Set]>,
+    total: u64,
+}
+
+impl Set {
+    const EMPTY: Self = Self {
+        hashes: [IdHash::EMPTY; WAYS],
+        counts: [0; WAYS],
+        errors: [0; WAYS],
+        subjects: [Subject(0); WAYS],
+    };
+
+    #[inline]
+    fn find(&self, hash: IdHash) -> Option<usize> {
+        // Compares all places without a branch between them, so that the processor does several at once.
+        let matches = (0..WAYS).fold(0_u32, |bits, way| bits | u32::from(self.hashes[way] == hash) << way);
+        (matches != 0).then(|| matches.trailing_zeros() as usize)
+    }
+
+    /// Returns the place with the smallest count. An empty place has 0.
+    #[inline]
+    fn smallest(&self) -> usize {
+        let least = self.counts.iter().copied().fold(u64::MAX, u64::min);
+        self.counts.iter().position(|count| *count == least).unwrap_or(0)
+    }
+
+    fn bounds(&self, hash: IdHash) -> Bounded {
+        match self.find(hash) {
+            Some(way) => {
+                Bounded { min: self.counts[way].saturating_sub(self.errors[way]), max: self.counts[way] }
+            }
+            // No id of this set has lost its place, so one that has none was never counted.
+            None if self.is_exact() => Bounded::default(),
+            None => Bounded { min: 0, max: self.counts[self.smallest()] },
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        self.errors == [0; WAYS]
+    }
+}
+
+impl Sketch {
+    /// The bytes that one sketch has.
+    pub(crate) const SIZE: usize = SETS * size_of::<Set>() + PLACES * size_of::<ShortId>();
+
+    pub(crate) fn new() -> Self {
+        let (sets, ids) = (vec![Set::EMPTY; SETS], vec![ShortId::EMPTY; PLACES]);
+        Self { sets: sets.into_boxed_slice(), ids: ids.into_boxed_slice(), total: 0 }
+    }
+
+    /// Forgets everything. The ids stay in memory until their places are taken again, and nothing shows them.
+    pub(crate) fn clear(&mut self) {
+        self.sets.fill(Set::EMPTY);
+        self.total = 0;
+    }
+
+    /// Adds an amount to an id of a subject, which have this hash.
+    #[inline]
+    pub(crate) fn add(&mut self, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        self.total = self.total.saturating_add(amount);
+        let index = hash.set();
+        let set = &mut self.sets[index];
+        if let Some(way) = set.find(hash) {
+            set.counts[way] = set.counts[way].saturating_add(amount);
+            return;
+        }
+        let way = set.smallest();
+        let error = set.counts[way];
+        set.hashes[way] = hash;
+        set.counts[way] = error.saturating_add(amount);
+        set.errors[way] = error;
+        set.subjects[way] = subject;
+        self.ids[index * WAYS + way].set(id);
+    }
+
+    /// Returns the id that has this hash, if it has a place.
+    pub(crate) fn id(&self, hash: IdHash) -> Option<&ShortId> {
+        let way = self.sets[hash.set()].find(hash)?;
+        Some(&self.ids[hash.set() * WAYS + way])
+    }
+
+    pub(crate) fn counts(&self) -> SketchCounts {
+        SketchCounts { sets: self.sets.clone(), total: self.total }
+    }
+}
+
+impl SketchCounts {
+    /// Returns the sum of all amounts, which is exact.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns the ids that have a place, with their subjects.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (IdHash, Subject)> {
+        let places = self.sets.iter().flat_map(|set| set.hashes.iter().copied().zip(set.subjects));
+        places.filter(|(hash, _)| *hash != IdHash::EMPTY)
+    }
+
+    /// Returns the bounds of an id, whether it has a place or not.
+    pub(crate) fn bounds(&self, hash: IdHash) -> Bounded {
+        self.sets[hash.set()].bounds(hash)
+    }
+
+    /// Returns whether every count is exact: no id has lost its place.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.sets.iter().all(Set::is_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests;

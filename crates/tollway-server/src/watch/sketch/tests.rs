@@ -1,0 +1,239 @@
+//! Compares the sketch with an exact count.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::watch::top::merge;
+
+const SUBJECT: Subject = Subject(7);
+
+/// A sketch beside the exact counts.
+struct Checked {
+    key: SketchKey,
+    sketch: Sketch,
+    exact: HashMap<Vec<u8>, u64>,
+}
+
+impl Checked {
+    fn new() -> Self {
+        Self::with_key(SketchKey::random())
+    }
+
+    fn with_key(key: SketchKey) -> Self {
+        Self { key, sketch: Sketch::new(), exact: HashMap::new() }
+    }
+
+    fn add(&mut self, id: &[u8], amount: u64) {
+        self.sketch.add(self.key.hash(SUBJECT, id), SUBJECT, id, amount);
+        *self.exact.entry(id.to_vec()).or_default() += amount;
+    }
+
+    fn add_number(&mut self, id: u64, amount: u64) {
+        self.add(format!("id-{id}").as_bytes(), amount);
+    }
+
+    /// Asserts that the bound of every id holds, whether it has a place or not.
+    fn check(&self) {
+        check(&self.key, &[self.sketch.counts()], &self.exact);
+    }
+
+    /// Returns the ids with the largest counts, as the sketch shows them.
+    fn top(&self, count: usize) -> Vec<Vec<u8>> {
+        let merged = merge(&[self.sketch.counts()], |_| true);
+        let id = |hash| self.sketch.id(hash).expect("it has a place").bytes().to_vec();
+        merged.top.iter().take(count).map(|entry| id(entry.hash)).collect()
+    }
+}
+
+fn check(key: &SketchKey, counts: &[SketchCounts], exact: &HashMap<Vec<u8>, u64>) {
+    let total: u64 = counts.iter().map(SketchCounts::total).sum();
+    assert_eq!(total, exact.values().sum::<u64>());
+    let is_exact = counts.iter().all(SketchCounts::is_exact);
+    for (id, true_count) in exact {
+        let hash = key.hash(SUBJECT, id);
+        let Bounded { min, max } =
+            counts.iter().map(|counts| counts.bounds(hash)).fold(Bounded::default(), Bounded::and);
+        assert!(
+            min <= *true_count && *true_count <= max,
+            "{}: {min} <= {true_count} <= {max}",
+            id.escape_ascii()
+        );
+        assert!(!is_exact || min == max);
+    }
+}
+
+/// A sequence of pseudorandom numbers (splitmix64), the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The chance of each rank up to it, under Zipf's law.
+fn zipf(ids: u32, exponent: f64) -> Vec<f64> {
+    let mut sum = 0.0;
+    let mut cumulative: Vec<f64> = (1..=ids)
+        .map(|rank| {
+            sum += f64::from(rank).powf(-exponent);
+            sum
+        })
+        .collect();
+    cumulative.iter_mut().for_each(|chance| *chance /= sum);
+    cumulative
+}
+
+#[test]
+fn a_few_ids_are_counted_exactly() {
+    let mut checked = Checked::new();
+    for id in 0..20 {
+        checked.add_number(id, id + 1);
+        checked.add_number(id, 3);
+    }
+    checked.check();
+    let counts = checked.sketch.counts();
+    assert!(counts.is_exact());
+    assert_eq!(counts.bounds(checked.key.hash(SUBJECT, b"id-4")), Bounded { min: 8, max: 8 });
+    assert_eq!(counts.bounds(checked.key.hash(SUBJECT, b"nobody")), Bounded { min: 0, max: 0 });
+    assert_eq!(counts.bounds(checked.key.hash(Subject(8), b"id-4")), Bounded { min: 0, max: 0 });
+}
+
+#[test]
+fn bounds_hold_for_random_streams() {
+    let mut random = Random(1);
+    for stream in 0..40 {
+        let mut checked = Checked::new();
+        let (ids, costs) = (1 + random.below(20_000), 1 + random.below(1_000));
+        let skew = random.below(4);
+        for _ in 0..25_000 {
+            // The smallest of a few draws: the more, the more often the first ids come.
+            let id = (0..=skew).map(|_| random.below(ids)).min().unwrap_or(0);
+            let cost = if stream % 2 == 0 { 1 } else { random.below(costs) };
+            checked.add_number(id, cost);
+        }
+        checked.check();
+    }
+}
+
+#[test]
+fn the_top_20_of_a_million_ids_are_found() {
+    let (mut random, cumulative) = (Random(2), zipf(1_000_000, 0.99));
+    // The same key in every run: the last of the top and the next may differ by less than an error.
+    let mut checked = Checked::with_key(SketchKey(RapidSecrets::seed(3)));
+    for _ in 0..400_000 {
+        let drawn = random.fraction();
+        let rank = cumulative.partition_point(|chance| *chance < drawn);
+        checked.add_number(rank as u64, 1);
+    }
+    let mut exact: Vec<_> = checked.exact.iter().map(|(id, count)| (*count, id.clone())).collect();
+    exact.sort_unstable_by(|a, b| b.cmp(a));
+    let top = checked.top(20);
+    for (count, id) in &exact[..20] {
+        // An id that has as many as the last of the top belongs to it too.
+        assert!(top.contains(id) || *count == exact[19].0, "{} with {count}", id.escape_ascii());
+    }
+    checked.check();
+}
+
+#[test]
+fn an_id_with_one_percent_has_a_place_whatever_the_others_are() {
+    let mut random = Random(3);
+    for others in [0, 50, 98, 1_000, 1_000_000] {
+        let mut checked = Checked::new();
+        for turn in 0..50_000_u64 {
+            match turn % 100 {
+                0 => checked.add(b"one percent", 1),
+                _ if others == 0 => checked.add_number(turn, 1),
+                _ => checked.add_number(random.below(others), 1),
+            }
+        }
+        let hash = checked.key.hash(SUBJECT, b"one percent");
+        assert!(checked.sketch.id(hash).is_some(), "beside {others} others");
+    }
+}
+
+#[test]
+fn one_heavy_id_after_many_others_is_found() {
+    let mut checked = Checked::new();
+    (0..100_000).for_each(|id| checked.add_number(id, 1));
+    (0..2_000).for_each(|_| checked.add(b"heavy", 1));
+    assert_eq!(checked.top(1), [b"heavy"]);
+    checked.check();
+}
+
+#[test]
+fn ids_that_all_fall_into_one_set_break_no_bound() {
+    let mut checked = Checked::new();
+    let set = checked.key.hash(SUBJECT, b"victim").set();
+    let aimed: Vec<u64> = (0..100_000)
+        .filter(|id| checked.key.hash(SUBJECT, format!("id-{id}").as_bytes()).set() == set)
+        .collect();
+    assert!(aimed.len() > 1_000);
+    for (turn, id) in aimed.iter().enumerate() {
+        checked.add_number(*id, 1);
+        if turn % 8 == 0 {
+            checked.add(b"victim", 1);
+        }
+    }
+    checked.check();
+    // An eighth is more than the sixteenth that keeps a place for certain.
+    assert_eq!(checked.top(1), [b"victim"]);
+}
+
+#[test]
+fn counts_of_workers_are_merged() {
+    let mut random = Random(4);
+    let key = SketchKey::random();
+    let mut workers: Vec<Checked> = (0..4).map(|_| Checked::with_key(key.clone())).collect();
+    for _ in 0..200_000 {
+        let (worker, id) = (random.below(4), random.below(50_000).min(random.below(50_000)));
+        let id = if random.below(50) == 0 { 99_999_999 } else { id };
+        workers[usize::try_from(worker).unwrap()].add_number(id, 1 + random.below(3));
+    }
+    let counts: Vec<_> = workers.iter().map(|worker| worker.sketch.counts()).collect();
+    let mut exact: HashMap<Vec<u8>, u64> = HashMap::new();
+    for (id, count) in workers.iter().flat_map(|worker| &worker.exact) {
+        *exact.entry(id.clone()).or_default() += count;
+    }
+    check(&key, &counts, &exact);
+    let merged = merge(&counts, |_| true);
+    assert_eq!(merged.total, exact.values().sum::<u64>());
+    assert_eq!(merged.top[0].hash, key.hash(SUBJECT, b"id-99999999"));
+    assert!(merged.top.windows(2).all(|pair| pair[0].bounds.max >= pair[1].bounds.max));
+}
+
+#[test]
+fn long_ids_are_cut_and_stay_apart() {
+    let mut checked = Checked::new();
+    let long = [b'x'; ID_MAX + 1];
+    let longer = [b'x'; ID_MAX + 2];
+    checked.add(&long, 1);
+    checked.add(&longer, 2);
+    checked.add(&long[..ID_MAX], 4);
+    checked.check();
+    let id = |id: &[u8]| *checked.sketch.id(checked.key.hash(SUBJECT, id)).unwrap();
+    assert_eq!((id(&long).bytes(), id(&long).is_cut()), (&long[..ID_MAX], true));
+    assert_eq!((id(&long[..ID_MAX]).bytes().len(), id(&long[..ID_MAX]).is_cut()), (ID_MAX, false));
+}
+
+#[test]
+fn amounts_that_do_not_fit_stay_at_the_largest_number() {
+    let mut checked = Checked::new();
+    checked.sketch.add(checked.key.hash(SUBJECT, b"a"), SUBJECT, b"a", u64::MAX);
+    checked.sketch.add(checked.key.hash(SUBJECT, b"a"), SUBJECT, b"a", u64::MAX);
+    assert_eq!(checked.sketch.counts().total(), u64::MAX);
+    assert_eq!(checked.sketch.counts().bounds(checked.key.hash(SUBJECT, b"a")).max, u64::MAX);
+}
