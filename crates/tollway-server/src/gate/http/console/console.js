@@ -1,0 +1,523 @@
+// The console: shows what /v1/live sends once a second, explains and resets buckets.
+//
+// The stream is read with fetch and not with EventSource, which cannot send a token. Texts are always set as text
+// nodes: ids are chosen by clients and must never be parsed as HTML.
+
+const POINTS = 600;
+const SPARK_POINTS = 60;
+const SVG = "http://www.w3.org/2000/svg";
+const RETRY_MILLIS = 2000;
+
+const $ = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+const state = {
+  history: { allowed: [], denied: [], degraded: [] },
+  sparks: new Map(),
+  snapshot: null,
+  paused: false,
+  token: sessionStorage.getItem("tollway-token"),
+};
+
+// ---- Requests -------------------------------------------------------------------------------------------------------
+
+function headers(extra = {}) {
+  return state.token ? { ...extra, Authorization: `Bearer ${state.token}` } : extra;
+}
+
+/** Sends a request and returns its JSON; a problem of the server becomes an Error with its detail. */
+async function ask(path, body) {
+  const options = body === undefined
+    ? { headers: headers() }
+    : { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body) };
+  const response = await fetch(path, { ...options, cache: "no-store" });
+  const answer = await response.json().catch(() => null);
+  if (response.ok) return answer;
+  throw new Error(answer?.detail ?? answer?.title ?? `the server answered ${response.status}`);
+}
+
+/** Reads the stream of events until it ends; throws what went wrong. */
+async function readStream(onEvent) {
+  const response = await fetch("v1/live", { headers: headers(), cache: "no-store" });
+  if (response.status === 401 || response.status === 403) {
+    await askForToken(response.status);
+    return;
+  }
+  if (!response.ok) {
+    const problem = await response.json().catch(() => null);
+    throw new Error(problem?.detail ?? `the server answered ${response.status}`);
+  }
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("the server closed the stream");
+    text += value;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      dispatch(text.slice(0, end), onEvent);
+      text = text.slice(end + 2);
+    }
+  }
+}
+
+function dispatch(block, onEvent) {
+  let name = "message";
+  const data = [];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event:")) name = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).trim());
+  }
+  if (data.length > 0) onEvent(name, JSON.parse(data.join("\n")));
+}
+
+function askForToken(status) {
+  const dialog = $("token-dialog");
+  $("token-error").textContent = !state.token ? ""
+    : status === 401 ? "This token is not known." : "This token lacks the scope read.";
+  setHealth("warn", "a token is needed");
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      state.token = $("token-input").value.trim() || null;
+      if (state.token) sessionStorage.setItem("tollway-token", state.token);
+      $("token-input").value = "";
+      resolve();
+    }, { once: true });
+    if (!dialog.open) dialog.showModal();
+  });
+}
+
+async function run() {
+  for (;;) {
+    try {
+      await readStream(onEvent);
+    } catch (error) {
+      setHealth("bad", `no live figures: ${error.message}; trying again`);
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MILLIS));
+    }
+  }
+}
+
+function onEvent(name, data) {
+  if (name === "history") {
+    state.history = { allowed: data.allowed, denied: data.denied, degraded: data.degraded };
+    state.sparks = new Map(data.limits.map((limit) => [limitKey(limit), { step: limit.step, decided: [...limit.decided], part: 0, age: 0 }]));
+  } else if (name === "snapshot") {
+    remember(data);
+    state.snapshot = data;
+    if (!state.paused) render();
+  }
+}
+
+/** Appends a snapshot to the history, which the server sends only once. */
+function remember({ totals, limits }) {
+  for (const name of ["allowed", "denied", "degraded"]) {
+    const points = state.history[name];
+    points.push(totals[name]);
+    if (points.length > POINTS) points.shift();
+  }
+  for (const limit of limits) {
+    const spark = state.sparks.get(limitKey(limit)) ?? { step: 10, decided: [], part: 0, age: 0 };
+    state.sparks.set(limitKey(limit), spark);
+    spark.part += limit.allowed + limit.denied;
+    spark.age += 1;
+    if (spark.age < spark.step) continue;
+    spark.decided.push(spark.part);
+    if (spark.decided.length > SPARK_POINTS) spark.decided.shift();
+    spark.part = 0;
+    spark.age = 0;
+  }
+}
+
+const limitKey = ({ kind, name, limit }) => `${kind} ${name ?? limit}`;
+
+// ---- Words ----------------------------------------------------------------------------------------------------------
+
+/** Formats seconds as a person says them: `0.05 s`, `41 s`, `5 min 41 s`, `3 d 4 h`. */
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 10) return `${Number(seconds.toPrecision(2))} s`;
+  const whole = Math.ceil(seconds);
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const first = units.findIndex(([, size]) => whole >= size);
+  const [name, size] = units[first];
+  const rest = Math.floor((whole % size) / (units[first + 1]?.[1] ?? 1));
+  const most = `${Math.floor(whole / size)} ${name}`;
+  return rest > 0 && first < 3 ? `${most} ${rest} ${units[first + 1][0]}` : most;
+}
+
+const micros = (seconds) => (seconds * 1e6 < 1000 ? `${number.format(seconds * 1e6)} µs` : `${(seconds * 1e3).toFixed(1)} ms`);
+const percent = (share) => (share === null || share === undefined ? "–" : `${(share * 100).toFixed(1)} %`);
+const sum = (points) => points.reduce((total, point) => total + point, 0);
+const range = ({ count_min: least, count_max: most }) => (least === most ? number.format(most) : `${number.format(least)} to ${number.format(most)}`);
+const time = (at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour12: false }) + "." + String(Math.floor((at % 1) * 1000)).padStart(3, "0");
+const shownId = (id) => (id === null ? "(not shown)" : id === "" ? "(empty)" : id);
+
+/** Names the numbers that a denied request did not fit in. */
+function why(entry) {
+  const numbers = state.snapshot.limits.find((limit) => limitKey(limit) === limitKey(entry))?.numbers;
+  return numbers ? `over ${numbers}` : "–";
+}
+
+function setHealth(level, text) {
+  $("health").className = `health ${level === "good" ? "good" : level === "bad" ? "bad" : ""}`;
+  if ($("health-text").textContent !== text) $("health-text").textContent = text;
+}
+
+// ---- Drawing --------------------------------------------------------------------------------------------------------
+
+function render() {
+  const { server, totals, latency, limits, store, gates, top_denied, top_spent, last_denials } = state.snapshot;
+  const { allowed, denied, degraded } = state.history;
+  const unreachable = store.nodes.filter((node) => node.state === "unreachable");
+  if (!server.healthy) setHealth("bad", "a part of the server failed; see its log");
+  else if (server.draining) setHealth("warn", "draining");
+  else if (unreachable.length > 0) setHealth("warn", `${unreachable.length} of ${store.nodes.length} Redis nodes unreachable`);
+  else setHealth("good", "healthy");
+  $("server").textContent = `${server.host} · ${server.version} · up ${duration(server.uptime)}`;
+
+  $("allowed").textContent = `${number.format(totals.allowed)} /s`;
+  $("allowed-note").textContent = `peak ${number.format(Math.max(0, ...allowed))} /s`;
+  $("denied").textContent = `${number.format(totals.denied)} /s`;
+  const all = sum(allowed) + sum(denied);
+  $("denied-note").textContent = all > 0 ? `${percent(sum(denied) / all)} of the last 10 minutes` : "no requests yet";
+  $("degraded").textContent = `${number.format(totals.degraded)} /s`;
+  $("degraded-note").textContent = store.degraded_since !== null
+    ? `for ${duration(state.snapshot.at - store.degraded_since)}`
+    : sum(degraded) > 0 ? `${number.format(sum(degraded))} in the last 10 minutes` : "none in the last 10 minutes";
+  $("latency").textContent = latency ? `${micros(latency.p50)} / ${micros(latency.p99)}` : "–";
+
+  drawChart();
+  drawLimits(limits);
+  drawStore(store, gates);
+  drawTop("top-denied", top_denied, true);
+  drawTop("top-spent", top_spent, false);
+  drawLast(last_denials);
+}
+
+function svg(name, attributes) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+function drawChart() {
+  const { allowed, denied, degraded } = state.history;
+  const count = allowed.length;
+  const most = Math.max(1, ...allowed.map((value, index) => value + denied[index]));
+  const x = (index) => (1200 * (POINTS - count + index)) / (POINTS - 1);
+  const y = (value) => 168 - (160 * value) / most;
+  const area = (top, bottom, name) => svg("polygon", {
+    class: name,
+    points: [...top.map((value, index) => `${x(index)},${y(value)}`), ...bottom.map((value, index) => `${x(index)},${y(value)}`).reverse()].join(" "),
+  });
+  const line = (points, name) => svg("polyline", { class: name, points: points.map((value, index) => `${x(index)},${y(value)}`).join(" ") });
+  const zero = allowed.map(() => 0);
+  const stacked = allowed.map((value, index) => value + denied[index]);
+  const parts = [0.25, 0.5, 0.75, 1].map((part) => svg("line", { class: "grid", x1: 0, x2: 1200, y1: y(most * part), y2: y(most * part) }));
+  parts.push(area(allowed, zero, "area-allow"), area(stacked, allowed, "area-deny"));
+  if (degraded.some((value) => value > 0)) parts.push(line(degraded, "line-degraded"));
+  $("chart").replaceChildren(...parts);
+  $("chart").setAttribute("aria-label",
+    `Decisions a second in the last ${duration(count)}: now ${number.format(allowed.at(-1) ?? 0)} allowed and ${number.format(denied.at(-1) ?? 0)} denied, at most ${number.format(most)}`);
+  $("chart-scale").textContent = `${number.format(most)} /s`;
+}
+
+/** Shows the figures of the second under the pointer. */
+function showValue(event) {
+  const { left, width } = $("chart").getBoundingClientRect();
+  const { allowed, denied, degraded } = state.history;
+  const ago = Math.round((1 - (event.clientX - left) / width) * (POINTS - 1));
+  const index = allowed.length - 1 - ago;
+  $("chart-value").hidden = index < 0 || index >= allowed.length;
+  if ($("chart-value").hidden) return;
+  const without = degraded[index] > 0 ? `, ${number.format(degraded[index])} without the store` : "";
+  $("chart-value").textContent = `${ago === 0 ? "now" : `${duration(ago)} ago`}: ${number.format(allowed[index])} allowed, ${number.format(denied[index])} denied${without}`;
+}
+
+function cell(row, className, ...children) {
+  const element = row.insertCell();
+  if (className) element.className = className;
+  element.append(...children);
+  return element;
+}
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/**
+ * Updates a table in place: rows keep their elements, so that the focus stays where the keyboard left it.
+ * `create` fills a new row and returns a function that updates it.
+ */
+function drawRows(tableId, items, keyOf, create, empty) {
+  const body = $(tableId).tBodies[0];
+  const rows = (body.rowsByKey ??= new Map());
+  const keys = new Set(items.map(keyOf));
+  for (const [key, { row }] of rows) {
+    if (!keys.has(key)) { row.remove(); rows.delete(key); }
+  }
+  let place = body.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    let known = rows.get(key);
+    if (!known) {
+      const row = document.createElement("tr");
+      known = { row, update: create(row, item) };
+      rows.set(key, known);
+    }
+    known.update(item);
+    if (known.row !== place) body.insertBefore(known.row, place);
+    else place = place.nextElementSibling;
+  }
+  body.emptyRow?.remove();
+  if (items.length === 0) {
+    body.emptyRow = document.createElement("tr");
+    const only = cell(body.emptyRow, "empty", empty);
+    only.colSpan = $(tableId).tHead.rows[0].cells.length;
+    body.append(body.emptyRow);
+  }
+}
+
+function drawLimits(limits) {
+  const busiest = [...limits].sort((a, b) => b.allowed + b.denied - (a.allowed + a.denied) || (a.name < b.name ? -1 : 1));
+  drawRows("limits", busiest, limitKey, (row, limit) => {
+    const name = cell(row, "", limit.name);
+    if (limit.kind !== "limit") name.append(" ", element("span", "pill", limit.kind));
+    const numbers = element("code");
+    cell(row, "", numbers);
+    const spark = svg("svg", { class: "spark", viewBox: "0 0 110 20", preserveAspectRatio: "none", "aria-hidden": "true" });
+    const line = svg("polyline", {});
+    spark.append(line);
+    cell(row, "", spark);
+    const rate = cell(row, "number");
+    const denied = cell(row, "number");
+    const share = element("div", "share"), bar = element("div", "bar"), fill = element("i"), text = element("span");
+    bar.append(fill);
+    share.append(bar, text);
+    cell(row, "", share);
+    return (now) => {
+      setText(numbers, now.numbers);
+      line.setAttribute("points", sparkPoints(state.sparks.get(limitKey(now))?.decided ?? []));
+      setText(rate, number.format(now.allowed + now.denied));
+      setText(denied, number.format(now.denied));
+      denied.className = now.denied > 0 ? "number deny" : "number";
+      fill.style.width = `${100 * (now.denied_share ?? 0)}%`;
+      setText(text, percent(now.denied_share));
+    };
+  }, "No limits are configured.");
+}
+
+function sparkPoints(points) {
+  const most = Math.max(1, ...points);
+  return points.map((value, index) => `${(110 * (SPARK_POINTS - points.length + index)) / (SPARK_POINTS - 1)},${19 - (18 * value) / most}`).join(" ");
+}
+
+function drawStore(store, gates) {
+  const rows = [];
+  if (store.max_buckets !== null && store.max_buckets !== undefined) {
+    rows.push({ name: "buckets in memory", state: `${number.format(store.buckets)} of ${number.format(store.max_buckets)}`, level: store.buckets > 0.9 * store.max_buckets ? "warn" : "" });
+    if (store.max_client_buckets) rows.push({ name: "of them made by clients", state: `${number.format(store.client_buckets)} of ${number.format(store.max_client_buckets)}`, level: store.client_buckets > 0.9 * store.max_client_buckets ? "warn" : "" });
+  }
+  for (const node of store.nodes) {
+    const level = node.state === "up" ? "allow" : node.state === "unreachable" ? "deny" : "warn";
+    const since = node.state === "up" || node.for === undefined || node.for === null ? "" : ` for ${duration(node.for)}`;
+    rows.push({ name: `redis ${node.address}`, state: `${node.state}${since}${node.reason ? `: ${node.reason}` : ""}`, level });
+  }
+  for (const gate of gates) {
+    const connections = gate.max_connections === null || gate.max_connections === undefined ? "" : `${number.format(gate.connections)} connections`;
+    const trouble = [gate.refused > 0 ? `${number.format(gate.refused)} refused` : "", gate.cut > 0 ? `${number.format(gate.cut)} cut` : ""];
+    rows.push({ name: `${gate.name} ${gate.address}`, state: [`${number.format(gate.requests)} /s`, connections, ...trouble].filter(Boolean).join(" · "), level: gate.refused > 0 ? "warn" : "" });
+  }
+  drawRows("store", rows, (row) => row.name, (row, item) => {
+    cell(row, "", item.name);
+    const text = cell(row, "number");
+    return (now) => {
+      setText(text, now.state);
+      text.className = `number ${now.level}`;
+      text.style.whiteSpace = "normal";
+    };
+  }, "Nothing is reported.");
+}
+
+const canInspect = ({ kind, id }) => id !== null && kind === "limit" && state.snapshot?.server.show_ids === "plain";
+
+function button(text, label, onClick) {
+  const made = element("button", "", text);
+  made.type = "button";
+  made.setAttribute("aria-label", label);
+  made.addEventListener("click", onClick);
+  return made;
+}
+
+function actions(row, entry, withReset) {
+  const place = cell(row, "actions");
+  if (!canInspect(entry)) return;
+  place.append(button("explain", `Explain ${entry.limit} ${entry.id}`, () => explainBucket(entry.limit, entry.id)));
+  if (withReset) place.append(" ", button("reset", `Reset ${entry.limit} ${entry.id}`, () => askReset(entry.limit, entry.id)));
+}
+
+function drawTop(tableId, entries, denied) {
+  drawRows(tableId, entries, ({ kind, limit, id }) => `${kind} ${limit} ${id}`, (row, entry) => {
+    cell(row, "", entry.limit);
+    cell(row, "", element("code", "", shownId(entry.id)));
+    const count = cell(row, denied ? "number deny" : "number");
+    if (denied) cell(row, "dim", why(entry));
+    const free = denied ? cell(row, "") : null;
+    actions(row, entry, denied);
+    return (now) => {
+      setText(count, range(now));
+      if (free) setText(free, now.retry_after === 0 ? "now" : duration(now.retry_after));
+    };
+  }, denied ? "Nobody was denied in the last minute." : "Nobody spent anything in the last minute.");
+}
+
+function drawLast(denials) {
+  const keyOf = ({ at, gate, limit, id, cost }) => `${at} ${gate} ${limit} ${id} ${cost}`;
+  // Two denials can be alike to the microsecond; one row then stands for both.
+  const distinct = [...new Map(denials.map((denial) => [keyOf(denial), denial])).values()];
+  drawRows("last-denials", distinct, keyOf, (row, denial) => {
+    cell(row, "", time(denial.at));
+    cell(row, "", element("span", "pill", denial.gate));
+    cell(row, "", denial.limit);
+    cell(row, "", element("code", "", shownId(denial.id)));
+    cell(row, "number", number.format(denial.cost));
+    cell(row, "dim", why(denial));
+    cell(row, "", denial.retry_after === null ? "waiting does not help" : duration(denial.retry_after));
+    actions(row, denial, false);
+    return () => {};
+  }, "Nobody was denied since the server started.");
+}
+
+// ---- Explaining and resetting ---------------------------------------------------------------------------------------
+
+function showExplanation(title, ...content) {
+  $("explanation-title").textContent = title;
+  $("explanation-body").replaceChildren(...content);
+  $("explanation").hidden = false;
+  $("explanation").focus();
+  $("explanation").scrollIntoView({ block: "nearest" });
+}
+
+function list(pairs) {
+  const made = document.createElement("dl");
+  for (const [name, value] of pairs) made.append(element("dt", "", name), element("dd", "", value));
+  return made;
+}
+
+async function explainBucket(limit, id) {
+  try {
+    const found = await ask(`v1/inspect?limit=${encodeURIComponent(limit)}&id=${encodeURIComponent(id)}`);
+    const { algorithm, remaining, retry_after: retry, reset_after: reset, state: stored } = found;
+    const numbers = algorithm ? Object.entries(algorithm).map(([name, value]) => (name === "name" ? value : `${name} ${value}`)).join(", ") : "no limit for this id";
+    const now = retry === 0 ? `The next request of cost 1 passes: ${remaining} left.` : `Denied now. One more request passes in ${duration(retry)}.`;
+    const reset_button = button("reset", `Reset ${limit} ${id}`, () => askReset(limit, id));
+    showExplanation(`${limit} ${id}`, list([
+      ["now", now],
+      ["limit", numbers],
+      ["left", String(remaining)],
+      ["untouched again in", duration(reset)],
+      ["stored", stored ? Object.entries(stored).map(([name, value]) => `${name} ${value}`).join(", ") : "nothing: no request of this id is remembered"],
+      ["as of", found.at],
+    ]), reset_button);
+  } catch (error) {
+    showExplanation(`${limit} ${id}`, element("p", "deny", error.message));
+  }
+}
+
+async function explainRule(rule, selectors) {
+  try {
+    const found = await ask("v1/explain", { rule, selectors });
+    const reached = found.tree.reached;
+    const now = !reached ? "A request would be allowed." : `A request would be denied${found.tree.frees_after === null ? "" : `, and allowed in ${duration(found.tree.frees_after)}`}.`;
+    const tree = element("ul", "tree");
+    tree.append(branch(found.tree));
+    showExplanation(rule, list([["now", now], ["rule", found.rule], ["as of", found.at]]), tree);
+  } catch (error) {
+    showExplanation(rule, element("p", "deny", error.message));
+  }
+}
+
+function branch(node) {
+  const item = document.createElement("li");
+  const parts = node.or ?? node.and;
+  const name = parts ? (node.or ? "Or" : "And") : `${node.rate} in ${node.log ?? "no log: its selector has no value"}`;
+  const free = node.frees_after === null ? ", waiting does not help" : `, free in ${duration(node.frees_after)}`;
+  item.append(name, " ", element("span", node.reached ? "deny" : "allow", node.reached ? `reached${free}` : "not reached"));
+  if (parts) {
+    const below = element("ul", "tree");
+    below.append(...parts.map(branch));
+    item.append(below);
+  }
+  return item;
+}
+
+/** Reads `LIMIT ID`, `LIMIT:ID`, or a rule with its selectors: `upload user=vova`. */
+function explain(text) {
+  const rules = new Set((state.snapshot?.limits ?? []).filter(({ kind }) => kind === "rule").map(({ name }) => name));
+  const [first, ...rest] = text.trim().split(/\s+/);
+  if (rules.has(first) || /^(or|and)\(/i.test(first)) {
+    const expression = /^(or|and)\(/i.test(first) ? text.trim().slice(0, text.trim().lastIndexOf(")") + 1) : first;
+    const selectors = Object.fromEntries(rest.filter((word) => /^\w+=/.test(word)).map((word) => [word.slice(0, word.indexOf("=")), word.slice(word.indexOf("=") + 1)]));
+    return explainRule(expression, selectors);
+  }
+  const [, limit, id] = text.trim().match(/^([^\s:]+)[\s:]+(.+)$/) ?? [];
+  if (id !== undefined) return explainBucket(limit, id);
+  return showExplanation("Explain", element("p", "", "Type a limit and an id (Login alice), or a rule and its selectors (upload user=vova)."));
+}
+
+function askReset(limit, id) {
+  $("reset-limit").textContent = limit;
+  $("reset-id").textContent = id;
+  $("reset-error").textContent = "";
+  $("reset-dialog").showModal();
+}
+
+async function confirmReset() {
+  const limit = $("reset-limit").textContent, id = $("reset-id").textContent;
+  try {
+    await ask("v1/reset", { limit, id });
+    $("reset-dialog").close();
+    $("announce").textContent = `${limit} ${id} is reset.`;
+    if (!$("explanation").hidden) await explainBucket(limit, id);
+  } catch (error) {
+    $("reset-error").textContent = `Not reset: ${error.message}`;
+  }
+}
+
+// ---- Start ----------------------------------------------------------------------------------------------------------
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  localStorage.setItem("tollway-theme", theme);
+}
+
+const stored = localStorage.getItem("tollway-theme");
+if (stored) setTheme(stored);
+$("theme").addEventListener("click", () => {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  setTheme(dark ? "light" : "dark");
+});
+$("pause").addEventListener("click", () => {
+  state.paused = !state.paused;
+  $("pause").setAttribute("aria-pressed", String(state.paused));
+  $("pause").textContent = state.paused ? "Go on" : "Pause";
+  if (!state.paused && state.snapshot) render();
+});
+$("explain-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  explain($("explain-input").value);
+});
+$("explanation-close").addEventListener("click", () => {
+  $("explanation").hidden = true;
+  $("explain-input").focus();
+});
+$("reset-confirm").addEventListener("click", confirmReset);
+$("chart").addEventListener("pointermove", showValue);
+$("chart").addEventListener("pointerleave", () => { $("chart-value").hidden = true; });
+run();
