@@ -47,8 +47,19 @@ pub(crate) fn with_proxies(steps: &mut Steps) -> Result<PathBuf> {
 /// Installs clients of Redis for Python and Node.js, and returns the folder whose `bin` has both languages, with the
 /// packages of the second in `node_modules`. Rust tests find it by `TOLLWAY_REDIS_CLIENTS`.
 pub(crate) fn with_redis_clients(steps: &mut Steps) -> Result<PathBuf> {
-    let folder = Environment::with(steps, "redis-clients", Path::new("testbed/redis-clients.txt"))?.0;
-    fs::copy("testbed/redis-clients.json", folder.join("package.json"))?;
+    with_node_packages(steps, "redis-clients")
+}
+
+/// Installs what drives a browser, and returns the folder whose `bin` has Node.js, with its packages in `node_modules`.
+/// Rust tests find it by `TOLLWAY_BROWSER`.
+pub(crate) fn with_browser(steps: &mut Steps) -> Result<PathBuf> {
+    with_node_packages(steps, "browser")
+}
+
+/// Installs the packages of `testbed/NAME.txt`, Node.js among them, and those of `testbed/NAME.json`.
+fn with_node_packages(steps: &mut Steps, name: &str) -> Result<PathBuf> {
+    let folder = Environment::with(steps, name, Path::new(&format!("testbed/{name}.txt")))?.0;
+    fs::copy(format!("testbed/{name}.json"), folder.join("package.json"))?;
     let mut install = Command::new(folder.join("bin/npm"));
     install.args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]);
     steps.run("packages", install.arg(&folder))?;

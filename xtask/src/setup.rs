@@ -22,6 +22,7 @@ pub(crate) const PYTHON: &str = "python3";
 
 /// Every program that a test starts, with its package.
 const TEST_PROGRAMS: &[Program] = &[
+    ("chromium", "chromium"),
     ("curl", "curl"),
     ("haproxy", "haproxy"),
     ("nginx", "nginx"),

@@ -4,6 +4,7 @@
 //! that they serve, which [`route`] lists.
 
 mod browser;
+mod console;
 mod route;
 
 use std::net::{IpAddr, SocketAddr};

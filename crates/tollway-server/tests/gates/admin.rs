@@ -25,7 +25,7 @@ enum At {
 }
 
 /// Every path, with a body if it takes one, and the status of its answer where it is served.
-const PATHS: [(&str, Option<&str>, u16, At); 16] = [
+const PATHS: [(&str, Option<&str>, u16, At); 20] = [
     ("/v1/spend", Some(LOGIN), 200, At::Http),
     ("/v1/check", Some(LOGIN), 200, At::Http),
     ("/v1/gate?limit=Login&id=b", None, 200, At::Http),
@@ -42,6 +42,10 @@ const PATHS: [(&str, Option<&str>, u16, At); 16] = [
     ("/v1/keys", None, 501, At::Admin),
     ("/v1/top?by=spent", None, 200, At::Admin),
     ("/metrics", None, 200, At::Admin),
+    ("/", None, 200, At::Admin),
+    ("/console.css", None, 200, At::Admin),
+    ("/console.js", None, 200, At::Admin),
+    ("/icon.svg", None, 200, At::Admin),
 ];
 
 fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> Reply {

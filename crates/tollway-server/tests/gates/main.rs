@@ -6,6 +6,7 @@
 mod admin;
 mod browsers;
 mod clients;
+mod console;
 mod envoy;
 mod hostile;
 mod http;

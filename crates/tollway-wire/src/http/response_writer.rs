@@ -195,6 +195,15 @@ impl ResponseWriter<'_> {
         status
     }
 
+    /// Sends a part of a page for browsers. The policy says which sources the page may use.
+    pub fn page(mut self, content_type: &str, content_policy: &str, body: &[u8]) -> HttpStatus {
+        self.start(HttpStatus::Ok);
+        self.header("Content-Security-Policy", content_policy);
+        self.header("Referrer-Policy", "no-referrer");
+        self.finish(content_type, body);
+        HttpStatus::Ok
+    }
+
     fn start(&mut self, status: HttpStatus) {
         self.outbox.reserve(HEAD_SIZE);
         self.outbox.extend_from_slice(status.head_start());

@@ -13,7 +13,7 @@ use tollway_wire::http::{
 };
 use tollway_wire::rls;
 
-use super::browser;
+use super::{browser, console};
 use crate::metrics;
 use crate::service::{CountedPolicy, RlsError};
 use crate::watch::LiveWatcher;
@@ -24,9 +24,9 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A document that is a part of the program.
 #[derive(Debug, PartialEq, Eq)]
-struct Document {
-    content_type: &'static str,
-    text: &'static str,
+pub(super) struct Document {
+    pub(super) content_type: &'static str,
+    pub(super) text: &'static str,
 }
 
 /// The OpenAPI document, which describes the interface.
@@ -91,6 +91,8 @@ enum Route {
     Ready,
     Metrics,
     Document(&'static Document),
+    /// A part of the console.
+    Console(&'static Document),
 }
 
 /// The path of a rule, as the table has it.
@@ -99,7 +101,7 @@ const RULE: &str = "/v1/rules/{name}";
 const RULES: &str = "/v1/rules/";
 
 /// All paths, and the gates that serve them. The one that nearly every request has is first.
-static ROUTES: [(&str, Route, ServedBy); 17] = [
+static ROUTES: [(&str, Route, ServedBy); 21] = [
     ("/v1/spend", Route::Command(Verb::Spend), ServedBy::Http),
     ("/v1/check", Route::Command(Verb::Check), ServedBy::Http),
     ("/v1/gate", Route::Gate, ServedBy::Http),
@@ -117,6 +119,10 @@ static ROUTES: [(&str, Route, ServedBy); 17] = [
     ("/healthz", Route::Health, ServedBy::Both),
     ("/readyz", Route::Ready, ServedBy::Both),
     ("/openapi.json", Route::Document(&OPENAPI), ServedBy::Both),
+    ("/", Route::Console(&console::PAGE), ServedBy::Admin),
+    ("/console.css", Route::Console(&console::STYLE), ServedBy::Admin),
+    ("/console.js", Route::Console(&console::SCRIPT), ServedBy::Admin),
+    ("/icon.svg", Route::Console(&console::ICON), ServedBy::Admin),
 ];
 
 /// Returns what a path stands for, and the gates that serve it.
@@ -175,6 +181,9 @@ impl Route {
             Self::Metrics => metrics(worker, response),
             Self::Document(Document { content_type, text }) => {
                 response.document(HttpStatus::Ok, content_type, text.as_bytes())
+            }
+            Self::Console(Document { content_type, text }) => {
+                response.page(content_type, console::CONTENT_POLICY, text.as_bytes())
             }
             Self::Ready if worker.drain.has_started() => {
                 response.problem(&ProblemDetails::not_ready("draining: no new connections are accepted"))
@@ -521,12 +530,17 @@ fn problem(error: LimiterError) -> ProblemDetails {
 mod tests {
     use super::*;
 
+    /// Returns the paths that the document describes: all but those of the console, which are for browsers.
+    fn described() -> impl Iterator<Item = (&'static str, Route, ServedBy)> {
+        ROUTES.into_iter().filter(|(_, route, _)| !matches!(route, Route::Console(_)))
+    }
+
     #[test]
     fn the_document_has_every_path_and_method() {
         let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), ROUTES.len());
-        for (path, route, _) in ROUTES {
+        assert_eq!(paths.len(), described().count());
+        for (path, route, _) in described() {
             let mut methods: Vec<_> =
                 paths[path].as_object().unwrap().keys().map(|key| key.to_uppercase()).collect();
             methods.sort_unstable();
@@ -537,7 +551,7 @@ mod tests {
     #[test]
     fn the_document_has_the_gates_of_every_path() {
         let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
-        for (path, _, served_by) in ROUTES {
+        for (path, _, served_by) in described() {
             let expected = match served_by {
                 ServedBy::Http => vec![Gates::HTTP],
                 ServedBy::Admin => vec![Gates::ADMIN],

@@ -1,0 +1,111 @@
+// Uses the console as a person does, in Chromium, while requests arrive. Prints what it saw as one line of JSON.
+// Arguments: the address of the admin gate, the address of the http gate, and a folder for screenshots, or nothing.
+const fs = require("node:fs");
+const { chromium } = require("playwright-core");
+
+const [admin, http, screenshots] = process.argv.slice(2);
+const seen = { messages: [], violations: [] };
+
+async function spend(id, cost = 1) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ limit: "Login", id, cost }) };
+  return (await fetch(`http://${http}/v1/spend`, options)).json();
+}
+
+/** Sends requests of a few ids until it is told to stop. One of them is denied most of the time. */
+function startTraffic() {
+  let running = true;
+  const done = (async () => {
+    while (running) {
+      await Promise.all([spend("mallory"), spend("mallory"), spend(`user-${Math.floor(Math.random() * 50)}`)]);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  })();
+  return async () => { running = false; await done; };
+}
+
+async function checkAccess(page, theme) {
+  await page.addScriptTag({ content: fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8") });
+  const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
+  seen.violations.push(...violations.map(({ id, nodes }) => `${theme}: ${id}: ${nodes[0].html}`));
+}
+
+async function main() {
+  const browser = await chromium.launch({
+    executablePath: "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+  const stopTraffic = startTraffic();
+  // The policy of the page forbids scripts from elsewhere; the one that checks it for access is put in by the test.
+  const context = await browser.newContext({ bypassCSP: false, viewport: { width: 1280, height: 1300 } });
+  const page = await context.newPage();
+  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) seen.messages.push(message.text()); });
+  page.on("pageerror", (error) => seen.messages.push(String(error)));
+  await page.goto(`http://${admin}/`);
+
+  await page.waitForFunction(() => document.getElementById("health-text").textContent === "healthy");
+  await page.waitForFunction(() => /[1-9]/.test(document.getElementById("denied").textContent));
+  const before = await page.textContent("#allowed-note") + await page.textContent("#denied-note");
+  await page.waitForFunction((before) => document.getElementById("allowed-note").textContent + document.getElementById("denied-note").textContent !== before, before);
+
+  const row = page.locator("#top-denied tbody tr", { hasText: "mallory" });
+  await row.waitFor();
+  seen.denied = (await row.locator("code").textContent()).trim();
+  seen.limits = await page.locator("#limits tbody tr").count();
+  seen.markup = await page.evaluate(() => document.querySelectorAll("main script, main img").length);
+
+  // A new id that is denied is listed.
+  await spend("<img src=x onerror=alert(1)>", 5);
+  const started = Date.now();
+  await spend("<img src=x onerror=alert(1)>", 5);
+  await page.locator("#last-denials tbody tr", { hasText: "<img src=x" }).first().waitFor();
+  seen.millis_until_listed = Date.now() - started;
+
+  // By keyboard alone: the first field after the page's start explains a bucket.
+  await page.focus("#explain-input");
+  await page.keyboard.type("Login mallory");
+  await page.keyboard.press("Enter");
+  await page.locator("#explanation dd").first().waitFor();
+  seen.explained = (await page.textContent("#explanation-body")).includes("Denied now");
+  await page.keyboard.press("Tab");
+  if (screenshots) await page.locator("#explanation").screenshot({ path: `${screenshots}/console-explain.png` });
+  await page.click("#explanation-close");
+
+  // A rule is explained, too.
+  await page.fill("#explain-input", "upload user=vova");
+  await page.keyboard.press("Enter");
+  await page.locator("#explanation ul.tree li").first().waitFor();
+  await page.click("#explanation-close");
+  if (screenshots) await page.screenshot({ path: `${screenshots}/console-light.png` });
+
+  // Reset asks first, and cancelling changes nothing.
+  await stopTraffic();
+  await row.getByRole("button", { name: "Reset Login mallory" }).click();
+  await page.keyboard.press("Escape");
+  seen.allowed_after_cancel = (await spend("mallory")).allowed;
+  await row.getByRole("button", { name: "Reset Login mallory" }).click();
+  await page.getByRole("button", { name: "Reset", exact: true }).click();
+  await page.waitForFunction(() => document.getElementById("announce").textContent.includes("is reset"));
+  seen.allowed_after_reset = (await spend("mallory")).allowed;
+
+  // The checks of access need a script of their own, so they run in a copy of the page without its policy.
+  const open = await browser.newContext({ bypassCSP: true, viewport: { width: 1280, height: 1300 } });
+  for (const theme of ["light", "dark"]) {
+    const copy = await open.newPage();
+    await copy.emulateMedia({ colorScheme: theme });
+    await copy.goto(`http://${admin}/`);
+    await copy.waitForFunction(() => document.getElementById("health-text").textContent === "healthy");
+    await checkAccess(copy, theme);
+    if (screenshots) await copy.screenshot({ path: `${screenshots}/console-${theme}-quiet.png` });
+    await copy.close();
+  }
+  const phone = await browser.newContext({ viewport: { width: 390, height: 844 }, isMobile: true });
+  const small = await phone.newPage();
+  await small.goto(`http://${admin}/`);
+  await small.waitForFunction(() => document.getElementById("health-text").textContent === "healthy");
+  seen.wider_than_phone = await small.evaluate(() => document.documentElement.scrollWidth > 390);
+  if (screenshots) await small.screenshot({ path: `${screenshots}/console-phone.png` });
+  await browser.close();
+  console.log(JSON.stringify(seen));
+}
+
+main().catch((error) => { console.error(error, JSON.stringify(seen)); process.exit(1); });
