@@ -51,7 +51,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install the programs that the tests start: curl, HAProxy, nginx, Python, Redis
+    /// Install the programs that the tests start: curl, HAProxy, nginx, Prometheus, Python, Redis
     Setup,
     /// Install what is missing, then run all tests, documentation and examples included
     Test {

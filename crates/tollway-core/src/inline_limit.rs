@@ -100,7 +100,8 @@ impl InlineAlgorithm {
 }
 
 /// An inline algorithm that is a token bucket, as HTTP and RESP take no other.
-// The token bucket is not kept a second time beside the algorithm: batches of requests are moved, and every byte counts.
+// The token bucket is not kept a second time beside the algorithm: batches of requests are moved, and every byte
+// counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InlineTokenBucket(InlineAlgorithm);
 

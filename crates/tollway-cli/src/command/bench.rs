@@ -123,8 +123,8 @@ struct Http {
 
 /// Load-test the RESP gate with CL.THROTTLE, or another server that has the same command
 ///
-/// The numbers of the limit come with every request. The server may be tollway, redis-server with the module redis-cell,
-/// or, with --command throttle, throttlecrab.
+/// The numbers of the limit come with every request. The server may be tollway, redis-server with the module
+/// redis-cell, or, with --command throttle, throttlecrab.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

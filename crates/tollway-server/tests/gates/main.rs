@@ -7,6 +7,7 @@ mod admin;
 mod browsers;
 mod clients;
 mod console;
+mod dashboard;
 mod envoy;
 mod hostile;
 mod http;

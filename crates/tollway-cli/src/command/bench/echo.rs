@@ -20,8 +20,8 @@ const BUCKETS: usize = 1;
 
 /// Start a server that sends back what it receives, as a baseline
 ///
-/// It uses the I/O of the text, the Throttr and the RESP gate. Load-test it with --echo; the difference to a real gate is the
-/// cost of decoding, deciding and encoding.
+/// It uses the I/O of the text, the Throttr and the RESP gate. Load-test it with --echo; the difference to a real gate
+/// is the cost of decoding, deciding and encoding.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
