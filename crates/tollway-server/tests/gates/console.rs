@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 
-use crate::support::{Harness, start, start_limiter};
+use crate::support::{Harness, start_limiter, start_with};
 
 const POLICY: &str = "
 limits:
@@ -26,8 +26,8 @@ fn a_person_sees_explains_and_resets_in_a_browser() {
     let browser = env::var_os("TOLLWAY_BROWSER").map(PathBuf::from);
     let browser =
         browser.unwrap_or_else(|| panic!("TOLLWAY_BROWSER names no folder; run `cargo xtask test`"));
-    let limiter = Engine::open(Config::parse(POLICY, "policy.yaml").unwrap(), Clock::system()).unwrap();
-    let server = start_limiter(limiter, |_| {});
+    let limiter = Engine::open(Config::parse(POLICY, "policy.yaml").unwrap(), Clock::monotonic()).unwrap();
+    let server = start_limiter(limiter, |settings| settings.gates.admin = settings.gates.http);
     let mut command = Command::new(browser.join("bin/node"));
     command.env("NODE_PATH", browser.join("node_modules"));
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gates/console/console.js"));
@@ -56,7 +56,7 @@ fn a_person_sees_explains_and_resets_in_a_browser() {
 
 #[test]
 fn a_browser_may_load_nothing_from_elsewhere() {
-    let server = start();
+    let server = start_with(POLICY, |settings| settings.gates.admin = settings.gates.http);
     let admin = server.server.admin_addr().unwrap();
     for path in ["/", "/console.css", "/console.js", "/icon.svg"] {
         let reply = Harness::request_at(&format!("http://{admin}{path}"), "GET", None);

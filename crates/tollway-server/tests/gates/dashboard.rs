@@ -18,7 +18,7 @@ fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let redis = RedisServer::start();
     let policy =
         format!("limits: {{ Login: {{ burst: 5, count: 5, period: 1m }} }}\nstore: {}\n", redis.url());
-    let limiter = Engine::open(Config::parse(&policy, "policy.yaml").unwrap(), Clock::system()).unwrap();
+    let limiter = Engine::open(Config::parse(&policy, "policy.yaml").unwrap(), Clock::monotonic()).unwrap();
     let server = start_limiter(limiter, |_| {});
     let page = server.get("/metrics").body;
     let exposed: BTreeSet<&str> =

@@ -470,7 +470,7 @@ fn mistakes_get_problem_documents() {
         ),
         ("GET", "/v1/spend", "", 405, "method-not-allowed", None),
         ("DELETE", "/metrics", "", 405, "method-not-allowed", None),
-        ("GET", "/", "", 404, "not-found", None),
+        ("GET", "/nowhere", "", 404, "not-found", None),
         ("GET", "/v1/spend/", "", 404, "not-found", None),
     ] {
         let reply = gate.request(method, path, (method == "POST").then_some(body));

@@ -72,7 +72,7 @@ function dispatch(block, onEvent) {
 function askForToken(status) {
   const dialog = $("token-dialog");
   $("token-error").textContent = !state.token ? ""
-    : status === 401 ? "This token is not known." : "This token lacks the scope read.";
+    : status === 401 ? "This token is not known." : "This token may not see the console.";
   setHealth("warn", "a token is needed");
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
