@@ -197,8 +197,8 @@ impl Samples {
     }
 }
 
-/// Returns what came after `before`. Two counters of one request are not read at one moment, so a difference of them can
-/// be smaller than it was.
+/// Returns what came after `before`. Two counters of one request are not read at one moment, so a difference of them
+/// can be smaller than it was.
 fn since(now: &LiveCounts, before: &LiveCounts) -> LiveCounts {
     LiveCounts {
         allowed: now.allowed.saturating_sub(before.allowed),

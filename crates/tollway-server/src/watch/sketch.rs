@@ -6,8 +6,8 @@
 //! not found: takes the place with the smallest count, as count = smallest + amount, error = smallest
 //! ```
 //!
-//! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= smallest` of its set for one
-//! that has none: in its set, an id can have lost at most what the smallest place has. So every bound that is shown
+//! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= smallest` of its set for
+//! one that has none: in its set, an id can have lost at most what the smallest place has. So every bound that is shown
 //! holds, and not only probably. An id with more than a sixteenth of what its set counts keeps its place for certain.
 //! The hash is keyed with random numbers, so nobody can choose ids that share a set.
 //!

@@ -234,8 +234,8 @@ pub(super) fn is_answered_when_full(path: &str) -> bool {
     matches!(find(path), Some((Route::Health | Route::Ready | Route::Metrics, _)))
 }
 
-/// Answers one request, and returns whether something was decided, refunded or reset. A request to watch the server sets
-/// `watching`, and its answer does not end.
+/// Answers one request, and returns whether something was decided, refunded or reset. A request to watch the server
+/// sets `watching`, and its answer does not end.
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
     peer: HttpPeer<'_>,
