@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollway_wire::resp::{
-    COMMAND_MAX, Decoded, KEY_MAX, ReplyWriter, RespCommand, RespVersion, TollRequest, WORDS_MAX, Words, decode,
-    encode_command, reply_len, reply_text,
+    COMMAND_MAX, Decoded, KEY_MAX, ReplyWriter, RespCommand, RespVersion, TollRequest, WORDS_MAX, Words,
+    decode, encode_command, reply_len, reply_text,
 };
 
 fuzz_target!(|input: (u8, &[u8])| {
