@@ -13,7 +13,7 @@ const LIMIT_STEP: u64 = 10;
 /// The number of limits, rules and domains whose points are kept. Others are in the totals only.
 pub(super) const LIMITS: usize = 500;
 
-/// What a limit, a rule or a domain has, by its kind and its name.
+/// Holds a value for each limit, rule and domain, by its kind and its name.
 pub(super) type ByName<T> = BTreeMap<(SubjectKind, Box<str>), T>;
 
 /// The rates of the last ten minutes.

@@ -1,4 +1,4 @@
-//! Which gate serves which path: with an admin gate, without one, and without one on an address that others reach.
+//! Tests the gate that serves each path: with an admin gate, without one, and on an address that others reach.
 
 use std::net::SocketAddr;
 

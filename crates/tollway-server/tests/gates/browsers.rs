@@ -1,4 +1,4 @@
-//! What a web page can make a browser send: cross-site requests, names that point here, and forms.
+//! Tests that a web page cannot use a browser to ask: cross-site requests, names that point here, and forms.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Who is busy: the lists of `/v1/top`, and the events of `/v1/live`.
+//! Tests that the server lists who is busy: the lists of `/v1/top`, and the events of `/v1/live`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What a server shows to people who watch it: `GET /v1/top`, and the events of `GET /v1/live`.
+//! Writes and reads the figures of a live server: `GET /v1/top`, and the events of `GET /v1/live`.
 //!
 //! ```text
 //! GET /v1/top?by=denied&n=1
@@ -24,7 +24,7 @@ use super::command::MalformedRequest;
 use super::query_string::{malformed_parameter, parse_parameters, parse_u64, percent_encode, text};
 use super::server_response::{ResponseError, read_body};
 
-/// What the ids of a list are sorted by.
+/// Names the count by which the ids of a list are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopBy {
@@ -167,7 +167,7 @@ pub struct LiveHistory {
     pub denied: Vec<u64>,
     /// The requests, of both, that were decided without the store.
     pub degraded: Vec<u64>,
-    /// The same for each limit.
+    /// The decisions of each limit in the past.
     pub limits: Vec<LimitHistory>,
 }
 
@@ -225,7 +225,7 @@ pub struct ServerState {
     pub healthy: bool,
     /// True if the server accepts no more connections.
     pub draining: bool,
-    /// How ids are shown: `plain`, `hashed` or `off`.
+    /// The form in which ids are shown: `plain`, `hashed` or `off`.
     pub show_ids: String,
 }
 
@@ -240,12 +240,12 @@ pub struct LiveCounts {
     pub degraded: u64,
 }
 
-/// How long answers took, in seconds.
+/// The times that answers took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveLatency {
     /// Half of the answers took at most this long.
     pub p50: f64,
-    /// Of a hundred answers, 99 took at most this long.
+    /// 99 % of the answers took at most this long.
     pub p99: f64,
 }
 
