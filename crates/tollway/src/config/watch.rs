@@ -90,8 +90,8 @@ mod tests {
         let errors = Config::parse("limits: {}\nshow_ids: hash\nwatch: maybe", "policy.yaml").unwrap_err();
         assert_eq!(
             errors.to_string(),
-            "policy.yaml:2:11: \"show_ids\" must be plain, hashed or off, not \"hash\" (did you mean \"hashed\"?)\n\
-             policy.yaml:3:8: \"watch\" must be on or off, not \"maybe\""
+            "policy.yaml:2:11: show_ids must be plain, hashed or off, not \"hash\" (did you mean \"hashed\"?)\n\
+             policy.yaml:3:8: watch must be on or off, not \"maybe\""
         );
     }
 }
