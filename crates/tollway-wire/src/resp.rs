@@ -9,7 +9,8 @@
 //!
 //! [`decode`] splits the bytes into the words of a command, which are borrowed from the read buffer, and
 //! [`RespCommand::parse`] finds what they mean. Neither allocates for a command that is correct. A length is compared
-//! with its bound before anything waits for that many bytes.
+//! with its bound before anything waits for that many bytes. A [`ThrottleTemplate`] does both in one step for a command
+//! that has the numbers of the one before it.
 //!
 //! ```
 //! use tollway_wire::resp::{self, Decoded, ReplyWriter, RespCommand, RespVersion, Words};
@@ -32,6 +33,7 @@ mod integer;
 mod plain_text;
 mod received;
 mod reply;
+mod template;
 mod throttle;
 mod toll;
 mod words;
@@ -41,6 +43,7 @@ pub use error::{CommandError, RespFramingError};
 pub use handshake::{COMMANDS, put_command_docs, put_commands, put_hello, put_info};
 pub use received::{ReplyError, reply_len, reply_text};
 pub use reply::{ReplyWriter, RespVersion};
+pub use template::ThrottleTemplate;
 pub use throttle::{Dialect, ThrottleRequest, ThrottleUse};
 pub use toll::{TollCharge, TollRequest, put_decision, put_refund, put_reset, put_rule_decision};
 pub use words::{Decoded, Words, decode, encode_command};

@@ -74,6 +74,12 @@ impl<'a> ThrottleRequest<'a> {
         Ok(Self { dialect, key, inline: InlineTokenBucket::new(token_bucket), quantity })
     }
 
+    /// Returns the same request for the bucket of another key.
+    #[inline]
+    pub(super) const fn with_key(self, key: &'a [u8]) -> Self {
+        Self { key, ..self }
+    }
+
     /// Returns what the request does with its bucket.
     #[inline]
     pub fn usage(&self) -> ThrottleUse {

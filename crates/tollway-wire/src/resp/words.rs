@@ -111,7 +111,7 @@ const DIGITS_MAX: usize = 20;
 /// Parses the length at this place, and returns it with the place after its line. Nothing but digits is a length: a
 /// negative one would stand for nothing, which no command has.
 #[inline]
-fn length(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, RespFramingError> {
+pub(super) fn length(inbox: &[u8], at: usize) -> Result<Option<(usize, usize)>, RespFramingError> {
     // Nearly every length has one digit or two. Looking at each byte for what it may be takes several times as long.
     match inbox.get(at..).and_then(|rest| rest.first_chunk()) {
         Some(&[one @ b'0'..=b'9', b'\r', b'\n', _]) => Ok(Some((digit(one), at + 3))),

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use tollway_core::{Charge, ChargeRequest, ErrorChain, RuleRequest, Verb};
 use tollway_wire::resp::{
     self, ClientCommand, CommandError, Decoded, Hello, ReplyWriter, RespCommand, ThrottleRequest,
-    ThrottleUse, TollRequest, Words, decode,
+    ThrottleTemplate, ThrottleUse, TollRequest, Words, decode,
 };
 
 use super::{BATCH, RespConnection, RespService};
@@ -76,6 +76,8 @@ pub(super) struct Collector<'s, 'a> {
     prepared: &'s mut Vec<u8>,
     /// A place of the caller: returning it would copy all of it.
     asked: &'s mut ArrayVec<Asked<'a>, BATCH>,
+    /// The last command, if it was one whose numbers may come again.
+    template: Option<ThrottleTemplate<'a>>,
     errors: u64,
 }
 
@@ -89,7 +91,7 @@ impl<'s, 'a> Collector<'s, 'a> {
     ) -> Self {
         prepared.clear();
         asked.clear();
-        Self { service, policy, connection, prepared, asked, errors: 0 }
+        Self { service, policy, connection, prepared, asked, template: None, errors: 0 }
     }
 
     /// Returns the number of errors among what was collected.
@@ -101,6 +103,11 @@ impl<'s, 'a> Collector<'s, 'a> {
     pub(super) fn collect(&mut self, inbox: &'a [u8], taken: &mut usize, words: &mut Words<'a>) -> Stop<'a> {
         while !self.asked.is_full() {
             let rest = &inbox[*taken..];
+            if let Some((request, len)) = self.template.as_ref().and_then(|template| template.parse(rest)) {
+                *taken += len;
+                self.asked.push(Asked::Throttle(request));
+                continue;
+            }
             match decode(rest, words) {
                 Ok(None) => return Stop::Incomplete,
                 Ok(Some((Decoded::Blank, len))) => *taken += len,
@@ -122,13 +129,16 @@ impl<'s, 'a> Collector<'s, 'a> {
 
     /// Adds one command, or returns why it ends what is collected.
     #[inline]
-    fn add(&mut self, bytes: &[u8], words: &Words<'a>) -> Option<Stop<'a>> {
+    fn add(&mut self, bytes: &'a [u8], words: &Words<'a>) -> Option<Stop<'a>> {
+        // Any other command may change what the next one may do: a transaction may begin, or another client log in.
+        self.template = None;
         match RespCommand::parse(words) {
             Ok(command) if self.connection.is_in_transaction() => self.add_in_transaction(command, bytes),
             Ok(RespCommand::Throttle(request)) if self.service.settings.allow_inline => {
                 if let ThrottleUse::GiveBack(units) = request.usage() {
                     return Some(Stop::Alone(Alone::GiveBack(request, units)));
                 }
+                self.template = ThrottleTemplate::new(bytes, request);
                 self.asked.push(Asked::Throttle(request));
                 None
             }
