@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::step::{Steps, cargo, target};
-use crate::{features, macos, test};
+use crate::{features, test};
 
 /// Runs all checks, the cheapest first, so that a mistake is found early.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
@@ -18,7 +18,6 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     let mut fuzz = cargo("clippy --manifest-path fuzz/Cargo.toml --locked --target-dir");
     steps.run("lint fuzz", fuzz.arg(target()?).args(["--", "-D", "warnings"]))?;
     features::check_none(steps)?;
-    macos::run(steps)?;
     test::run(steps, &[])?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
