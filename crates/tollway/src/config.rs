@@ -45,6 +45,7 @@ use crate::store::memory::{MAX_BUCKETS, MemoryBounds};
 use envoy::EnvoyDraft;
 use errors::{ErrorCollector, Position};
 use fields::{scalar_text, unknown_field, whole_number};
+use gates::AccessReader;
 use limits::LimitsDraft;
 use rules::RulesDraft;
 use yaml::{YamlEntry, YamlKey, YamlNode, YamlValue};
@@ -54,14 +55,14 @@ pub use envoy::EnvoyFile;
 pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::FileWatch;
 pub use gates::{
-    GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert, SmockronGate,
-    ThrottrSettings, TrustedNetworks, listen_address,
+    GateAccess, GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert,
+    SmockronGate, ThrottrSettings, TlsSettings, TrustedNetworks, listen_address,
 };
 pub use store::{StoreUrl, StoreUrlError};
 pub use watch::{ShowIds, WatchSettings};
 
 /// The names that a file can have at its top level.
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 15] = [
     "limits",
     "overrides",
     "keys",
@@ -73,6 +74,8 @@ const SECTIONS: [&str; 13] = [
     "max_buckets",
     "max_client_buckets",
     "gates",
+    "tokens",
+    "audit",
     "watch",
     "show_ids",
 ];
@@ -95,6 +98,8 @@ pub struct Config {
     pub memory_bounds: MemoryBounds,
     /// The addresses at which the server listens.
     pub gates: Gates,
+    /// The file to which the server appends a line for each reset, refund, override and reload.
+    pub audit: Option<PathBuf>,
     /// The settings of what a server shows about ids.
     pub watch: WatchSettings,
     /// Warnings about text that is valid, but probably does not mean what its author thinks.
@@ -212,7 +217,9 @@ fn read(
     let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
     let memory_bounds = read_memory_bounds(section("max_buckets"), section("max_client_buckets"), errors);
-    let gates = section("gates").map(|entry| Gates::read(entry, errors));
+    let access = AccessReader::new(section("tokens"), files.directory.as_deref(), errors);
+    let gates = Gates::read(section("gates"), &access, errors);
+    let audit = section("audit").map_or(Some(None), |entry| access.file(entry, errors).map(Some));
     let watch = WatchSettings::read(section("watch"), section("show_ids"), errors);
     let mut rules = RulesDraft::default();
     if let Some(entry) = section("rules") {
@@ -233,7 +240,8 @@ fn read(
         patterns,
         store: store.unwrap_or(Some(StoreUrl::default()))?,
         memory_bounds: memory_bounds?,
-        gates: gates.unwrap_or(Some(Gates::default()))?,
+        gates: gates?,
+        audit: audit?,
         watch: watch?,
         warnings,
     })

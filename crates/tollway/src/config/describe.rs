@@ -31,6 +31,7 @@
 use std::convert::Infallible;
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
+use std::path::Path;
 
 use tollway_core::descriptor::{ListedDescriptor, RateUnit};
 use tollway_core::{
@@ -39,8 +40,8 @@ use tollway_core::{
 };
 
 use super::{
-    Config, Gates, HostNames, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl, ThrottrSettings,
-    TrustedNetworks, WatchSettings,
+    Config, GateAccess, Gates, HostNames, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl,
+    ThrottrSettings, TrustedNetworks, WatchSettings,
 };
 use crate::store::memory::MemoryBounds;
 
@@ -53,6 +54,9 @@ pub fn describe(config: &Config) -> impl Display {
         let limits = config.policy.limits();
         writeln!(f, "store   {}", store(config))?;
         writeln!(f, "gates   {}", gates(&config.gates))?;
+        if let Some(audit) = &config.audit {
+            writeln!(f, "audit   {}", on_one_line(&audit.display().to_string()))?;
+        }
         if config.watch != WatchSettings::DEFAULT {
             writeln!(f, "watch   {}", watch(config.watch))?;
         }
@@ -124,7 +128,11 @@ fn watch(settings: WatchSettings) -> String {
 fn gates(gates: &Gates) -> String {
     let listens =
         |address: Option<SocketAddr>| address.map_or("off".to_owned(), |address| address.to_string());
-    let (http, text, throttr) = (listens(gates.http), listens(gates.text), listens(gates.throttr));
+    let tcp = |address: Option<SocketAddr>, of_gate: &GateAccess| {
+        address.map_or("off".to_owned(), |address| address.to_string() + &access(of_gate))
+    };
+    let (http, text) = (tcp(gates.http, &gates.http_access), listens(gates.text));
+    let throttr = tcp(gates.throttr, &gates.throttr_access);
     let trusted = if gates.trusted_networks == TrustedNetworks::LOCAL {
         String::new()
     } else {
@@ -140,19 +148,32 @@ fn gates(gates: &Gates) -> String {
         default if default == ThrottrSettings::DEFAULT.max_ttl => String::new(),
         ttl => format!(" (max_ttl {})", span(ttl)),
     };
-    let resp = listens(gates.resp);
+    let resp = tcp(gates.resp, &gates.resp_access);
     let inline = match gates.resp_inline {
         InlineAccess::Loopback => "",
         InlineAccess::Allow => " (inline allow)",
         InlineAccess::Deny => " (inline deny)",
     };
-    let (admin, admin_hosts) = (listens(gates.admin), host_names(&gates.admin_hosts));
+    let (admin, admin_hosts) = (tcp(gates.admin, &gates.admin_access), host_names(&gates.admin_hosts));
     let smockron = smockron(gates.smockron.as_ref());
     format!(
         "http {http}{http_settings}, admin {admin}{admin_hosts}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, resp {resp}{inline}, \
          smockron {smockron}, rls {}",
-        listens(gates.rls)
+        tcp(gates.rls, &gates.rls_access)
     )
+}
+
+/// Returns the files of a gate's certificate and of its tokens.
+fn access(access: &GateAccess) -> String {
+    let GateAccess { tls, tokens } = access;
+    let mut text = String::new();
+    let mut file = |name: &str, path: &Path| text += &on_one_line(&format!(" ({name} {})", path.display()));
+    if let Some(tls) = tls {
+        file("tls", &tls.cert);
+        tls.client_ca.iter().for_each(|path| file("client_ca", path));
+    }
+    tokens.iter().for_each(|path| file("tokens", path));
+    text
 }
 
 /// Returns the settings of the HTTP gate that are not the default.

@@ -1,5 +1,6 @@
 //! Reads the section `gates`: the addresses at which the server listens.
 
+mod access;
 mod host_names;
 mod http;
 mod inline_access;
@@ -15,10 +16,13 @@ use tollway_core::Nanos;
 use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, duration, mapping, refuse, scalar_text};
 use super::yaml::{YamlEntry, YamlValue, shorten};
+use access::{TLS, TOKENS};
 use host_names::HOSTS;
 use inline_access::INLINE;
 use max_connections::{PER_ADDRESS, TOTAL};
 
+pub(super) use access::AccessReader;
+pub use access::{GateAccess, TlsSettings};
 pub use host_names::HostNames;
 pub use http::HttpSettings;
 pub use inline_access::InlineAccess;
@@ -33,12 +37,16 @@ pub struct Gates {
     pub http: Option<SocketAddr>,
     /// The number of connections that the HTTP gate accepts.
     pub http_connections: MaxConnections,
+    /// The settings of who may use the HTTP gate.
+    pub http_access: GateAccess,
     /// The settings of the HTTP gate.
     pub http_settings: HttpSettings,
     /// The address at which the admin gate listens.
     pub admin: Option<SocketAddr>,
     /// The number of connections that the admin gate accepts.
     pub admin_connections: MaxConnections,
+    /// The settings of who may use the admin gate.
+    pub admin_access: GateAccess,
     /// The names by which browsers may ask the admin gate.
     pub admin_hosts: HostNames,
     /// The UDP address at which the text gate listens.
@@ -49,12 +57,16 @@ pub struct Gates {
     pub throttr: Option<SocketAddr>,
     /// The number of connections that the Throttr gate accepts.
     pub throttr_connections: MaxConnections,
+    /// The settings of who may use the Throttr gate.
+    pub throttr_access: GateAccess,
     /// The settings of the Throttr gate.
     pub throttr_settings: ThrottrSettings,
     /// The address at which the RESP gate listens.
     pub resp: Option<SocketAddr>,
     /// The number of connections that the RESP gate accepts.
     pub resp_connections: MaxConnections,
+    /// The settings of who may use the RESP gate.
+    pub resp_access: GateAccess,
     /// The clients of the RESP gate that may bring the numbers of limits.
     pub resp_inline: InlineAccess,
     /// The addresses at which the Smockron gate listens.
@@ -63,6 +75,8 @@ pub struct Gates {
     pub rls: Option<SocketAddr>,
     /// The number of connections that the gate for Envoy's rate limit service accepts.
     pub rls_connections: MaxConnections,
+    /// The settings of who may use the gate for Envoy's rate limit service.
+    pub rls_access: GateAccess,
 }
 
 /// The effect of a Throttr insert on a pair that exists already.
@@ -133,21 +147,26 @@ impl Gates {
     pub const OFF: Self = Self {
         http: None,
         http_connections: MaxConnections::DEFAULT,
+        http_access: GateAccess::OPEN,
         http_settings: HttpSettings::DEFAULT,
         admin: None,
         admin_connections: MaxConnections::DEFAULT,
+        admin_access: GateAccess::OPEN,
         admin_hosts: HostNames::NONE,
         text: None,
         trusted_networks: TrustedNetworks::LOCAL,
         throttr: None,
         throttr_connections: MaxConnections::DEFAULT,
+        throttr_access: GateAccess::OPEN,
         throttr_settings: ThrottrSettings::DEFAULT,
         resp: None,
         resp_connections: MaxConnections::DEFAULT,
+        resp_access: GateAccess::OPEN,
         resp_inline: InlineAccess::Loopback,
         smockron: None,
         rls: None,
         rls_connections: MaxConnections::DEFAULT,
+        rls_access: GateAccess::OPEN,
     };
 
     /// Parses a [`listen_address`], or `off`. Errors suggest `usual`, the default address of the gate.
@@ -165,8 +184,20 @@ impl Gates {
         addresses.iter().all(Option::is_none) && self.smockron.is_none()
     }
 
-    /// Reads the section. A new setting of a gate is one name in the list of its gate, and one field below.
-    pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
+    /// Sets the access to every gate whose clients can send a token.
+    fn with_access(self, access: &GateAccess) -> Self {
+        let [http_access, admin_access, resp_access, rls_access] = [(); 4].map(|()| access.clone());
+        Self { http_access, admin_access, resp_access, rls_access, ..self }
+    }
+
+    /// Reads the section; without one, every gate is at its default address. A new setting of a gate is one name in the
+    /// list of its gate, and one field below.
+    pub(super) fn read(
+        entry: Option<&YamlEntry>,
+        access: &AccessReader<'_>,
+        errors: &mut ErrorCollector,
+    ) -> Option<Self> {
+        let Some(entry) = entry else { return Some(Self::default().with_access(&access.default())) };
         let entries = mapping(entry, "{http: 127.0.0.1:8080}", errors)?;
         let gates = YamlFields::read(
             entries,
@@ -175,50 +206,61 @@ impl Gates {
             errors,
         );
         let [proxies, inline, throttlecrab, gate, hosts] = http::NAMES;
-        let names = ["listen", TOTAL, PER_ADDRESS, proxies, inline, throttlecrab, gate, hosts];
+        let names = ["listen", TOTAL, PER_ADDRESS, TLS, TOKENS, proxies, inline, throttlecrab, gate, hosts];
         let http = GateFields::read(gates.get("http"), Self::HTTP, &names, errors);
         let http_connections = MaxConnections::read(&http.settings, errors);
+        let http_access = access.read(&http.settings, errors);
         let http_settings = HttpSettings::read(&http.settings, errors);
-        let admin =
-            GateFields::read(gates.get("admin"), Self::ADMIN, &["listen", HOSTS, TOTAL, PER_ADDRESS], errors);
+        let names = ["listen", HOSTS, TOTAL, PER_ADDRESS, TLS, TOKENS];
+        let admin = GateFields::read(gates.get("admin"), Self::ADMIN, &names, errors);
         let admin_hosts = admin.setting(HOSTS, |entry| HostNames::read(entry, errors));
         let admin_connections = MaxConnections::read(&admin.settings, errors);
+        let admin_access = access.read(&admin.settings, errors);
         let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen", "trusted_networks"], errors);
         let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
-        let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS];
+        let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS, TLS, TOKENS];
         let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &names, errors);
         let throttr_connections = MaxConnections::read(&throttr.settings, errors);
+        let throttr_access = access.read_throttr(&throttr.settings, errors);
         let on_insert = throttr.setting("on_insert", |entry| {
             choice(entry, &[("fail", OnInsert::Fail), ("reset", OnInsert::Reset)], errors)
         });
         let max_ttl = throttr.settings.get("max_ttl");
         let max_ttl = max_ttl.map_or(Some(ThrottrSettings::DEFAULT.max_ttl), |entry| duration(entry, errors));
-        let resp =
-            GateFields::read(gates.get("resp"), Self::RESP, &["listen", INLINE, TOTAL, PER_ADDRESS], errors);
+        let names = ["listen", INLINE, TOTAL, PER_ADDRESS, TLS, TOKENS];
+        let resp = GateFields::read(gates.get("resp"), Self::RESP, &names, errors);
         let resp_connections = MaxConnections::read(&resp.settings, errors);
+        let resp_access = access.read(&resp.settings, errors);
         let resp_inline = resp.setting(INLINE, |entry| InlineAccess::read(entry, errors));
         let smockron = gates.get("smockron").map_or(Some(None), |entry| smockron::read(entry, errors));
-        let rls = GateFields::read(gates.get("rls"), Self::RLS, &["listen", TOTAL, PER_ADDRESS], errors);
+        let names = ["listen", TOTAL, PER_ADDRESS, TLS, TOKENS];
+        let rls = GateFields::read(gates.get("rls"), Self::RLS, &names, errors);
         let rls_connections = MaxConnections::read(&rls.settings, errors);
+        let rls_access = access.read(&rls.settings, errors);
         // Everything is read before the first `?`, so that one mistake does not hide the next.
         Some(Self {
             http: http.listen?,
             http_connections: http_connections?,
+            http_access: http_access?,
             http_settings: http_settings?,
             admin: admin.listen?,
             admin_connections: admin_connections?,
+            admin_access: admin_access?,
             admin_hosts: admin_hosts?,
             text: text.listen?,
             trusted_networks: trusted_networks?,
             throttr: throttr.listen?,
             throttr_connections: throttr_connections?,
+            throttr_access: throttr_access?,
             throttr_settings: ThrottrSettings { on_insert: on_insert?, max_ttl: max_ttl? },
             resp: resp.listen?,
             resp_connections: resp_connections?,
+            resp_access: resp_access?,
             resp_inline: resp_inline?,
             smockron: smockron?,
             rls: rls.listen?,
             rls_connections: rls_connections?,
+            rls_access: rls_access?,
         })
     }
 }
