@@ -1,7 +1,7 @@
-//! Another policy while running.
+//! Another policy while running, and other files that the configuration names.
 //!
-//! The file is looked at once a second, and at once when somebody asks. A good file takes effect whole, between two
-//! requests; a bad one is explained in the log, line by line, and changes nothing.
+//! Files are looked at once a second, and at once when somebody asks. A good file takes effect whole, between two
+//! requests; a bad one is explained in the log, and changes nothing.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,8 +17,17 @@ use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
 
-/// The time between two looks at the file. Looking is one `stat`.
+/// The time between two looks at the files. Looking is one `stat` for each.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Files whose content takes effect while the server runs.
+pub(crate) trait Reloadable: Send {
+    /// Returns whether a file has changed since it was read.
+    fn changed(&mut self) -> bool;
+
+    /// Reads the files again, and logs the outcome. Returns false if they are wrong: what was in force then stays.
+    fn reload(&mut self) -> bool;
+}
 
 /// The file that a policy came from.
 #[derive(Debug)]
@@ -42,28 +51,45 @@ impl ConfigFile {
         Self { watch, lasting: Lasting::of(config) }
     }
 
-    fn reload(&mut self, limiter: &Engine, metrics: &Metrics) {
-        match self.watch.read() {
-            Ok(config) => {
-                if Lasting::of(&config) != self.lasting {
-                    warn!(
-                        "changes of store, max_buckets, max_client_buckets, gates, watch and show_ids take effect after a restart"
-                    );
-                }
-                let policy = &config.policy;
-                let (limits, rules) = (policy.limits().len(), policy.rules().len());
-                let (domains, keys) = (policy.domains().len(), policy.keys().rules().len());
-                limiter.reload(config.policy);
-                metrics.reloads_ok.one();
-                let path = self.watch.path().display();
-                info!(%path, limits, rules, domains, keys, "configuration reloaded");
-            }
+    /// Returns the file as one whose policy `limiter` takes over when it changes.
+    pub(crate) fn reloadable(self, limiter: Arc<Engine>) -> Box<dyn Reloadable> {
+        Box::new(ConfigReload { file: self, limiter })
+    }
+}
+
+/// A configuration file, and the engine that takes over its policy.
+struct ConfigReload {
+    file: ConfigFile,
+    limiter: Arc<Engine>,
+}
+
+impl Reloadable for ConfigReload {
+    fn changed(&mut self) -> bool {
+        self.file.watch.changed()
+    }
+
+    fn reload(&mut self) -> bool {
+        let ConfigFile { watch, lasting } = &mut self.file;
+        let config = match watch.read() {
+            Ok(config) => config,
             Err(errors) => {
-                metrics.reloads_failed.one();
-                let path = self.watch.path().display();
+                let path = watch.path().display();
                 error!(%path, "configuration not reloaded; the old policy stays in force:\n{}", ErrorChain(&errors));
+                return false;
             }
+        };
+        if Lasting::of(&config) != *lasting {
+            warn!(
+                "changes of store, max_buckets, max_client_buckets, gates, watch and show_ids take effect after a restart"
+            );
         }
+        let policy = &config.policy;
+        let (limits, rules) = (policy.limits().len(), policy.rules().len());
+        let (domains, keys) = (policy.domains().len(), policy.keys().rules().len());
+        self.limiter.reload(config.policy);
+        let path = watch.path().display();
+        info!(%path, limits, rules, domains, keys, "configuration reloaded");
+        true
     }
 }
 
@@ -82,21 +108,19 @@ pub(crate) struct Reloader {
 }
 
 impl Reloader {
-    /// Reloads what `file` says, if there is one.
-    pub(crate) fn start(
-        file: Option<ConfigFile>,
-        limiter: Arc<Engine>,
-        metrics: Arc<Metrics>,
-    ) -> io::Result<Self> {
-        let Some(file) = file else { return Ok(Self { requests: None, thread: None }) };
-        // One request waits at most: two in a row would read the same file.
+    /// Starts to watch these files. Without any, nothing is reloaded.
+    pub(crate) fn start(files: Vec<Box<dyn Reloadable>>, metrics: Arc<Metrics>) -> io::Result<Self> {
+        if files.is_empty() {
+            return Ok(Self { requests: None, thread: None });
+        }
+        // One request waits at most: two in a row would read the same files.
         let (sender, receiver) = sync_channel(1);
         let builder = thread::Builder::new().name("tollway-reload".to_owned());
-        let thread = builder.spawn(move || watch(file, &limiter, &metrics, &receiver))?;
+        let thread = builder.spawn(move || watch(files, &metrics, &receiver))?;
         Ok(Self { requests: Some(sender), thread: Some(thread) })
     }
 
-    /// Reads the file again, changed or not.
+    /// Reads the files again, changed or not.
     pub(crate) fn request(&self) {
         match &self.requests {
             Some(requests) => mem::drop(requests.try_send(())),
@@ -114,15 +138,18 @@ impl Drop for Reloader {
     }
 }
 
-fn watch(mut file: ConfigFile, limiter: &Engine, metrics: &Metrics, requests: &Receiver<()>) {
+fn watch(mut files: Vec<Box<dyn Reloadable>>, metrics: &Metrics, requests: &Receiver<()>) {
     loop {
-        let due = match requests.recv_timeout(LOOK_EVERY) {
+        let requested = match requests.recv_timeout(LOOK_EVERY) {
             Ok(()) => true,
-            Err(RecvTimeoutError::Timeout) => file.watch.changed(),
+            Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if due {
-            file.reload(limiter, metrics);
+        for file in &mut files {
+            if requested || file.changed() {
+                let outcome = if file.reload() { &metrics.reloads_ok } else { &metrics.reloads_failed };
+                outcome.one();
+            }
         }
     }
 }

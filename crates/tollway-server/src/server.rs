@@ -95,7 +95,8 @@ impl Server {
             by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
         let addresses = GateAddresses(addresses);
-        let reloader = Reloader::start(config, Arc::clone(&limiter), Arc::clone(&metrics))?;
+        let config = config.map(|file| file.reloadable(Arc::clone(&limiter)));
+        let reloader = Reloader::start(config.into_iter().collect(), Arc::clone(&metrics))?;
         let health = Arc::new(Health::default());
         let (watch, feed) = (Arc::new(Watch::new(watch, workers)), Arc::new(LiveFeed::new(bounds.watchers)));
         let mut server = Self {

@@ -53,7 +53,7 @@ use yaml::{YamlEntry, YamlKey, YamlNode, YamlValue};
 pub use describe::{algorithm_numbers, describe, describe_algorithm, domain_numbers};
 pub use envoy::EnvoyFile;
 pub use errors::{ConfigError, ConfigErrors};
-pub use file_watch::FileWatch;
+pub use file_watch::{ContentWatch, FileWatch};
 pub use gates::{
     GateAccess, GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert,
     SmockronGate, ThrottrSettings, TlsSettings, TrustedNetworks, listen_address,

@@ -34,6 +34,25 @@ const MIN_STABLE_AGE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
+    files: ContentWatch,
+}
+
+/// Reads files, and reports when the content of one of them differs from what was read.
+///
+/// ```no_run
+/// use tollway::config::ContentWatch;
+/// # use std::path::Path;
+/// let mut watch = ContentWatch::default();
+/// let tokens = watch.read(Path::new("tokens.txt"))?;
+/// // … and then, once a second:
+/// if watch.changed() {
+///     watch.clear();
+///     let tokens = watch.read(Path::new("tokens.txt"))?;
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct ContentWatch {
     hasher: RandomState,
     files: Vec<WatchedFile>,
 }
@@ -66,7 +85,7 @@ impl FileWatch {
     pub fn new(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
         let file = WatchedFile { path: path.clone(), stamp: None, content: None, absent: true };
-        Self { path, hasher: RandomState::new(), files: vec![file] }
+        Self { path, files: ContentWatch { hasher: RandomState::new(), files: vec![file] } }
     }
 
     /// Returns the path of the file.
@@ -76,19 +95,31 @@ impl FileWatch {
 
     /// Reads the configuration. From now on a change is a difference from what was read, valid or not.
     pub fn read(&mut self) -> Result<Config, ConfigErrors> {
-        let Self { path, hasher, files } = self;
+        let Self { path, files } = self;
         files.clear();
-        Config::from_files(path, &mut |path| {
-            let read = read_bounded(path);
-            let content = content_hash(&read, hasher);
-            files.push(WatchedFile {
-                path: path.to_owned(),
-                stamp: None,
-                content,
-                absent: content.is_none(),
-            });
-            read
-        })
+        Config::from_files(path, &mut |path| files.read(path))
+    }
+
+    /// Returns whether the content of a file differs from what was read, as [`ContentWatch::changed`] does.
+    pub fn changed(&mut self) -> bool {
+        self.files.changed()
+    }
+}
+
+impl ContentWatch {
+    /// Reads a file, and watches it from now on, also if it cannot be read. Of a file that is longer than a
+    /// configuration file may be, only the beginning is read.
+    pub fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let read = read_bounded(path);
+        let content = content_hash(&read, &self.hasher);
+        let file = WatchedFile { path: path.to_owned(), stamp: None, content, absent: content.is_none() };
+        self.files.push(file);
+        read
+    }
+
+    /// Stops to watch every file.
+    pub fn clear(&mut self) {
+        self.files.clear();
     }
 
     /// Returns whether the content of a file differs from what was read, or from the content at the last call.
@@ -96,7 +127,7 @@ impl FileWatch {
     /// A file that is missing, unreadable or empty has changed if it still is so at the next call: at the first one it
     /// is probably being written.
     pub fn changed(&mut self) -> bool {
-        let Self { hasher, files, .. } = self;
+        let Self { hasher, files } = self;
         // Every file is looked at, so that changes of two files at once are one change.
         files.iter_mut().map(|file| file.changed(hasher)).max() == Some(true)
     }
@@ -178,9 +209,9 @@ mod tests {
         fs::write(&file, "one").expect("written");
         let mut watch = FileWatch::new(&file);
         // Pretends that the file was read long after it was written.
-        watch.files[0].stamp = FileStamp::of(file.path());
+        watch.files.files[0].stamp = FileStamp::of(file.path());
         assert!(!watch.changed());
-        watch.files[0].stamp = None;
+        watch.files.files[0].stamp = None;
         assert!(watch.changed());
     }
 }
