@@ -23,7 +23,7 @@ mod server;
 mod wait;
 mod zmq_socket;
 
-pub use certificate::Certificates;
+pub use certificate::{CertificateFiles, Certificates};
 pub use cluster::RedisCluster;
 pub use random_histories::{Random, compare, seed};
 pub use scripted_master::ScriptedMaster;

@@ -24,7 +24,7 @@ pub struct RedisServer {
     // Before the directory: what runs in it must have ended when it goes.
     process: Option<SupervisedProcess>,
     directory: TempDir,
-    certificates: Option<Certificates>,
+    certificates: Option<Box<Certificates>>,
 }
 
 impl RedisServer {
@@ -43,13 +43,22 @@ impl RedisServer {
 
     /// Starts a server that accepts only TLS. Clients must trust its `certificate_authority`.
     pub fn start_tls() -> Self {
+        Self::start_tls_with("no")
+    }
+
+    /// Starts a server that accepts only TLS, from clients whose certificate its authority has signed.
+    pub fn start_mtls() -> Self {
+        Self::start_tls_with("yes")
+    }
+
+    fn start_tls_with(auth_clients: &str) -> Self {
         retry(|| {
             let directory = directory();
             let certificates = Certificates::create(directory.path());
             let [port] = port::free();
-            let arguments = certificates.arguments(port);
+            let arguments = certificates.arguments(port, auth_clients);
             let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-            Self::at(port, &arguments, directory, Some(certificates))
+            Self::at(port, &arguments, directory, Some(Box::new(certificates)))
         })
     }
 
@@ -58,7 +67,7 @@ impl RedisServer {
         port: u16,
         arguments: &[&str],
         directory: TempDir,
-        certificates: Option<Certificates>,
+        certificates: Option<Box<Certificates>>,
     ) -> Option<Self> {
         let port_argument = port.to_string();
         let ours = ["--port", &port_argument, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"];
@@ -87,7 +96,12 @@ impl RedisServer {
 
     /// Returns the file that a client of a TLS server must trust.
     pub fn certificate_authority(&self) -> &Path {
-        self.certificates.as_ref().expect("a server that speaks TLS").authority()
+        self.certificates().authority()
+    }
+
+    /// Returns the authority of a TLS server, which can sign certificates of clients.
+    pub fn certificates(&self) -> &Certificates {
+        self.certificates.as_ref().expect("a server that speaks TLS")
     }
 
     /// Returns the directory of the server's files.
@@ -100,8 +114,12 @@ impl RedisServer {
         match &self.certificates {
             None => cli(self.port, command),
             Some(certificates) => {
-                let authority = certificates.authority().to_str().expect("temporary names are text");
-                cli(self.port, &[&["-h", "localhost", "--tls", "--cacert", authority], command].concat())
+                // The certificate of the server is good for a client too, where one is asked for.
+                let [authority, cert, key] =
+                    [certificates.authority(), certificates.certificate(), certificates.key()]
+                        .map(|path| path.to_str().expect("temporary names are text"));
+                let tls = ["-h", "localhost", "--tls", "--cacert", authority, "--cert", cert, "--key", key];
+                cli(self.port, &[&tls, command].concat())
             }
         }
     }
