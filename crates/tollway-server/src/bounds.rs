@@ -26,6 +26,10 @@ pub struct Bounds {
     /// The time that the rest of a Throttr request, of a RESP command, of a ZeroMQ message or of a ZeroMQ handshake may
     /// take to arrive.
     pub frame_time: Duration,
+    /// The number of TLS handshakes that one gate may have in progress.
+    pub tls_handshakes: usize,
+    /// The time that a TLS handshake may take.
+    pub tls_handshake_time: Duration,
     /// The number of calls that one gRPC connection may have in flight: as many as Envoy sends to a service by default.
     /// It sends them before it has read our bound, and takes a call that is refused for a failure.
     pub rls_streams: u32,
@@ -77,6 +81,8 @@ impl Default for Bounds {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             frame_time: Duration::from_secs(10),
+            tls_handshakes: 1_024,
+            tls_handshake_time: Duration::from_secs(5),
             rls_streams: 1_024,
             rls_decisions: 4_096,
             rls_head: 4 << 10,

@@ -13,11 +13,13 @@ mod resp;
 #[cfg(feature = "rls")]
 mod rls;
 pub(crate) mod smockron;
+mod stream;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod text;
 mod throttr;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,11 +29,16 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
+use tollway::config::GateAccess;
 use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
 use self::tcp::TcpGate;
+pub(crate) use self::tls::TlsServer;
+use self::tls::{HandshakeThreads, Protocols};
+pub use self::tls::{TlsError, TlsFileError, TlsFileWarning, check_tls_files};
 use crate::metrics::Page;
+use crate::reload::Reloadable;
 use crate::server::Settings;
 use crate::worker::Worker;
 
@@ -78,50 +85,94 @@ pub(crate) trait Gate: Send + Sync {
         None
     }
 
+    /// Returns the TLS of this gate, or `None` for plain text.
+    fn tls(&self) -> Option<&TlsServer> {
+        None
+    }
+
     /// Appends the metrics that are no counters of a worker.
     fn write_metrics(&self, _page: &mut Page) {}
 }
 
+/// The gates of a server, and the files that they read again when these change.
+#[derive(Default)]
+pub(crate) struct Listed {
+    pub(crate) gates: Vec<Arc<dyn Gate>>,
+    pub(crate) files: Vec<Box<dyn Reloadable>>,
+    handshakes: Option<Arc<HandshakeThreads>>,
+}
+
+impl Listed {
+    fn add(&mut self, gate: impl Gate + 'static) {
+        self.gates.push(Arc::new(gate));
+    }
+
+    /// Reads the files of a gate's TLS, if it has any.
+    fn tls(
+        &mut self,
+        gate: &'static str,
+        access: &GateAccess,
+        protocols: Protocols,
+        settings: &Settings,
+    ) -> io::Result<Option<Arc<TlsServer>>> {
+        let Some(tls) = &access.tls else { return Ok(None) };
+        let threads = match &self.handshakes {
+            Some(threads) => threads,
+            None => self.handshakes.insert(HandshakeThreads::start(settings.workers)?),
+        };
+        let (server, files) = TlsServer::open(gate, tls, protocols, &settings.bounds, threads)?;
+        self.files.push(files);
+        Ok(Some(server))
+    }
+}
+
 /// Returns the gates that are configured. A new gate is added here.
-pub(crate) fn listed(settings: &Settings) -> io::Result<Vec<Arc<dyn Gate>>> {
+pub(crate) fn listed(settings: &Settings) -> io::Result<Listed> {
     let Settings { gates, bounds, limiter, .. } = settings;
-    let mut listed: Vec<Arc<dyn Gate>> = Vec::new();
+    let mut listed = Listed::default();
     if let Some(address) = gates.http {
         let limit = ConnectionLimit::new(&gates.http_connections).with_reserve(bounds.reserved);
         // Whoever can reach a gate on loopback is on this machine already.
         let serves_operators = gates.admin.is_none() && address.ip().is_loopback();
-        let protocol = http::Http::new(address, &gates.http_settings, serves_operators);
-        listed.push(Arc::new(TcpGate::new("http", address, limit, protocol)));
+        let tls = listed.tls("http", &gates.http_access, &[b"http/1.1"], settings)?;
+        let protocol =
+            http::Http::new(address, &gates.http_settings, serves_operators).with_tls(tls.is_some());
+        listed.add(TcpGate::new("http", address, limit, protocol).with_tls(tls));
     }
     if let Some(address) = gates.admin {
         let limit = ConnectionLimit::new(&gates.admin_connections).with_reserve(bounds.reserved);
-        listed.push(Arc::new(TcpGate::new("admin", address, limit, http::Http::admin(&gates.admin_hosts))));
+        let tls = listed.tls("admin", &gates.admin_access, &[b"http/1.1"], settings)?;
+        let protocol = http::Http::admin(&gates.admin_hosts).with_tls(tls.is_some());
+        listed.add(TcpGate::new("admin", address, limit, protocol).with_tls(tls));
     }
     if let Some(address) = gates.text {
-        listed.push(Arc::new(text::TextGate::new(address, gates.trusted_networks.clone(), settings.workers)));
+        listed.add(text::TextGate::new(address, gates.trusted_networks.clone(), settings.workers));
     }
     if let Some(address) = gates.throttr {
         let limit = ConnectionLimit::new(&gates.throttr_connections);
         let protocol = throttr::Throttr { settings: gates.throttr_settings };
-        listed.push(Arc::new(TcpGate::new("throttr", address, limit, protocol)));
+        let tls = listed.tls("throttr", &gates.throttr_access, &[], settings)?;
+        listed.add(TcpGate::new("throttr", address, limit, protocol).with_tls(tls));
     }
     if let Some(address) = gates.resp {
         let limit = ConnectionLimit::new(&gates.resp_connections);
         let allow_inline = gates.resp_inline.is_allowed_at(address);
-        listed.push(Arc::new(TcpGate::new("resp", address, limit, resp::Resp { allow_inline })));
+        let tls = listed.tls("resp", &gates.resp_access, &[], settings)?;
+        listed.add(TcpGate::new("resp", address, limit, resp::Resp { allow_inline }).with_tls(tls));
     }
     #[cfg(feature = "rls")]
     if let Some(address) = gates.rls {
-        listed.push(Arc::new(rls::RlsGate::new(address, ConnectionLimit::new(&gates.rls_connections))));
+        let tls = listed.tls("rls", &gates.rls_access, &[b"h2"], settings)?;
+        listed.add(rls::RlsGate::new(address, ConnectionLimit::new(&gates.rls_connections), tls));
     }
     if let Some(gate) = &gates.smockron {
         let master = smockron::Master::new(bounds, limiter, gate.statsd.as_deref())?;
         let limit = ConnectionLimit::new(&gate.connections);
         let accounting = smockron::Accounting(Arc::clone(&master));
-        listed.push(Arc::new(TcpGate::new("accounting", gate.accounting, limit, accounting)));
+        listed.add(TcpGate::new("accounting", gate.accounting, limit, accounting));
         if let Some(address) = gate.control() {
             let limit = ConnectionLimit::new(&gate.connections);
-            listed.push(Arc::new(TcpGate::new("control", address, limit, smockron::Control(master))));
+            listed.add(TcpGate::new("control", address, limit, smockron::Control(master)));
         }
     }
     Ok(listed)

@@ -13,7 +13,7 @@ use tracing::error;
 
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, ConnectionLimit, Gate, raise_file_limit};
+use crate::gate::{self, ConnectionLimit, Listed, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
 use crate::watch::{LiveFeed, Sampler, Watch};
@@ -74,12 +74,13 @@ struct WorkerThread {
 impl Server {
     /// Listens, and returns when connections are accepted. The error names the address that could not be bound.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let gates = gate::listed(&settings)?;
-        Self::start_gates(settings, gates)
+        let listed = gate::listed(&settings)?;
+        Self::start_gates(settings, listed)
     }
 
     /// Starts these gates instead of those that are configured.
-    pub(crate) fn start_gates(settings: Settings, gates: Vec<Arc<dyn Gate>>) -> io::Result<Self> {
+    pub(crate) fn start_gates(settings: Settings, listed: Listed) -> io::Result<Self> {
+        let Listed { gates, mut files, .. } = listed;
         let Settings { limiter, echo, workers, watch, bounds, config, .. } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
@@ -95,8 +96,8 @@ impl Server {
             by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
         let addresses = GateAddresses(addresses);
-        let config = config.map(|file| file.reloadable(Arc::clone(&limiter)));
-        let reloader = Reloader::start(config.into_iter().collect(), Arc::clone(&metrics))?;
+        files.extend(config.map(|file| file.reloadable(Arc::clone(&limiter))));
+        let reloader = Reloader::start(files, Arc::clone(&metrics))?;
         let health = Arc::new(Health::default());
         let (watch, feed) = (Arc::new(Watch::new(watch, workers)), Arc::new(LiveFeed::new(bounds.watchers)));
         let mut server = Self {

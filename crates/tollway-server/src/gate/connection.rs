@@ -2,7 +2,7 @@
 //!
 //! The bytes go to a [`Session`], which knows the protocol. The loop knows deadlines, drains and buffers. Buffers
 //! belong to the worker and are borrowed while bytes are handled: an idle connection keeps nothing but an unfinished
-//! request. The stream can be anything that reads and writes bytes, so that TLS can be put between it and the socket.
+//! request. The stream can be anything that reads and writes bytes: a socket, or TLS between it and the loop.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -403,27 +403,40 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         let bounds = self.worker.bounds();
         let (mut sent, mut deadline) = (0, None);
         let written = poll_fn(|context| {
-            while sent < output.len() {
-                match Pin::new(&mut self.stream).poll_write(context, &output[sent..]) {
-                    Poll::Ready(Ok(more @ 1..)) => sent += more,
-                    Poll::Ready(_) => return Poll::Ready(Err(End::Closed)),
-                    Poll::Pending => {
-                        let limit = match S::write_timeout(bounds) {
-                            Some(limit) => limit,
-                            None if self.poll_drain(context) => bounds.drain_idle,
-                            None => return Poll::Pending,
-                        };
-                        let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
-                        return self.timer.poll(context, deadline).map(|()| Err(End::Stalled));
-                    }
-                }
+            match self.poll_send(context, &output[..], &mut sent) {
+                Poll::Ready(sent) => return Poll::Ready(sent.map_err(|_| End::Closed)),
+                Poll::Pending => {}
             }
-            Poll::Ready(Ok(()))
+            let limit = match S::write_timeout(bounds) {
+                Some(limit) => limit,
+                None if self.poll_drain(context) => bounds.drain_idle,
+                None => return Poll::Pending,
+            };
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+            self.timer.poll(context, deadline).map(|()| Err(End::Stalled))
         });
         written.await?;
         output.clear();
+        Ok(())
+    }
+
+    /// Sends what is behind the first `sent` bytes.
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        output: &[u8],
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while *sent < output.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &output[*sent..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(more)) => *sent += more,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
         // TLS may have taken the bytes without having sent them.
-        self.stream.flush().await.map_err(|_| End::Closed)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     /// Sends what was pushed until the end of a drain.

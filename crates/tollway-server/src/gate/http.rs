@@ -27,20 +27,27 @@ pub(super) struct Http {
     role: HttpRole,
     settings: Arc<HttpSettings>,
     allow_inline: bool,
+    has_tls: bool,
 }
 
 impl Http {
     /// Creates the gate `http`, which also serves the paths for operators if `serves_operators`.
     pub(super) fn new(address: SocketAddr, settings: &HttpSettings, serves_operators: bool) -> Self {
         let allow_inline = settings.inline.is_allowed_at(address);
-        Self { role: HttpRole::Http { serves_operators }, settings: Arc::new(settings.clone()), allow_inline }
+        let role = HttpRole::Http { serves_operators };
+        Self { role, settings: Arc::new(settings.clone()), allow_inline, has_tls: false }
     }
 
     /// Creates the gate `admin`.
     pub(super) fn admin(hosts: &HostNames) -> Self {
         let settings = HttpSettings { hosts: hosts.clone(), ..HttpSettings::DEFAULT };
         // Numbers that come with a refund or a reset name a bucket; they let nobody pass and fill no store.
-        Self { role: HttpRole::Admin, settings: Arc::new(settings), allow_inline: true }
+        Self { role: HttpRole::Admin, settings: Arc::new(settings), allow_inline: true, has_tls: false }
+    }
+
+    /// Sets whether the gate speaks inside of TLS. The pages of its own site then begin with `https`.
+    pub(super) fn with_tls(self, has_tls: bool) -> Self {
+        Self { has_tls, ..self }
     }
 }
 
@@ -50,6 +57,7 @@ pub(super) struct HttpShared {
     role: HttpRole,
     settings: Arc<HttpSettings>,
     allow_inline: bool,
+    has_tls: bool,
 }
 
 impl TcpProtocol for Http {
@@ -58,8 +66,8 @@ impl TcpProtocol for Http {
 
     fn shared(&self, worker: &Arc<Worker>) -> HttpShared {
         let settings = Arc::clone(&self.settings);
-        let Self { role, allow_inline, .. } = *self;
-        HttpShared { worker: Arc::clone(worker), role, settings, allow_inline }
+        let Self { role, allow_inline, has_tls, .. } = *self;
+        HttpShared { worker: Arc::clone(worker), role, settings, allow_inline, has_tls }
     }
 
     fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
@@ -103,7 +111,7 @@ impl Session for HttpSession {
             return Received { taken: arrived.len(), next, at: Instant::now() };
         }
         let Self { shared, framer, peer, is_reserved, watching } = self;
-        let HttpShared { worker, role, settings, allow_inline } = &**shared;
+        let HttpShared { worker, role, settings, allow_inline, has_tls } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
         let mut at = Instant::now();
@@ -125,8 +133,13 @@ impl Session for HttpSession {
                         worker.metrics.responded(response.problem(&problem));
                         false
                     } else {
-                        let peer =
-                            HttpPeer { address: *peer, role: *role, settings, allow_inline: *allow_inline };
+                        let peer = HttpPeer {
+                            address: *peer,
+                            role: *role,
+                            settings,
+                            allow_inline: *allow_inline,
+                            has_tls: *has_tls,
+                        };
                         route::answer(&request, peer, worker, &policy, response, watching).await
                     };
                     taken += request.len;

@@ -21,6 +21,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use self::connection::RlsConnections;
 use super::limit::ConnectionLimit;
 use super::tcp::Acceptor;
+use super::tls::TlsServer;
 use super::{Gate, GateFuture};
 use crate::worker::Worker;
 
@@ -28,11 +29,12 @@ use crate::worker::Worker;
 pub(super) struct RlsGate {
     address: SocketAddr,
     limit: Arc<ConnectionLimit>,
+    tls: Option<Arc<TlsServer>>,
 }
 
 impl RlsGate {
-    pub(super) fn new(address: SocketAddr, limit: ConnectionLimit) -> Self {
-        Self { address, limit: Arc::new(limit) }
+    pub(super) fn new(address: SocketAddr, limit: ConnectionLimit, tls: Option<Arc<TlsServer>>) -> Self {
+        Self { address, limit: Arc::new(limit), tls }
     }
 }
 
@@ -57,12 +59,17 @@ impl Gate for RlsGate {
             health.set_service_status(rls::SERVICE, ServingStatus::NotServing).await;
             health.set_service_status("", ServingStatus::NotServing).await;
         });
-        let drain = worker.drain.clone();
-        let connections = RlsConnections::new(worker, health_service).map_err(io::Error::other)?;
-        Ok(Box::pin(Acceptor::new(&self.limit, connections).run(listener, background, drain)))
+        let connections =
+            RlsConnections::new(Arc::clone(&worker), health_service).map_err(io::Error::other)?;
+        let acceptor = Acceptor::new(&self.limit, self.tls.as_ref(), connections, worker);
+        Ok(Box::pin(acceptor.run(listener, background)))
     }
 
     fn connection_limit(&self) -> Option<&ConnectionLimit> {
         Some(&self.limit)
+    }
+
+    fn tls(&self) -> Option<&TlsServer> {
+        self.tls.as_deref()
     }
 }

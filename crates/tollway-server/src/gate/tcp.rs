@@ -17,9 +17,10 @@ use tracing::{error, warn};
 
 use super::connection::{self, BufferPool, Session};
 use super::limit::{ConnectionLimit, ConnectionPermit};
+use super::stream::GateStream;
+use super::tls::TlsServer;
 use super::{Gate, GateFuture};
 use crate::bounds::LOG_PAUSE;
-use crate::drain::Drain;
 use crate::metrics::Page;
 use crate::worker::Worker;
 
@@ -60,12 +61,18 @@ pub(super) struct TcpGate<P> {
     name: &'static str,
     address: SocketAddr,
     limit: Arc<ConnectionLimit>,
+    tls: Option<Arc<TlsServer>>,
     protocol: P,
 }
 
 impl<P: TcpProtocol> TcpGate<P> {
     pub(super) fn new(name: &'static str, address: SocketAddr, limit: ConnectionLimit, protocol: P) -> Self {
-        Self { name, address, limit: Arc::new(limit), protocol }
+        Self { name, address, limit: Arc::new(limit), tls: None, protocol }
+    }
+
+    /// Sets the TLS of the gate, or `None` for plain text.
+    pub(super) fn with_tls(self, tls: Option<Arc<TlsServer>>) -> Self {
+        Self { tls, ..self }
     }
 }
 
@@ -85,13 +92,18 @@ impl<P: TcpProtocol> Gate for TcpGate<P> {
         if let Some(task) = self.protocol.background(&shared) {
             background.spawn(task);
         }
-        let drain = worker.drain.clone();
-        let sessions = Sessions::<P> { shared, buffers: Arc::new(BufferPool::new()), worker };
-        Ok(Box::pin(Acceptor::new(&self.limit, sessions).run(listener, background, drain)))
+        let sessions =
+            Sessions::<P> { shared, buffers: Arc::new(BufferPool::new()), worker: Arc::clone(&worker) };
+        let acceptor = Acceptor::new(&self.limit, self.tls.as_ref(), sessions, worker);
+        Ok(Box::pin(acceptor.run(listener, background)))
     }
 
     fn connection_limit(&self) -> Option<&ConnectionLimit> {
         Some(&self.limit)
+    }
+
+    fn tls(&self) -> Option<&TlsServer> {
+        self.tls.as_deref()
     }
 
     fn write_metrics(&self, page: &mut Page) {
@@ -109,7 +121,7 @@ pub(super) trait ServeConnection: Send + Sync + 'static {
     /// Returns the task that serves a connection until one side ends it or the server has drained.
     fn serve(
         &self,
-        stream: TcpStream,
+        stream: GateStream,
         peer: IpAddr,
         permit: ConnectionPermit,
     ) -> impl Future<Output = ()> + Send + 'static;
@@ -133,7 +145,7 @@ impl<P: TcpProtocol> ServeConnection for Sessions<P> {
 
     fn serve(
         &self,
-        stream: TcpStream,
+        stream: GateStream,
         peer: IpAddr,
         permit: ConnectionPermit,
     ) -> impl Future<Output = ()> + Send + 'static {
@@ -150,18 +162,26 @@ impl<P: TcpProtocol> ServeConnection for Sessions<P> {
 /// Accepts the connections of one gate on one worker.
 pub(super) struct Acceptor<S> {
     limit: Arc<ConnectionLimit>,
-    server: S,
+    tls: Option<Arc<TlsServer>>,
+    server: Arc<S>,
+    worker: Arc<Worker>,
     connections: JoinSet<()>,
 }
 
 impl<S: ServeConnection> Acceptor<S> {
-    pub(super) fn new(limit: &Arc<ConnectionLimit>, server: S) -> Self {
-        Self { limit: Arc::clone(limit), server, connections: JoinSet::new() }
+    pub(super) fn new(
+        limit: &Arc<ConnectionLimit>,
+        tls: Option<&Arc<TlsServer>>,
+        server: S,
+        worker: Arc<Worker>,
+    ) -> Self {
+        let (limit, tls) = (Arc::clone(limit), tls.cloned());
+        Self { limit, tls, server: Arc::new(server), worker, connections: JoinSet::new() }
     }
 
     /// Accepts connections until the drain starts, then waits until all have ended and what they sent has its effect.
-    pub(super) async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>, drain: Drain) {
-        let mut draining = pin!(drain.started());
+    pub(super) async fn run(mut self, listener: TcpListener, mut background: JoinSet<()>) {
+        let mut draining = pin!(self.worker.drain.clone().started());
         let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
         loop {
             tokio::select! {
@@ -198,7 +218,26 @@ impl<S: ServeConnection> Acceptor<S> {
             let _ = keep_alive(&stream);
         }
         let evictable = permit.evictable();
-        evictable.by_ending(self.connections.spawn(self.server.serve(stream, peer.ip(), permit)));
+        let task = match &self.tls {
+            None => {
+                let serving = self.server.serve(GateStream::Plain(stream), peer.ip(), permit);
+                self.connections.spawn(serving)
+            }
+            Some(tls) => {
+                // The permit is taken before: a handshake is a connection.
+                let Some(handshake) = tls.begin(peer.ip()) else { return };
+                let (server, worker) = (Arc::clone(&self.server), Arc::clone(&self.worker));
+                let evictable = handshake.evictable();
+                let task = self.connections.spawn(async move {
+                    if let Some(stream) = handshake.run(stream, &worker).await {
+                        server.serve(GateStream::Tls(stream), peer.ip(), permit).await;
+                    }
+                });
+                evictable.by_ending(task.clone());
+                task
+            }
+        };
+        evictable.by_ending(task);
     }
 
     /// Admits the connections that the kernel accepted before the drain: their requests get an answer.

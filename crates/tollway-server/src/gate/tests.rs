@@ -169,9 +169,9 @@ fn settings() -> Settings {
 
 /// Starts the HTTP gate beside these.
 fn start(settings: Settings, others: Vec<Arc<dyn Gate>>) -> Server {
-    let mut gates = listed(&settings).unwrap();
-    gates.extend(others);
-    Server::start_gates(settings, gates).unwrap()
+    let mut listed = listed(&settings).unwrap();
+    listed.gates.extend(others);
+    Server::start_gates(settings, listed).unwrap()
 }
 
 fn ping_gate(total: usize) -> Arc<dyn Gate> {

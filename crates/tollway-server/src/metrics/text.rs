@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use tollway::engine::Engine;
 use tollway::store::{Health, NodeState};
@@ -40,6 +41,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     reloads(&mut page, metrics);
     http(&mut page, metrics);
     connections(&mut page, metrics, gates);
+    tls(&mut page, gates);
     latency(&mut page, metrics);
     text(&mut page, metrics);
     throttr(&mut page, metrics);
@@ -318,6 +320,26 @@ fn connections(page: &mut Page, metrics: &Metrics, gates: &[Arc<dyn Gate>]) {
         ("write", sum(metrics, |worker| &worker.cut_write)),
     ] {
         page.sample("tollway_connections_cut_total", &[("when", when)], count);
+    }
+}
+
+fn tls(page: &mut Page, gates: &[Arc<dyn Gate>]) {
+    let with_tls = || gates.iter().filter_map(|gate| Some((gate.name(), gate.tls()?)));
+    if with_tls().next().is_none() {
+        return;
+    }
+    let name = "tollway_tls_handshakes_total";
+    page.family(name, "counter", "TLS handshakes by how they ended.");
+    for (gate, tls) in with_tls() {
+        for (outcome, count) in tls.handshakes() {
+            page.sample(name, &[("gate", gate), ("outcome", outcome)], count);
+        }
+    }
+    let name = "tollway_tls_certificate_expiry_timestamp_seconds";
+    page.family(name, "gauge", "Unix time at which the certificate of the gate expires.");
+    for (gate, expires_at) in with_tls().filter_map(|(gate, tls)| Some((gate, tls.expires_at()?))) {
+        let seconds = expires_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        page.sample(name, &[("gate", gate)], seconds);
     }
 }
 

@@ -23,5 +23,6 @@ mod smockron;
 mod support;
 mod text;
 mod throttr;
+mod tls;
 mod traces;
 mod watch;

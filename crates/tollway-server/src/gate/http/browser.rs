@@ -23,7 +23,7 @@ pub(super) fn check(
     for_operators: bool,
 ) -> Result<(), ProblemDetails> {
     let sender = &request.sender;
-    if sender.is_from_page() && sender.is_cross_site(is_behind_tls(request)) {
+    if sender.is_from_page() && sender.is_cross_site(is_https(request, peer)) {
         return Err(ProblemDetails::cross_site());
     }
     // By GET, a page of the same site sends neither header. So names always count where answers tell about clients.
@@ -59,13 +59,12 @@ fn check_host(host: &[u8], peer: &HttpPeer<'_>) -> Result<(), ProblemDetails> {
     Err(ProblemDetails::unknown_host(host, peer.role.name()))
 }
 
-/// Returns whether a proxy in front says that the browser speaks to it by TLS. A page of another site cannot send the
-/// header unasked.
-fn is_behind_tls(request: &HttpRequest<'_>) -> bool {
-    request.head.split(|byte| *byte == b'\n').any(|line| {
-        line.split_at_checked("x-forwarded-proto:".len()).is_some_and(|(name, value)| {
-            name.eq_ignore_ascii_case(b"x-forwarded-proto:")
-                && value.trim_ascii().eq_ignore_ascii_case(b"https")
-        })
-    })
+/// Returns whether the browser speaks TLS: to a proxy in front, if there is one that says so, or else to the gate. A
+/// page of another site cannot send the header of a proxy unasked.
+fn is_https(request: &HttpRequest<'_>, peer: &HttpPeer<'_>) -> bool {
+    let said = request.head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked("x-forwarded-proto:".len())?;
+        name.eq_ignore_ascii_case(b"x-forwarded-proto:").then(|| value.trim_ascii())
+    });
+    said.map_or(peer.has_tls, |protocol| protocol.eq_ignore_ascii_case(b"https"))
 }

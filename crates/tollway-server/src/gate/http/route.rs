@@ -227,6 +227,8 @@ pub(super) struct HttpPeer<'a> {
     pub(super) settings: &'a HttpSettings,
     /// True if the gate takes the numbers of limits from its clients.
     pub(super) allow_inline: bool,
+    /// True if the connection is inside of TLS.
+    pub(super) has_tls: bool,
 }
 
 /// Returns whether a path is answered even if the gate is full, so that operators can find out why.

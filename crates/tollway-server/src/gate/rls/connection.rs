@@ -17,7 +17,6 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tollway::block_on;
@@ -31,6 +30,7 @@ use tower_service::Service as TowerService;
 
 use super::framing::{self, AnswerBody};
 use crate::gate::limit::ConnectionPermit;
+use crate::gate::stream::GateStream;
 use crate::gate::tcp::ServeConnection;
 use crate::service::RlsError;
 use crate::worker::Worker;
@@ -102,7 +102,7 @@ impl ServeConnection for RlsConnections {
 
     fn serve(
         &self,
-        stream: TcpStream,
+        stream: GateStream,
         _peer: IpAddr,
         permit: ConnectionPermit,
     ) -> impl Future<Output = ()> + Send + 'static {
@@ -112,7 +112,7 @@ impl ServeConnection for RlsConnections {
 
 /// Serves one connection until one side ends it, or until its calls are answered after a drain began or after one of
 /// them did not arrive in time.
-async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Services>) {
+async fn serve(mut stream: GateStream, permit: ConnectionPermit, services: Arc<Services>) {
     let worker = Arc::clone(&services.worker);
     let bounds = *worker.bounds();
     let mut preface = [0; PREFACE.len()];
@@ -122,7 +122,7 @@ async fn serve(mut stream: TcpStream, permit: ConnectionPermit, services: Arc<Se
         worker.metrics.cut_head.one();
         return;
     }
-    let (reader, writer) = stream.into_split();
+    let (reader, writer) = tokio::io::split(stream);
     let stream = TokioIo::new(tokio::io::join(Cursor::new(preface).chain(reader), writer));
     let calls = Arc::new(ConnectionCalls::new(permit));
     let call = service_fn(|request| {

@@ -2,6 +2,7 @@
 
 pub(crate) mod config_file;
 pub(crate) mod rls;
+pub(crate) mod tls;
 pub(crate) mod zeromq;
 
 use std::io::{Read, Write};

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fs;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,10 +12,11 @@ use http_body::{Body, Frame};
 use prost::Message;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
+use tollway_testbed::Certificates;
 use tollway_wire::rls;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
@@ -99,9 +101,20 @@ pub(crate) struct RlsClient {
 
 impl RlsClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
+        Self::of(Endpoint::from_shared(format!("http://{address}")).unwrap())
+    }
+
+    /// Connects by TLS, and trusts the authority of these certificates.
+    pub(crate) fn tls(address: SocketAddr, certificates: &Certificates) -> Self {
+        let authority = fs::read(certificates.authority()).unwrap();
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+        Self::of(Endpoint::from_shared(format!("https://{address}")).unwrap().tls_config(tls).unwrap())
+    }
+
+    fn of(endpoint: Endpoint) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let entered = runtime.enter();
-        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
+        let channel = endpoint.connect_lazy();
         drop(entered);
         Self { runtime, channel }
     }
