@@ -111,11 +111,17 @@ fn store(config: &Config) -> String {
         #[cfg(feature = "redis")]
         StoreUrl::Redis(url) => {
             let (place, namespace, deadline) = (url.place(), &url.namespace, url.deadline);
-            let password_file =
-                url.password_file.as_ref().map(|path| format!(", password_file {}", path.display()));
-            let tls_ca = url.tls_ca.as_ref().map(|path| format!(", tls_ca {}", path.display()));
-            let files = on_one_line(&(password_file.unwrap_or_default() + &tls_ca.unwrap_or_default()));
-            format!("{place}, namespace {namespace}, deadline {deadline:?}{files}")
+            let files = [
+                ("password_file", &url.password_file),
+                ("tls_ca", &url.tls_ca),
+                ("tls_cert", &url.tls_cert),
+                ("tls_key", &url.tls_key),
+            ];
+            let files: String = files
+                .into_iter()
+                .filter_map(|(name, path)| Some(format!(", {name} {}", path.as_ref()?.display())))
+                .collect();
+            format!("{place}, namespace {namespace}, deadline {deadline:?}{}", on_one_line(&files))
         }
     }
 }

@@ -14,6 +14,8 @@
 //!   username: tollway
 //!   password_file: /run/secrets/redis
 //!   tls_ca: /etc/ssl/redis.pem
+//!   tls_cert: /etc/tollway/client.pem
+//!   tls_key: /etc/tollway/client.key
 //! ```
 //!
 //! Both forms can contain a password. No error message repeats text that could be one.
@@ -32,13 +34,24 @@ use crate::quote::shorten;
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisUrl, RedisUrlError};
 
-const FIELDS: [&str; 7] = ["url", "namespace", "deadline", "username", "password", "password_file", "tls_ca"];
+const FIELDS: [&str; 9] = [
+    "url",
+    "namespace",
+    "deadline",
+    "username",
+    "password",
+    "password_file",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+];
 const MUST_BE: &str = "must be memory, or a URL such as redis://cache:6379";
 const SHARE: &str = "must be above 0 and at most 1, such as 1/4 or 0.25";
 
 /// The store that holds the buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "a process has one of these, or a few")]
 pub enum StoreUrl {
     /// Buckets are in the memory of this process.
     #[default]
@@ -134,7 +147,11 @@ fn read_mapping(entry: &YamlEntry, entries: &[YamlEntry], errors: &mut ErrorColl
     };
     match store? {
         #[cfg(feature = "redis")]
-        StoreUrl::Redis(url) => Some(StoreUrl::Redis(with_settings(url, &fields, errors))),
+        StoreUrl::Redis(url) => {
+            let url = with_settings(url, &fields, errors);
+            url.check_certificate().map_err(|error| errors.add(entry.key.at, format!("store {error}"))).ok();
+            Some(StoreUrl::Redis(url))
+        }
         StoreUrl::Memory => {
             for other in FIELDS[1..].iter().filter_map(|name| fields.get(name)) {
                 let message = format!("{} needs Redis, but this store is memory", other.key.quoted());

@@ -77,10 +77,12 @@ fn a_url_says_everything() {
         ),
         ("redis+cluster://a,[::1]:7001,10.0.0.1", RedisUrl::new(Topology::Cluster(nodes.clone()))),
         (
-            "rediss+cluster://a,[::1]:7001,10.0.0.1/0?tls_ca=/etc/ca.pem",
+            "rediss+cluster://a,[::1]:7001,10.0.0.1/0?tls_ca=/etc/ca.pem&tls_cert=/my.pem&tls_key=/my.key",
             RedisUrl {
                 tls: true,
                 tls_ca: Some(PathBuf::from("/etc/ca.pem")),
+                tls_cert: Some(PathBuf::from("/my.pem")),
+                tls_key: Some(PathBuf::from("/my.key")),
                 ..RedisUrl::new(Topology::Cluster(nodes.clone()))
             },
         ),
@@ -187,7 +189,7 @@ fn what_is_wrong_with_a_url_is_said_with_what_would_be_right() {
         ),
         (
             "redis://a?db=1",
-            "store has an unknown option \"db\"; use namespace, deadline, password_file or tls_ca",
+            "store has an unknown option \"db\"; use namespace, deadline, password_file, tls_ca, tls_cert or tls_key",
         ),
         ("redis://a?namespace=x&namespace=y", "store namespace is given twice; remove one"),
         (
@@ -208,6 +210,11 @@ fn what_is_wrong_with_a_url_is_said_with_what_would_be_right() {
         ),
         ("redis://a?password_file=", "store password_file must have 1 to 4096 bytes"),
         ("redis://a?tls_ca=/ca.pem", "store tls_ca needs rediss://, but this is redis://"),
+        ("redis://a?tls_key=/my.key", "store tls_key needs rediss://, but this is redis://"),
+        (
+            "rediss://a?tls_cert=/my.pem",
+            "store tls_cert needs tls_key beside it: a certificate is of no use without its key",
+        ),
         ("redis://a%", &format!("store has an invalid host \"a%\"; {HOST}")),
         (
             "redis://a?namespace=%4",
@@ -234,7 +241,7 @@ fn what_is_wrong_with_a_field_is_said_where_it_stands() {
             &[
                 "1:26: unknown field \"namspace\" (did you mean \"namespace\"?)",
                 "1:42: unknown field \"colour\"; a store has url, namespace, deadline, username, password, \
-                 password_file and tls_ca",
+                 password_file, tls_ca, tls_cert and tls_key",
             ],
         ),
         (
@@ -245,6 +252,10 @@ fn what_is_wrong_with_a_field_is_said_where_it_stands() {
                 "5:11: tls_ca needs rediss://, but this is redis://",
                 "6:13: username must be text, not a list",
             ],
+        ),
+        (
+            "store: { url: rediss://a, tls_key: x }",
+            &["1:1: store tls_key needs tls_cert beside it: a certificate is of no use without its key"],
         ),
         (
             "store: { url: redis://a, password: hunter2, password_file: x }",
@@ -337,8 +348,8 @@ fn a_store_is_told_as_it_was_understood() {
         ("memory", "memory, at most 10000000 buckets"),
         ("redis://cache", "redis://cache:6379, namespace tollway, deadline 50ms"),
         (
-            "rediss://app:hunter2@[::1]:1/3?namespace=shop&deadline=20ms&tls_ca=ca.pem",
-            "rediss://app:***@[::1]:1/3, namespace shop, deadline 20ms, tls_ca ca.pem",
+            "rediss://app:hunter2@[::1]:1/3?namespace=shop&deadline=20ms&tls_ca=ca.pem&tls_cert=a.pem&tls_key=a.key",
+            "rediss://app:***@[::1]:1/3, namespace shop, deadline 20ms, tls_ca ca.pem, tls_cert a.pem, tls_key a.key",
         ),
         (
             "redis+sentinel://app@a,b/main?password_file=/run/p",

@@ -32,6 +32,11 @@ pub struct RedisUrl {
     pub tls: bool,
     /// A PEM file of certificates that are trusted in place of those of the system.
     pub tls_ca: Option<PathBuf>,
+    /// A PEM file with the certificate that Redis is shown, for one that accepts only clients with a certificate. It
+    /// needs `tls_key`.
+    pub tls_cert: Option<PathBuf>,
+    /// The PEM file with the private key of `tls_cert`.
+    pub tls_key: Option<PathBuf>,
     /// The user, if Redis has several.
     pub username: Option<String>,
     /// The password of the user.
@@ -87,6 +92,8 @@ impl RedisUrl {
             topology,
             tls: false,
             tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
             username: None,
             password: None,
             password_file: None,
@@ -137,6 +144,8 @@ impl Display for RedisUrl {
             ("deadline", (self.deadline != Self::DEADLINE).then(|| format!("{:?}", self.deadline))),
             ("password_file", self.password_file.as_ref().map(path)),
             ("tls_ca", self.tls_ca.as_ref().map(path)),
+            ("tls_cert", self.tls_cert.as_ref().map(path)),
+            ("tls_key", self.tls_key.as_ref().map(path)),
         ];
         write!(f, "{}", self.place())?;
         let given = options.into_iter().filter_map(|(name, value)| Some((name, value?)));

@@ -80,8 +80,8 @@ impl Misconfigured {
 /// Returns what to do about an error that is a mistake in the configuration.
 fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
     const LOGIN: &str = "check the username, the password and the password_file of the store";
-    const TLS: &str =
-        "check tls_ca, and that the certificate is for the host in the URL; use redis:// without TLS";
+    const TLS: &str = "check tls_ca, tls_cert and tls_key, and that the certificate is for the host in the URL; use \
+                       redis:// without TLS";
     if error.is::<PasswordFileError>() {
         return Some(LOGIN);
     }
@@ -104,9 +104,9 @@ fn is_refused_login(error: &RedisError) -> bool {
 type ConnectionDriver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Dialer {
-    /// Reads the trusted certificates.
+    /// Reads the certificates.
     pub(super) fn new(url: &RedisUrl) -> io::Result<Self> {
-        let tls = url.tls.then(|| Tls::new(url.tls_ca.as_deref())).transpose()?;
+        let tls = url.tls.then(|| Tls::new(url)).transpose()?;
         Ok(Self { url: url.clone(), tls })
     }
 

@@ -1,7 +1,8 @@
-//! TLS to Redis, with the trusted certificates of the system or of a file.
+//! TLS to Redis, with the trusted certificates of the system or of a file, and a certificate of our own if Redis asks
+//! for one.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -9,28 +10,37 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::dial::{DialError, ErrorAt};
+use crate::store::redis::RedisUrl;
 
-/// Opens TLS connections with one set of trusted certificates.
-pub(super) struct Tls(TlsConnector);
+/// Opens TLS connections.
+pub(super) struct Tls {
+    roots: Arc<RootCertStore>,
+    identity: Option<Identity>,
+}
+
+/// The files of our own certificate.
+struct Identity {
+    cert: PathBuf,
+    key: PathBuf,
+}
 
 impl Tls {
-    /// Trusts the certificates of the system, or only those in the file `authorities`.
-    pub(super) fn new(authorities: Option<&Path>) -> io::Result<Self> {
-        let roots = match authorities {
+    /// Trusts the certificates of the system, or only those in the file that the URL names.
+    pub(super) fn new(url: &RedisUrl) -> io::Result<Self> {
+        let roots = match &url.tls_ca {
             None => system_roots()?,
             Some(file) => file_roots(file)?,
         };
-        // Named, so that nothing depends on the default provider of the process.
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+        let identity = url.tls_cert.clone().zip(url.tls_key.clone());
+        let identity = identity.map(|(cert, key)| Identity { cert, key });
+        let tls = Self { roots: Arc::new(roots), identity };
+        // What is wrong with the files is said when the store is opened.
+        tls.connector().map_err(io::Error::other)?;
+        Ok(tls)
     }
 
     /// Makes the TLS handshake with a server whose certificate is for `host`.
@@ -40,9 +50,31 @@ impl Tls {
         stream: TcpStream,
     ) -> Result<TlsStream<TcpStream>, DialError> {
         let name = ServerName::try_from(host.to_owned())?;
-        let secured = self.0.connect(name, stream).await;
+        let secured = self.connector()?.connect(name, stream).await;
         secured.map_err(|error| ErrorAt { at: "TLS".to_owned(), source: error.into() }.into())
     }
+
+    /// Reads our own certificate for each connection, because it may be replaced before it expires.
+    fn connector(&self) -> Result<TlsConnector, DialError> {
+        // Named, so that nothing depends on the default provider of the process.
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(Arc::clone(&self.roots));
+        let config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { cert, key }) => {
+                let chain = certificates(cert).map_err(|error| at(cert, error))?;
+                let private_key = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, error.into()))?;
+                builder.with_client_auth_cert(chain, private_key).map_err(|error| at(key, error.into()))?
+            }
+        };
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+}
+
+/// Returns an error with the file that it is about.
+fn at(file: &Path, source: DialError) -> DialError {
+    ErrorAt { at: file.display().to_string(), source }.into()
 }
 
 fn system_roots() -> io::Result<RootCertStore> {
@@ -57,16 +89,19 @@ fn system_roots() -> io::Result<RootCertStore> {
 }
 
 fn file_roots(file: &Path) -> io::Result<RootCertStore> {
-    let unreadable = |source: DialError| io::Error::other(ErrorAt { at: file.display().to_string(), source });
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(error.into()))? {
-        let certificate = certificate.map_err(|error| unreadable(error.into()))?;
-        roots.add(certificate).map_err(|error| unreadable(error.into()))?;
-    }
-    if roots.is_empty() {
-        return Err(unreadable("the file has no certificate".into()));
-    }
+    let added = certificates(file).and_then(|certificates| {
+        certificates.into_iter().try_for_each(|certificate| roots.add(certificate))?;
+        Ok(())
+    });
+    added.map_err(|error| io::Error::other(at(file, error)))?;
     Ok(roots)
+}
+
+/// Returns the certificates of a file, of which there is at least one.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, DialError> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(file)?.collect::<Result<_, _>>()?;
+    if certificates.is_empty() { Err("the file has no certificate".into()) } else { Ok(certificates) }
 }
 
 impl std::fmt::Debug for Tls {

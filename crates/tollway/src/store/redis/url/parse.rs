@@ -25,7 +25,7 @@ const NODES_MAX: usize = 64;
 /// The longest name of a host, by the rules of DNS.
 const HOST_MAX: usize = 253;
 /// The settings that can follow `?`.
-const OPTIONS: [&str; 4] = ["namespace", "deadline", "password_file", "tls_ca"];
+const OPTIONS: [&str; 6] = ["namespace", "deadline", "password_file", "tls_ca", "tls_cert", "tls_key"];
 
 /// The error of a text that is not a valid URL of a Redis store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -101,7 +101,9 @@ pub enum RedisUrlError {
     #[error("has a database, but a cluster has only database 0; remove what follows the hosts")]
     ClusterDatabase,
     /// The option is unknown.
-    #[error("has an unknown option \"{given}\"; use namespace, deadline, password_file or tls_ca")]
+    #[error(
+        "has an unknown option \"{given}\"; use namespace, deadline, password_file, tls_ca, tls_cert or tls_key"
+    )]
     Option {
         /// The name of the option.
         given: String,
@@ -129,7 +131,9 @@ impl FromStr for RedisUrl {
         let (path, options) = tail.split_once('?').unwrap_or((tail, ""));
         let (topology, database) = topology(kind, tls, hosts, path)?;
         let url = Self { tls, database, ..Self::new(topology) };
-        url.with_login(login)?.with_options(options)
+        let url = url.with_login(login)?.with_options(options)?;
+        url.check_certificate()?;
+        Ok(url)
     }
 }
 

@@ -54,15 +54,26 @@ pub enum SettingError {
         name: &'static str,
     },
     /// Certificates are given without TLS.
-    #[error("tls_ca needs rediss://, but this is redis://")]
-    NoTls,
+    #[error("{name} needs rediss://, but this is redis://")]
+    NoTls {
+        /// The name of the setting.
+        name: &'static str,
+    },
+    /// Only one of a certificate and its key is given.
+    #[error("{given} needs {missing} beside it: a certificate is of no use without its key")]
+    HalfCertificate {
+        /// The name of the setting that is given.
+        given: &'static str,
+        /// The name of the setting that is missing.
+        missing: &'static str,
+    },
 }
 
 impl RedisUrl {
     /// The names of the settings, those of a URL first.
     #[cfg(feature = "yaml")]
-    pub(crate) const SETTINGS: [&str; 6] =
-        ["namespace", "deadline", "password_file", "tls_ca", "username", "password"];
+    pub(crate) const SETTINGS: [&str; 8] =
+        ["namespace", "deadline", "password_file", "tls_ca", "tls_cert", "tls_key", "username", "password"];
 
     /// Sets the namespace of the keys.
     pub fn with_namespace(self, namespace: &str) -> Result<Self, SettingError> {
@@ -99,9 +110,21 @@ impl RedisUrl {
             "username" => Self { username: Some(value.to_owned()), ..self },
             "password" => Self { password: Some(Secret::new(value.to_owned())), ..self },
             "password_file" => Self { password_file: Some(PathBuf::from(value)), ..self },
-            _ if self.tls => Self { tls_ca: Some(PathBuf::from(value)), ..self },
-            _ => return Err(SettingError::NoTls),
+            _ if !self.tls => return Err(SettingError::NoTls { name }),
+            "tls_cert" => Self { tls_cert: Some(PathBuf::from(value)), ..self },
+            "tls_key" => Self { tls_key: Some(PathBuf::from(value)), ..self },
+            _ => Self { tls_ca: Some(PathBuf::from(value)), ..self },
         })
+    }
+
+    /// Checks that a certificate has its key, when all settings are there.
+    pub(crate) fn check_certificate(&self) -> Result<(), SettingError> {
+        let (given, missing) = match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) => ("tls_cert", "tls_key"),
+            (None, Some(_)) => ("tls_key", "tls_cert"),
+            _ => return Ok(()),
+        };
+        Err(SettingError::HalfCertificate { given, missing })
     }
 
     fn refuse_twice(&self, name: &'static str) -> Result<(), SettingError> {
@@ -110,6 +133,8 @@ impl RedisUrl {
             "deadline" => self.deadline != Self::DEADLINE,
             "username" => self.username.is_some(),
             "tls_ca" => self.tls_ca.is_some(),
+            "tls_cert" => self.tls_cert.is_some(),
+            "tls_key" => self.tls_key.is_some(),
             _ if self.password.is_some() || self.password_file.is_some() => {
                 return Err(SettingError::SecondPassword { name });
             }
