@@ -1,4 +1,4 @@
-//! A TCP connection of a blocking client, on which every operation has a deadline.
+//! A TCP connection of a blocking client, on which every operation has a deadline. It can be inside of TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -14,6 +14,8 @@ const READ_SIZE: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct BlockingConnection {
     stream: TcpStream,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<rustls::ClientConnection>>,
 }
 
 impl BlockingConnection {
@@ -34,7 +36,27 @@ impl BlockingConnection {
     fn connect(address: SocketAddr, deadline: Instant) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, time_left(deadline)?)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream })
+        Ok(Self {
+            stream,
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
+    /// Makes the TLS handshake with a server whose certificate has this name.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(
+        mut self,
+        config: std::sync::Arc<rustls::ClientConfig>,
+        name: rustls::pki_types::ServerName<'static>,
+        deadline: Instant,
+    ) -> io::Result<Self> {
+        let mut tls = rustls::ClientConnection::new(config, name).map_err(io::Error::other)?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut Timed { stream: &mut self.stream, deadline })?;
+        }
+        self.tls = Some(Box::new(tls));
+        Ok(self)
     }
 
     /// Returns false if the server has closed the connection or sent something since the last response. Servers close
@@ -46,25 +68,22 @@ impl BlockingConnection {
     }
 
     /// Writes all of `bytes`.
-    pub(crate) fn write(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.stream.set_write_timeout(Some(time_left(deadline)?))?;
-            match self.stream.write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    pub(crate) fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        let mut socket = Timed { stream: &mut self.stream, deadline };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            let mut secured = rustls::Stream::new(&mut **tls, &mut socket);
+            secured.write_all(bytes)?;
+            return secured.flush();
         }
-        Ok(())
+        socket.write_all(bytes)
     }
 
     /// Appends the bytes that have arrived, one at least.
     pub(crate) fn read(&mut self, inbox: &mut Vec<u8>, deadline: Instant) -> io::Result<()> {
         let mut buffer = [0; READ_SIZE];
         loop {
-            self.stream.set_read_timeout(Some(time_left(deadline)?))?;
-            match self.stream.read(&mut buffer) {
+            match self.read_some(&mut buffer, deadline) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     inbox.extend_from_slice(&buffer[..len]);
@@ -74,6 +93,39 @@ impl BlockingConnection {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn read_some(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        let mut socket = Timed { stream: &mut self.stream, deadline };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return rustls::Stream::new(&mut **tls, &mut socket).read(buffer);
+        }
+        socket.read(buffer)
+    }
+}
+
+/// A socket whose reads and writes end at the deadline.
+struct Timed<'a> {
+    stream: &'a mut TcpStream,
+    deadline: Instant,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(time_left(self.deadline)?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(time_left(self.deadline)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -8,6 +8,9 @@ use tollway_wire::http::{IdNotUtf8, ResponseError};
 use tollway_wire::text::DATAGRAM_MAX;
 use tollway_wire::throttr::{IdTooLong, UnknownStatus};
 
+#[cfg(feature = "tls")]
+use crate::tls::TlsError;
+
 /// The reasons why a call has no answer.
 ///
 /// Being over a limit is an answer, not an error. After [`TimedOut`](Self::TimedOut),
@@ -58,6 +61,16 @@ pub enum ClientError {
         /// The error of the system.
         source: io::Error,
     },
+    /// There is no TLS with the server: one side does not accept the certificate of the other, or the server speaks
+    /// plain text. Nothing was carried out.
+    #[cfg(feature = "tls")]
+    #[error("no TLS connection to {address}; check the certificates, and that this gate uses TLS")]
+    Tls {
+        /// The address of the server.
+        address: String,
+        /// The error of TLS.
+        source: TlsError,
+    },
     /// No response arrived in time.
     #[error("no response from {address} within {timeout:?}; the request may have been carried out")]
     TimedOut {
@@ -106,8 +119,10 @@ pub enum InvalidAddress {
         /// The port of an address without one.
         port: u16,
     },
-    /// The address is an `https://` URL.
-    #[error("{address:?} needs TLS, which this client does not have; write http:// and let a proxy add TLS")]
+    /// The address is an `https://` URL, and the client was built without TLS.
+    #[error(
+        "{address:?} needs TLS, which this client does not have; build it with the feature \"tls\", or write http://"
+    )]
     Tls {
         /// The address that was given.
         address: String,
@@ -208,10 +223,32 @@ impl ClientError {
         let address = address.to_owned();
         match error.kind() {
             _ if is_timeout(&error) => Self::TimedOut { address, timeout },
+            // A server refuses the certificate of a client after the client's part of the handshake.
+            #[cfg(feature = "tls")]
+            _ if tls_error(&error).is_some() => Self::securing(&address, timeout, error),
             io::ErrorKind::UnexpectedEof => Self::Disconnected { address, source: None },
             _ => Self::Disconnected { address, source: Some(error) },
         }
     }
+}
+
+#[cfg(feature = "tls")]
+impl ClientError {
+    /// Maps a failed handshake.
+    pub(crate) fn securing(address: &str, timeout: Duration, error: io::Error) -> Self {
+        match tls_error(&error) {
+            Some(source) => {
+                Self::Tls { address: address.to_owned(), source: TlsError::Setup(source.clone()) }
+            }
+            None => Self::connecting(address, timeout, error),
+        }
+    }
+}
+
+/// Returns the error of TLS inside of an error of a connection.
+#[cfg(feature = "tls")]
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// Returns true for the errors of a socket whose timeout has passed. Which of the two it is depends on the system.

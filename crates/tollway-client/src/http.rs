@@ -34,6 +34,7 @@ mod client;
 mod endpoint;
 mod raw_response;
 mod response_reader;
+mod stream;
 
 use std::time::Duration;
 

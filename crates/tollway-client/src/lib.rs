@@ -54,6 +54,8 @@ mod idle;
 pub mod text;
 #[cfg(feature = "throttr")]
 pub mod throttr;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 #[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 use std::time::Duration;

@@ -19,6 +19,8 @@ use super::response_reader::{HttpResponse, read_response};
 use super::{DEFAULT_TIMEOUT, RawResponse};
 use crate::blocking_tcp::BlockingConnection;
 use crate::idle::IdleConnections;
+#[cfg(feature = "tls")]
+use crate::tls::{ClientTls, Tls};
 use crate::{ClientError, InvalidAddress, TIMEOUT_MAX};
 
 /// A client of one server whose calls block the thread. Clones share the connections, and any number of threads may use
@@ -33,11 +35,25 @@ pub struct Client {
 struct Shared {
     endpoint: Endpoint,
     idle: IdleConnections<BlockingConnection>,
+    #[cfg(feature = "tls")]
+    tls: ClientTls,
+}
+
+impl Shared {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            idle: IdleConnections::new(),
+            #[cfg(feature = "tls")]
+            tls: ClientTls::default(),
+        }
+    }
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL. The port of a host without
-    /// one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without one is 80. No connection is opened yet.
+    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL; with the feature `tls`, also
+    /// an `https://` URL. The port of a host without one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without
+    /// one is 80 or 443. No connection is opened yet.
     pub fn new(address: &str) -> Result<Self, InvalidAddress> {
         Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
@@ -45,8 +61,17 @@ impl Client {
     /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day. The time to
     /// resolve a name is not included: the system does not let it be limited.
     pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
-        let shared = Shared { endpoint: Endpoint::parse(address)?, idle: IdleConnections::new() };
+        let shared = Shared::new(Endpoint::parse(address)?);
         Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
+    }
+
+    /// Sets the certificates of a client whose address is an `https://` URL. Without this, it trusts those of the
+    /// system and shows none. Clones from before keep theirs, and their connections.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        let endpoint = self.shared.endpoint.clone();
+        let shared = Shared { tls: ClientTls::given(tls), ..Shared::new(endpoint) };
+        Self { shared: Arc::new(shared), ..self }
     }
 
     /// Returns the address of the server: its host and port.
@@ -167,12 +192,23 @@ impl Client {
         self.exchange(self.shared.endpoint.keys(query))
     }
 
+    fn open(&self, deadline: Instant) -> Result<BlockingConnection, ClientError> {
+        let connection = BlockingConnection::open(self.address(), self.timeout, deadline)?;
+        #[cfg(feature = "tls")]
+        if self.shared.endpoint.tls {
+            let (config, name) = self.shared.tls.handshake(self.address())?;
+            let secured = connection.secure(config, name, deadline);
+            return secured.map_err(|error| ClientError::securing(self.address(), self.timeout, error));
+        }
+        Ok(connection)
+    }
+
     fn exchange(&self, request: PreparedRequest) -> Result<RawResponse, ClientError> {
         let deadline = Instant::now() + self.timeout;
         let failed = |error| ClientError::exchanging(self.address(), self.timeout, error);
         let mut connection = match self.shared.idle.take(BlockingConnection::is_alive) {
             Some(connection) => connection,
-            None => BlockingConnection::open(self.address(), self.timeout, deadline)?,
+            None => self.open(deadline)?,
         };
         connection.write(&request.bytes, deadline).map_err(failed)?;
         let mut inbox = Vec::with_capacity(512);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest, Verb};
@@ -13,9 +12,12 @@ use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, Rul
 
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
 use super::response_reader::{HttpResponse, read_response};
+use super::stream::HttpStream;
 use super::{CONNECTIONS_MAX, DEFAULT_TIMEOUT, RawResponse};
 use crate::connect::connect;
 use crate::idle::IdleConnections;
+#[cfg(feature = "tls")]
+use crate::tls::{ClientTls, Tls};
 use crate::{ClientError, InvalidAddress, TIMEOUT_MAX};
 
 /// A client that asks one server, for programs on tokio. Clones share the connections, and any number of tasks may use
@@ -31,24 +33,44 @@ struct Shared {
     endpoint: Endpoint,
     /// The permits to use a connection.
     permits: Semaphore,
-    idle: IdleConnections<TcpStream>,
+    idle: IdleConnections<HttpStream>,
+    #[cfg(feature = "tls")]
+    tls: ClientTls,
+}
+
+impl Shared {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            permits: Semaphore::new(CONNECTIONS_MAX),
+            idle: IdleConnections::new(),
+            #[cfg(feature = "tls")]
+            tls: ClientTls::default(),
+        }
+    }
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL. The port of a host without
-    /// one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without one is 80. No connection is opened yet.
+    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL; with the feature `tls`, also
+    /// an `https://` URL. The port of a host without one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without
+    /// one is 80 or 443. No connection is opened yet.
     pub fn new(address: &str) -> Result<Self, InvalidAddress> {
         Self::with_timeout(address, DEFAULT_TIMEOUT)
     }
 
     /// Creates a client whose calls take at most `timeout`, connecting included, and never more than a day.
     pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
-        let shared = Shared {
-            endpoint: Endpoint::parse(address)?,
-            permits: Semaphore::new(CONNECTIONS_MAX),
-            idle: IdleConnections::new(),
-        };
+        let shared = Shared::new(Endpoint::parse(address)?);
         Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
+    }
+
+    /// Sets the certificates of a client whose address is an `https://` URL. Without this, it trusts those of the
+    /// system and shows none. Clones from before keep theirs, and their connections.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        let endpoint = self.shared.endpoint.clone();
+        let shared = Shared { tls: ClientTls::given(tls), ..Shared::new(endpoint) };
+        Self { shared: Arc::new(shared), ..self }
     }
 
     /// Returns the address of the server: its host and port.
@@ -176,9 +198,9 @@ impl Client {
         let permit = timeout_at(deadline, self.shared.permits.acquire()).await.map_err(timed_out)?;
         // It is never closed, so this cannot fail.
         let _permit = permit.map_err(|error| self.failed(io::Error::other(error)))?;
-        let mut stream = match self.shared.idle.take(is_alive) {
+        let mut stream = match self.shared.idle.take(HttpStream::is_alive) {
             Some(stream) => stream,
-            None => connect(self.address(), self.timeout, deadline).await?,
+            None => self.open(deadline).await?,
         };
         let exchanged = timeout_at(deadline, self.exchange_on(&mut stream, &request)).await;
         let HttpResponse { status, body, reusable } = exchanged.map_err(timed_out)??;
@@ -188,14 +210,31 @@ impl Client {
         Ok(RawResponse { status, body, address: self.address().to_owned() })
     }
 
+    async fn open(&self, deadline: Instant) -> Result<HttpStream, ClientError> {
+        let socket = connect(self.address(), self.timeout, deadline).await?;
+        #[cfg(feature = "tls")]
+        if self.shared.endpoint.tls {
+            let (config, name) = self.shared.tls.handshake(self.address())?;
+            let handshake = tokio_rustls::TlsConnector::from(config).connect(name, socket);
+            let secured = timeout_at(deadline, handshake).await;
+            let secured = secured.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            return match secured {
+                Ok(stream) => Ok(HttpStream::Tls(Box::new(stream))),
+                Err(error) => Err(ClientError::securing(self.address(), self.timeout, error)),
+            };
+        }
+        Ok(HttpStream::Plain(socket))
+    }
+
     async fn exchange_on(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut HttpStream,
         request: &PreparedRequest,
     ) -> Result<HttpResponse, ClientError> {
         let failed = |error| self.failed(error);
         let invalid = |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
         stream.write_all(&request.bytes).await.map_err(failed)?;
+        stream.flush().await.map_err(failed)?;
         let mut inbox = Vec::with_capacity(512);
         loop {
             if stream.read_buf(&mut inbox).await.map_err(failed)? == 0 {
@@ -210,10 +249,4 @@ impl Client {
     fn failed(&self, error: io::Error) -> ClientError {
         ClientError::exchanging(self.address(), self.timeout, error)
     }
-}
-
-/// Returns true if the connection is open and no bytes wait on it. Servers close connections that were idle for long,
-/// and a request written to a closed one would be lost.
-fn is_alive(stream: &TcpStream) -> bool {
-    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

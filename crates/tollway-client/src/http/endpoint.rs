@@ -10,8 +10,10 @@ use super::DEFAULT_PORT;
 use crate::address::{HostPort, invalid};
 use crate::{InvalidAddress, InvalidRequest};
 
-/// The port of an `http://` URL without one.
+/// The ports of an `http://` and an `https://` URL without one.
 const URL_PORT: u16 = 80;
+#[cfg(feature = "tls")]
+const TLS_URL_PORT: u16 = 443;
 
 /// The longest response to a charge or a rule. A server sends a few hundred bytes.
 const ANSWER_MAX: usize = 64 << 10;
@@ -23,6 +25,8 @@ const PAGE_MAX: usize = 16 << 20;
 pub(super) struct Endpoint {
     /// A host and a port.
     pub(super) address: String,
+    /// True if connections use TLS.
+    pub(super) tls: bool,
     /// The path of a URL, which precedes every path: empty, or with a slash in front and none at the end.
     prefix: String,
 }
@@ -36,14 +40,18 @@ pub(super) struct PreparedRequest {
 }
 
 impl Endpoint {
-    /// Parses a host and a port, or an `http://` URL.
+    /// Parses a host and a port, or an `http://` or `https://` URL.
     ///
-    /// A bare host means the port of a Tollway server. A URL means what it means everywhere: without a port, port 80.
+    /// A bare host means the port of a Tollway server. A URL means what it means everywhere: without a port, port 80 or
+    /// 443.
     pub(super) fn parse(address: &str) -> Result<Self, InvalidAddress> {
-        let (rest, default_port) = match address.split_once("://") {
-            Some(("http", rest)) => (rest, URL_PORT),
+        let (rest, tls, default_port) = match address.split_once("://") {
+            Some(("http", rest)) => (rest, false, URL_PORT),
+            #[cfg(feature = "tls")]
+            Some(("https", rest)) => (rest, true, TLS_URL_PORT),
+            #[cfg(not(feature = "tls"))]
             Some(("https", _)) => return Err(InvalidAddress::Tls { address: address.to_owned() }),
-            _ => (address, DEFAULT_PORT),
+            _ => (address, false, DEFAULT_PORT),
         };
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // A query would swallow the paths that follow, and a space would end the request line.
@@ -51,7 +59,7 @@ impl Endpoint {
             return Err(invalid(address, DEFAULT_PORT));
         }
         let found = HostPort::parse(authority, default_port).ok_or_else(|| invalid(address, DEFAULT_PORT))?;
-        Ok(Self { address: found.to_string(), prefix: prefix.trim_end_matches('/').to_owned() })
+        Ok(Self { address: found.to_string(), tls, prefix: prefix.trim_end_matches('/').to_owned() })
     }
 
     pub(super) fn charge(
@@ -131,7 +139,7 @@ mod tests {
             ("[::1]", "[::1]:8080", ""),
             ("http://[::1]", "[::1]:80", ""),
         ] {
-            let expected = Endpoint { address: address.to_owned(), prefix: prefix.to_owned() };
+            let expected = Endpoint { address: address.to_owned(), tls: false, prefix: prefix.to_owned() };
             assert_eq!(Endpoint::parse(given), Ok(expected), "{given}");
         }
     }
@@ -151,6 +159,20 @@ mod tests {
             let error = Endpoint::parse(given).unwrap_err().to_string();
             assert!(error.starts_with(&format!("invalid address {given:?}; write it as HOST")), "{error}");
         }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_url_may_ask_for_tls() {
+        for (given, address) in [("https://limiter", "limiter:443"), ("https://[::1]:8443/", "[::1]:8443")] {
+            let expected = Endpoint { address: address.to_owned(), tls: true, prefix: String::new() };
+            assert_eq!(Endpoint::parse(given), Ok(expected), "{given}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn tls_needs_the_feature() {
         let error = Endpoint::parse("https://limiter").unwrap_err();
         assert!(error.to_string().starts_with("\"https://limiter\" needs TLS"), "{error}");
     }
