@@ -10,6 +10,10 @@ use std::time::Duration;
 
 use rustls::{HandshakeKind, ProtocolVersion};
 use tollway::config::{GateAccess, TlsSettings};
+use tollway_client::ClientError;
+use tollway_client::http::{Client, blocking};
+use tollway_client::tls::Tls;
+use tollway_core::ErrorChain;
 use tollway_server::check_tls_files;
 use tollway_testbed::{CertificateFiles, TEST_TIMEOUT, eventually};
 use tollway_wire::throttr::{ThrottrCommand, encode_request};
@@ -80,6 +84,41 @@ fn every_gate_over_tcp_speaks_tls() {
     throttr.write_all(&query).unwrap();
     throttr.read_exact(&mut reply).unwrap();
     assert_eq!(reply, [7, 0, 0, 0, 0], "there is no such pair");
+}
+
+#[test]
+fn our_clients_ask_over_tls() {
+    let server = start_mtls(|_| {});
+    let certificates = &server.files.certificates;
+    let alice = certificates.sign_client("alice");
+    let trusting = || Tls::trusting_file(certificates.authority()).unwrap();
+    let url = format!("https://localhost:{}", server.http().port());
+    let client = Client::with_timeout(&url, TEST_TIMEOUT).unwrap();
+    let blocking = blocking::Client::with_timeout(&url, TEST_TIMEOUT).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+
+    let tls = trusting().with_identity(&alice.cert, &alice.key).unwrap();
+    let with_identity = (client.clone().with_tls(tls.clone()), blocking.clone().with_tls(tls));
+    for remaining in [(4, 3), (2, 1)] {
+        let asked = runtime.block_on(with_identity.0.spend("Login", "alice", 1)).unwrap();
+        let blocked = with_identity.1.spend("Login", "alice", 1).unwrap();
+        assert_eq!((asked.remaining, blocked.remaining), remaining);
+    }
+    assert_eq!(server.handshakes("ok"), 2, "connections are kept");
+
+    let (client, blocking) = (client.with_tls(trusting()), blocking.with_tls(trusting()));
+    for error in [
+        runtime.block_on(client.spend("Login", "bob", 1)).unwrap_err(),
+        blocking.spend("Login", "bob", 1).unwrap_err(),
+    ] {
+        let said = ErrorChain(&error).to_string();
+        assert!(matches!(error, ClientError::Tls { .. }), "{error:?}");
+        assert!(said.contains("check the certificates") && said.contains("CertificateRequired"), "{said}");
+    }
+    let others = TlsFiles::new();
+    let stranger = Tls::trusting_file(others.certificates.authority()).unwrap();
+    let error = blocking.with_tls(stranger).spend("Login", "bob", 1).unwrap_err();
+    assert!(matches!(error, ClientError::Tls { .. }), "{error:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tollway_core::ErrorChain;
 
 use super::jitter::random;
 use super::slots::{self, SlotRange};
-use super::tls::Tls;
+use super::tls::{Alert, Tls};
 use crate::cause::Cause;
 use crate::store::redis::{Address, PasswordFileError, RedisUrl, Topology};
 
@@ -30,6 +30,9 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_millis(250);
 /// The name of our connections in `CLIENT LIST`.
 pub(super) const CLIENT_NAME: &str = "tollway";
 
+/// The error of a connection that ended before it was of use.
+const CLOSED: &str = "the connection was closed during the handshake";
+
 /// Opens connections with the settings of a URL.
 #[derive(Debug)]
 pub(super) struct Dialer {
@@ -41,6 +44,7 @@ pub(super) struct Dialer {
 pub(super) struct OpenConnection {
     pub(super) connection: MultiplexedConnection,
     pub(super) driver: ConnectionDriver,
+    alert: Option<Alert>,
 }
 
 /// The error that kept a connection from being opened, or that ended it.
@@ -115,11 +119,14 @@ impl Dialer {
         within(OPEN_MAX, async {
             let mut opened = self.connect(address, &self.login()?).await?;
             let connection = opened.connection.clone();
-            tokio::select! {
-                fit = self.examine(connection) => fit?,
-                () = &mut opened.driver => return Err("the connection was closed during the handshake".into()),
+            let fit = tokio::select! {
+                fit = self.examine(connection) => fit,
+                () = &mut opened.driver => Err(CLOSED.into()),
+            };
+            match fit {
+                Ok(()) => Ok(opened),
+                Err(error) => Err(opened.or_alert(error)),
             }
-            Ok(opened)
         })
         .await
     }
@@ -199,8 +206,11 @@ impl Dialer {
         // A batch leaves in one write; nothing is gained by holding it back for more.
         stream.set_nodelay(true)?;
         match &self.tls {
-            None => log_in(login, stream).await,
-            Some(tls) => log_in(login, tls.wrap(&address.host, stream).await?).await,
+            None => log_in(login, stream, None).await,
+            Some(tls) => {
+                let (stream, alert) = tls.wrap(&address.host, stream).await?;
+                log_in(login, stream, Some(alert)).await
+            }
         }
     }
 
@@ -258,7 +268,11 @@ impl Failures {
     }
 }
 
-async fn log_in<S>(login: &RedisConnectionInfo, stream: S) -> Result<OpenConnection, DialError>
+async fn log_in<S>(
+    login: &RedisConnectionInfo,
+    stream: S,
+    alert: Option<Alert>,
+) -> Result<OpenConnection, DialError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -267,7 +281,7 @@ where
     // The crate would log in itself, but it hides the reply: an outage would look like a wrong password.
     let anonymous = RedisConnectionInfo::default().set_skip_set_lib_name();
     let (connection, driver) = MultiplexedConnection::new_with_config(&anonymous, stream, config).await?;
-    let mut opened = OpenConnection { connection, driver: Box::pin(driver) };
+    let mut opened = OpenConnection { connection, driver: Box::pin(driver), alert };
     if let Some(password) = login.password() {
         opened.ask(redis::cmd("AUTH").arg(login.username()).arg(password)).await?;
     }
@@ -280,13 +294,20 @@ where
 impl OpenConnection {
     /// Sends one command, and turns an error reply into an error.
     async fn ask(&mut self, question: &redis::Cmd) -> Result<Value, DialError> {
-        tokio::select! {
-            answer = self.connection.send_packed_command(question) => match answer? {
-                Value::ServerError(error) => Err(RedisError::from(error).into()),
-                answer => Ok(answer),
-            },
-            () = &mut self.driver => Err("the connection was closed during the handshake".into()),
+        let answer = tokio::select! {
+            answer = self.connection.send_packed_command(question) => answer.map_err(Into::into),
+            () = &mut self.driver => Err(CLOSED.into()),
+        };
+        match answer {
+            Ok(Value::ServerError(error)) => Err(RedisError::from(error).into()),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.or_alert(error)),
         }
+    }
+
+    /// Returns the alert that ended the connection, or else this error, which does not tell why.
+    fn or_alert(&self, error: DialError) -> DialError {
+        self.alert.as_ref().and_then(Alert::error).unwrap_or(error)
     }
 }
 

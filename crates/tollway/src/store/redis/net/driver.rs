@@ -292,7 +292,7 @@ impl Driver {
     }
 
     fn use_opened(&mut self, node: NodeId, generation: u64) {
-        let Some(OpenConnection { connection, driver }) = self.opened.take() else { return };
+        let Some(OpenConnection { connection, driver, .. }) = self.opened.take() else { return };
         let keeps = self.events.spawn(async move {
             driver.await;
             Event::Lost { node, generation }

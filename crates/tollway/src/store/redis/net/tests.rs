@@ -147,6 +147,33 @@ fn tls_trusts_the_authority_that_it_was_told() {
     assert!(text.contains("tls_ca"), "{text}");
 }
 
+#[test]
+fn a_redis_that_asks_for_a_certificate_gets_ours() {
+    let server = RedisServer::start_mtls();
+    let address = Address { host: "localhost".to_owned(), port: server.port() };
+    let client = server.certificates().sign_client("tollway");
+    let tls_ca = Some(server.certificate_authority().to_owned());
+    let anonymous = RedisUrl { tls: true, tls_ca, ..patiently(Topology::Single(address)) };
+    let url = RedisUrl {
+        tls_cert: Some(client.cert.clone()),
+        tls_key: Some(client.key.clone()),
+        ..anonymous.clone()
+    };
+    let net = Net::start(&url).unwrap();
+    assert_eq!(wait(net.send(vec![count("n")])), [Ok(Value::Int(1))]);
+
+    let text = ErrorChain(&Net::start(&anonymous).unwrap_err()).to_string();
+    assert!(text.contains("tls_cert"), "{text}");
+    let expired = server.certificates().sign_expired_client("old");
+    let url = RedisUrl { tls_cert: Some(expired.cert), tls_key: Some(expired.key), ..anonymous.clone() };
+    let text = ErrorChain(&Net::start(&url).unwrap_err()).to_string();
+    assert!(text.contains("tls_cert"), "{text}");
+    let missing = client.cert.with_file_name("none.pem");
+    let url = RedisUrl { tls_cert: Some(missing), tls_key: Some(client.key), ..anonymous };
+    let text = ErrorChain(&Net::start(&url).unwrap_err()).to_string();
+    assert!(text.contains("none.pem"), "{text}");
+}
+
 /// Returns the URL of a server, with a deadline that a busy machine keeps.
 fn url(server: &RedisServer) -> RedisUrl {
     patiently(Topology::Single(parse(&server.address())))

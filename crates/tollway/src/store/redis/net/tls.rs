@@ -3,15 +3,18 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use super::dial::{DialError, ErrorAt};
 use crate::store::redis::RedisUrl;
@@ -48,10 +51,11 @@ impl Tls {
         &self,
         host: &str,
         stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, DialError> {
+    ) -> Result<(SecuredStream, Alert), DialError> {
         let name = ServerName::try_from(host.to_owned())?;
-        let secured = self.connector()?.connect(name, stream).await;
-        secured.map_err(|error| ErrorAt { at: "TLS".to_owned(), source: error.into() }.into())
+        let stream = self.connector()?.connect(name, stream).await.map_err(|error| in_tls(error.into()))?;
+        let alert = Alert::default();
+        Ok((SecuredStream { stream, alert: alert.clone() }, alert))
     }
 
     /// Reads our own certificate for each connection, because it may be replaced before it expires.
@@ -70,6 +74,61 @@ impl Tls {
         };
         Ok(TlsConnector::from(Arc::new(config)))
     }
+}
+
+/// The alert by which the server ended a connection. A server that refuses our certificate says so after our part of
+/// the handshake, when the connection belongs to the crate `redis`, which does not pass it on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alert(Arc<OnceLock<rustls::Error>>);
+
+impl Alert {
+    /// Returns the error that the alert means, if there was one.
+    pub(super) fn error(&self) -> Option<DialError> {
+        let error = self.0.get()?.clone();
+        Some(in_tls(io::Error::new(io::ErrorKind::InvalidData, error).into()))
+    }
+}
+
+/// A TLS stream that keeps the alert of its server.
+pub(super) struct SecuredStream {
+    stream: TlsStream<TcpStream>,
+    alert: Alert,
+}
+
+impl AsyncRead for SecuredStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { stream, alert } = self.get_mut();
+        let read = Pin::new(stream).poll_read(context, buffer);
+        if let Poll::Ready(Err(error)) = &read
+            && let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        {
+            let _ = alert.0.set(error.clone());
+        }
+        read
+    }
+}
+
+impl AsyncWrite for SecuredStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+/// Returns an error as one of TLS.
+fn in_tls(source: DialError) -> DialError {
+    ErrorAt { at: "TLS".to_owned(), source }.into()
 }
 
 /// Returns an error with the file that it is about.
