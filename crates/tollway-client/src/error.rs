@@ -9,7 +9,7 @@ use tollway_wire::text::DATAGRAM_MAX;
 use tollway_wire::throttr::{IdTooLong, UnknownStatus};
 
 #[cfg(feature = "tls")]
-use crate::tls::TlsError;
+use crate::tls::ClientTlsError;
 
 /// The reasons why a call has no answer.
 ///
@@ -69,7 +69,7 @@ pub enum ClientError {
         /// The address of the server.
         address: String,
         /// The error of TLS.
-        source: TlsError,
+        source: ClientTlsError,
     },
     /// No response arrived in time.
     #[error("no response from {address} within {timeout:?}; the request may have been carried out")]
@@ -238,7 +238,7 @@ impl ClientError {
     pub(crate) fn securing(address: &str, timeout: Duration, error: io::Error) -> Self {
         match tls_error(&error) {
             Some(source) => {
-                Self::Tls { address: address.to_owned(), source: TlsError::Setup(source.clone()) }
+                Self::Tls { address: address.to_owned(), source: ClientTlsError::Setup(source.clone()) }
             }
             None => Self::connecting(address, timeout, error),
         }

@@ -33,7 +33,7 @@ pub struct Tls {
 /// The reasons why certificates cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum TlsError {
+pub enum ClientTlsError {
     /// The system has no certificates that can be read.
     #[error("the system has no trusted certificates; name a file of them")]
     NoSystemRoots,
@@ -66,38 +66,44 @@ pub enum TlsError {
 
 impl Tls {
     /// Trusts the certificate authorities of the system.
-    pub fn trusting_system() -> Result<Self, TlsError> {
+    pub fn trusting_system() -> Result<Self, ClientTlsError> {
         let mut roots = RootCertStore::empty();
         // Some of a system's certificates may be too old to be read; what matters is that others can be.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() { Err(TlsError::NoSystemRoots) } else { Self::trusting(roots) }
+        if roots.is_empty() { Err(ClientTlsError::NoSystemRoots) } else { Self::trusting(roots) }
     }
 
     /// Trusts only the certificate authorities in a PEM file.
-    pub fn trusting_file(file: impl AsRef<Path>) -> Result<Self, TlsError> {
+    pub fn trusting_file(file: impl AsRef<Path>) -> Result<Self, ClientTlsError> {
         let file = file.as_ref();
         let mut roots = RootCertStore::empty();
         for certificate in certificates(file)? {
-            roots.add(certificate).map_err(|source| TlsError::Unusable { file: file.to_owned(), source })?;
+            roots
+                .add(certificate)
+                .map_err(|source| ClientTlsError::Unusable { file: file.to_owned(), source })?;
         }
         Self::trusting(roots)
     }
 
-    fn trusting(roots: RootCertStore) -> Result<Self, TlsError> {
+    fn trusting(roots: RootCertStore) -> Result<Self, ClientTlsError> {
         let roots = Arc::new(roots);
         let config = builder(&roots)?.with_no_client_auth();
         Ok(Self { roots, config: Arc::new(config) })
     }
 
     /// Shows the certificate in the PEM file `cert` to servers that ask for one. `key` is the file of its private key.
-    pub fn with_identity(self, cert: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, TlsError> {
+    pub fn with_identity(
+        self,
+        cert: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Result<Self, ClientTlsError> {
         let key = key.as_ref();
         let chain = certificates(cert.as_ref())?;
         let private_key = PrivateKeyDer::from_pem_file(key)
-            .map_err(|source| TlsError::File { file: key.to_owned(), source })?;
+            .map_err(|source| ClientTlsError::File { file: key.to_owned(), source })?;
         let config = builder(&self.roots)?
             .with_client_auth_cert(chain, private_key)
-            .map_err(|source| TlsError::Unusable { file: key.to_owned(), source })?;
+            .map_err(|source| ClientTlsError::Unusable { file: key.to_owned(), source })?;
         Ok(Self { config: Arc::new(config), ..self })
     }
 }
@@ -136,25 +142,27 @@ impl ClientTls {
 }
 
 /// Returns the name that the certificate of a server must have, from an address with a port.
-fn server_name(address: &str) -> Result<ServerName<'static>, TlsError> {
+fn server_name(address: &str) -> Result<ServerName<'static>, ClientTlsError> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(host.to_owned());
-    name.map_err(|_| TlsError::Setup(rustls::Error::General(format!("\"{host}\" is not a name for TLS"))))
+    name.map_err(|_| {
+        ClientTlsError::Setup(rustls::Error::General(format!("\"{host}\" is not a name for TLS")))
+    })
 }
 
 fn builder(
     roots: &Arc<RootCertStore>,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, TlsError> {
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, ClientTlsError> {
     // Named, so that nothing depends on the default provider of the process.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(Arc::clone(roots)))
 }
 
 /// Returns the certificates of a file, of which there is at least one.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |source| TlsError::File { file: file.to_owned(), source };
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientTlsError> {
+    let unreadable = |source| ClientTlsError::File { file: file.to_owned(), source };
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(unreadable)?.collect();
     let found = found.map_err(unreadable)?;
-    if found.is_empty() { Err(TlsError::NoCertificate { file: file.to_owned() }) } else { Ok(found) }
+    if found.is_empty() { Err(ClientTlsError::NoCertificate { file: file.to_owned() }) } else { Ok(found) }
 }

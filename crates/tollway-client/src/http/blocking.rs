@@ -51,9 +51,9 @@ impl Shared {
 }
 
 impl Client {
-    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT` or an `http://` URL; with the feature `tls`, also
-    /// an `https://` URL. The port of a host without one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL without
-    /// one is 80 or 443. No connection is opened yet.
+    /// Creates a client of the server at `address`: `HOST`, `HOST:PORT`, an `http://` URL or, with the feature `tls`,
+    /// an `https://` URL. The port of a host without one is [`DEFAULT_PORT`](super::DEFAULT_PORT), that of a URL
+    /// without one is 80 or 443. No connection is opened yet.
     pub fn new(address: &str) -> Result<Self, InvalidAddress> {
         Self::with_timeout(address, DEFAULT_TIMEOUT)
     }

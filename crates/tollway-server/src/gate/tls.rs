@@ -40,7 +40,7 @@ pub(crate) use self::threads::HandshakeThreads;
 #[derive(Debug, Error)]
 #[error("the {gate} gate cannot use TLS")]
 #[non_exhaustive]
-pub struct TlsError {
+pub struct GateTlsError {
     /// The name of the gate.
     pub gate: &'static str,
     /// The reason, which names the file.
@@ -85,7 +85,7 @@ impl TlsServer {
     ) -> io::Result<(Arc<Self>, Box<dyn Reloadable>)> {
         let mut watch = ContentWatch::default();
         let files = TlsFiles::read(settings, protocols, &mut watch)
-            .map_err(|source| io::Error::new(io::ErrorKind::InvalidInput, TlsError { gate, source }))?;
+            .map_err(|source| io::Error::new(io::ErrorKind::InvalidInput, GateTlsError { gate, source }))?;
         warn_of(gate, &files);
         let max = MaxConnections { total: bounds.tls_handshakes, per_address: None };
         let server = Arc::new(Self {

@@ -355,7 +355,7 @@ fn a_gate_whose_files_cannot_be_used_does_not_start() {
     });
     let panic = started.err().expect("no server");
     let said = panic.downcast_ref::<String>().unwrap();
-    assert!(said.contains("TlsError { gate: \"http\"") && said.contains("none.pem"), "{said}");
+    assert!(said.contains("GateTlsError { gate: \"http\"") && said.contains("none.pem"), "{said}");
 }
 
 #[test]
