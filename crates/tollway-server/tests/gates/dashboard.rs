@@ -1,9 +1,12 @@
-//! The dashboard and the alerts name only metrics that the server has, and Prometheus accepts them.
+//! The dashboard and the alerts name only metrics that the server has, and Prometheus accepts them. Each alert fires, and
+//! the figures of the dashboard are right, also if only some of the metrics are there: a counter of the server appears
+//! when it has counted something.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::{Value, json};
 use tollway::engine::Engine;
 use tollway::{Clock, Config};
 use tollway_testbed::RedisServer;
@@ -44,25 +47,113 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 fn prometheus_accepts_the_alerts_and_what_the_dashboard_asks() {
     promtool(&["check", "rules"], &packaging("prometheus/alerts.yaml"));
 
-    // A dashboard has no check of its own: what it asks is checked as rules. Grafana fills in the variables.
-    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    // A dashboard has no check of its own: what it asks is checked as rules.
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
-    let questions: Vec<_> = panels
-        .iter()
-        .flat_map(|panel| panel["targets"].as_array().unwrap())
-        .map(|target| target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"))
-        .collect();
+    let questions: Vec<_> =
+        panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()).map(question).collect();
     assert!(questions.len() >= panels.len());
     let rules: Vec<_> = questions
         .iter()
         .enumerate()
-        .map(|(index, expr)| serde_json::json!({ "record": format!("dashboard:{index}"), "expr": expr }))
+        .map(|(index, expr)| json!({ "record": format!("dashboard:{index}"), "expr": expr }))
         .collect();
+    let groups = json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    promtool(&["check", "rules"], written(&groups).path());
+}
+
+/// Returns what a target of the dashboard asks. Grafana fills in the variables.
+fn question(target: &Value) -> String {
+    target["expr"].as_str().unwrap().replace("$__rate_interval", "5m").replace("$instance", "a")
+}
+
+/// Writes a document of Prometheus. JSON is YAML.
+fn written(document: &Value) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
-    // JSON is YAML.
-    let groups = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
-    std::fs::write(file.path(), groups.to_string()).unwrap();
-    promtool(&["check", "rules"], file.path());
+    std::fs::write(file.path(), document.to_string()).unwrap();
+    file
+}
+
+/// Asserts that an expression has these samples after twenty minutes, if these are all series: each a name with labels,
+/// and its values once a minute.
+fn tested(series: &[(&str, &str)], expression: &str, samples: &[Value]) -> Value {
+    let series: Vec<_> =
+        series.iter().map(|(name, values)| json!({ "series": name, "values": values })).collect();
+    let expected = json!({ "expr": expression, "eval_time": "20m", "exp_samples": samples });
+    json!({ "interval": "1m", "input_series": series, "promql_expr_test": [expected] })
+}
+
+fn run_tests(tests: &[Value]) {
+    let rules = packaging("prometheus/alerts.yaml").canonicalize().unwrap();
+    let document = json!({ "rule_files": [rules], "evaluation_interval": "1m", "tests": tests });
+    promtool(&["test", "rules"], written(&document).path());
+}
+
+#[test]
+fn every_alert_fires_and_none_fires_on_a_calm_day() {
+    let degraded = "tollway_degraded_total{instance='a',limit='Login'}";
+    let degraded_rule = "tollway_rulings_degraded_total{instance='a',rule='upload'}";
+    let decided = |outcome| {
+        format!("tollway_decisions_total{{instance='a',limit='Login',verb='spend',outcome='{outcome}'}}")
+    };
+    let (allowed, denied) = (decided("allow"), decided("deny"));
+    let timeouts = "tollway_store_timeouts_total{instance='a'}";
+    let shed = "tollway_store_shed_total{instance='a'}";
+    let (buckets, most) = ("tollway_buckets{instance='a'}", "tollway_buckets_max{instance='a'}");
+    let full = "tollway_refused_full_total{instance='a'}";
+    let failed = "tollway_reloads_total{instance='a',outcome='failed'}";
+    let refused = "tollway_connections_refused_total{instance='a',gate='http',reason='gate'}";
+    let up = "tollway_store_up{instance='a',node='r'}";
+    let bad: [(&str, &[(&str, &str)]); 11] = [
+        ("TollwayStoreUnreachable", &[(up, "0+0x30")]),
+        ("TollwayDecidesWithoutStore", &[(degraded, "0+60x30")]),
+        ("TollwayDecidesWithoutStore", &[(degraded_rule, "0+60x30")]),
+        ("TollwayDecidesWithoutStore", &[(degraded, "0+60x30"), (degraded_rule, "0+60x30")]),
+        ("TollwayStoreTimeouts", &[(timeouts, "0+120x30")]),
+        ("TollwayShedsStoreCalls", &[(shed, "0+60x30")]),
+        ("TollwayMemoryNearlyFull", &[(buckets, "91+0x30"), (most, "100+0x30")]),
+        ("TollwayRefusesNewIds", &[(full, "0+60x30")]),
+        ("TollwayReloadFailed", &[(failed, "0+1x30")]),
+        ("TollwayConnectionsRefused", &[(refused, "0+60x30")]),
+        ("TollwayDeniesMost", &[(&allowed, "0+100x30"), (&denied, "0+120x30")]),
+    ];
+    let firing =
+        |alert: &str| format!("count(ALERTS{{alertname=~'{alert}',alertstate='firing',instance='a'}})");
+    let mut tests: Vec<_> = bad
+        .iter()
+        .map(|(alert, series)| tested(series, &firing(alert), &[json!({ "labels": "{}", "value": 1 })]))
+        .collect();
+    let named: BTreeSet<_> = ALERTS.lines().filter_map(|line| line.split("- alert: ").nth(1)).collect();
+    assert_eq!(named, bad.iter().map(|(alert, _)| *alert).collect());
+    let quiet = [degraded, degraded_rule, timeouts, shed, full, failed, refused].map(|name| (name, "5+0x30"));
+    let used = [(&*allowed, "0+300x30"), (&denied, "0+120x30"), (buckets, "80+0x30"), (most, "100+0x30")];
+    let calm = [&quiet[..], &used, &[(up, "1+0x30")]].concat();
+    tests.push(tested(&calm, &firing(".*"), &[]));
+    run_tests(&tests);
+}
+
+#[test]
+fn the_dashboard_adds_limits_and_rules_if_only_one_of_them_decided() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let expression = |title: &str| {
+        let mut panels = dashboard["panels"].as_array().unwrap().iter();
+        question(&panels.find(|panel| panel["title"] == title).unwrap()["targets"][0])
+    };
+    let mut tests = Vec::new();
+    for (title, outcome, [of_limits, of_rules]) in [
+        ("Allowed", ",outcome='allow'", ["tollway_decisions_total", "tollway_rulings_total"]),
+        ("Denied", ",outcome='deny'", ["tollway_decisions_total", "tollway_rulings_total"]),
+        ("Without the store", "", ["tollway_degraded_total", "tollway_rulings_degraded_total"]),
+    ] {
+        let limit = format!("{of_limits}{{instance='a',limit='Login',verb='spend'{outcome}}}");
+        let rule = format!("{of_rules}{{instance='a',rule='upload'{outcome}}}");
+        let (limit, rule) = ((&*limit, "0+60x30"), (&*rule, "0+120x30"));
+        let nothing: &[(&str, &str)] = &[];
+        for (series, value) in [(nothing, 0), (&[limit], 1), (&[rule], 2), (&[limit, rule], 3)] {
+            tests.push(tested(series, &expression(title), &[json!({ "labels": "{}", "value": value })]));
+        }
+    }
+    run_tests(&tests);
 }
 
 fn packaging(file: &str) -> PathBuf {
@@ -72,5 +163,6 @@ fn packaging(file: &str) -> PathBuf {
 fn promtool(arguments: &[&str], file: &Path) {
     let output = Command::new("promtool").args(arguments).arg(file).output();
     let output = output.expect("promtool is installed; on Debian it is in the package prometheus");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }
