@@ -1,11 +1,11 @@
-//! Hands each snapshot to everybody who watches: bounded watchers, and one snapshot that waits for each.
+//! Hands each snapshot to everybody who watches. The number of watchers is bounded, and all share the last snapshot.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tollway_wire::http::LiveEvent;
+use tollway_wire::http::{LiveCounts, LiveEvent};
 
-use super::history::History;
+use super::history::{ByName, History};
 
 /// The last snapshot, and those who wait for the next.
 #[derive(Debug)]
@@ -16,11 +16,13 @@ pub(crate) struct LiveFeed {
 
 #[derive(Debug)]
 struct FeedState {
-    /// The number of the last snapshot.
-    number: u64,
+    /// The number of the last second that is in the history.
+    recorded: u64,
+    /// The number of the second that the last snapshot is of.
+    published: u64,
     /// The last snapshot as it is sent. It is shared, so a watcher that does not read costs no memory.
     event: Arc<[u8]>,
-    /// A place for each watcher that is allowed, with the task that waits.
+    /// The places of watchers. One that is `None` is free, and a taken one has the task that waits for a snapshot.
     watchers: Vec<Option<Option<Waker>>>,
 }
 
@@ -29,27 +31,35 @@ struct FeedState {
 pub(crate) struct LiveWatcher {
     feed: Arc<LiveFeed>,
     place: usize,
+    /// The number of the last second that the watcher has, from the history or from a snapshot.
     seen: u64,
 }
 
 impl LiveFeed {
     /// Creates a feed that at most this many can watch.
     pub(crate) fn new(max_watchers: usize) -> Self {
-        let state = FeedState { number: 0, event: Arc::default(), watchers: vec![None; max_watchers] };
+        let watchers = vec![None; max_watchers];
+        let state = FeedState { recorded: 0, published: 0, event: Arc::default(), watchers };
         Self { state: Mutex::new(state), history: Mutex::default() }
     }
 
     /// Adds a watcher, and appends the history as its first event. Returns `None` if there are enough already.
     pub(crate) fn join(self: &Arc<Self>, output: &mut Vec<u8>) -> Option<LiveWatcher> {
+        // Locked before the state, as in `record`: a second is then in the history, or its snapshot follows.
+        let history = self.history();
         let mut state = self.state();
         let place = state.watchers.iter().position(Option::is_none)?;
         state.watchers[place] = Some(None);
-        let seen = state.number;
+        let seen = state.recorded;
         drop(state);
         let watcher = LiveWatcher { feed: Arc::clone(self), place, seen };
-        let history = self.history().report();
-        LiveEvent::History(history).put_event(output);
+        LiveEvent::History(history.report()).put_event(output);
         Some(watcher)
+    }
+
+    /// Returns whether one more can watch.
+    pub(crate) fn has_place(&self) -> bool {
+        self.state().watchers.iter().any(Option::is_none)
     }
 
     /// Returns whether somebody watches. Otherwise no snapshot has to be made.
@@ -62,12 +72,19 @@ impl LiveFeed {
         self.state().watchers.iter().flatten().count()
     }
 
-    /// Hands the next snapshot to all watchers. One that has not read the last never gets that one.
+    /// Adds the counts of one second, which ended at this time, to the history.
+    pub(super) fn record(&self, at: f64, limits: &ByName<LiveCounts>) {
+        let mut history = self.history();
+        history.push(at, limits);
+        self.state().recorded += 1;
+    }
+
+    /// Hands the snapshot of the last second to all watchers. One that has not read the last never gets that one.
     pub(crate) fn publish(&self, event: &LiveEvent) {
         let mut bytes = Vec::new();
         event.put_event(&mut bytes);
         let mut state = self.state();
-        state.number += 1;
+        state.published = state.recorded;
         state.event = bytes.into();
         let waiting: Vec<Waker> = state.watchers.iter_mut().flatten().filter_map(Option::take).collect();
         drop(state);
@@ -87,11 +104,11 @@ impl LiveWatcher {
     /// Appends the last snapshot, or wakes the task when there is one.
     pub(crate) fn poll_take(&mut self, context: &mut Context<'_>, output: &mut Vec<u8>) -> Poll<()> {
         let mut state = self.feed.state();
-        if state.number == self.seen {
+        if state.published <= self.seen {
             state.watchers[self.place] = Some(Some(context.waker().clone()));
             return Poll::Pending;
         }
-        self.seen = state.number;
+        self.seen = state.published;
         let event = Arc::clone(&state.event);
         drop(state);
         output.extend_from_slice(&event);
@@ -109,8 +126,8 @@ impl Drop for LiveWatcher {
 mod tests {
     use super::*;
 
-    fn snapshot(until: f64) -> LiveEvent {
-        LiveEvent::History(tollway_wire::http::LiveHistory { until, ..Default::default() })
+    fn publish(feed: &LiveFeed, until: f64) {
+        feed.publish(&LiveEvent::History(tollway_wire::http::LiveHistory { until, ..Default::default() }));
     }
 
     #[test]
@@ -123,12 +140,28 @@ mod tests {
         output.clear();
         assert!(watcher.poll_take(context, &mut output).is_pending());
         for until in [1.0, 2.0, 3.0] {
-            feed.publish(&snapshot(until));
+            feed.record(until, &ByName::default());
+            publish(&feed, until);
         }
         assert!(watcher.poll_take(context, &mut output).is_ready());
         let text = String::from_utf8(output).unwrap();
         assert!(text.contains("\"until\":3.0") && !text.contains("\"until\":2.0"), "{text}");
         assert!(watcher.poll_take(context, &mut Vec::new()).is_pending());
+    }
+
+    #[test]
+    fn a_second_that_is_in_the_history_is_not_sent_again() {
+        let feed = Arc::new(LiveFeed::new(1));
+        let (mut output, context) = (Vec::new(), &mut Context::from_waker(Waker::noop()));
+        feed.record(1.0, &ByName::default());
+        let mut watcher = feed.join(&mut output).unwrap();
+        assert!(String::from_utf8_lossy(&output).contains("\"until\":1.0"));
+        publish(&feed, 1.0);
+        assert!(watcher.poll_take(context, &mut output).is_pending());
+        feed.record(2.0, &ByName::default());
+        assert!(watcher.poll_take(context, &mut output).is_pending());
+        publish(&feed, 2.0);
+        assert!(watcher.poll_take(context, &mut output).is_ready());
     }
 
     #[test]
@@ -138,8 +171,9 @@ mod tests {
         let (first, second) = (feed.join(output).unwrap(), feed.join(output).unwrap());
         assert_eq!(feed.watchers(), 2);
         output.clear();
-        assert!(feed.join(output).is_none() && output.is_empty());
+        assert!(feed.join(output).is_none() && output.is_empty() && !feed.has_place());
         drop(first);
+        assert!(feed.has_place());
         let third = feed.join(output).unwrap();
         drop((second, third));
         assert!(!feed.is_watched());

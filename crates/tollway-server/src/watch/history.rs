@@ -10,7 +10,8 @@ const POINTS: usize = 600;
 const LIMIT_POINTS: usize = 60;
 /// The seconds of one point of a limit.
 const LIMIT_STEP: u64 = 10;
-/// The number of limits, rules and domains whose points are kept. Others are in the totals only.
+/// The number of limits, rules and domains whose points are kept. Others are in the totals only. A limit that decided
+/// nothing in all of its points makes room: a reload may have removed it.
 pub(super) const LIMITS: usize = 500;
 
 /// Holds a value for each limit, rule and domain, by its kind and its name.
@@ -60,6 +61,7 @@ impl History {
                 let point = std::mem::take(&mut limit.current);
                 push_bounded(&mut limit.points, point, LIMIT_POINTS);
             }
+            self.limits.retain(|_, limit| limit.points.iter().any(|point| point.decided > 0));
         }
     }
 
@@ -114,6 +116,8 @@ pub(super) fn push_bounded<T>(points: &mut VecDeque<T>, point: T, max: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn counts(name: &str, allowed: u64, denied: u64) -> ByName<LiveCounts> {
@@ -138,12 +142,29 @@ mod tests {
     #[test]
     fn the_number_of_limits_is_bounded_and_silent_ones_take_no_place() {
         let mut history = History::default();
-        for index in 0..2 * LIMITS {
-            history.push(0.0, &counts(&format!("silent{index}"), 0, 0));
-            history.push(0.0, &counts(&format!("limit{index}"), 1, 0));
+        let many = |name: &str, allowed| {
+            (0..LIMITS).flat_map(|index| counts(&format!("{name}{index}"), allowed, 0)).collect::<ByName<_>>()
+        };
+        history.push(0.0, &many("silent", 0));
+        history.push(0.0, &many("busy", 1));
+        history.push(0.0, &many("late", 1));
+        let names = |history: &History| -> BTreeSet<_> {
+            history
+                .report()
+                .limits
+                .iter()
+                .map(|limit| limit.name.trim_end_matches(char::is_numeric).to_owned())
+                .collect()
+        };
+        assert_eq!((history.report().limits.len(), names(&history)), (LIMITS, ["busy".to_owned()].into()));
+        assert_eq!(history.report().allowed, [0, 500, 500]);
+        // Those that are silent for ten minutes make room.
+        for _ in 0..610 {
+            history.push(0.0, &many("busy", 0));
         }
+        history.push(0.0, &many("late", 1));
         assert_eq!(history.report().limits.len(), LIMITS);
-        assert_eq!(history.report().allowed.iter().sum::<u64>(), 300);
+        assert_eq!(names(&history), ["late".to_owned()].into());
     }
 
     #[test]

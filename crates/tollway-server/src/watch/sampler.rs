@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(100);
 const TICKS: u64 = 10;
 /// The number of samples that latencies are about.
 const LATENCY_SAMPLES: usize = 10;
+/// The delay of a tick above which those that were missed are skipped: the process was stopped, or the machine slept.
+const LATE_MAX: Duration = Duration::from_secs(1);
 /// The number of ids in each list of a snapshot.
 const TOP: usize = 10;
 
@@ -60,9 +62,9 @@ impl Drop for Sampler {
 fn run(samples: &mut Samples, stopped: &Receiver<()>) {
     let mut next = Instant::now();
     for tick in 1_u64.. {
-        // From the time that it should have been: the second of a rate is then a second.
-        next = (next + TICK).max(Instant::now());
-        match stopped.recv_timeout(next - Instant::now()) {
+        let now = Instant::now();
+        next = next_tick(next, now);
+        match stopped.recv_timeout(next.saturating_duration_since(now)) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -71,6 +73,13 @@ fn run(samples: &mut Samples, stopped: &Receiver<()>) {
             samples.take(seconds_since_1970());
         }
     }
+}
+
+/// Returns the time of the tick after the one at `last`. It does not depend on how long a sample took, unless that was
+/// very long: the second of a rate is then a second.
+fn next_tick(last: Instant, now: Instant) -> Instant {
+    let next = last + TICK;
+    if now.saturating_duration_since(next) > LATE_MAX { now } else { next }
 }
 
 /// The counters of the last sample, and what the next is compared with.
@@ -116,7 +125,7 @@ impl Samples {
         let gates = metrics.gate_requests();
         let requests = gates.since(&self.gates);
         self.gates = gates;
-        feed.history().push(at, &last_second);
+        feed.record(at, &last_second);
         if feed.is_watched() {
             let snapshot = self.snapshot(at, &last_second, &requests);
             feed.publish(&LiveEvent::Snapshot(Box::new(snapshot)));
@@ -159,21 +168,18 @@ impl Samples {
         Some(LiveLatency { p50: quantile(&counts, 0.5)?, p99: quantile(&counts, 0.99)? })
     }
 
-    /// Returns the state of each limit that has decided something or is configured.
+    /// Returns the state of each limit that is configured, or that has decided something in the last ten minutes.
     fn limit_states(&self, limits: &ByName<LiveCounts>) -> Vec<LimitState> {
         let policy = self.server.limiter.policy();
         let history = self.server.feed.history();
-        let has_counted = |name: &&(SubjectKind, Box<str>)| {
-            self.limits.get(*name).is_some_and(|counts| counts.allowed + counts.denied > 0)
-        };
         let shown = limits.iter().filter_map(|(named, counts)| {
-            let numbers = numbers(&policy, named.0, &named.1);
-            (numbers.is_some() || has_counted(&named)).then(|| LimitState {
+            let (numbers, denied_share) = (numbers(&policy, named.0, &named.1), history.denied_share(named));
+            (numbers.is_some() || denied_share.is_some()).then(|| LimitState {
                 name: named.1.to_string(),
                 kind: named.0,
                 numbers: numbers.unwrap_or_default(),
                 counts: *counts,
-                denied_share: history.denied_share(named),
+                denied_share,
             })
         });
         shown.take(LIMITS).collect()
@@ -278,6 +284,20 @@ fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_sample_moves_no_tick() {
+        let start = Instant::now();
+        let mut next = start;
+        for tick in 1..=100 {
+            // A sample that takes six ticks, each second.
+            let late = if tick % 10 == 1 { 6 * TICK } else { Duration::ZERO };
+            next = next_tick(next, next + late);
+            assert_eq!(next, start + tick * TICK);
+        }
+        let wakes = next + Duration::from_secs(3_600);
+        assert_eq!(next_tick(next, wakes), wakes);
+    }
 
     #[test]
     fn quantiles_are_spread_over_their_bucket() {
