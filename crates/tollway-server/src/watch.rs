@@ -18,13 +18,14 @@ mod sketch;
 mod subjects;
 mod top;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollway::config::{ShowIds, WatchSettings};
 use tollway::engine::Engine;
-use tollway_core::Nanos;
+use tollway_core::{Bill, Charge, Nanos, Policy};
 use tollway_wire::http::{LastDenial, SubjectKind, TopBy, TopEntry, TopReport};
 
 use self::denials::{Denial, LAST, LastDenials};
@@ -48,8 +49,9 @@ const HASH_DIGITS: u32 = 12;
 pub(crate) struct Watch {
     settings: WatchSettings,
     key: SketchKey,
-    /// Another key than that of the sketches: hashes that are shown must not help to choose ids that share a set.
-    shown_key: SketchKey,
+    /// The key of the hashes that are shown. It is one of SipHash: the hash of the sketches is quicker, but whoever sees
+    /// its results could find its key, and then try ids until one has the hash that is shown.
+    shown_key: RandomState,
     subjects: Subjects,
     started: Instant,
     /// The time when it started, in seconds since 1970.
@@ -91,7 +93,7 @@ impl Watch {
         Self {
             settings,
             key: SketchKey::random(),
-            shown_key: SketchKey::random(),
+            shown_key: RandomState::new(),
             subjects: Subjects::default(),
             started: Instant::now(),
             started_at: since_1970.as_secs_f64(),
@@ -128,9 +130,7 @@ impl Watch {
     /// Returns the ids that were denied or spent most, of one name or of all.
     pub(crate) async fn top(&self, by: TopBy, name: Option<&str>, n: usize, engine: &Engine) -> TopReport {
         let (mut report, ids) = self.counted(by, name, n);
-        for (entry, id) in report.top.iter_mut().zip(&ids) {
-            entry.retry_after = retry_after(engine, entry, id).await;
-        }
+        add_retry_after(engine, &mut report.top, &ids).await;
         report
     }
 
@@ -171,6 +171,7 @@ impl Watch {
     /// Returns the last denials of all workers, newest first.
     pub(crate) fn last_denials(&self) -> Vec<LastDenial> {
         let mut last: Vec<_> = self.each_worker().flat_map(|worker| worker.last.to_vec()).collect();
+        // A stable sort: those of one tick and one worker stay in their order, which is newest first.
         last.sort_by_key(|denial| std::cmp::Reverse(denial.at));
         last.truncate(LAST);
         last.iter().filter_map(|denial| self.last_denial(denial)).collect()
@@ -194,7 +195,7 @@ impl Watch {
         match self.settings.show_ids {
             ShowIds::Plain => Some(id.to_string()),
             ShowIds::Hashed => {
-                let bits = self.shown_key.hash(subject, id.bytes()).bits() >> (u64::BITS - 4 * HASH_DIGITS);
+                let bits = self.shown_key.hash_one((subject, id.bytes())) >> (u64::BITS - 4 * HASH_DIGITS);
                 Some(format!("#{bits:0width$x}", width = HASH_DIGITS as usize))
             }
             ShowIds::Off => None,
@@ -239,12 +240,77 @@ const fn generation(millis: u64) -> u64 {
     millis / (SECONDS * 1_000)
 }
 
-/// Returns the seconds until a request of cost 1 would be allowed, read from the store now.
-async fn retry_after(engine: &Engine, entry: &TopEntry, id: &ShortId) -> Option<f64> {
-    if id.is_cut() || !matches!(entry.kind, SubjectKind::Limit | SubjectKind::Descriptor) {
+/// Adds the seconds until a request of cost 1 would be allowed, read from the store now. All ids are asked for in one
+/// call: one after another, a slow store would hold up the next snapshot.
+async fn add_retry_after(engine: &Engine, entries: &mut [TopEntry], ids: &[ShortId]) {
+    let policy = engine.policy();
+    let charges: Vec<(usize, Charge<'_>)> = entries
+        .iter()
+        .zip(ids)
+        .enumerate()
+        .filter_map(|(place, (entry, id))| Some((place, charge_of_one(&policy, entry, id)?)))
+        .collect();
+    if charges.is_empty() {
+        return;
+    }
+    let bills: Vec<_> = charges.iter().map(|(_, charge)| Bill::one(charge)).collect();
+    let decisions = engine.check_bills(&bills).await;
+    for ((place, _), decision) in charges.iter().zip(decisions) {
+        let retry = if decision.allowed() { Nanos::ZERO } else { decision.retry_nanos };
+        // What is decided without the store says nothing about the bucket.
+        let is_known = !decision.degraded && !retry.is_forever();
+        entries[*place].retry_after = is_known.then(|| retry.as_secs_f64());
+    }
+}
+
+/// Returns a charge of cost 1 for an id; `None` if it has no bucket, or if the bucket cannot be found.
+fn charge_of_one<'a>(policy: &'a Policy, entry: &TopEntry, id: &'a ShortId) -> Option<Charge<'a>> {
+    let has_bucket = matches!(entry.kind, SubjectKind::Limit | SubjectKind::Descriptor);
+    if id.is_cut() || !has_bucket {
         return None;
     }
-    let next = engine.inspect(&entry.limit, id.bytes()).await.ok()?.next;
-    let retry = if next.allowed() { Nanos::ZERO } else { next.retry_nanos };
-    (!retry.is_forever()).then(|| retry.as_secs_f64())
+    policy.charge(&entry.limit, id.bytes(), 1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_denials_are_newest_first_also_within_a_tick() {
+        let watch = Watch::new(WatchSettings::DEFAULT, 2);
+        let deny = |worker, id: &str| {
+            let mut recorder = watch.recorder(worker).unwrap();
+            recorder.denied("http", watch.subjects.number(SubjectKind::Limit, "a"), id.as_bytes(), 1, None);
+        };
+        (0..LAST).for_each(|id| deny(0, &format!("first {id}")));
+        watch.tick(watch.started + Duration::from_millis(100));
+        deny(1, "x");
+        deny(1, "y");
+        deny(0, "z");
+        let ids: Vec<_> = watch.last_denials().into_iter().map(|denial| denial.id.unwrap()).collect();
+        assert_eq!(ids[..5], ["z", "y", "x", "first 99", "first 98"]);
+        assert_eq!(ids.len(), LAST);
+    }
+
+    #[test]
+    fn ids_are_shown_without_ambiguity() {
+        let shown = |show_ids, id: &[u8]| {
+            let watch = Watch::new(WatchSettings { is_on: true, show_ids }, 1);
+            let subject = watch.subjects.number(SubjectKind::Limit, "a");
+            watch.recorder(0).unwrap().denied("http", subject, id, 1, None);
+            watch.last_denials().remove(0).id
+        };
+        let plain = |id: &[u8]| shown(ShowIds::Plain, id).unwrap();
+        assert_eq!(plain(b"a b"), "a b");
+        assert_eq!((plain(b"\xff"), plain(b"\\xff")), ("\\xff".to_owned(), "\\\\xff".to_owned()));
+        assert_eq!(plain(&[b'x'; 200]), format!("{}…", "x".repeat(128)));
+        let hashed = shown(ShowIds::Hashed, b"a").unwrap();
+        assert_eq!(hashed.len(), 13, "{hashed}");
+        assert!(
+            hashed.starts_with('#') && hashed[1..].bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{hashed}"
+        );
+        assert_eq!(shown(ShowIds::Off, b"a"), None);
+    }
 }

@@ -70,10 +70,10 @@ impl LastDenials {
         self.ring.push(Denial::EMPTY);
     }
 
-    /// Returns the denials, oldest first.
+    /// Returns the denials, newest first.
     pub(crate) fn to_vec(&self) -> Vec<Denial> {
-        let (newest, oldest) = self.ring.split_at(self.next);
-        [oldest, newest].concat()
+        let (newer, older) = self.ring.split_at(self.next);
+        newer.iter().rev().chain(older.iter().rev()).cloned().collect()
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
             last.push(at, "http", Subject::default(), id.as_bytes(), 1, None);
             let kept = last.to_vec();
             let times: Vec<_> = kept.iter().map(|denial| denial.at).collect();
-            assert_eq!(times, ((at + 1).saturating_sub(100)..=at).collect::<Vec<_>>());
-            assert_eq!(kept.last().unwrap().id.bytes(), id.as_bytes());
+            assert_eq!(times, ((at + 1).saturating_sub(100)..=at).rev().collect::<Vec<_>>());
+            assert_eq!(kept[0].id.bytes(), id.as_bytes());
         }
         assert!(last.ring.capacity() * size_of::<Denial>() <= LastDenials::SIZE);
     }

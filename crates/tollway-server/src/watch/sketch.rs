@@ -23,7 +23,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 /// The number of places in a set: two cache lines of hashes, and two of counts.
 const WAYS: usize = 16;
 /// The number of sets. It is a power of two, because bits of the hash choose the set.
-const SETS: usize = 64;
+pub(super) const SETS: usize = 64;
 /// The number of ids that have a place.
 pub(crate) const PLACES: usize = SETS * WAYS;
 /// The number of bytes of an id that are kept. A longer id is cut, and its hash tells it from others that start alike.
@@ -57,13 +57,9 @@ impl SketchKey {
 impl IdHash {
     const EMPTY: Self = Self(0);
 
-    /// Returns the bits as a number, for showing an id without its text.
-    pub(crate) const fn bits(self) -> u64 {
-        self.0
-    }
-
+    /// Returns the index of the set that the id belongs to.
     #[inline]
-    const fn set(self) -> usize {
+    pub(super) const fn set(self) -> usize {
         // Not the lowest bits: subjects differ there in a way that ids can repeat.
         (self.0 >> 32) as usize & (SETS - 1)
     }
@@ -99,11 +95,13 @@ impl ShortId {
     }
 }
 
-/// Writes printable ASCII as it is, other bytes as `\xff`, and an ellipsis where the id was cut.
+/// Writes printable ASCII as it is, a backslash as two, other bytes as `\xff`, and an ellipsis where the id was cut. So
+/// no two ids look alike, unless they were cut.
 impl fmt::Display for ShortId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &byte in self.bytes() {
             match byte {
+                b'\\' => f.write_str("\\\\")?,
                 b' '..=b'~' => write!(f, "{}", char::from(byte))?,
                 _ => write!(f, "\\x{byte:02x}")?,
             }
@@ -137,10 +135,21 @@ pub(crate) struct Bounded {
     pub(crate) max: u64,
 }
 
+#[cfg(test)]
 impl Bounded {
     pub(crate) const fn and(self, other: Self) -> Self {
         Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
+}
+
+/// One id that has a place in a sketch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) hash: IdHash,
+    pub(crate) subject: Subject,
+    pub(crate) bounds: Bounded,
+    /// The most that it could have used there without a place.
+    pub(crate) max_without_place: u64,
 }
 
 /// The counts of a sketch at one moment, without the ids: little enough to copy while a lock is held.
@@ -172,15 +181,15 @@ impl Set {
         self.counts.iter().position(|count| *count == least).unwrap_or(0)
     }
 
-    fn bounds(&self, hash: IdHash) -> Bounded {
-        match self.find(hash) {
-            Some(way) => {
-                Bounded { min: self.counts[way].saturating_sub(self.errors[way]), max: self.counts[way] }
-            }
-            // No id of this set has lost its place, so one that has none was never counted.
-            None if self.is_exact() => Bounded::default(),
-            None => Bounded { min: 0, max: self.counts[self.smallest()] },
-        }
+    /// Returns the bounds of the id at this place.
+    const fn bounds(&self, way: usize) -> Bounded {
+        Bounded { min: self.counts[way].saturating_sub(self.errors[way]), max: self.counts[way] }
+    }
+
+    /// Returns the most that an id of this set can have used if it has no place.
+    fn max_without_place(&self) -> u64 {
+        // If no id has lost its place, one that has none was never counted.
+        if self.is_exact() { 0 } else { self.counts[self.smallest()] }
     }
 
     fn is_exact(&self) -> bool {
@@ -242,15 +251,31 @@ impl SketchCounts {
         self.total
     }
 
-    /// Returns the ids that have a place, with their subjects.
-    pub(crate) fn held(&self) -> impl Iterator<Item = (IdHash, Subject)> {
-        let places = self.sets.iter().flat_map(|set| set.hashes.iter().copied().zip(set.subjects));
-        places.filter(|(hash, _)| *hash != IdHash::EMPTY)
+    /// Returns the ids that have a place.
+    pub(crate) fn held(&self) -> impl Iterator<Item = Held> {
+        self.sets.iter().flat_map(|set| {
+            let max_without_place = set.max_without_place();
+            let ways = (0..WAYS).filter(|way| set.hashes[*way] != IdHash::EMPTY);
+            ways.map(move |way| Held {
+                hash: set.hashes[way],
+                subject: set.subjects[way],
+                bounds: set.bounds(way),
+                max_without_place,
+            })
+        })
+    }
+
+    /// Returns the most that an id of each set can have used if it has no place.
+    pub(crate) fn max_without_place(&self) -> impl Iterator<Item = u64> {
+        self.sets.iter().map(Set::max_without_place)
     }
 
     /// Returns the bounds of an id, whether it has a place or not.
+    #[cfg(test)]
     pub(crate) fn bounds(&self, hash: IdHash) -> Bounded {
-        self.sets[hash.set()].bounds(hash)
+        let set = &self.sets[hash.set()];
+        let without_place = Bounded { min: 0, max: set.max_without_place() };
+        set.find(hash).map_or(without_place, |way| set.bounds(way))
     }
 
     /// Returns whether every count is exact: no id has lost its place.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::sketch::{Bounded, IdHash, SketchCounts, Subject};
+use super::sketch::{Bounded, Held, IdHash, SETS, SketchCounts, Subject};
 
 /// The ids with the largest counts, merged.
 #[derive(Debug)]
@@ -23,18 +23,37 @@ pub(crate) struct Entry {
     pub(crate) bounds: Bounded,
 }
 
+/// The sums of an id's bounds. They are wider than a count, so that they need not saturate before the end.
+struct Sums {
+    subject: Subject,
+    min: u128,
+    max: u128,
+}
+
 /// Merges counts. Only subjects that `wanted` accepts are listed.
+///
+/// The bounds of an id are the sums of its bounds in all parts. A part in which it has no place has a bound of its own,
+/// which is the same for all ids of a set. So the sums of those are the start for each id, and only the parts in which
+/// it has a place are corrected. Asking every part about every id would take the square of the number of workers.
 pub(crate) fn merge(counts: &[SketchCounts], wanted: impl Fn(Subject) -> bool) -> Merged {
-    let held = counts.iter().flat_map(SketchCounts::held).filter(|(_, subject)| wanted(*subject));
-    let ids: HashMap<IdHash, Subject> = held.collect();
-    let mut top: Vec<Entry> = ids
-        .into_iter()
-        .map(|(hash, subject)| {
-            // Each part has a bound of its own, also for an id that has no place there.
-            let bounds = counts.iter().map(|counts| counts.bounds(hash));
-            Entry { hash, subject, bounds: bounds.fold(Bounded::default(), Bounded::and) }
-        })
-        .collect();
+    let mut without_place = [0_u128; SETS];
+    for part in counts {
+        without_place.iter_mut().zip(part.max_without_place()).for_each(|(sum, max)| *sum += u128::from(max));
+    }
+    let mut ids: HashMap<IdHash, Sums> = HashMap::new();
+    let held = counts.iter().flat_map(SketchCounts::held).filter(|held| wanted(held.subject));
+    for Held { hash, subject, bounds, max_without_place } in held {
+        let start = || Sums { subject, min: 0, max: without_place[hash.set()] };
+        let sums = ids.entry(hash).or_insert_with(start);
+        sums.min += u128::from(bounds.min);
+        sums.max += u128::from(bounds.max - max_without_place);
+    }
+    let count = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+    let entry = |(hash, Sums { subject, min, max })| {
+        let bounds = Bounded { min: count(min), max: count(max) };
+        Entry { hash, subject, bounds }
+    };
+    let mut top: Vec<Entry> = ids.into_iter().map(entry).collect();
     // The hash makes the order of equals the same each time.
     top.sort_unstable_by_key(|entry| {
         let Bounded { min, max } = entry.bounds;

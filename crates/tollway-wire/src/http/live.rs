@@ -116,7 +116,7 @@ pub struct TopReport {
     pub by: TopBy,
     /// The seconds until now that the counts are about.
     pub window: f64,
-    /// The sum over all ids, which is exact.
+    /// The sum over all ids of all limits, rules and domains, which is exact.
     pub total: u64,
     /// True if every `count_min` equals its `count_max`.
     pub exact: bool,
@@ -196,7 +196,7 @@ pub struct LiveSnapshot {
     pub server: ServerState,
     /// The requests of the last second.
     pub totals: LiveCounts,
-    /// The times of the HTTP gate over the last ten seconds; `None` if it decided nothing.
+    /// The times of the HTTP gate and of Envoy's service over the last ten seconds; `None` if they decided nothing.
     pub latency: Option<LiveLatency>,
     /// The limits, rules and domains.
     pub limits: Vec<LimitState>,
@@ -256,7 +256,7 @@ pub struct LimitState {
     pub name: String,
     /// The kind of thing that has this name.
     pub kind: SubjectKind,
-    /// Its numbers, for people; empty if they come with each request.
+    /// Its numbers, for people; empty if they come with each request, or if the configuration does not have it any more.
     pub numbers: String,
     /// The requests of the last second.
     #[serde(flatten)]
@@ -332,7 +332,8 @@ pub struct LastDenial {
     pub id: Option<String>,
     /// The cost of the request.
     pub cost: u64,
-    /// The seconds after which the same request would have been allowed; `None` if it never would.
+    /// The seconds after which the same request would have been allowed; `None` if it never would, or if that is not
+    /// known.
     pub retry_after: Option<f64>,
 }
 

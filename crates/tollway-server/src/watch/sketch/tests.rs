@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::watch::top::merge;
+use crate::watch::top::{Entry, merge};
 
 const SUBJECT: Subject = Subject(7);
 
@@ -210,6 +210,10 @@ fn counts_of_workers_are_merged() {
     }
     check(&key, &counts, &exact);
     let merged = merge(&counts, |_| true);
+    for Entry { hash, bounds, .. } in &merged.top {
+        let of_parts = counts.iter().map(|part| part.bounds(*hash)).fold(Bounded::default(), Bounded::and);
+        assert_eq!(*bounds, of_parts);
+    }
     assert_eq!(merged.total, exact.values().sum::<u64>());
     assert_eq!(merged.top[0].hash, key.hash(SUBJECT, b"id-99999999"));
     assert!(merged.top.windows(2).all(|pair| pair[0].bounds.max >= pair[1].bounds.max));
