@@ -41,8 +41,10 @@ pub(crate) struct WorkerMetrics {
     rules: Mutex<BTreeMap<Box<str>, Arc<RuleCounters>>>,
     /// The time from a complete request to its answer.
     pub(crate) latency: Latencies,
-    /// The responses, by the first digit of their status.
-    pub(crate) responses: [Counter; 6],
+    /// The responses of the HTTP gate, by the first digit of their status.
+    responses: [Counter; 6],
+    /// The responses of the admin gate, in the same way.
+    admin_responses: [Counter; 6],
     pub(crate) cut_idle: Counter,
     pub(crate) cut_head: Counter,
     pub(crate) cut_body: Counter,
@@ -120,8 +122,10 @@ pub(crate) struct LimitCounters {
     checks: [Counter; OUTCOMES.len()],
     refunds: Counter,
     resets: Counter,
-    /// The decisions, of the above, that were made without the store.
+    /// The spends that were decided without the store.
     degraded: Counter,
+    /// The checks that were decided without the store.
+    degraded_checks: Counter,
 }
 
 /// The decisions of one limit in a batch, which are counted together: a shared counter costs as much as a decision.
@@ -202,8 +206,10 @@ impl WorkerMetrics {
         Arc::clone(rules.entry(name.into()).or_default())
     }
 
-    pub(crate) fn responded(&self, status: HttpStatus) {
-        self.responses[usize::from(status.code() / 100).min(self.responses.len() - 1)].one();
+    /// Counts a response of the HTTP gate, or of the admin gate.
+    pub(crate) fn responded(&self, is_admin: bool, status: HttpStatus) {
+        let responses = if is_admin { &self.admin_responses } else { &self.responses };
+        responses[usize::from(status.code() / 100).min(responses.len() - 1)].one();
     }
 }
 
@@ -228,7 +234,7 @@ impl LimitCounters {
 
     pub(crate) fn checked(&self, decision: &Decision) {
         self.checks[outcome(decision.verdict)].one();
-        self.degraded.add(u64::from(decision.degraded));
+        self.degraded_checks.add(u64::from(decision.degraded));
     }
 
     pub(crate) fn refunded(&self) {

@@ -130,7 +130,7 @@ impl Session for HttpSession {
                         ResponseWriter { outbox: output, scratch: body, date: date.text(), close, head_only };
                     let decided = if *is_reserved && !route::is_answered_when_full(request.path) {
                         let problem = ProblemDetails::too_many_connections();
-                        worker.metrics.responded(response.problem(&problem));
+                        worker.metrics.responded(*role == HttpRole::Admin, response.problem(&problem));
                         false
                     } else {
                         let peer = HttpPeer {
@@ -204,7 +204,8 @@ impl HttpSession {
             close: true,
             head_only: false,
         };
-        self.shared.worker.metrics.responded(response.problem(problem));
+        let HttpShared { worker, role, .. } = &*self.shared;
+        worker.metrics.responded(*role == HttpRole::Admin, response.problem(problem));
     }
 }
 

@@ -42,7 +42,7 @@ impl Metrics {
         decisions
     }
 
-    /// Returns the number of answers of the HTTP gate in each bucket of their histogram.
+    /// Returns the number of answers of the HTTP gate and of Envoy's service in each bucket of their histogram.
     pub(crate) fn latency(&self) -> [u64; LATENCY_BUCKETS] {
         let mut counts = [0; LATENCY_BUCKETS];
         for worker in &self.workers {
@@ -57,6 +57,7 @@ impl Metrics {
             |of: &dyn Fn(&WorkerMetrics) -> u64| self.workers.iter().map(|worker| of(worker)).sum::<u64>();
         GateRequests(BTreeMap::from([
             ("http", sum(&|worker| worker.responses.iter().map(Counter::get).sum())),
+            ("admin", sum(&|worker| worker.admin_responses.iter().map(Counter::get).sum())),
             ("text", sum(&|worker| worker.text.datagrams.get())),
             ("throttr", sum(&|worker| worker.throttr.done.get() + worker.throttr.failed.get())),
             ("resp", sum(&|worker| worker.resp.commands.get())),

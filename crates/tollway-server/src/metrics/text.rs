@@ -140,8 +140,9 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
         "Decisions made without the store, because it did not answer.",
     );
     for (limit, counters) in limits {
-        let degraded = total(counters, |counters| &counters.degraded);
-        page.count("tollway_degraded_total", &[("limit", limit)], degraded);
+        let spends = total(counters, |counters| &counters.degraded);
+        let checks = total(counters, |counters| &counters.degraded_checks);
+        page.count("tollway_degraded_total", &[("limit", limit)], spends + checks);
     }
     page.family("tollway_refunds_total", "counter", "Charges refunded.");
     for (limit, counters) in limits {
@@ -288,7 +289,8 @@ fn http(page: &mut Page, metrics: &Metrics) {
     page.family("tollway_http_responses_total", "counter", "HTTP responses by class of status.");
     for class in 2..=5 {
         let count = sum(metrics, |worker| &worker.responses[class]);
-        page.sample("tollway_http_responses_total", &[("status", &format!("{class}xx"))], count);
+        let of_admin = sum(metrics, |worker| &worker.admin_responses[class]);
+        page.sample("tollway_http_responses_total", &[("status", &format!("{class}xx"))], count + of_admin);
     }
 }
 

@@ -161,15 +161,14 @@ impl RespService {
         loop {
             let mut collector = Collector::new(self, policy, connection, &mut scratch.prepared, &mut asked);
             let stop = collector.collect(inbox, &mut taken, &mut words);
-            let errors = collector.errors();
-            self.service.metrics.resp.commands.add(asked.len() as u64);
-            self.service.metrics.resp.errors.add(errors);
+            collector.count();
             let mut reply = ReplyWriter::new(outbox, connection.version);
             self.settle(policy, &asked, scratch, &mut reply).await;
             match stop {
                 Stop::Full => {}
                 Stop::Incomplete => return (taken, End::Incomplete),
                 Stop::Execute => {
+                    self.service.metrics.resp.commands.one();
                     if let Some(transaction) = connection.transaction.take() {
                         reply.array(transaction.commands);
                         connection.executing = Some(transaction);

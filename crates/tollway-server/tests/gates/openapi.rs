@@ -229,7 +229,7 @@ const CASES_UNWATCHED: [(&str, &str, &str, u16); 4] = [
     ("GET", "/v1/top", "", 501),
     ("HEAD", "/v1/top", "", 501),
     ("GET", "/v1/live", "", 503),
-    ("HEAD", "/v1/live", "", 200),
+    ("HEAD", "/v1/live", "", 503),
 ];
 
 /// Nobody listens there.
@@ -311,7 +311,7 @@ fn the_server_does_what_the_document_says_and_nothing_else() {
     let gate = start_with(&format!("{POLICY}{DESCRIPTORS}"), |_| {});
     let document = Document::of(&gate);
     let more = ["/healthz", "/readyz", "/metrics", "/openapi.json"].map(|path| ("HEAD", path, "", 200));
-    let more = more.into_iter().chain([("GET", "/readyz", "", 200)]);
+    let more = more.into_iter().chain([("GET", "/readyz", "", 200), ("HEAD", "/v1/live", "", 200)]);
     let mut seen = BTreeSet::new();
     document.check_cases(&gate, CASES.into_iter().chain(more), &mut seen);
     document.check_cases(&start_with(POLICY_UNREACHABLE, |_| {}), CASES_UNREACHABLE, &mut seen);

@@ -199,6 +199,18 @@ fn a_transaction_has_a_bound() {
 }
 
 #[test]
+fn a_command_of_a_transaction_counts_once() {
+    let harness = start();
+    let mut client = harness.redis();
+    for text in ["MULTI", "PING", "CL.THROTTLE a 9 1 1"] {
+        client.ask(text);
+    }
+    assert_eq!(harness.metric("tollway_resp_commands_total"), "1", "nothing but MULTI is executed");
+    assert_eq!(client.ask("EXEC"), "*2 +PONG *5 :0 :10 :9 :-1 :1");
+    assert_eq!(harness.metric("tollway_resp_commands_total"), "4");
+}
+
+#[test]
 fn a_full_gate_closes_a_transaction_that_does_not_go_on() {
     let harness = start_with(POLICY, |settings| {
         settings.gates.resp_connections.total = 2;
@@ -234,6 +246,17 @@ fn a_bucket_in_a_store_that_gives_no_answer_is_not_said_to_be_missing() {
     for text in ["TTL k", "PTTL k", "DEL k"] {
         assert_eq!(client.ask(text), no_answer, "{text}");
     }
+}
+
+#[test]
+fn what_could_not_be_given_back_is_not_counted() {
+    let harness = start_with("store: redis://127.0.0.1:1\nlimits: {}", |_| {});
+    assert!(harness.redis().ask("CL.THROTTLE k 15 30 60 -1").starts_with("-ERR "));
+    let refunds = "tollway_refunds_total{limit=\"inline/throttle\"}";
+    assert_eq!(harness.metric(refunds), "");
+    let harness = start();
+    assert_eq!(harness.redis().ask("CL.THROTTLE k 15 30 60 -1"), "*5 :0 :16 :16 :-1 :0");
+    assert_eq!(harness.metric(refunds), "1");
 }
 
 #[test]

@@ -120,7 +120,10 @@ struct Watcher {
 
 impl Watcher {
     fn start(gate: &Harness) -> Self {
-        let mut stream = gate.connect();
+        Self::on(gate.connect(), gate)
+    }
+
+    fn on(mut stream: TcpStream, gate: &Harness) -> Self {
         stream.write_all(b"GET /v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
         let mut received = Vec::new();
         while !received.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
@@ -260,7 +263,31 @@ fn one_watcher_too_many_is_refused() {
     let first = Watcher::start(&gate);
     let reply = gate.get("/v1/live");
     assert_eq!((reply.status, &reply.json()["title"]), (503, &json!("Too many watchers")));
+    let head = gate.exchange(b"HEAD /v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 503 ") && head.ends_with("\r\n\r\n"), "{head}");
     drop(first);
+}
+
+#[test]
+fn the_requests_of_each_gate_are_its_own() {
+    let gate = start_with(POLICY, |settings| settings.gates.admin = settings.gates.http);
+    let stream = TcpStream::connect(gate.server.admin_addr().unwrap()).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let mut watcher = Watcher::on(stream, &gate);
+    let _ = watcher.history();
+    (0..5).for_each(|_| _ = spend(&gate, "Login", "mallory", 1));
+    let (mut http, mut admin) = (0, 0);
+    while http + admin < 7 {
+        let snapshot = watcher.snapshot();
+        let requests = |name: &str| {
+            let gate = snapshot.gates.iter().find(|gate| gate.name == name).unwrap();
+            gate.requests.unwrap()
+        };
+        http += requests("http");
+        admin += requests("admin");
+    }
+    // The watcher has asked the admin gate, and the HTTP gate for the OpenAPI document.
+    assert_eq!((http, admin), (6, 1));
 }
 
 #[test]

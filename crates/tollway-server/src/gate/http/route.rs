@@ -259,7 +259,7 @@ pub(super) async fn answer(
             Err(problem) => (response.problem(&problem), false),
         },
     };
-    worker.metrics.responded(status);
+    worker.metrics.responded(peer.role == HttpRole::Admin, status);
     decided
 }
 
@@ -484,16 +484,19 @@ fn live(worker: &Worker, response: ResponseWriter<'_>, watching: &mut Option<Liv
     if worker.drain.has_started() {
         return response.problem(&ProblemDetails::not_ready("draining: nobody can start to watch"));
     }
+    let feed = &worker.shared.feed;
+    let too_many = ProblemDetails::too_many_watchers(worker.bounds().watchers);
     if response.head_only {
-        return response.events(b"");
+        // It takes no place, and has the status that a GET would have.
+        return if feed.has_place() { response.events(b"") } else { response.problem(&too_many) };
     }
     let mut history = Vec::new();
-    match worker.shared.feed.join(&mut history) {
+    match feed.join(&mut history) {
         Some(watcher) => {
             *watching = Some(watcher);
             response.events(&history)
         }
-        None => response.problem(&ProblemDetails::too_many_watchers(worker.bounds().watchers)),
+        None => response.problem(&too_many),
     }
 }
 

@@ -26,8 +26,10 @@ impl RespService {
             Alone::GiveBack(request, units) => {
                 let charge = [self.inline.refund(request.inline.algorithm(), request.key, units)];
                 let refund = self.service.limiter.refund_charges(&charge).await;
-                self.inline_counters.refunded();
-                refund.map(|refund| request.put_refund(&refund, reply)).map_err(|error| chain(&error))
+                refund.map_err(|error| chain(&error)).map(|refund| {
+                    self.inline_counters.refunded();
+                    request.put_refund(&refund, reply);
+                })
             }
             Alone::Toll(verb, charges, rules) => self.toll(policy, verb, &charges, &rules, reply).await,
             Alone::Del(keys) => self.delete(&keys).await.map(|deleted| reply.integer(deleted)),

@@ -78,6 +78,8 @@ pub(super) struct Collector<'s, 'a> {
     asked: &'s mut ArrayVec<Asked<'a>, BATCH>,
     /// The last command, if it was one whose numbers may come again.
     template: Option<ThrottleTemplate<'a>>,
+    /// The commands that wait in a transaction. They count when they are executed.
+    queued: u64,
     errors: u64,
 }
 
@@ -91,12 +93,14 @@ impl<'s, 'a> Collector<'s, 'a> {
     ) -> Self {
         prepared.clear();
         asked.clear();
-        Self { service, policy, connection, prepared, asked, template: None, errors: 0 }
+        Self { service, policy, connection, prepared, asked, template: None, queued: 0, errors: 0 }
     }
 
-    /// Returns the number of errors among what was collected.
-    pub(super) const fn errors(&self) -> u64 {
-        self.errors
+    /// Counts what was collected.
+    pub(super) fn count(&self) {
+        let metrics = &self.service.service.metrics.resp;
+        metrics.commands.add(self.asked.len() as u64 - self.queued);
+        metrics.errors.add(self.errors);
     }
 
     /// Collects the commands in `inbox` from `taken` on, which it moves behind them.
@@ -261,6 +265,7 @@ impl<'s, 'a> Collector<'s, 'a> {
             _ => {
                 transaction.bytes.extend_from_slice(bytes);
                 transaction.commands += 1;
+                self.queued += 1;
                 self.reply(|reply| reply.simple("QUEUED"));
             }
         }
