@@ -492,12 +492,14 @@ fn a_drain_says_goodbye_and_that_it_serves_no_longer() {
 #[test]
 fn a_call_that_does_not_arrive_is_answered_and_ends_its_connection() {
     let gate = start_with(POLICY, |settings| settings.bounds.body_time = Duration::from_millis(100));
-    let mut connection = RawConnection::new(&gate);
-    connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
-    connection.write(DATA, 0, 1, &[0; 3]);
-    let frames: Vec<_> = std::iter::from_fn(|| connection.read()).collect();
-    let kinds: Vec<_> = frames.iter().map(|(kind, ..)| *kind).collect();
-    assert!(kinds.contains(&HEADERS) && kinds.contains(&GOAWAY), "{frames:?}");
+    for method in [tollway_wire::rls::SHOULD_RATE_LIMIT, "/grpc.health.v1.Health/Check"] {
+        let mut connection = RawConnection::new(&gate);
+        connection.begin(1, method, 0);
+        connection.write(DATA, 0, 1, &[0; 3]);
+        let frames: Vec<_> = std::iter::from_fn(|| connection.read()).collect();
+        let kinds: Vec<_> = frames.iter().map(|(kind, ..)| *kind).collect();
+        assert!(kinds.contains(&HEADERS) && kinds.contains(&GOAWAY), "{method}: {frames:?}");
+    }
 }
 
 #[test]
@@ -570,6 +572,9 @@ fn what_is_not_http2_is_closed_and_disturbs_nobody() {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
     assert_eq!(client(&gate).ask(request("shop", &[("account", "alice")])).unwrap().overall_code, 1);
+    // Only those that sent too little in time were cut.
+    let page = gate.get("/metrics").body;
+    assert!(page.contains("tollway_connections_cut_total{when=\"head\"} 2\n"), "{page}");
 }
 
 #[test]

@@ -117,10 +117,11 @@ async fn serve(mut stream: GateStream, permit: ConnectionPermit, services: Arc<S
     let bounds = *worker.bounds();
     let mut preface = [0; PREFACE.len()];
     // hyper waits for these bytes for ever, and so would everybody who opens a connection and sends nothing.
-    let arrived = timeout(bounds.head_time, stream.read_exact(&mut preface)).await;
-    if !matches!(arrived, Ok(Ok(_))) || preface != PREFACE {
-        worker.metrics.cut_head.one();
-        return;
+    match timeout(bounds.head_time, stream.read_exact(&mut preface)).await {
+        Ok(Ok(_)) if preface == PREFACE => {}
+        // It speaks something else, or hung up, as the checks of load balancers do.
+        Ok(_) => return,
+        Err(_) => return worker.metrics.cut_head.one(),
     }
     let (reader, writer) = tokio::io::split(stream);
     let stream = TokioIo::new(tokio::io::join(Cursor::new(preface).chain(reader), writer));
@@ -178,6 +179,12 @@ impl InFlight {
         }
         Self(Arc::clone(calls))
     }
+
+    /// Ends the connection of a call that did not arrive in time, and returns the status of the call.
+    fn stall(&self) -> Status {
+        self.0.stalled.notify_one();
+        Status::deadline_exceeded("the request did not arrive")
+    }
 }
 
 impl Drop for InFlight {
@@ -213,7 +220,11 @@ impl Services {
     async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
         match method {
             Method::ShouldRateLimit(body) => framing::response(self.should_rate_limit(body, in_flight).await),
-            Method::Other(called) => called.await.map(AnswerBody::Other),
+            Method::Other(called) => {
+                // These answer as soon as their message is there, also those whose answer goes on.
+                let called = timeout(self.worker.bounds().body_time, called).await;
+                called.unwrap_or_else(|_| in_flight.stall().into_http()).map(AnswerBody::Other)
+            }
         }
     }
 
@@ -231,10 +242,7 @@ impl Services {
             // store has a deadline of its own.
             Poll::Pending => match timeout(bounds.body_time, reading).await {
                 Ok(message) => message?,
-                Err(_) => {
-                    in_flight.0.stalled.notify_one();
-                    return Err(Status::deadline_exceeded("the request did not arrive"));
-                }
+                Err(_) => return Err(in_flight.stall()),
             },
         };
         if !self.worker.awaits_store() {
