@@ -48,6 +48,10 @@ pub use throttle::{Dialect, ThrottleRequest, ThrottleUse};
 pub use toll::{TollCharge, TollRequest, put_decision, put_refund, put_reset, put_rule_decision};
 pub use words::{Decoded, Words, decode, encode_command};
 
+/// The longest line of plain text, in bytes, as in Redis. Its end is searched for each time that more of it arrives, so
+/// a long one that arrives byte by byte would take a worker's time from other clients.
+pub const LINE_MAX: usize = 64 << 10;
+
 /// The longest command, in bytes, with the lengths of its words.
 pub const COMMAND_MAX: usize = 1 << 20;
 

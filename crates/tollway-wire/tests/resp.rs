@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use tollway_core::{Decision, Nanos, Refund, Verb, Verdict};
 use tollway_wire::resp::{
-    COMMAND_MAX, CommandError, Decoded, KEY_MAX, ReplyWriter, RespCommand, RespFramingError, RespVersion,
-    ThrottleUse, WORDS_MAX, Words, decode, encode_command, reply_len, reply_text,
+    COMMAND_MAX, CommandError, Decoded, KEY_MAX, LINE_MAX, ReplyWriter, RespCommand, RespFramingError,
+    RespVersion, ThrottleUse, WORDS_MAX, Words, decode, encode_command, reply_len, reply_text,
 };
 
 /// Returns the commands that are found in `bytes` when they arrive in pieces that end at `cuts`.
@@ -252,9 +252,9 @@ fn a_command_has_at_most_a_megabyte_and_32_words() {
     // Two words that are too long together.
     let half = vec![b'x'; COMMAND_MAX / 2];
     assert_eq!(decoded(&encoded(&[half.clone(), half])), Err(RespFramingError::TooLong));
-    let plain = vec![b'x'; COMMAND_MAX];
+    let plain = vec![b'x'; LINE_MAX];
     assert_eq!(decoded(&plain[1..]), Ok(None));
-    assert_eq!(decoded(&plain), Err(RespFramingError::TooLong));
+    assert_eq!(decoded(&plain), Err(RespFramingError::LineTooLong));
     assert_eq!(decoded(format!("{}\r\n", "x ".repeat(33)).as_bytes()), Err(RespFramingError::TooManyWords));
 }
 

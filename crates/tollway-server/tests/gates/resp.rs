@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use tollway::config::InlineAccess;
 use tollway_server::Bounds;
 use tollway_testbed::TEST_TIMEOUT;
-use tollway_wire::resp::{COMMAND_MAX, KEY_MAX, encode_command, reply_len, reply_text};
+use tollway_wire::resp::{KEY_MAX, LINE_MAX, encode_command, reply_len, reply_text};
 
 use crate::support::{Harness, POLICY, read_all, start, start_with};
 
@@ -136,7 +136,10 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
         ),
         (command(&long_key), key_error),
         (command(&long_id), key_error),
-        (vec![b'x'; COMMAND_MAX + 1], "-ERR Protocol error: a command can have at most 1048576 bytes\r\n"),
+        (
+            vec![b'x'; LINE_MAX + 1],
+            "-ERR Protocol error: a line of plain text can have at most 65536 bytes; send the command as an array\r\n",
+        ),
     ];
     for (index, (bytes, error)) in cases.iter().enumerate() {
         let before = commands(["PING", "CL.THROTTLE k 99 1 60"]);

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 use tollway_core::{BillError, Verb};
 
-use super::{COMMAND_MAX, KEY_MAX, WORDS_MAX};
+use super::{COMMAND_MAX, KEY_MAX, LINE_MAX, WORDS_MAX};
 
 /// The most bytes of a client's own words that an error repeats.
 const SHOWN_MAX: usize = 64;
@@ -23,6 +23,11 @@ pub enum RespFramingError {
     /// More bytes than [`COMMAND_MAX`].
     #[error("ERR Protocol error: a command can have at most {COMMAND_MAX} bytes")]
     TooLong,
+    /// More bytes of plain text than [`LINE_MAX`].
+    #[error(
+        "ERR Protocol error: a line of plain text can have at most {LINE_MAX} bytes; send the command as an array"
+    )]
+    LineTooLong,
     /// Something else than an array or plain text.
     #[error("ERR Protocol error: expected '*', got '{}'", Byte(*.found))]
     NoArray {
@@ -177,7 +182,8 @@ impl CommandError {
 const fn toll_words(verb: Verb) -> &'static str {
     match verb {
         Verb::Spend | Verb::Check => {
-            "limit id [cost], or limit id cost for each of several charges, and then RULE name selector=value ..."
+            "limit id [cost], or limit id cost for each of several charges; RULE name selector=value ... may follow, or \
+             stand alone"
         }
         Verb::Refund => "limit id [cost], or limit id cost for each of several charges",
         Verb::Reset => "limit id for each bucket",

@@ -5,7 +5,7 @@
 //! ECHO "two words"
 //! ```
 
-use super::COMMAND_MAX;
+use super::LINE_MAX;
 use super::error::RespFramingError;
 use super::words::{Decoded, Words};
 
@@ -14,9 +14,9 @@ pub(super) fn decode<'a>(
     inbox: &'a [u8],
     words: &mut Words<'a>,
 ) -> Result<Option<(Decoded, usize)>, RespFramingError> {
-    let searched = &inbox[..inbox.len().min(COMMAND_MAX)];
+    let searched = &inbox[..inbox.len().min(LINE_MAX)];
     let Some(end) = searched.iter().position(|byte| *byte == b'\n') else {
-        return if inbox.len() < COMMAND_MAX { Ok(None) } else { Err(RespFramingError::TooLong) };
+        return if inbox.len() < LINE_MAX { Ok(None) } else { Err(RespFramingError::LineTooLong) };
     };
     let mut rest = inbox[..end].trim_ascii();
     while !rest.is_empty() {
