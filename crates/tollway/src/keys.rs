@@ -7,8 +7,8 @@
 //! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 1, period: 20s }]")?;
 //! let mut keys = KeyLimiter::new(limiter.engine().clone());
 //! let (policy, mut over) = (limiter.policy(), Vec::new());
-//! tollway::block_on(keys.decide(&policy, &[b"ws a", b"ws a", b"other"], |used| {
-//!     over.push(matches!(used.outcome, KeyOutcome::Rate { reading, .. } if reading.over));
+//! tollway::block_on(keys.decide(&policy, &[b"ws a", b"ws a", b"other"], |uses| {
+//!     over.extend(uses.map(|used| matches!(used.outcome, KeyOutcome::Rate { reading, .. } if reading.over)));
 //! }));
 //! assert_eq!(over, [false, true, false]);
 //! # Ok::<(), tollway::config::ConfigErrors>(())
@@ -130,9 +130,14 @@ impl KeyLimiter {
         self.cache.find(policy.keys(), key, hash)
     }
 
-    /// Makes one use of each key, and passes each outcome to `answer`, in order. All that must be waited for is asked
-    /// for at once, up to 64 keys together.
-    pub async fn decide(&mut self, policy: &Arc<Policy>, keys: &[&[u8]], mut answer: impl FnMut(KeyUse<'_>)) {
+    /// Makes one use of each key, and passes the outcomes to `answer`, in order. All that must be waited for is asked
+    /// for at once, up to 64 keys together, and `answer` is called once for those.
+    pub async fn decide(
+        &mut self,
+        policy: &Arc<Policy>,
+        keys: &[&[u8]],
+        mut answer: impl FnMut(&mut dyn Iterator<Item = KeyUse<'_>>),
+    ) {
         self.hold_to(policy);
         for keys in keys.chunks(BATCH) {
             let memory = self.engine.memory();
@@ -165,7 +170,7 @@ impl KeyLimiter {
         &mut self,
         policy: &Policy,
         keys: &[HashedKey<'_>],
-        answer: &mut impl FnMut(KeyUse<'_>),
+        answer: &mut impl FnMut(&mut dyn Iterator<Item = KeyUse<'_>>),
     ) {
         let rule_of = |key: &HashedKey<'_>| key.found.rule.map(|rule| &policy.keys().rules()[rule]);
         // In the order of the keys that use a named limit; `None` for a key that the limit does not take for an id.
@@ -206,7 +211,7 @@ impl KeyLimiter {
         }
         let (mut readings, mut decisions) = (readings.iter(), decisions.iter());
         let mut charge = charges.iter();
-        for key in keys {
+        answer(&mut keys.iter().map(|key| {
             let rule = rule_of(key);
             let outcome = match rule.map(|rule| &rule.limit) {
                 Some(KeyLimit::Rate { limit, .. }) => rate(limit, readings.next()),
@@ -222,8 +227,8 @@ impl KeyLimiter {
                 },
                 Some(KeyLimit::Never) | None => KeyOutcome::Never,
             };
-            answer(KeyUse { key: key.found.key.as_ref(), rule, outcome });
-        }
+            KeyUse { key: key.found.key.as_ref(), rule, outcome }
+        }));
     }
 }
 

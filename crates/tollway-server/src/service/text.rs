@@ -125,27 +125,21 @@ impl TextService {
     async fn use_keys(&mut self, policy: &CountedPolicy, keys: &[&[u8]], mut answer: impl FnMut(OverLimit)) {
         let Self { service, stats, worker, keys: limiter, unmatched, .. } = self;
         let mut counts = Counts::default();
-        let answer = |used: KeyUse<'_>| {
-            let answered = over_limit(&used.outcome);
-            service.decided("text", policy).key(&used, &answered);
-            match used.rule {
-                Some(rule) => {
-                    counts.over += u64::from(answered.over);
-                    counts.not_over += u64::from(!answered.over);
-                    if let KeyLimit::Use { .. } = rule.limit {
-                        counts.over_by_name += u64::from(answered.over);
-                        counts.not_over_by_name += u64::from(!answered.over);
-                    }
-                    if rule.stats {
+        let answer = |uses: &mut dyn Iterator<Item = KeyUse<'_>>| {
+            let mut decided = service.decided("text", policy);
+            for used in uses {
+                let answered = over_limit(&used.outcome);
+                decided.key(&used, &answered);
+                counts.add(&used, &answered);
+                match used.rule {
+                    Some(rule) if rule.stats => {
                         stats.record(*worker, used.key, &answered, service.limiter.clock().now());
                     }
+                    Some(_) => {}
+                    None => note_unmatched(unmatched, used.key),
                 }
-                None => {
-                    counts.unmatched += 1;
-                    note_unmatched(unmatched, used.key);
-                }
+                answer(answered);
             }
-            answer(answered);
         };
         limiter.decide(policy.policy(), keys, answer).await;
         counts.add_to(&service.metrics.text);
@@ -186,6 +180,19 @@ impl TextService {
 }
 
 impl Counts {
+    fn add(&mut self, used: &KeyUse<'_>, answered: &OverLimit) {
+        let Some(rule) = used.rule else {
+            self.unmatched += 1;
+            return;
+        };
+        self.over += u64::from(answered.over);
+        self.not_over += u64::from(!answered.over);
+        if let KeyLimit::Use { .. } = rule.limit {
+            self.over_by_name += u64::from(answered.over);
+            self.not_over_by_name += u64::from(!answered.over);
+        }
+    }
+
     fn add_to(&self, counters: &TextCounters) {
         counters.over.add(self.over);
         counters.not_over.add(self.not_over);
