@@ -30,7 +30,7 @@ pub(super) struct Backlog {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Messages>,
-    /// The size of these, and of those that are being recorded.
+    /// The memory that these take, and those that are being recorded.
     bytes: usize,
 }
 
@@ -55,6 +55,11 @@ impl Messages {
         self.ends.len()
     }
 
+    /// Returns the memory that it takes. It had room for all that was read together, of which little may be messages.
+    const fn size(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     fn iter(&self) -> impl Iterator<Item = MessageFrames<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| MessageFrames::new(&self.bytes[start..*end]))
@@ -69,10 +74,10 @@ impl Backlog {
     /// Adds messages. Returns false if there is no room for them.
     pub(super) fn put(&self, messages: Messages) -> bool {
         let mut state = self.lock();
-        if messages.bytes.len() > self.bytes_max - state.bytes {
+        if messages.size() > self.bytes_max - state.bytes {
             return false;
         }
-        state.bytes += messages.bytes.len();
+        state.bytes += messages.size();
         state.waiting.push_back(messages);
         self.added.notify_one();
         true
@@ -148,7 +153,7 @@ struct Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.shared.backlog.recorded(self.messages.bytes.len());
+        self.shared.backlog.recorded(self.messages.size());
     }
 }
 
@@ -158,35 +163,37 @@ mod tests {
 
     use super::*;
 
-    fn put(backlog: &Backlog, bytes: &[u8]) -> bool {
-        let mut messages = Messages::default();
+    /// Returns one message that arrived with room for this many bytes.
+    fn arrived(room: usize, bytes: &[u8]) -> Messages {
+        let mut messages = Messages::with_capacity(room);
         messages.push(&MessageFrames::new(bytes));
-        backlog.put(messages)
+        messages
     }
 
     #[tokio::test]
     async fn the_newest_messages_are_dropped() {
-        let backlog = Backlog::new(10);
-        let all = [(&b"12345"[..], true), (b"6789", true), (b"no", false), (b"0", true), (b"no", false)];
-        for (bytes, fits) in all {
-            assert_eq!(put(&backlog, bytes), fits, "{}", bytes.escape_ascii());
+        let backlog = Backlog::new(2 * arrived(8, b"").size());
+        for (bytes, fits) in [(&b"1234"[..], true), (b"5678", true), (b"no", false)] {
+            assert_eq!(backlog.put(arrived(8, bytes)), fits, "{}", bytes.escape_ascii());
         }
-        assert_eq!(backlog.take().await.bytes, b"12345");
-        assert!(!put(&backlog, b"a"), "what is being recorded still counts");
-        backlog.recorded(5);
-        assert!(put(&backlog, b"abcde"));
+        let taken = backlog.take().await;
+        assert_eq!(taken.bytes, b"1234");
+        assert!(!backlog.put(arrived(8, b"a")), "what is being recorded still counts");
+        backlog.recorded(taken.size());
+        assert!(!backlog.put(arrived(9, b"a")), "room that is not used counts");
+        assert!(backlog.put(arrived(8, b"a")));
     }
 
     #[tokio::test]
     async fn it_is_empty_when_everything_is_recorded() {
-        let backlog = Backlog::new(10);
+        let backlog = Backlog::new(1_000);
         backlog.emptied().await;
-        assert!(put(&backlog, b"12345"));
+        assert!(backlog.put(arrived(8, b"12345")));
         let taken = backlog.take().await;
         let mut emptied = pin!(backlog.emptied());
         let mut context = Context::from_waker(Waker::noop());
         assert!(emptied.as_mut().poll(&mut context).is_pending());
-        backlog.recorded(taken.bytes.len());
+        backlog.recorded(taken.size());
         assert!(emptied.as_mut().poll(&mut context).is_ready());
     }
 }
