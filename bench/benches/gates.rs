@@ -11,16 +11,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use tollway_bench::connections::OpenConnections;
-use tollway_bench::generator::LoadGenerator;
-use tollway_bench::load_contest::{LoadContest, LoadTarget, RateResults, millions};
-use tollway_bench::page::write_section;
+use tollway_bench::load_contest::{KEYS, LoadContest, LoadTarget, RateResults, millions};
 use tollway_bench::rounds::Spread;
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, free_udp_address, start_redis};
 
-/// The fewest turns whose results are written into the page.
-const TURNS_MIN: usize = 5;
-/// The flags that every run of the load generator has.
-const KEYS: &str = "--keys 1000000 --connections 50";
 const IDLE: usize = 10_000;
 const HALF_FRAMES: usize = 1_000;
 /// The time within which the server must close connections with unfinished frames.
@@ -30,22 +24,13 @@ const QUERY: &[u8] = b"\x02\x01\0\0\0\x01\x01cr";
 const ANSWER: usize = 5;
 
 fn main() -> io::Result<()> {
-    let bench = GateBench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
-    let mut part = format!(
-        "50 connections and 1,000,000 keys; {} turns of {} s each, alternating: median (lowest to highest),\n\
-         and ratios turn by turn.\n\n",
-        bench.contest.turns, bench.contest.seconds
-    );
+    let bench = GateBench::prepare()?;
+    let mut part = bench.contest.heading();
     let throttr = bench.throttr(&mut part);
     let text = bench.text(&mut part);
     bench.latency(throttr, text, &mut part);
     bench.crowds(&mut part)?;
-    println!("{part}");
-    if bench.contest.turns >= TURNS_MIN {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-        write_section(&page, "gates", &part)?;
-    }
-    Ok(())
+    bench.contest.publish("gates", &part)
 }
 
 /// The servers and settings that take part in the benchmark.
@@ -66,23 +51,12 @@ struct GatePair {
 
 impl GateBench {
     /// Starts all servers and gives every key a quota.
-    fn prepare(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
-        let wrong = |_| io::Error::other("pass the path of tollway, and perhaps --turns N and --seconds S");
-        let program = arguments.next().ok_or(()).map_err(wrong)?;
-        let (mut turns, mut seconds) = (7, 1.5);
-        while let Some(flag) = arguments.next() {
-            let value = arguments.next().unwrap_or_default();
-            match flag.as_str() {
-                "--turns" => turns = value.parse().map_err(|_| wrong(()))?,
-                "--seconds" => seconds = value.parse().map_err(|_| wrong(()))?,
-                _ => return Err(wrong(())),
-            }
-        }
-        let (generator, scratch) = (LoadGenerator(program.clone()), ScratchDirectory::new()?);
+    fn prepare() -> io::Result<Self> {
+        let (contest, [program]) = LoadContest::from_arguments(["tollway"])?;
+        let scratch = ScratchDirectory::new()?;
         let ours = start_tollway(&program, scratch.path())?;
         let (echo, redis) = (start_echo(&program)?, start_redis(scratch.path(), &[])?);
-        generator.run("throttr", ours.throttr.address, &format!("{KEYS} --requests 1"))?;
-        let contest = LoadContest { generator, turns, seconds };
+        contest.generator.run("throttr", ours.throttr.address, &format!("{KEYS} --requests 1"))?;
         Ok(Self { contest, program, scratch, ours, echo, redis })
     }
 

@@ -9,16 +9,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tollway_bench::generator::LoadGenerator;
-use tollway_bench::load_contest::{LoadContest, LoadTarget, millions};
-use tollway_bench::page::write_section;
+use tollway_bench::load_contest::{KEYS, LoadContest, LoadTarget, millions};
 use tollway_bench::rounds::{Contestant, alternate};
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, on_client_core, start_redis};
 
-/// The fewest turns whose results are written into the page.
-const TURNS_MIN: usize = 5;
-/// The flags that every run of the load generator has.
-const KEYS: &str = "--keys 1000000 --connections 50";
 /// The numbers of every request. No run uses a bucket up, and no bucket is full again before the end of a run: keys
 /// that expire at once would spare Redis the work of keeping them.
 const NUMBERS: &str = "--max-burst 1000 --count 1000 --period 3600";
@@ -29,20 +23,11 @@ const FILL: &str = "--pipeline 16 --requests 1000000";
 const FOREIGN_REQUESTS: [u32; 2] = [3_000_000, 400_000];
 
 fn main() -> io::Result<()> {
-    let bench = RespBench::prepare(std::env::args().skip(1).filter(|argument| argument != "--bench"))?;
-    let mut part = format!(
-        "50 connections and 1,000,000 keys; {} turns of {} s each, alternating: median (lowest to highest),\n\
-         and ratios turn by turn.\n\n",
-        bench.contest.turns, bench.contest.seconds
-    );
+    let bench = RespBench::prepare()?;
+    let mut part = bench.contest.heading();
     bench.rates(&mut part);
     bench.foreign(&mut part);
-    println!("{part}");
-    if bench.contest.turns >= TURNS_MIN {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-        write_section(&page, "resp", &part)?;
-    }
-    Ok(())
+    bench.contest.publish("resp", &part)
 }
 
 /// The servers and settings that take part in the benchmark.
@@ -67,23 +52,9 @@ impl RespBench {
     const REDIS_CELL: usize = 2;
 
     /// Starts all servers and makes most keys known to them.
-    fn prepare(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
-        let wrong = |()| {
-            io::Error::other(
-                "pass the paths of tollway, redis-cell and throttlecrab-server, and perhaps --turns N and --seconds S",
-            )
-        };
-        let mut path = || arguments.next().ok_or(()).map_err(wrong);
-        let [tollway, redis_cell, throttlecrab] = [path()?, path()?, path()?];
-        let (mut turns, mut seconds) = (7, 1.5);
-        while let Some(flag) = arguments.next() {
-            let value = arguments.next().unwrap_or_default();
-            match flag.as_str() {
-                "--turns" => turns = value.parse().map_err(|_| wrong(()))?,
-                "--seconds" => seconds = value.parse().map_err(|_| wrong(()))?,
-                _ => return Err(wrong(())),
-            }
-        }
+    fn prepare() -> io::Result<Self> {
+        let (contest, [tollway, redis_cell, throttlecrab]) =
+            LoadContest::from_arguments(["tollway", "redis-cell", "throttlecrab-server"])?;
         let scratch = ScratchDirectory::new()?;
         let throttle = |name, server, more: &str| RespServer {
             name,
@@ -112,12 +83,11 @@ impl RespBench {
                 "--command throttle",
             ),
         ];
-        let generator = LoadGenerator(tollway);
         for RespServer { name, server, protocol, flags } in &servers {
             eprintln!("fill {name}");
-            generator.run(protocol, server.address, &format!("{flags} {FILL}"))?;
+            contest.generator.run(protocol, server.address, &format!("{flags} {FILL}"))?;
         }
-        Ok(Self { contest: LoadContest { generator, turns, seconds }, servers, _scratch: scratch })
+        Ok(Self { contest, servers, _scratch: scratch })
     }
 
     /// Measures requests a second with 64, 16 and one in flight.

@@ -1,12 +1,19 @@
 //! Loads several servers in turn with `tollway bench`, and compares their rates and their CPU time.
 
 use std::cell::RefCell;
-use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::{env, io};
 
 use crate::generator::{LoadGenerator, LoadResult};
+use crate::page::write_section;
 use crate::rounds::{ContestResult, Contestant, Spread, alternate};
 use crate::servers::BenchServer;
+
+/// The flags that every run of the load generator has.
+pub const KEYS: &str = "--keys 1000000 --connections 50";
+/// The fewest turns whose results are written into the page.
+const TURNS_MIN: usize = 5;
 
 /// A contest of servers under the same load generator.
 pub struct LoadContest {
@@ -40,6 +47,51 @@ pub struct RateResults {
 }
 
 impl LoadContest {
+    /// Reads the arguments of the process: the paths of these programs, of which the first generates the load, and
+    /// perhaps `--turns N` and `--seconds S`. Returns the paths too.
+    pub fn from_arguments<const N: usize>(programs: [&str; N]) -> io::Result<(Self, [String; N])> {
+        let wrong = || {
+            let programs = programs.join(", ");
+            io::Error::other(format!("pass the paths of {programs}, and perhaps --turns N and --seconds S"))
+        };
+        // Cargo adds `--bench`.
+        let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
+        let mut paths = programs.map(str::to_owned);
+        for path in &mut paths {
+            *path = arguments.next().ok_or_else(wrong)?;
+        }
+        let (mut turns, mut seconds) = (7, 1.5);
+        while let Some(flag) = arguments.next() {
+            let value = arguments.next().unwrap_or_default();
+            match flag.as_str() {
+                "--turns" => turns = value.parse().map_err(|_| wrong())?,
+                "--seconds" => seconds = value.parse().map_err(|_| wrong())?,
+                _ => return Err(wrong()),
+            }
+        }
+        let generator = LoadGenerator(paths.first().ok_or_else(wrong)?.clone());
+        Ok((Self { generator, turns, seconds }, paths))
+    }
+
+    /// Returns the lines that are above the results of contests with [`KEYS`].
+    pub fn heading(&self) -> String {
+        format!(
+            "50 connections and 1,000,000 keys; {} turns of {} s each, alternating: median (lowest to highest),\n\
+             and ratios turn by turn.\n\n",
+            self.turns, self.seconds
+        )
+    }
+
+    /// Prints results, and writes them into this section of docs/benchmarks.md if there were enough turns.
+    pub fn publish(&self, section: &str, results: &str) -> io::Result<()> {
+        println!("{results}");
+        if self.turns < TURNS_MIN {
+            return Ok(());
+        }
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+        write_section(&page, section, results)
+    }
+
     /// Measures the requests a second of each server.
     pub fn rates(&self, targets: &[LoadTarget<'_>]) -> RateResults {
         let busy = RefCell::new(vec![Vec::new(); targets.len()]);
