@@ -75,7 +75,7 @@ fn frame(bytes: &[u8], piece: usize) -> Vec<(String, String, Vec<u8>)> {
                         request.sender.has_json(),
                         proxied.is_from_proxy(),
                     );
-                    let _ = HostHeader::parse(request.sender.host).map(|host| host.is_fixed());
+                    let _ = HostHeader::parse(request.sender.host).map(|host| host.is_address_or_localhost());
                     found.push((request.path.to_owned(), request.query.to_owned(), request.body.to_vec()));
                     start += request.len;
                 }

@@ -93,6 +93,23 @@ fn a_name_that_points_here_reads_nothing_of_operators() {
 }
 
 #[test]
+fn other_sites_may_link_to_the_console() {
+    let gate = start_both(POLICY);
+    let admin = gate.server.admin_addr().unwrap();
+    let link = "Host: HERE\r\nSec-Fetch-Site: cross-site\r\n";
+    for path in ["/", "/console.js"] {
+        assert_answer(&send(admin, &format!("GET {path}"), link, ""), 200, "", path);
+        assert_answer(
+            &send(admin, &format!("GET {path}"), "Host: evil.example\r\n", ""),
+            421,
+            "unknown-host",
+            path,
+        );
+    }
+    assert_answer(&send(admin, "GET /v1/live", link, ""), 403, "cross-site", "figures");
+}
+
+#[test]
 fn a_body_says_that_it_is_json() {
     let gate = start_both(POLICY);
     let (http, admin) = (gate.server.http_addr().unwrap(), gate.server.admin_addr().unwrap());

@@ -49,6 +49,8 @@ fn a_person_sees_explains_and_resets_in_a_browser() {
         "explained": true,
         "allowed_after_cancel": false,
         "allowed_after_reset": true,
+        "allowed_after_reset_of_escaped": true,
+        "buttons_of_cut": 0,
         "wider_than_phone": false,
     });
     assert_eq!(seen, expected);

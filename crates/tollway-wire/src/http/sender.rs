@@ -124,7 +124,7 @@ impl<'a> HostHeader<'a> {
     }
 
     /// Returns whether nobody else can choose what the host stands for: an address, `localhost`, or a name below it.
-    pub fn is_fixed(&self) -> bool {
+    pub fn is_address_or_localhost(&self) -> bool {
         let is_localhost = || {
             let last = self.name.rsplit('.').next().unwrap_or_default();
             last.eq_ignore_ascii_case("localhost")
@@ -239,7 +239,7 @@ mod tests {
         ] {
             let host = HostHeader::parse(value.as_bytes());
             assert_eq!(host.map(|host| (host.name, host.port)), expected, "{value}");
-            assert_eq!(host.is_some_and(|host| host.is_fixed()), fixed, "{value}");
+            assert_eq!(host.is_some_and(|host| host.is_address_or_localhost()), fixed, "{value}");
         }
     }
 

@@ -50,9 +50,11 @@ pub(super) fn check_proxy(
     Ok(())
 }
 
-fn check_host(host: &[u8], peer: &HttpPeer<'_>) -> Result<(), ProblemDetails> {
+/// Returns the problem of a request that asks by a name that is not one of the gate's.
+pub(super) fn check_host(host: &[u8], peer: &HttpPeer<'_>) -> Result<(), ProblemDetails> {
     // Only HTTP/1.0 has requests without a host, and no browser sends them.
-    let is_known = |host: HostHeader<'_>| host.is_fixed() || peer.settings.hosts.contain(host.name);
+    let is_known =
+        |host: HostHeader<'_>| host.is_address_or_localhost() || peer.settings.hosts.contain(host.name);
     if host.is_empty() || HostHeader::parse(host).is_some_and(is_known) {
         return Ok(());
     }

@@ -153,6 +153,8 @@ impl Route {
         match self {
             // It needs to know whether a proxy asks, which is found out with the rest of what the proxy says.
             Self::Gate => Ok(()),
+            // Other sites may link to the page: it has no figures, which it asks for itself.
+            Self::Console(_) => browser::check_host(request.sender.host, peer),
             _ => browser::check(request, peer, served_by == ServedBy::Admin),
         }
     }

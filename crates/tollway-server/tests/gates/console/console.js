@@ -51,14 +51,26 @@ async function main() {
   await row.waitFor();
   seen.denied = (await row.locator("code").textContent()).trim();
   seen.limits = await page.locator("#limits tbody tr").count();
-  seen.markup = await page.evaluate(() => document.querySelectorAll("main script, main img").length);
+  // Denials that look alike have a row each.
+  await page.waitForFunction(() => document.querySelectorAll("#last-denials tbody tr").length === 100);
 
-  // A new id that is denied is listed.
-  await spend("<img src=x onerror=alert(1)>", 5);
+  // A new id that is denied is listed. If it were taken for HTML, it would be an image, also where it is explained.
+  const markup = "<img src=x onerror=alert(1)>";
+  await spend(markup, 5);
   const started = Date.now();
-  await spend("<img src=x onerror=alert(1)>", 5);
-  await page.locator("#last-denials tbody tr", { hasText: "<img src=x" }).first().waitFor();
+  await spend(markup, 5);
+  await page.locator("#last-denials tbody tr", { hasText: markup }).first().waitFor();
   seen.millis_until_listed = Date.now() - started;
+  // So often that it stays on the list of those who are denied most.
+  await Promise.all(Array.from({ length: 50 }, () => spend(markup)));
+  const listed = page.locator("#top-denied tbody tr", { hasText: markup });
+  await listed.getByRole("button", { name: "Explain Login" }).click();
+  await page.locator("#explanation-title", { hasText: markup }).waitFor();
+  await page.locator("#explanation").getByRole("button", { name: "Reset Login" }).click();
+  await page.locator("#reset-dialog", { hasText: markup }).waitFor();
+  seen.markup = await page.evaluate(() => document.querySelectorAll("main script, img").length);
+  await page.keyboard.press("Escape");
+  await page.click("#explanation-close");
 
   // By keyboard alone: the first field after the page's start explains a bucket.
   await page.focus("#explain-input");
@@ -68,6 +80,12 @@ async function main() {
   seen.explained = (await page.textContent("#explanation-body")).includes("Denied now");
   await page.keyboard.press("Tab");
   if (screenshots) await page.locator("#explanation").screenshot({ path: `${screenshots}/console-explain.png` });
+  await page.click("#explanation-close");
+
+  // An id may begin with colons.
+  await page.fill("#explain-input", "Login ::1");
+  await page.keyboard.press("Enter");
+  await page.locator("#explanation-title", { hasText: /^Login ::1$/ }).waitFor();
   await page.click("#explanation-close");
 
   // A rule is explained, too.
@@ -86,6 +104,28 @@ async function main() {
   await page.getByRole("button", { name: "Reset", exact: true }).click();
   await page.waitForFunction(() => document.getElementById("announce").textContent.includes("is reset"));
   seen.allowed_after_reset = (await spend("mallory")).allowed;
+
+  // An id that is not ASCII is shown with escapes, and its own bucket is reset. One that was cut cannot be named.
+  const cut = "x".repeat(200);
+  for (const id of ["zo\u00eb", cut]) await Promise.all(Array.from({ length: 100 }, () => spend(id)));
+  const escaped = page.locator("#top-denied tbody tr", { hasText: "zo\\xc3\\xab" });
+  await escaped.getByRole("button", { name: "Reset" }).click();
+  await page.getByRole("button", { name: "Reset", exact: true }).click();
+  await page.waitForFunction(() => document.getElementById("announce").textContent.includes("zo"));
+  seen.allowed_after_reset_of_escaped = (await spend("zo\u00eb")).allowed;
+  const rowOfCut = page.locator("#top-denied tbody tr", { hasText: "xxx" });
+  await rowOfCut.waitFor();
+  seen.buttons_of_cut = await rowOfCut.getByRole("button").count();
+
+  // A stream that stays silent is not taken for live figures, and is opened again.
+  const silent = await context.newPage();
+  await silent.clock.install();
+  await silent.goto(`http://${admin}/`);
+  await silent.waitForFunction(() => document.getElementById("health-text").textContent === "healthy");
+  await silent.clock.fastForward(6000);
+  await silent.waitForFunction(() => document.getElementById("health-text").textContent.startsWith("no live figures: the server sent nothing"));
+  await silent.waitForFunction(() => document.getElementById("health-text").textContent === "healthy");
+  await silent.close();
 
   // The checks of access need a script of their own, so they run in a copy of the page without its policy.
   const open = await browser.newContext({ bypassCSP: true, viewport: { width: 1280, height: 1300 } });

@@ -1,21 +1,28 @@
 // The console: shows what /v1/live sends once a second, explains and resets buckets.
 //
 // The stream is read with fetch and not with EventSource, which cannot send a token. Texts are always set as text
-// nodes: ids are chosen by clients and must never be parsed as HTML.
+// nodes: ids are chosen by clients and must never be parsed as HTML. A tab that nobody sees closes its stream: a browser
+// has six connections to a server, and the server a few places for those who watch.
 
 const POINTS = 600;
 const SPARK_POINTS = 60;
 const SVG = "http://www.w3.org/2000/svg";
 const RETRY_MILLIS = 2000;
+// The server sends an event each second. Without one for this long, the figures are old.
+const QUIET_MILLIS = 5000;
 
 const $ = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 const state = {
   history: { allowed: [], denied: [], degraded: [] },
+  // The history as the chart shows it, which stays the same while the page is paused.
+  drawn: { allowed: [], denied: [], degraded: [] },
   sparks: new Map(),
   snapshot: null,
   paused: false,
+  // The bucket that the dialog asks about.
+  resetting: null,
   token: sessionStorage.getItem("tollway-token"),
 };
 
@@ -38,24 +45,49 @@ async function ask(path, body) {
 
 /** Reads the stream of events until it ends; throws what went wrong. */
 async function readStream(onEvent) {
-  const response = await fetch("v1/live", { headers: headers(), cache: "no-store" });
-  if (response.status === 401 || response.status === 403) {
-    await askForToken(response.status);
-    return;
-  }
-  if (!response.ok) {
-    const problem = await response.json().catch(() => null);
-    throw new Error(problem?.detail ?? `the server answered ${response.status}`);
-  }
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let text = ""; ;) {
-    const { value, done } = await reader.read();
-    if (done) throw new Error("the server closed the stream");
-    text += value;
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      dispatch(text.slice(0, end), onEvent);
-      text = text.slice(end + 2);
+  const abort = new AbortController();
+  const stop = (reason) => abort.abort(new Error(reason));
+  const stopIfHidden = () => { if (document.hidden) stop("the tab was hidden"); };
+  let quiet;
+  const heard = () => {
+    clearTimeout(quiet);
+    quiet = setTimeout(stop, QUIET_MILLIS, `the server sent nothing for ${duration(QUIET_MILLIS / 1000)}`);
+  };
+  document.addEventListener("visibilitychange", stopIfHidden);
+  heard();
+  try {
+    const response = await fetch("v1/live", { headers: headers(), cache: "no-store", signal: abort.signal });
+    if (response.status === 401 || response.status === 403) {
+      await askForToken(response.status);
+      return;
     }
+    if (!response.ok) {
+      const problem = await response.json().catch(() => null);
+      throw new Error(problem?.detail ?? `the server answered ${response.status}`);
+    }
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) throw new Error("the server closed the stream");
+      heard();
+      text += value;
+      for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+        dispatch(text.slice(0, end), onEvent);
+        text = text.slice(end + 2);
+      }
+    }
+  } finally {
+    clearTimeout(quiet);
+    document.removeEventListener("visibilitychange", stopIfHidden);
+    // Whatever went wrong: a stream that nobody reads would keep its place at the server.
+    abort.abort();
+  }
+}
+
+/** Waits until somebody sees the page. */
+async function visible() {
+  while (document.hidden) {
+    await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
   }
 }
 
@@ -87,11 +119,12 @@ function askForToken(status) {
 
 async function run() {
   for (;;) {
+    await visible();
     try {
       await readStream(onEvent);
     } catch (error) {
       setHealth("bad", `no live figures: ${error.message}; trying again`);
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MILLIS));
+      if (!document.hidden) await new Promise((resolve) => setTimeout(resolve, RETRY_MILLIS));
     }
   }
 }
@@ -127,7 +160,7 @@ function remember({ totals, limits }) {
   }
 }
 
-const limitKey = ({ kind, name, limit }) => `${kind} ${name ?? limit}`;
+const limitKey = ({ kind, name, limit }) => JSON.stringify([kind, name ?? limit]);
 
 // ---- Words ----------------------------------------------------------------------------------------------------------
 
@@ -148,10 +181,26 @@ const micros = (seconds) => (seconds * 1e6 < 1000 ? `${number.format(seconds * 1
 const percent = (share) => (share === null || share === undefined ? "–" : `${(share * 100).toFixed(1)} %`);
 const sum = (points) => points.reduce((total, point) => total + point, 0);
 const range = ({ count_min: least, count_max: most }) => (least === most ? number.format(most) : `${number.format(least)} to ${number.format(most)}`);
-const time = (at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour12: false }) + "." + String(Math.floor((at % 1) * 1000)).padStart(3, "0");
+// The server knows the time of a denial to a tenth of a second.
+const time = (at) => `${new Date(at * 1000).toLocaleTimeString("en-GB", { hour12: false })}.${Math.floor((at % 1) * 10)}`;
 const shownId = (id) => (id === null ? "(not shown)" : id === "" ? "(empty)" : id);
 
-/** Names the numbers that a denied request did not fit in. */
+/**
+ * Returns the id that a shown one stands for: the server shows a backslash as two, and bytes that are not printable
+ * ASCII as `\xff`. Returns null if that cannot be known or sent: the id was cut, or is not UTF-8.
+ */
+function exactId(shown) {
+  if (shown === null || shown.endsWith("…")) return null;
+  const bytes = shown.replace(/\\(?:\\|x(..))/g, (_, hex) => (hex ? String.fromCharCode(parseInt(hex, 16)) : "\\"));
+  try {
+    const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return utf8.decode(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0)));
+  } catch {
+    return null;
+  }
+}
+
+/** Names the numbers that a denied request did not fit in: those of its limit, not those of an override. */
 function why(entry) {
   const numbers = state.snapshot.limits.find((limit) => limitKey(limit) === limitKey(entry))?.numbers;
   return numbers ? `over ${numbers}` : "–";
@@ -200,7 +249,8 @@ function svg(name, attributes) {
 }
 
 function drawChart() {
-  const { allowed, denied, degraded } = state.history;
+  state.drawn = structuredClone(state.history);
+  const { allowed, denied, degraded } = state.drawn;
   const count = allowed.length;
   const most = Math.max(1, ...allowed.map((value, index) => value + denied[index]));
   const x = (index) => (1200 * (POINTS - count + index)) / (POINTS - 1);
@@ -224,7 +274,7 @@ function drawChart() {
 /** Shows the figures of the second under the pointer. */
 function showValue(event) {
   const { left, width } = $("chart").getBoundingClientRect();
-  const { allowed, denied, degraded } = state.history;
+  const { allowed, denied, degraded } = state.drawn;
   const ago = Math.round((1 - (event.clientX - left) / width) * (POINTS - 1));
   const index = allowed.length - 1 - ago;
   $("chart-value").hidden = index < 0 || index >= allowed.length;
@@ -253,18 +303,24 @@ function setText(node, text) {
 
 /**
  * Updates a table in place: rows keep their elements, so that the focus stays where the keyboard left it.
- * `create` fills a new row and returns a function that updates it.
+ * `create` fills a new row and returns a function that updates it. Items that are alike have a row each.
  */
 function drawRows(tableId, items, keyOf, create, empty) {
   const body = $(tableId).tBodies[0];
   const rows = (body.rowsByKey ??= new Map());
-  const keys = new Set(items.map(keyOf));
+  const counts = new Map();
+  const keys = items.map((item) => {
+    const key = keyOf(item);
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+    return `${key} ${counts.get(key)}`;
+  });
+  const wanted = new Set(keys);
   for (const [key, { row }] of rows) {
-    if (!keys.has(key)) { row.remove(); rows.delete(key); }
+    if (!wanted.has(key)) { row.remove(); rows.delete(key); }
   }
   let place = body.firstElementChild;
-  for (const item of items) {
-    const key = keyOf(item);
+  for (const [index, item] of items.entries()) {
+    const key = keys[index];
     let known = rows.get(key);
     if (!known) {
       const row = document.createElement("tr");
@@ -331,8 +387,9 @@ function drawStore(store, gates) {
   }
   for (const gate of gates) {
     const connections = gate.max_connections === null || gate.max_connections === undefined ? "" : `${number.format(gate.connections)} connections`;
-    const trouble = [gate.refused > 0 ? `${number.format(gate.refused)} refused` : "", gate.cut > 0 ? `${number.format(gate.cut)} cut` : ""];
-    rows.push({ name: `${gate.name} ${gate.address}`, state: [`${number.format(gate.requests)} /s`, connections, ...trouble].filter(Boolean).join(" · "), level: gate.refused > 0 ? "warn" : "" });
+    const requests = gate.requests === null || gate.requests === undefined ? "" : `${number.format(gate.requests)} /s`;
+    const trouble = [gate.refused > 0 ? `${number.format(gate.refused)} refused` : "", gate.cut > 0 ? `${number.format(gate.cut)} closed to make room` : ""];
+    rows.push({ name: `${gate.name} ${gate.address}`, state: [requests, connections, ...trouble].filter(Boolean).join(" · ") || "no figures", level: gate.refused > 0 ? "warn" : "" });
   }
   drawRows("store", rows, (row) => row.name, (row, item) => {
     cell(row, "", item.name);
@@ -345,7 +402,11 @@ function drawStore(store, gates) {
   }, "Nothing is reported.");
 }
 
-const canInspect = ({ kind, id }) => id !== null && kind === "limit" && state.snapshot?.server.show_ids === "plain";
+/** Returns the bucket of an entry, or null if the page cannot name it to the server. */
+function bucketOf({ kind, limit, id: shown }) {
+  const id = kind === "limit" && state.snapshot?.server.show_ids === "plain" ? exactId(shown) : null;
+  return id === null ? null : { limit, id, shown };
+}
 
 function button(text, label, onClick) {
   const made = element("button", "", text);
@@ -357,40 +418,42 @@ function button(text, label, onClick) {
 
 function actions(row, entry, withReset) {
   const place = cell(row, "actions");
-  if (!canInspect(entry)) return;
-  place.append(button("explain", `Explain ${entry.limit} ${entry.id}`, () => explainBucket(entry.limit, entry.id)));
-  if (withReset) place.append(" ", button("reset", `Reset ${entry.limit} ${entry.id}`, () => askReset(entry.limit, entry.id)));
+  const bucket = bucketOf(entry);
+  if (!bucket) return;
+  place.append(button("explain", `Explain ${entry.limit} ${entry.id}`, () => explainBucket(bucket)));
+  if (withReset) place.append(" ", resetButton(bucket));
 }
 
+const resetButton = (bucket) => button("reset", `Reset ${bucket.limit} ${bucket.shown}`, () => askReset(bucket));
+
 function drawTop(tableId, entries, denied) {
-  drawRows(tableId, entries, ({ kind, limit, id }) => `${kind} ${limit} ${id}`, (row, entry) => {
+  drawRows(tableId, entries, ({ kind, limit, id }) => JSON.stringify([kind, limit, id]), (row, entry) => {
     cell(row, "", entry.limit);
     cell(row, "", element("code", "", shownId(entry.id)));
     const count = cell(row, denied ? "number deny" : "number");
-    if (denied) cell(row, "dim", why(entry));
+    const reason = denied ? cell(row, "dim") : null;
     const free = denied ? cell(row, "") : null;
     actions(row, entry, denied);
     return (now) => {
       setText(count, range(now));
+      if (reason) setText(reason, why(now));
       if (free) setText(free, now.retry_after === 0 ? "now" : duration(now.retry_after));
     };
   }, denied ? "Nobody was denied in the last minute." : "Nobody spent anything in the last minute.");
 }
 
 function drawLast(denials) {
-  const keyOf = ({ at, gate, limit, id, cost }) => `${at} ${gate} ${limit} ${id} ${cost}`;
-  // Two denials can be alike to the microsecond; one row then stands for both.
-  const distinct = [...new Map(denials.map((denial) => [keyOf(denial), denial])).values()];
-  drawRows("last-denials", distinct, keyOf, (row, denial) => {
+  const keyOf = ({ at, gate, kind, limit, id, cost, retry_after: retry }) => JSON.stringify([at, gate, kind, limit, id, cost, retry]);
+  drawRows("last-denials", denials, keyOf, (row, denial) => {
     cell(row, "", time(denial.at));
     cell(row, "", element("span", "pill", denial.gate));
     cell(row, "", denial.limit);
     cell(row, "", element("code", "", shownId(denial.id)));
     cell(row, "number", number.format(denial.cost));
-    cell(row, "dim", why(denial));
-    cell(row, "", denial.retry_after === null ? "waiting does not help" : duration(denial.retry_after));
+    const reason = cell(row, "dim");
+    cell(row, "", duration(denial.retry_after));
     actions(row, denial, false);
-    return () => {};
+    return (now) => setText(reason, why(now));
   }, "Nobody was denied since the server started.");
 }
 
@@ -410,23 +473,28 @@ function list(pairs) {
   return made;
 }
 
-async function explainBucket(limit, id) {
+async function explainBucket(bucket) {
+  const { limit, id, shown } = bucket;
   try {
     const found = await ask(`v1/inspect?limit=${encodeURIComponent(limit)}&id=${encodeURIComponent(id)}`);
     const { algorithm, remaining, retry_after: retry, reset_after: reset, state: stored } = found;
-    const numbers = algorithm ? Object.entries(algorithm).map(([name, value]) => (name === "name" ? value : `${name} ${value}`)).join(", ") : "no limit for this id";
-    const now = retry === 0 ? `The next request of cost 1 passes: ${remaining} left.` : `Denied now. One more request passes in ${duration(retry)}.`;
-    const reset_button = button("reset", `Reset ${limit} ${id}`, () => askReset(limit, id));
-    showExplanation(`${limit} ${id}`, list([
+    const isInline = limit.startsWith("inline/");
+    const numbers = algorithm ? Object.entries(algorithm).map(([name, value]) => (name === "name" ? value : `${name} ${value}`)).join(", ")
+      : isInline ? "its numbers come with each request" : "no limit for this id";
+    const now = !algorithm ? (isInline ? "Depends on the numbers of the next request." : "Every request passes.")
+      : retry === 0 ? `The next request of cost 1 passes: ${remaining} left.`
+      : retry === null ? "Denied now, and waiting does not help."
+      : `Denied now. One more request passes in ${duration(retry)}.`;
+    showExplanation(`${limit} ${shown}`, list([
       ["now", now],
       ["limit", numbers],
-      ["left", String(remaining)],
-      ["untouched again in", duration(reset)],
+      ["left", remaining === null ? "–" : String(remaining)],
+      ["full again in", duration(reset)],
       ["stored", stored ? Object.entries(stored).map(([name, value]) => `${name} ${value}`).join(", ") : "nothing: no request of this id is remembered"],
       ["as of", found.at],
-    ]), reset_button);
+    ]), resetButton(bucket));
   } catch (error) {
-    showExplanation(`${limit} ${id}`, element("p", "deny", error.message));
+    showExplanation(`${limit} ${shown}`, element("p", "deny", error.message));
   }
 }
 
@@ -466,25 +534,27 @@ function explain(text) {
     const selectors = Object.fromEntries(rest.filter((word) => /^\w+=/.test(word)).map((word) => [word.slice(0, word.indexOf("=")), word.slice(word.indexOf("=") + 1)]));
     return explainRule(expression, selectors);
   }
-  const [, limit, id] = text.trim().match(/^([^\s:]+)[\s:]+(.+)$/) ?? [];
-  if (id !== undefined) return explainBucket(limit, id);
+  // Only one colon: an id may begin with others, as the address ::1 does.
+  const [, limit, id] = text.trim().match(/^([^\s:]+)(?:\s+|:)(.+)$/) ?? [];
+  if (id !== undefined) return explainBucket({ limit, id, shown: id });
   return showExplanation("Explain", element("p", "", "Type a limit and an id (Login alice), or a rule and its selectors (upload user=vova)."));
 }
 
-function askReset(limit, id) {
-  $("reset-limit").textContent = limit;
-  $("reset-id").textContent = id;
+function askReset(bucket) {
+  state.resetting = bucket;
+  $("reset-limit").textContent = bucket.limit;
+  $("reset-id").textContent = bucket.shown;
   $("reset-error").textContent = "";
   $("reset-dialog").showModal();
 }
 
 async function confirmReset() {
-  const limit = $("reset-limit").textContent, id = $("reset-id").textContent;
+  const { limit, id, shown } = state.resetting;
   try {
     await ask("v1/reset", { limit, id });
     $("reset-dialog").close();
-    $("announce").textContent = `${limit} ${id} is reset.`;
-    if (!$("explanation").hidden) await explainBucket(limit, id);
+    $("announce").textContent = `${limit} ${shown} is reset.`;
+    if (!$("explanation").hidden) await explainBucket(state.resetting);
   } catch (error) {
     $("reset-error").textContent = `Not reset: ${error.message}`;
   }
