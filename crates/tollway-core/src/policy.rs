@@ -44,6 +44,8 @@ pub struct Policy {
     domains: Vec<Domain>,
     domains_by_name: HashMap<Box<[u8]>, usize, NameHash>,
     descriptors: DescriptorTree,
+    /// The time from which it applies.
+    since: Timestamp,
 }
 
 /// An error for limits that make no policy.
@@ -111,7 +113,13 @@ impl Policy {
                 limit.succeed(old, now);
             }
         }
+        self.since = now;
         self
+    }
+
+    /// Returns the time at which it [replaced](Self::replacing) another; the epoch if it replaced none.
+    pub const fn since(&self) -> Timestamp {
+        self.since
     }
 
     /// Sets the rules for keys. A rule that uses a limit that does not exist is an error.

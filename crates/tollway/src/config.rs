@@ -27,6 +27,7 @@ mod gates;
 mod keys;
 mod limits;
 mod overrides;
+mod policy_text;
 mod rules;
 mod store;
 mod watch;
@@ -58,6 +59,7 @@ pub use gates::{
     GateAccess, GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert,
     SmockronGate, ThrottrSettings, TlsSettings, TrustedNetworks, listen_address,
 };
+pub use policy_text::{WrittenIds, policy_text};
 pub use store::{StoreUrl, StoreUrlError};
 pub use watch::{ShowIds, WatchSettings};
 

@@ -51,6 +51,8 @@ pub struct Engine {
     parts: Arc<Parts>,
     /// The shared store, if there is one. Outside of `parts`, because a handle of it says whether its caller may block.
     redis: Option<Redis>,
+    /// The clock. Outside of `parts`, because a view of the engine can have another.
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,6 @@ struct Parts {
     policy: CurrentPolicy,
     /// The buckets. With a shared store: the buckets of limits that decide locally while the store is unreachable.
     memory: Memory,
-    clock: Clock,
 }
 
 impl Engine {
@@ -79,8 +80,14 @@ impl Engine {
             Store::Memory(memory) => (memory, None),
             Store::Redis(redis, memory) => (memory, Some(redis)),
         };
-        let parts = Parts { policy: CurrentPolicy::new(policy), memory, clock };
-        Self { parts: Arc::new(parts), redis }
+        let parts = Parts { policy: CurrentPolicy::new(policy), memory };
+        Self { parts: Arc::new(parts), redis, clock }
+    }
+
+    /// Returns a view of this engine that decides by another clock, or `None` if the store is shared, which has a clock
+    /// of its own. A caller who records decisions uses it to know the exact time of each.
+    pub fn with_clock(&self, clock: Clock) -> Option<Self> {
+        (!self.is_shared()).then(|| Self { parts: Arc::clone(&self.parts), redis: None, clock })
     }
 
     /// Returns a view of this engine whose calls put the calling thread to sleep until Redis has answered.
@@ -95,12 +102,12 @@ impl Engine {
 
     /// Replaces the policy from the next request on. Buckets stay, and tokens that were used stay used.
     pub fn reload(&self, policy: Policy) {
-        self.parts.policy.replace(policy.replacing(&self.policy(), self.parts.clock.now()));
+        self.parts.policy.replace(policy.replacing(&self.policy(), self.clock.now()));
     }
 
     /// Returns the clock that decisions are made by.
     pub fn clock(&self) -> &Clock {
-        &self.parts.clock
+        &self.clock
     }
 
     /// Returns how many buckets this process's memory holds, and what it has done.
@@ -112,7 +119,7 @@ impl Engine {
     ///
     /// New buckets pay for such sweeps themselves. A timer that calls this frees memory while no requests come.
     pub fn sweep(&self, slots: usize) -> usize {
-        self.parts.memory.sweep(slots, self.parts.clock.now())
+        self.parts.memory.sweep(slots, self.clock.now())
     }
 
     /// Returns true if the store is shared, so that an answer has to be waited for.

@@ -41,7 +41,7 @@ impl Engine {
 
     #[inline]
     pub(crate) fn charge_in_memory(&self, charge: &Charge<'_>) -> Decision {
-        self.parts.memory.charge(charge, || self.parts.clock.now())
+        self.parts.memory.charge(charge, || self.clock.now())
     }
 
     /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.
@@ -57,11 +57,11 @@ impl Engine {
     #[inline]
     pub async fn settle_into(&self, bills: &[Bill<'_>], decisions: &mut Vec<Decision>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.settle(bills, self.parts.clock.now(), decisions);
+            return self.parts.memory.settle(bills, self.clock.now(), decisions);
         };
-        let answers = redis.settle(bills, self.parts.clock.manual_time()).await;
+        let answers = redis.settle(bills, self.clock.manual_time()).await;
         let answers = bills.iter().zip(answers);
-        let failed = |bill| failure::settle(bill, &self.parts.memory, self.parts.clock.now());
+        let failed = |bill| failure::settle(bill, &self.parts.memory, self.clock.now());
         decisions.extend(answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))));
     }
 
@@ -69,14 +69,14 @@ impl Engine {
     /// left of the charges that would have fitted.
     pub async fn settle_each(&self, bill: &Bill<'_>, each: &mut Vec<Decision>) -> Decision {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.settle_each(bill, self.parts.clock.now(), each);
+            return self.parts.memory.settle_each(bill, self.clock.now(), each);
         };
-        match redis.settle_each(bill, self.parts.clock.manual_time()).await {
+        match redis.settle_each(bill, self.clock.manual_time()).await {
             Ok((decision, decided)) => {
                 each.extend(decided);
                 decision
             }
-            Err(_) => failure::settle_each(bill, &self.parts.memory, self.parts.clock.now(), each),
+            Err(_) => failure::settle_each(bill, &self.parts.memory, self.clock.now(), each),
         }
     }
 
@@ -84,15 +84,15 @@ impl Engine {
     #[must_use]
     pub async fn check_bills(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         let Some(redis) = &self.redis else { return self.check_in_memory(bills) };
-        let answers = redis.check(bills, self.parts.clock.manual_time()).await;
+        let answers = redis.check(bills, self.clock.manual_time()).await;
         let answers = bills.iter().zip(answers);
-        let failed = |bill| failure::check(bill, &self.parts.memory, self.parts.clock.now());
+        let failed = |bill| failure::check(bill, &self.parts.memory, self.clock.now());
         answers.map(|(bill, answer)| answer.unwrap_or_else(|_| failed(bill))).collect()
     }
 
     pub(crate) fn check_in_memory(&self, bills: &[Bill<'_>]) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(bills.len());
-        self.parts.memory.check(bills, self.parts.clock.now(), &mut decisions);
+        self.parts.memory.check(bills, self.clock.now(), &mut decisions);
         decisions
     }
 
@@ -100,10 +100,10 @@ impl Engine {
     #[inline]
     pub async fn update_rates(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.update_rates(updates, self.parts.clock.now(), readings);
+            return self.parts.memory.update_rates(updates, self.clock.now(), readings);
         };
-        let answers = redis.update_rates(updates, self.parts.clock.manual_time()).await;
-        let failed = |update| failure::update_rate(update, &self.parts.memory, self.parts.clock.now());
+        let answers = redis.update_rates(updates, self.clock.manual_time()).await;
+        let failed = |update| failure::update_rate(update, &self.parts.memory, self.clock.now());
         let answers = updates.iter().zip(answers);
         readings.extend(answers.map(|(update, answer)| answer.unwrap_or_else(|_| failed(update))));
     }
@@ -113,9 +113,9 @@ impl Engine {
     #[inline]
     pub async fn run_quota_commands(&self, commands: &[QuotaCommand<'_>], outcomes: &mut Vec<QuotaOutcome>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.run_quota_commands(commands, self.parts.clock.now(), outcomes);
+            return self.parts.memory.run_quota_commands(commands, self.clock.now(), outcomes);
         };
-        let answers = redis.run_quota_commands(commands, self.parts.clock.manual_time()).await;
+        let answers = redis.run_quota_commands(commands, self.clock.manual_time()).await;
         outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(QuotaOutcome::Failed)));
     }
 
@@ -123,8 +123,8 @@ impl Engine {
     #[inline]
     pub async fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
         let Some(redis) = &self.redis else { return self.resolve_in_memory(bill) };
-        let answer = redis.resolve(bill, self.parts.clock.manual_time()).await;
-        answer.unwrap_or_else(|_| failure::resolve(bill, &self.parts.memory, self.parts.clock.now()))
+        let answer = redis.resolve(bill, self.clock.manual_time()).await;
+        answer.unwrap_or_else(|_| failure::resolve(bill, &self.parts.memory, self.clock.now()))
     }
 
     /// Decides by a rule at once, or returns `None` if the store is shared and has to be waited for.
@@ -138,12 +138,12 @@ impl Engine {
     /// store is shared, which does not count them.
     #[must_use]
     pub fn remaining_now(&self, bill: &RuleBill<'_>) -> Option<usize> {
-        if self.is_shared() { None } else { self.parts.memory.remaining(bill, self.parts.clock.now()) }
+        if self.is_shared() { None } else { self.parts.memory.remaining(bill, self.clock.now()) }
     }
 
     #[inline]
     fn resolve_in_memory(&self, bill: &RuleBill<'_>) -> RuleDecision {
-        self.parts.memory.resolve(bill, || self.parts.clock.now())
+        self.parts.memory.resolve(bill, || self.clock.now())
     }
 
     /// Records reports of gatekeepers, in order. Appends the time from which each identifier's next request is allowed;
@@ -151,9 +151,9 @@ impl Engine {
     #[inline]
     pub async fn record_reports(&self, reports: &[Report<'_>], next_allowed_at: &mut Vec<Option<Timestamp>>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.record_reports(reports, self.parts.clock.now(), next_allowed_at);
+            return self.parts.memory.record_reports(reports, self.clock.now(), next_allowed_at);
         };
-        let answers = redis.record_reports(reports, self.parts.clock.manual_time()).await;
+        let answers = redis.record_reports(reports, self.clock.manual_time()).await;
         next_allowed_at.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
     }
 
@@ -162,31 +162,30 @@ impl Engine {
     pub async fn delays(&self, domain: &Domain, from: u64, count: usize) -> Result<Delays, StoreError> {
         match &self.redis {
             None => Ok(Delays::default()),
-            Some(redis) => redis.delays(domain, from, count, self.parts.clock.manual_time()).await,
+            Some(redis) => redis.delays(domain, from, count, self.clock.manual_time()).await,
         }
     }
 
     /// Returns the time until which each rate of a rule is reached. Changes nothing.
     pub async fn inspect_rule(&self, bill: &RuleBill<'_>) -> Result<RuleInspection, StoreError> {
         match &self.redis {
-            None => Ok(RuleInspection {
-                at: self.parts.clock.now(),
-                reached_until: self.parts.memory.examine(bill),
-            }),
-            Some(redis) => redis.examine(bill, self.parts.clock.manual_time()).await,
+            None => {
+                Ok(RuleInspection { at: self.clock.now(), reached_until: self.parts.memory.examine(bill) })
+            }
+            Some(redis) => redis.examine(bill, self.clock.manual_time()).await,
         }
     }
 
     /// Gives back each of the charges, and returns what all refunds come to.
     pub async fn refund_charges(&self, charges: &[Charge<'_>]) -> Result<Refund, StoreError> {
         let Some(redis) = &self.redis else { return Ok(self.refund_in_memory(charges)) };
-        let refunds = redis.refund(charges, self.parts.clock.manual_time()).await;
+        let refunds = redis.refund(charges, self.clock.manual_time()).await;
         let in_all = refunds.into_iter().reduce(|one, other| Ok(one?.and(other?)));
         in_all.unwrap_or(Ok(Refund::UNLIMITED))
     }
 
     pub(crate) fn refund_in_memory(&self, charges: &[Charge<'_>]) -> Refund {
-        let now = self.parts.clock.now();
+        let now = self.clock.now();
         let refunds = charges.iter().map(|charge| self.parts.memory.refund(charge, now));
         refunds.reduce(Refund::and).unwrap_or(Refund::UNLIMITED)
     }
@@ -210,12 +209,12 @@ impl Engine {
         let policy = self.policy();
         let charge = policy.bucket(limit, id.as_ref())?;
         let Some(redis) = &self.redis else { return Ok(self.inspect_in_memory(&charge)) };
-        let reading = redis.inspect(&charge, self.parts.clock.manual_time()).await?;
+        let reading = redis.inspect(&charge, self.clock.manual_time()).await?;
         Ok(Inspection::new(&charge, reading))
     }
 
     pub(crate) fn inspect_in_memory(&self, charge: &Charge<'_>) -> Inspection {
-        Inspection::new(charge, self.parts.memory.inspect(charge, self.parts.clock.now()))
+        Inspection::new(charge, self.parts.memory.inspect(charge, self.clock.now()))
     }
 
     /// Returns a page of the buckets that exist, of one limit or of all, from where an earlier page ended. Returns
