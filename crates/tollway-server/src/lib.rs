@@ -31,6 +31,7 @@ mod reload;
 mod server;
 mod service;
 mod stats;
+mod tap;
 mod trace_responder;
 mod watch;
 mod worker;

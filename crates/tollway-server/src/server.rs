@@ -16,6 +16,7 @@ use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, ConnectionLimit, Listed, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
+use crate::tap::Tap;
 use crate::watch::{LiveFeed, Sampler, Watch};
 use crate::worker::{Health, Shared, Worker};
 
@@ -107,7 +108,8 @@ impl Server {
             sampler: None,
             health: Arc::clone(&health),
         };
-        let shared = Shared { limiter, metrics, bounds, gates, addresses, health, watch, feed, echo };
+        let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
+        let shared = Shared { limiter, metrics, bounds, gates, addresses, health, watch, feed, tap, echo };
         let shared = Arc::new(shared);
         for (index, sockets) in by_worker.into_iter().enumerate() {
             server.workers.push(WorkerThread::start(index, sockets, &shared)?);

@@ -9,6 +9,7 @@ mod resp;
 mod rls;
 mod rules;
 mod smockron;
+mod tapped;
 mod text;
 mod throttr;
 
@@ -26,6 +27,7 @@ pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::ThrottrService;
 use crate::metrics::WorkerMetrics;
+use crate::tap::Tap;
 use crate::watch::Watch;
 
 /// Connects one worker's gates with the engine.
@@ -34,6 +36,7 @@ pub(crate) struct Service {
     metrics: Arc<WorkerMetrics>,
     policy: ArcSwap<CountedPolicy>,
     watch: Arc<Watch>,
+    tap: Arc<Tap>,
     /// The index of the worker, among those that are watched.
     worker: usize,
 }
@@ -43,10 +46,11 @@ impl Service {
         limiter: Arc<Engine>,
         metrics: Arc<WorkerMetrics>,
         watch: Arc<Watch>,
+        tap: Arc<Tap>,
         worker: usize,
     ) -> Self {
         let policy = CountedPolicy::new(limiter.policy(), &metrics, watch.subjects());
-        Self { limiter, metrics, policy: ArcSwap::from_pointee(policy), watch, worker }
+        Self { limiter, metrics, policy: ArcSwap::from_pointee(policy), watch, tap, worker }
     }
 
     /// Returns the engine's current policy, with this worker's counters. Call it once for all requests that arrived
@@ -71,7 +75,11 @@ impl Service {
         charges: &'a [ChargeRequest<'_>],
         rules: &[RuleRequest<'_>],
     ) -> Result<VerbAnswer<'a>, LimiterError> {
-        let answer = self.limiter.perform(policy.policy(), verb, charges, rules).await?;
+        let answer = if self.is_recorded(policy, charges, rules) {
+            self.perform_recorded(policy, verb, charges, rules).await?
+        } else {
+            self.limiter.perform(policy.policy(), verb, charges, rules).await?
+        };
         let mut decided = self.decided(gate, policy);
         decided.answer(verb, &answer, rules);
         decided.finish();

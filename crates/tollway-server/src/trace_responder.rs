@@ -17,6 +17,7 @@ use crate::service::{
     ThrottrService,
 };
 use crate::stats::Stats;
+use crate::tap::Tap;
 use crate::watch::Watch;
 
 /// Answers a trace as the gates of a server would, at the times the trace says.
@@ -43,7 +44,8 @@ impl TraceResponder {
     pub fn new(limiter: Engine, settings: ThrottrSettings) -> Self {
         let limiter = Arc::new(limiter);
         let watch = Arc::new(Watch::new(WatchSettings { is_on: false, ..WatchSettings::DEFAULT }, 0));
-        let service = Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default()), watch, 0);
+        let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
+        let service = Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default()), watch, tap, 0);
         let service = Arc::new(service);
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
         let throttr = ThrottrService::new(Arc::clone(&service), settings);

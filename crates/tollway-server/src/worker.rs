@@ -24,6 +24,7 @@ use crate::gate::{Gate, GateFuture};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::server::GateAddresses;
 use crate::service::Service;
+use crate::tap::Tap;
 use crate::watch::{LiveFeed, Watch};
 
 /// The interval at which each worker sweeps the store, and the number of slots each time. It takes some tens of
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) feed: Arc<LiveFeed>,
+    pub(crate) tap: Arc<Tap>,
     /// True if the text and the Throttr gate send back what they get, without deciding.
     pub(crate) echo: bool,
 }
@@ -110,6 +112,7 @@ impl Worker {
             Arc::clone(&shared.limiter),
             Arc::clone(&metrics),
             Arc::clone(&shared.watch),
+            Arc::clone(&shared.tap),
             index,
         ));
         Self { index, shared, service, metrics, drain }

@@ -12,6 +12,7 @@
 //! a peer can make us store must have a bound here.
 
 mod command;
+mod event_stream;
 mod explain;
 mod framing;
 mod gate_query;
@@ -22,6 +23,7 @@ mod live;
 mod problem_details;
 mod query_string;
 pub mod rate_limit_headers;
+mod recording;
 mod response_writer;
 mod rule;
 mod sender;
@@ -30,6 +32,7 @@ mod status;
 mod throttlecrab;
 
 pub use command::{ChargeRequest, ChargeRequests, HttpCommand, IdNotUtf8, MalformedRequest};
+pub use event_stream::{EVENT_MAX, EventDecoder, EventStreamError, ServerSentEvent};
 pub use explain::{RuleExplanation, RulePart, RulePartKind};
 pub use framing::{Framer, FramerEvent, FramingError, HEADERS_MAX, HttpRequest, Method, MissingPart};
 pub use gate_query::{DenyStatus, GateCharge, GateQuery, GateRule, IdSource, ProxiedRequest};
@@ -40,6 +43,9 @@ pub use live::{
     LiveSnapshot, ServerState, StoreNode, StoreState, SubjectKind, TopBy, TopEntry, TopQuery, TopReport,
 };
 pub use problem_details::ProblemDetails;
+pub use recording::{
+    DECISIONS_EVENT, LiveQuery, RecordQuery, RecordedIds, RecordingProgress, RecordingStart, put_trace_lines,
+};
 pub use response_writer::ResponseWriter;
 pub use rule::{HttpRuleRequest, RuleResponse};
 pub use sender::{HostHeader, SenderHeaders};

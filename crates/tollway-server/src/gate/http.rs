@@ -19,6 +19,7 @@ use self::route::{HttpPeer, HttpRole};
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::bounds::Bounds;
+use crate::tap::TapWatcher;
 use crate::watch::LiveWatcher;
 use crate::worker::Worker;
 
@@ -86,7 +87,24 @@ pub(super) struct HttpSession {
     /// True if the gate was full: only health and metrics are answered, and then the connection is closed.
     is_reserved: bool,
     /// Set once the client watches the server. Nothing that it sends counts any more.
-    watching: Option<LiveWatcher>,
+    watching: Option<Watcher>,
+}
+
+/// A client whose answer does not end.
+pub(super) enum Watcher {
+    /// It gets a snapshot each second.
+    Live(LiveWatcher),
+    /// It gets the decisions.
+    Tap(TapWatcher),
+}
+
+impl Watcher {
+    fn poll_take(&mut self, context: &mut Context<'_>, output: &mut Vec<u8>) -> Poll<()> {
+        match self {
+            Self::Live(watcher) => watcher.poll_take(context, output),
+            Self::Tap(watcher) => watcher.poll_take(context, output),
+        }
+    }
 }
 
 /// The buffers that an answer is written with.

@@ -24,6 +24,7 @@ use super::*;
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
 use crate::server::{GateAddresses, Server};
+use crate::tap::Tap;
 use crate::watch::{LiveFeed, Watch};
 use crate::worker::{Health, Shared};
 
@@ -361,8 +362,10 @@ impl Session for Flood {
 
 /// Returns a worker that has no threads and no sockets.
 fn worker(bounds: Bounds) -> (Arc<Worker>, DrainSwitch) {
+    let limiter = settings().limiter;
     let shared = Shared {
-        limiter: settings().limiter,
+        tap: Arc::new(Tap::new(Arc::clone(&limiter))),
+        limiter,
         metrics: Arc::new(crate::metrics::Metrics::new(1)),
         bounds,
         gates: Vec::new(),

@@ -19,6 +19,7 @@ use super::counted_policy::Counted;
 use super::{CountedPolicy, Service};
 use crate::decision_log;
 use crate::metrics::{DomainCounters, LimitCounters, SpendTally, WorkerMetrics};
+use crate::tap::Tap;
 use crate::watch::{Recorder, Subject};
 
 /// Records the decisions of one batch. It holds a lock, so it is made after the last thing that is awaited.
@@ -28,6 +29,8 @@ pub(super) struct Decided<'a> {
     metrics: &'a WorkerMetrics,
     watch: Option<Recorder<'a>>,
     logs: bool,
+    /// Set while somebody records.
+    tap: Option<&'a Tap>,
     /// The decisions of inline limits, which are one counter for all clients.
     inline: SpendTally,
 }
@@ -35,7 +38,8 @@ pub(super) struct Decided<'a> {
 impl Service {
     pub(super) fn decided<'a>(&'a self, gate: &'static str, policy: &'a CountedPolicy) -> Decided<'a> {
         let (watch, logs) = (self.watch.recorder(self.worker), decision_log::is_on());
-        Decided { gate, policy, metrics: &self.metrics, watch, logs, inline: SpendTally::default() }
+        let tap = self.tap.sample().map(|_| &*self.tap);
+        Decided { gate, policy, metrics: &self.metrics, watch, logs, tap, inline: SpendTally::default() }
     }
 }
 
@@ -58,6 +62,9 @@ impl Decided<'_> {
     fn bill(&mut self, verb: Verb, charges: &[Charge<'_>], rules: &[RuleRequest<'_>], decision: &Decision) {
         if self.logs {
             decision_log::bill(self.gate, verb, charges, rules, decision);
+        }
+        if charges.iter().any(|charge| charge.limit().is_inline()) {
+            self.skip_in_recordings(1);
         }
         match (decision.decider(charges), verb) {
             (Decider::Charge(charge), Verb::Spend) => {
@@ -106,6 +113,7 @@ impl Decided<'_> {
         outcome: &DescriptorOutcome,
     ) {
         let decision = &outcome.decision;
+        self.skip_in_recordings(1);
         if self.logs && decision.charge < charges.len() {
             decision_log::bill(self.gate, Verb::Spend, charges, &[], decision);
         }
@@ -154,6 +162,7 @@ impl Decided<'_> {
             decision_log::key(self.gate, used.key, answered);
         }
         let Some(rule) = used.rule else { return };
+        self.skip_in_recordings(1);
         let subject = match rule.limit {
             KeyLimit::Never => return,
             KeyLimit::Rate { .. } => self.policy.keys(),
@@ -185,6 +194,7 @@ impl Decided<'_> {
         message: &AccountingMessage<'_>,
         delayed_by: Option<Nanos>,
     ) {
+        self.skip_in_recordings(1);
         domain.counters.requested(message.status);
         match message.status {
             AccountingStatus::Accepted { .. } => self.watch_spent(domain.subject, message.identifier, 1),
@@ -196,7 +206,15 @@ impl Decided<'_> {
 
     /// Adds what was tallied to the counters.
     pub(super) fn finish(self) {
+        self.skip_in_recordings(self.inline.count());
         self.policy.inline_limit().counters.spent_all(&self.inline);
+    }
+
+    /// Counts decisions that no trace can have, if somebody records.
+    fn skip_in_recordings(&self, decisions: u64) {
+        if let Some(tap) = self.tap {
+            tap.skip(decisions);
+        }
     }
 
     /// Records what a charge spent, or that it was denied.

@@ -200,7 +200,7 @@ impl RespService {
         bills.extend(charges.iter().map(Bill::one));
         decisions.clear();
         if !bills.is_empty() {
-            self.service.limiter.settle_into(&bills, decisions).await;
+            self.service.settle_charges(policy, &charges, &bills, decisions).await;
         }
         if !charges.is_empty() {
             let mut decided = self.service.decided("resp", policy);
@@ -244,6 +244,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::WorkerMetrics;
+    use crate::tap::Tap;
     use crate::watch::Watch;
 
     /// A list of all commands is some hundred times as long as the command that asks for it.
@@ -251,10 +252,12 @@ mod tests {
     fn the_replies_of_a_transaction_are_sent_in_parts() {
         let config = Config::parse("limits: {}", "policy.yaml").unwrap();
         let limiter = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
+        let limiter = Arc::new(limiter);
         let service = Arc::new(Service::new(
-            Arc::new(limiter),
+            Arc::clone(&limiter),
             Arc::new(WorkerMetrics::default()),
             Arc::new(Watch::new(WatchSettings::DEFAULT, 1)),
+            Arc::new(Tap::new(limiter)),
             0,
         ));
         let resp = RespService::new(service, RespSettings::new(true, &Bounds::default()));

@@ -2,7 +2,7 @@
 
 use tollway::limiter::LimiterError;
 use tollway_core::rule::RuleDecision;
-use tollway_core::{Nanos, RuleLookupError, RuleRef, Timestamp};
+use tollway_core::{Nanos, RuleLookupError, RuleRef, RuleRequest, Timestamp};
 use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
 use super::{CountedPolicy, Service};
@@ -16,7 +16,7 @@ impl Service {
     ) -> Result<RuleDecision, RuleLookupError> {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
         let rule = policy.policy().find_rule(&name, asked.key.as_deref())?;
-        let decision = self.limiter.resolve(&asked.bill(&rule)?).await;
+        let decision = self.resolve_bill(policy, || recorded_request(asked), &asked.bill(&rule)?).await;
         self.decided("http", policy).rule(&asked.rule, asked.key.as_deref(), &decision);
         Ok(decision)
     }
@@ -32,6 +32,19 @@ impl Service {
         let found = self.limiter.inspect_rule(&bill).await?;
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
+    }
+}
+
+/// Returns a request as a trace has it.
+fn recorded_request(asked: &HttpRuleRequest<'_>) -> RuleRequest<'static> {
+    let selectors = asked.selectors.iter().map(|(name, value)| {
+        let value = value.as_deref().unwrap_or_default();
+        (name.clone().into_owned().into(), value.as_bytes().to_vec().into())
+    });
+    RuleRequest {
+        rule: RuleRef::Named(asked.rule.clone().into_owned()),
+        key: asked.key.as_ref().map(|key| key.clone().into_owned().into()),
+        selectors: selectors.collect(),
     }
 }
 

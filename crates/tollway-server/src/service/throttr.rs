@@ -80,6 +80,9 @@ impl ThrottrService {
         }
         outcomes.clear();
         self.service.limiter.run_quota_commands(&commands, outcomes).await;
+        if self.service.tap.sample().is_some() {
+            self.service.tap.skip(requests.len() as u64);
+        }
         let (mut failed, logs) = (0, decision_log::is_on());
         for (request, outcome) in requests.iter().zip(&*outcomes) {
             let reply = match outcome {

@@ -69,6 +69,7 @@ fn run(samples: &mut Samples, stopped: &Receiver<()>) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
         samples.server.watch.tick(Instant::now());
+        samples.server.tap.tick();
         if tick % TICKS == 0 {
             samples.take(seconds_since_1970());
         }
@@ -159,6 +160,7 @@ impl Samples {
             healthy: health.is_good(),
             draining: health.is_draining(),
             show_ids: watch.settings().show_ids.name().to_owned(),
+            watch: watch.settings().is_on,
         }
     }
 

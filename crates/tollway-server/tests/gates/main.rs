@@ -21,6 +21,7 @@ mod rls;
 mod rules;
 mod smockron;
 mod support;
+mod tap;
 mod text;
 mod throttr;
 mod tls;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tollway::config::{ShowIds, WatchSettings};
 use tollway_testbed::TEST_TIMEOUT;
-use tollway_wire::http::{LiveEvent, LiveHistory, LiveSnapshot};
+use tollway_wire::http::{EventDecoder, LiveEvent, LiveHistory, LiveSnapshot, ServerSentEvent};
 
 use crate::openapi::Document;
 use crate::support::{Harness, start_with};
@@ -111,20 +111,19 @@ fn ids_are_shown_as_configured() {
     assert_eq!(show(ShowIds::Off), Value::Null);
 }
 
-/// A client that watches.
-struct Watcher {
+/// The events of one connection.
+pub(crate) struct Events {
     stream: TcpStream,
-    received: Vec<u8>,
-    document: Document,
+    decoder: EventDecoder,
 }
 
-impl Watcher {
-    fn start(gate: &Harness) -> Self {
-        Self::on(gate.connect(), gate)
+impl Events {
+    pub(crate) fn start(gate: &Harness, path: &str) -> Self {
+        Self::on(gate.connect(), path)
     }
 
-    fn on(mut stream: TcpStream, gate: &Harness) -> Self {
-        stream.write_all(b"GET /v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+    fn on(mut stream: TcpStream, path: &str) -> Self {
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).unwrap();
         let mut received = Vec::new();
         while !received.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
             read_more(&mut stream, &mut received);
@@ -135,27 +134,48 @@ impl Watcher {
         for header in ["content-type: text/event-stream", "cache-control: no-store", "connection: close"] {
             assert!(text.contains(header), "{text}");
         }
-        received.drain(..head);
-        Self { stream, received, document: Document::of(gate) }
+        let mut decoder = EventDecoder::default();
+        decoder.push(&received[head..]);
+        Self { stream, decoder }
+    }
+
+    pub(crate) fn next(&mut self) -> ServerSentEvent {
+        loop {
+            if let Some(event) = self.decoder.next_event().unwrap() {
+                return event;
+            }
+            let mut arrived = Vec::new();
+            read_more(&mut self.stream, &mut arrived);
+            self.decoder.push(&arrived);
+        }
+    }
+}
+
+/// A client that watches.
+struct Watcher {
+    events: Events,
+    document: Document,
+}
+
+impl Watcher {
+    fn start(gate: &Harness) -> Self {
+        Self::on(gate.connect(), gate)
+    }
+
+    fn on(stream: TcpStream, gate: &Harness) -> Self {
+        Self { events: Events::on(stream, "/v1/live"), document: Document::of(gate) }
     }
 
     /// Returns the next event, which is as its schema says.
     fn next(&mut self) -> LiveEvent {
-        loop {
-            if let Some((event, len)) = LiveEvent::decode(&self.received).unwrap() {
-                let text: Vec<u8> = self.received.drain(..len).collect();
-                let text = String::from_utf8(text).unwrap();
-                let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-                let event = event.expect("a known event");
-                let schema = match &event {
-                    LiveEvent::History(_) => "LiveHistory",
-                    LiveEvent::Snapshot(_) => "LiveSnapshot",
-                };
-                self.document.check_schema(schema, &serde_json::from_str(data).unwrap());
-                return event;
-            }
-            read_more(&mut self.stream, &mut self.received);
-        }
+        let received = self.events.next();
+        let event = LiveEvent::from_event(&received).unwrap().expect("a known event");
+        let schema = match &event {
+            LiveEvent::History(_) => "LiveHistory",
+            LiveEvent::Snapshot(_) => "LiveSnapshot",
+        };
+        self.document.check_schema(schema, &serde_json::from_str(&received.data).unwrap());
+        event
     }
 
     fn history(&mut self) -> LiveHistory {
@@ -297,6 +317,6 @@ fn a_drain_ends_watching() {
     let _ = watcher.history();
     gate.server.drain();
     let mut rest = Vec::new();
-    watcher.stream.read_to_end(&mut rest).unwrap();
+    watcher.events.stream.read_to_end(&mut rest).unwrap();
     gate.server.join();
 }

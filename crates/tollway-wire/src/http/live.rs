@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::command::MalformedRequest;
+use super::event_stream::ServerSentEvent;
 use super::query_string::{malformed_parameter, parse_parameters, parse_u64, percent_encode, text};
 use super::server_response::{ResponseError, read_body};
 
@@ -227,6 +228,14 @@ pub struct ServerState {
     pub draining: bool,
     /// The form in which ids are shown: `plain`, `hashed` or `off`.
     pub show_ids: String,
+    /// False if the server counts no ids, so that the lists of ids and denials are empty.
+    #[serde(default = "counts_ids")]
+    pub watch: bool,
+}
+
+/// Returns what a server does that does not say whether it counts ids.
+const fn counts_ids() -> bool {
+    true
 }
 
 /// Numbers of requests.
@@ -348,14 +357,19 @@ pub enum LiveEvent {
 }
 
 impl LiveEvent {
+    /// The name of the first event.
+    pub const HISTORY: &str = "history";
+    /// The name of the event of each second.
+    pub const SNAPSHOT: &str = "snapshot";
+
     /// Appends the event in the format of server-sent events.
     pub fn put_event(&self, out: &mut Vec<u8>) {
-        let name: &[u8] = match self {
-            Self::History(_) => b"history",
-            Self::Snapshot(_) => b"snapshot",
+        let name = match self {
+            Self::History(_) => Self::HISTORY,
+            Self::Snapshot(_) => Self::SNAPSHOT,
         };
         out.extend_from_slice(b"event: ");
-        out.extend_from_slice(name);
+        out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\ndata: ");
         // JSON on one line: a line break in a text is escaped, so it cannot end the event.
         match self {
@@ -365,21 +379,13 @@ impl LiveEvent {
         out.extend_from_slice(b"\n\n");
     }
 
-    /// Takes the next complete event off the front of `received`. Returns it with the number of bytes that it had, and
-    /// `None` until all of it has arrived. An event of an unknown name is returned as `None` inside.
-    pub fn decode(received: &[u8]) -> Result<Option<(Option<Self>, usize)>, serde_json::Error> {
-        let Some(end) = received.windows(2).position(|bytes| bytes == b"\n\n") else { return Ok(None) };
-        let field = |name: &[u8]| {
-            let mut lines = received[..end].split(|byte| *byte == b'\n');
-            lines.find_map(|line| line.strip_prefix(name)).unwrap_or_default()
-        };
-        let data = field(b"data: ");
-        let event = match field(b"event: ") {
-            b"history" => Some(Self::History(serde_json::from_slice(data)?)),
-            b"snapshot" => Some(Self::Snapshot(serde_json::from_slice(data)?)),
+    /// Parses an event of the stream. An event of an unknown name is `None`: a later server may send some.
+    pub fn from_event(event: &ServerSentEvent) -> Result<Option<Self>, serde_json::Error> {
+        Ok(match &*event.name {
+            Self::HISTORY => Some(Self::History(serde_json::from_str(&event.data)?)),
+            Self::SNAPSHOT => Some(Self::Snapshot(serde_json::from_str(&event.data)?)),
             _ => None,
-        };
-        Ok(Some((event, end + 2)))
+        })
     }
 }
 
@@ -391,6 +397,7 @@ fn put_json(value: &impl Serialize, out: &mut Vec<u8>) {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::event_stream::EventDecoder;
     use super::*;
 
     #[test]
@@ -486,16 +493,17 @@ mod tests {
             prop_assert_eq!(TopReport::from_json(200, &out).unwrap(), report);
         }
 
-        /// Whatever a name contains, an event is one event, and the bytes after it are left alone.
+        /// Whatever a name contains, an event is one event.
         #[test]
-        fn events_are_read_back(history in history(), rest in any::<Vec<u8>>()) {
+        fn events_are_read_back(history in history()) {
             let mut out = Vec::new();
             LiveEvent::History(history.clone()).put_event(&mut out);
-            let len = out.len();
-            prop_assert_eq!(LiveEvent::decode(&out[..len - 1]).unwrap(), None);
-            out.extend_from_slice(&rest);
-            let event = LiveEvent::decode(&out).unwrap();
-            prop_assert_eq!(event, Some((Some(LiveEvent::History(history)), len)));
+            let mut decoder = EventDecoder::default();
+            decoder.push(&out[..out.len() - 1]);
+            prop_assert_eq!(decoder.next_event(), Ok(None));
+            decoder.push(b"\n");
+            let event = decoder.next_event().unwrap().unwrap();
+            prop_assert_eq!(LiveEvent::from_event(&event).unwrap(), Some(LiveEvent::History(history)));
         }
 
         #[test]

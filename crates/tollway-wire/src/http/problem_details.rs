@@ -67,6 +67,19 @@ impl ProblemDetails {
         Self::new(HttpStatus::ServiceUnavailable, "too-many-watchers", "Too many watchers", detail)
     }
 
+    /// Creates a problem for one recorder more than the server allows.
+    pub fn too_many_recorders(max: usize) -> Self {
+        let detail = format!("{max} clients record already; end one of them");
+        Self::new(HttpStatus::ServiceUnavailable, "too-many-watchers", "Too many watchers", detail)
+    }
+
+    /// Creates a problem for a recording at a server that shows no ids.
+    pub fn ids_not_shown() -> Self {
+        let detail =
+            "the server has \"show_ids: off\", and a trace needs ids; set it to \"hashed\" or \"plain\"";
+        Self::new(HttpStatus::Forbidden, "ids-not-shown", "Ids are not shown", detail.to_owned())
+    }
+
     /// Creates a problem for a path that only another gate serves, which listens at `address`.
     pub fn other_gate(path: &str, gate: &str, address: SocketAddr) -> Self {
         Self::path_of_gate(path, gate, &format!(": http://{address}"))

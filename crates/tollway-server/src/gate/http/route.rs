@@ -2,21 +2,21 @@
 
 use std::net::IpAddr;
 
-use tollway::config::{Gates, HttpSettings};
+use tollway::config::{Gates, HttpSettings, ShowIds};
 use tollway::engine::{Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
 use tollway_core::{Decider, ErrorChain, Limit, Verb};
 use tollway_wire::http::{
     DenyStatus, GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery,
-    Method, ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest, TopQuery,
+    LiveQuery, Method, ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest, TopQuery,
 };
 use tollway_wire::rls;
 
-use super::{browser, console};
+use super::{Watcher, browser, console};
 use crate::metrics;
 use crate::service::{CountedPolicy, RlsError};
-use crate::watch::LiveWatcher;
+use crate::tap::RECORDERS_MAX;
 use crate::worker::{Shared, Worker};
 
 /// The content type of answers that people read.
@@ -167,7 +167,7 @@ impl Route {
         worker: &Worker,
         policy: &CountedPolicy,
         response: ResponseWriter<'_>,
-        watching: &mut Option<LiveWatcher>,
+        watching: &mut Option<Watcher>,
     ) -> (HttpStatus, bool) {
         let status = match self {
             Self::Command(verb) => return command(verb, request, peer, worker, policy, response).await,
@@ -179,7 +179,7 @@ impl Route {
             Self::Inspect => inspect(request, worker, response).await,
             Self::Keys => keys(request, worker, response).await,
             Self::Top => top(request, worker, response).await,
-            Self::Live => live(worker, response, watching),
+            Self::Live => live(request, worker, response, watching),
             Self::Metrics => metrics(worker, response),
             Self::Document(Document { content_type, text }) => {
                 response.document(HttpStatus::Ok, content_type, text.as_bytes())
@@ -246,7 +246,7 @@ pub(super) async fn answer(
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
-    watching: &mut Option<LiveWatcher>,
+    watching: &mut Option<Watcher>,
 ) -> bool {
     let (status, decided) = match find(request.path) {
         None => (response.problem(&ProblemDetails::not_found(request.path)), false),
@@ -482,21 +482,43 @@ async fn top(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWrite
 }
 
 /// Starts an answer that goes on until one side ends the connection.
-fn live(worker: &Worker, response: ResponseWriter<'_>, watching: &mut Option<LiveWatcher>) -> HttpStatus {
+fn live(
+    request: &HttpRequest<'_>,
+    worker: &Worker,
+    response: ResponseWriter<'_>,
+    watching: &mut Option<Watcher>,
+) -> HttpStatus {
+    let asked = match LiveQuery::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
     if worker.drain.has_started() {
         return response.problem(&ProblemDetails::not_ready("draining: nobody can start to watch"));
     }
-    let feed = &worker.shared.feed;
-    let too_many = ProblemDetails::too_many_watchers(worker.bounds().watchers);
+    let Shared { feed, tap, watch, .. } = &*worker.shared;
+    let show_ids = watch.settings().show_ids;
+    if show_ids == ShowIds::Off && matches!(asked, LiveQuery::Record(_)) {
+        return response.problem(&ProblemDetails::ids_not_shown());
+    }
+    let (has_place, too_many) = match asked {
+        LiveQuery::Figures => {
+            (feed.has_place(), ProblemDetails::too_many_watchers(worker.bounds().watchers))
+        }
+        LiveQuery::Record(_) => (tap.has_place(), ProblemDetails::too_many_recorders(RECORDERS_MAX)),
+    };
     if response.head_only {
         // It takes no place, and has the status that a GET would have.
-        return if feed.has_place() { response.events(b"") } else { response.problem(&too_many) };
+        return if has_place { response.events(b"") } else { response.problem(&too_many) };
     }
-    let mut history = Vec::new();
-    match feed.join(&mut history) {
+    let mut first = Vec::new();
+    let watcher = match asked {
+        LiveQuery::Figures => feed.join(&mut first).map(Watcher::Live),
+        LiveQuery::Record(query) => tap.join(&query, show_ids, &mut first).map(Watcher::Tap),
+    };
+    match watcher {
         Some(watcher) => {
             *watching = Some(watcher);
-            response.events(&history)
+            response.events(&first)
         }
         None => response.problem(&too_many),
     }

@@ -1,0 +1,310 @@
+//! One recording: turns decisions into lines of a trace, and keeps them in a bounded queue until they are sent.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Write};
+use std::hash::{BuildHasher, RandomState};
+use std::task::{Context, Poll, Waker};
+
+use tollway::config::{WrittenIds, policy_text};
+use tollway::engine::VerbAnswer;
+use tollway::trace::{LINE_MAX, LimitRequest, TraceReply, TraceRequest};
+use tollway_core::{
+    Algorithm, Charge, ChargeKind, ChargeRequest, Decision, Nanos, Policy, Refund, RuleDecision, RuleRequest,
+    Timestamp, Verb,
+};
+use tollway_wire::http::{RecordedIds, RecordingProgress, put_trace_lines};
+
+use super::{Sample, rule_key};
+
+/// The bytes of lines that may wait for one client: a tenth of a second of a million decisions a second. Lines above it
+/// are missed, and counted.
+const QUEUE_MAX: usize = 16 << 20;
+/// The bytes of lines that are sent at once.
+const PUSH_MAX: usize = 256 << 10;
+/// The number of ticks from one report of progress to the next: a second.
+const PROGRESS_TICKS: u32 = 10;
+/// The digits of a hash that stands for an id.
+const HASH_DIGITS: usize = 16;
+
+/// The lines that one client gets.
+#[derive(Debug)]
+pub(super) struct Recording {
+    divisor: u64,
+    /// The key that ids are hashed with, if they are. It is a new one for each recording, and never leaves the process.
+    hash: Option<RandomState>,
+    /// The time that times count from.
+    base: Timestamp,
+    queue: Vec<u8>,
+    /// The number of bytes at the start of the queue that were sent.
+    sent: usize,
+    /// The decisions for which there was no room, since the last report of progress.
+    missed: u64,
+    /// The decisions that this trace cannot have.
+    skipped: u64,
+    /// The number of skipped decisions of all gates when this recording began.
+    skipped_before: u64,
+    ticks: u32,
+    waker: Option<Waker>,
+}
+
+impl Recording {
+    pub(super) fn new(
+        divisor: u64,
+        ids: RecordedIds,
+        policy: &Policy,
+        at: Timestamp,
+        skipped_before: u64,
+    ) -> Self {
+        Self {
+            divisor,
+            hash: (ids == RecordedIds::Hashed).then(RandomState::new),
+            base: base(policy, at),
+            queue: Vec::new(),
+            sent: 0,
+            missed: 0,
+            skipped: 0,
+            skipped_before,
+            ticks: 0,
+            waker: None,
+        }
+    }
+
+    pub(super) const fn divisor(&self) -> u64 {
+        self.divisor
+    }
+
+    /// Records that another policy applies from now on. Returns false if no line can have it.
+    pub(super) fn reload(&mut self, policy: &Policy, at: Timestamp) -> bool {
+        let text = match &self.hash {
+            None => policy_text(policy, &WrittenIds::Plain),
+            Some(key) => policy_text(policy, &WrittenIds::Hashed(&|id| hashed(key, id))),
+        };
+        let Some(text) = text else { return false };
+        self.push(at, &TraceRequest::Reload(text), Some(&TraceReply::Reloaded))
+    }
+
+    /// Records the answer to a verb.
+    pub(super) fn answer(
+        &mut self,
+        at: Timestamp,
+        key: &RandomState,
+        verb: Verb,
+        answer: &VerbAnswer<'_>,
+        rules: &[RuleRequest<'_>],
+    ) {
+        let (VerbAnswer::Decision(charges, _) | VerbAnswer::Refund(charges, _) | VerbAnswer::Reset(charges)) =
+            answer;
+        let sample = Sample { key, divisor: self.divisor };
+        let kept: Vec<_> = charges.iter().filter(|charge| self.has(sample, charge)).collect();
+        let kept_rules: Vec<_> = rules.iter().filter(|rule| sample.has_rule(rule)).collect();
+        let is_whole = kept.len() == charges.len() && kept_rules.len() == rules.len();
+        let reply = match answer {
+            VerbAnswer::Decision(_, decision) if decision.degraded => {
+                self.skipped += 1;
+                return;
+            }
+            // Parts of a bill that was denied, or only checked, took nothing.
+            VerbAnswer::Decision(_, decision)
+                if !is_whole && (verb != Verb::Spend || !decision.allowed()) =>
+            {
+                return;
+            }
+            _ if !is_whole => None,
+            VerbAnswer::Decision(_, decision) => Some(ReplyOf::Decision(*decision)),
+            VerbAnswer::Refund(_, refund) => Some(ReplyOf::Refund(*refund)),
+            VerbAnswer::Reset(_) => Some(ReplyOf::Reset),
+        };
+        // Beside a whole bill, a charge that only checks changes nothing.
+        let takes = |charge: &&&Charge<'_>| is_whole || charge.kind() != ChargeKind::CheckOnly;
+        let request = LimitRequest {
+            verb,
+            charges: kept.iter().filter(takes).map(|charge| self.charge_request(charge)).collect(),
+            rules: kept_rules.iter().map(|rule| self.rule_request(rule)).collect(),
+        };
+        if request.charges.is_empty() && request.rules.is_empty() {
+            return;
+        }
+        let reply = reply.map(|reply| match reply {
+            ReplyOf::Decision(decision) => TraceReply::decision(&request, decision),
+            ReplyOf::Refund(Refund::UNLIMITED) => TraceReply::UnlimitedRefund,
+            ReplyOf::Refund(refund) => TraceReply::Refund(refund),
+            ReplyOf::Reset => TraceReply::Reset,
+        });
+        self.push(at, &TraceRequest::Limit(request), reply.as_ref());
+    }
+
+    /// Records the decision about one charge, which is a bill.
+    pub(super) fn spend(
+        &mut self,
+        at: Timestamp,
+        key: &RandomState,
+        charge: &Charge<'_>,
+        decision: &Decision,
+    ) {
+        if !self.has(Sample { key, divisor: self.divisor }, charge) {
+            return;
+        }
+        if decision.degraded {
+            self.skipped += 1;
+            return;
+        }
+        let charges = vec![self.charge_request(charge)];
+        let request = LimitRequest { verb: Verb::Spend, charges, rules: Vec::new() };
+        let reply = TraceReply::decision(&request, *decision);
+        self.push(at, &TraceRequest::Limit(request), Some(&reply));
+    }
+
+    /// Records the decision of a rule.
+    pub(super) fn rule(
+        &mut self,
+        at: Timestamp,
+        key: &RandomState,
+        request: &RuleRequest<'_>,
+        decision: &RuleDecision,
+    ) {
+        if !(Sample { key, divisor: self.divisor }).has_rule(request) {
+            return;
+        }
+        if decision.degraded {
+            self.skipped += 1;
+            return;
+        }
+        let request = TraceRequest::Rule(self.rule_request(request));
+        self.push(at, &request, Some(&TraceReply::RuleDecision(*decision)));
+    }
+
+    /// Returns whether a charge is in the trace.
+    fn has(&self, sample: Sample<'_>, charge: &Charge<'_>) -> bool {
+        !charge.limit().is_inline() && sample.has(charge.id()) && !self.has_lost_numbers(charge)
+    }
+
+    /// Returns whether the hash of an id hides which numbers it has: those of its account, which is a part of the id.
+    fn has_lost_numbers(&self, charge: &Charge<'_>) -> bool {
+        let limit = charge.limit();
+        self.hash.is_some()
+            && charge.algorithm() != limit.default_algorithm()
+            && !limit.overrides().any(|(id, _)| id == charge.id())
+    }
+
+    fn charge_request(&self, charge: &Charge<'_>) -> ChargeRequest<'static> {
+        let id = self.id(charge.id());
+        ChargeRequest::new(charge.limit().name(), &id, charge.cost()).with_kind(charge.kind()).into_owned()
+    }
+
+    fn rule_request(&self, rule: &RuleRequest<'_>) -> RuleRequest<'static> {
+        let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
+        let selectors = rule.selectors.iter().map(|(name, value)| {
+            // An empty value is none.
+            let value = if value.is_empty() { Vec::new() } else { self.id(value).into_owned() };
+            (name.clone().into_owned().into(), value.into())
+        });
+        RuleRequest {
+            rule: rule.rule.clone(),
+            key: rule.key.as_ref().map(|_| text(self.id(rule_key(rule).as_bytes())).into()),
+            selectors: selectors.collect(),
+        }
+    }
+
+    /// Returns an id as it is written.
+    fn id<'i>(&self, id: &'i [u8]) -> Cow<'i, [u8]> {
+        match &self.hash {
+            None => Cow::Borrowed(id),
+            Some(key) => Cow::Owned(hashed(key, id).into_bytes()),
+        }
+    }
+
+    /// Adds a line. Returns false if it can be in no trace, or if there was no room.
+    fn push(&mut self, at: Timestamp, request: &dyn Display, reply: Option<&TraceReply>) -> bool {
+        let mut line = String::with_capacity(128);
+        // Writing to a string cannot fail.
+        let _ = write!(line, "{}  {request}", Nanos::new(at.as_nanos().saturating_sub(self.base.as_nanos())));
+        let _ = reply.map_or(Ok(()), |reply| write!(line, "  => {reply}"));
+        if line.len() > LINE_MAX {
+            self.skipped += 1;
+            return false;
+        }
+        if self.queue.len() + line.len() >= QUEUE_MAX {
+            self.missed += 1;
+            return false;
+        }
+        self.queue.extend_from_slice(line.as_bytes());
+        self.queue.push(b'\n');
+        true
+    }
+
+    /// Counts a tick, and returns the task that waits.
+    pub(super) fn tick(&mut self) -> Option<Waker> {
+        self.ticks += 1;
+        let is_due = self.sent < self.queue.len() || self.ticks >= PROGRESS_TICKS;
+        if is_due { self.waker.take() } else { None }
+    }
+
+    /// Appends the next lines, or what else there is to report. `skipped` counts the decisions of all gates that no
+    /// trace can have.
+    pub(super) fn poll_take(
+        &mut self,
+        context: &mut Context<'_>,
+        skipped: u64,
+        output: &mut Vec<u8>,
+    ) -> Poll<()> {
+        let waiting = &self.queue[self.sent..];
+        if !waiting.is_empty() {
+            let len = waiting.len().min(PUSH_MAX);
+            // Lines are shorter than what is sent at once, so there is an end of one.
+            let end = waiting[..len].iter().rposition(|byte| *byte == b'\n').map_or(len, |end| end + 1);
+            put_trace_lines(&waiting[..end], output);
+            self.sent += end;
+            // Not each time: what follows would be moved again and again.
+            if self.sent * 2 >= self.queue.len() {
+                self.queue.drain(..self.sent);
+                self.sent = 0;
+            }
+            return Poll::Ready(());
+        }
+        if self.missed > 0 || self.ticks >= PROGRESS_TICKS {
+            self.ticks = 0;
+            let missed = std::mem::take(&mut self.missed);
+            let skipped = self.skipped + (skipped - self.skipped_before);
+            RecordingProgress { missed, skipped }.put_event(output);
+            return Poll::Ready(());
+        }
+        self.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The reply to a request that is whole in the trace.
+enum ReplyOf {
+    Decision(Decision),
+    Refund(Refund),
+    Reset,
+}
+
+fn hashed(key: &RandomState, id: &[u8]) -> String {
+    format!("#{:0HASH_DIGITS$x}", key.hash_one(id))
+}
+
+/// Returns the time that the times of a recording count from: its start, or, if a limit has windows of the clock, an
+/// earlier time at which all of their windows began. Otherwise windows would end at other times in a replay.
+fn base(policy: &Policy, at: Timestamp) -> Timestamp {
+    let algorithms = policy.limits().iter().flat_map(|limit| {
+        limit.default_algorithm().into_iter().chain(limit.overrides().map(|(_, algorithm)| algorithm))
+    });
+    let periods = algorithms.filter_map(|algorithm| match algorithm {
+        Algorithm::FixedWindow(limit) => Some(limit.period()),
+        Algorithm::SlidingWindow(limit) => Some(limit.period()),
+        _ => None,
+    });
+    let common = periods.map(Nanos::get).try_fold(1, least_common_multiple);
+    // Times from 1970 on are right for all windows.
+    common.map_or(Timestamp::EPOCH, |common| Timestamp::from_nanos(at.as_nanos() / common * common))
+}
+
+/// Returns the smallest number that both divide; `None` if it is too large.
+fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor.max(1)).checked_mul(b)
+}
