@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollway_wire::http::{IdNotUtf8, ResponseError};
+use tollway_wire::http::{EventStreamError, IdNotUtf8, ResponseError};
 use tollway_wire::text::DATAGRAM_MAX;
 use tollway_wire::throttr::{IdTooLong, UnknownStatus};
 
@@ -169,6 +169,9 @@ pub enum InvalidResponse {
         /// The answer that the request asks for.
         expected: &'static str,
     },
+    /// The stream of events breaks a bound.
+    #[error(transparent)]
+    EventStream(EventStreamError),
     /// The reply of the text protocol belongs to another command.
     #[error("{reply:?} does not answer this command")]
     Text {

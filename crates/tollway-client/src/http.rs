@@ -32,6 +32,8 @@
 pub mod blocking;
 mod client;
 mod endpoint;
+#[cfg(feature = "blocking")]
+mod event_stream;
 mod raw_response;
 mod response_reader;
 mod stream;
@@ -39,11 +41,16 @@ mod stream;
 use std::time::Duration;
 
 pub use client::Client;
+#[cfg(feature = "blocking")]
+pub use event_stream::EventStream;
 pub use raw_response::RawResponse;
 pub use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest};
 pub use tollway_wire::http::{
-    BucketReport, HttpRuleRequest, InspectQuery, KeysPage, KeysQuery, ResponseError, Rfc3339,
-    RuleExplanation, RulePart, RulePartKind, RuleResponse, ServerResponse, StateSummary,
+    BucketReport, DECISIONS_EVENT, GateState, HttpRuleRequest, InspectQuery, KeysPage, KeysQuery, LastDenial,
+    LimitHistory, LimitState, LiveCounts, LiveEvent, LiveHistory, LiveLatency, LiveSnapshot, RecordQuery,
+    RecordedIds, RecordingProgress, RecordingStart, ResponseError, Rfc3339, RuleExplanation, RulePart,
+    RulePartKind, RuleResponse, ServerResponse, ServerSentEvent, ServerState, StateSummary, StoreNode,
+    StoreState, SubjectKind, TopEntry,
 };
 
 /// The port of an address without one. A server listens there by default.

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest, Verb};
-use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RuleExplanation};
+use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RecordQuery, RuleExplanation};
 
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
-use super::response_reader::{HttpResponse, read_response};
-use super::{DEFAULT_TIMEOUT, RawResponse};
+use super::response_reader::{HttpResponse, event_stream_head, read_response};
+use super::{DEFAULT_TIMEOUT, EventStream, RawResponse};
 use crate::blocking_tcp::BlockingConnection;
 use crate::idle::IdleConnections;
 #[cfg(feature = "tls")]
@@ -192,6 +192,41 @@ impl Client {
         self.exchange(self.shared.endpoint.keys(query))
     }
 
+    /// Watches the server: returns a stream whose first event is the history, and then a snapshot each second. It has a
+    /// connection of its own. [`LiveEvent::from_event`] parses an event. The [admin gate](super::ADMIN_PORT) answers
+    /// this.
+    ///
+    /// [`LiveEvent::from_event`]: super::LiveEvent::from_event
+    pub fn live(&self) -> Result<EventStream, ClientError> {
+        self.events(&self.shared.endpoint.live())
+    }
+
+    /// Records the decisions of the server: returns a stream whose first event is a [`RecordingStart`], and then lines of
+    /// a trace. It has a connection of its own. The [admin gate](super::ADMIN_PORT) answers this.
+    ///
+    /// [`RecordingStart`]: super::RecordingStart
+    pub fn record(&self, query: &RecordQuery) -> Result<EventStream, ClientError> {
+        self.events(&self.shared.endpoint.record(query))
+    }
+
+    fn events(&self, request: &PreparedRequest) -> Result<EventStream, ClientError> {
+        let deadline = Instant::now() + self.timeout;
+        let failed = |error| ClientError::exchanging(self.address(), self.timeout, error);
+        let mut connection = self.open(deadline)?;
+        connection.write(&request.bytes, deadline).map_err(failed)?;
+        let mut inbox = Vec::with_capacity(512);
+        loop {
+            connection.read(&mut inbox, deadline).map_err(failed)?;
+            if let Some(head) = event_stream_head(&inbox) {
+                return Ok(EventStream::new(connection, &inbox[head..], self.address(), self.timeout));
+            }
+            if let Some(response) = self.response(&inbox, request.response_max)? {
+                let raw = self.raw(response);
+                return Err(raw.problem("a stream of events"));
+            }
+        }
+    }
+
     fn open(&self, deadline: Instant) -> Result<BlockingConnection, ClientError> {
         let connection = BlockingConnection::open(self.address(), self.timeout, deadline)?;
         #[cfg(feature = "tls")]
@@ -214,15 +249,22 @@ impl Client {
         let mut inbox = Vec::with_capacity(512);
         loop {
             connection.read(&mut inbox, deadline).map_err(failed)?;
-            let read = read_response(&inbox, request.response_max);
-            let invalid =
-                |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
-            if let Some(HttpResponse { status, body, reusable }) = read.map_err(invalid)? {
-                if reusable {
+            if let Some(response) = self.response(&inbox, request.response_max)? {
+                if response.reusable {
                     self.shared.idle.put(connection);
                 }
-                return Ok(RawResponse { status, body, address: self.address().to_owned() });
+                return Ok(self.raw(response));
             }
         }
+    }
+
+    /// Reads the response that has arrived, or returns `None` until all of it has.
+    fn response(&self, inbox: &[u8], max: usize) -> Result<Option<HttpResponse>, ClientError> {
+        let invalid = |source| ClientError::InvalidResponse { address: self.address().to_owned(), source };
+        read_response(inbox, max).map_err(invalid)
+    }
+
+    fn raw(&self, response: HttpResponse) -> RawResponse {
+        RawResponse { status: response.status, body: response.body, address: self.address().to_owned() }
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use tollway_core::{ChargeRequest, RuleRequest, Verb};
+#[cfg(feature = "blocking")]
+use tollway_wire::http::RecordQuery;
 use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQuery, KeysQuery};
 
 use super::DEFAULT_PORT;
@@ -96,6 +98,16 @@ impl Endpoint {
 
     pub(super) fn keys(&self, query: &KeysQuery<'_>) -> PreparedRequest {
         self.get(&format!("/v1/keys?{}", query.to_query()), PAGE_MAX)
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(super) fn live(&self) -> PreparedRequest {
+        self.get("/v1/live", ANSWER_MAX)
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(super) fn record(&self, query: &RecordQuery) -> PreparedRequest {
+        self.get(&format!("/v1/live?{}", query.to_query()), ANSWER_MAX)
     }
 
     fn post(&self, path: &str, body: &[u8], response_max: usize) -> PreparedRequest {

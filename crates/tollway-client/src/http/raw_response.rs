@@ -102,6 +102,12 @@ impl RawResponse {
         self.decode(KeysPage::from_json)
     }
 
+    /// Returns the error of a response that is not what was asked for.
+    #[cfg(feature = "blocking")]
+    pub(super) fn problem(&self, expected: &'static str) -> ClientError {
+        self.decode(ServerResponse::from_json).map_or_else(|error| error, |_| self.unexpected(expected))
+    }
+
     fn decode<T>(
         &self,
         from_json: impl Fn(u16, &[u8]) -> Result<T, ResponseError>,

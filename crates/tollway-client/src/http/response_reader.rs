@@ -14,6 +14,23 @@ pub(super) struct HttpResponse {
     pub(super) reusable: bool,
 }
 
+/// Returns the length of the head if `inbox` starts with the head of a stream of events, and `None` if it starts with
+/// another response, or with a part of one.
+#[cfg(feature = "blocking")]
+pub(super) fn event_stream_head(inbox: &[u8]) -> Option<usize> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let Ok(httparse::Status::Complete(len)) = head.parse(inbox) else { return None };
+    let has = |name: &str, start: &[u8]| {
+        head.headers
+            .iter()
+            .any(|header| header.name.eq_ignore_ascii_case(name) && header.value.starts_with(start))
+    };
+    // The bytes of a body in chunks are not those of its events.
+    let is_plain = !has("transfer-encoding", b"");
+    (head.code == Some(200) && has("content-type", b"text/event-stream") && is_plain).then_some(len)
+}
+
 /// Reads the response that `inbox` holds, or returns `None` until all of it has arrived.
 pub(super) fn read_response(inbox: &[u8], max: usize) -> Result<Option<HttpResponse>, InvalidResponse> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -58,6 +75,22 @@ mod tests {
         }
         let whole = HttpResponse { status: 429, body: b"{}".to_vec(), reusable: true };
         assert_eq!(read(ANSWER).unwrap(), Some(whole));
+    }
+
+    #[cfg(feature = "blocking")]
+    #[test]
+    fn a_stream_of_events_is_known_by_its_head() {
+        let events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+        assert_eq!(event_stream_head(format!("{events}event: history").as_bytes()), Some(events.len()));
+        assert_eq!(event_stream_head(&events.as_bytes()[..events.len() - 1]), None);
+        for other in [
+            ANSWER,
+            "HTTP/1.1 503 Unavailable\r\nContent-Type: text/event-stream\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "SSH-2.0-OpenSSH_9.2\r\n",
+        ] {
+            assert_eq!(event_stream_head(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]
