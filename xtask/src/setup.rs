@@ -32,6 +32,7 @@ const TEST_PROGRAMS: &[Program] = &[
     ("redis-cli", "redis-tools"),
     // A Sentinel is this program too, by another flag.
     ("redis-server", "redis-server"),
+    ("tmux", "tmux"),
 ];
 
 /// Installs what the tests need.

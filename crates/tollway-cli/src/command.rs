@@ -8,12 +8,15 @@ mod explain;
 mod guard;
 mod import;
 mod inspect;
+mod interrupt;
 mod keys;
+mod record;
 mod replay;
 mod serve;
 mod store;
 mod text;
 mod throttr;
+mod top;
 mod validate;
 
 use std::path::Path;
@@ -36,6 +39,7 @@ const AFTER_HELP: &str = "\
 Examples:
   tollway serve                         Start a server with the built-in limits
   tollway spend demo:alice              Take one unit from the bucket of \"alice\" under the limit \"demo\"
+  tollway top                           Watch a server: who is limited, by which limit, and for how long
   tollway validate tollway.yaml         Check a configuration file
 
 Exit status: 0 yes or done; 1 denied, not found, invalid, or a reply that differs; 2 error.
@@ -52,8 +56,10 @@ pub(crate) enum Command {
     Inspect(inspect::Inspect),
     Explain(explain::Explain),
     Keys(keys::Keys),
+    Top(top::Top),
     Text(text::Text),
     Throttr(throttr::Throttr),
+    Record(record::Record),
     Replay(replay::Replay),
     Bench(bench::Bench),
     Validate(validate::Validate),
@@ -73,8 +79,10 @@ impl Command {
             Self::Inspect(inspect) => inspect.run(),
             Self::Explain(explain) => explain.run(),
             Self::Keys(keys) => keys.run(),
+            Self::Top(top) => top.run(),
             Self::Text(text) => text.run(),
             Self::Throttr(throttr) => throttr.run(),
+            Self::Record(record) => record.run(),
             Self::Replay(replay) => replay.run(),
             Self::Bench(bench) => bench.run(),
             Self::Validate(validate) => validate.run(),

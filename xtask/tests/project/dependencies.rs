@@ -3,7 +3,7 @@
 //! ```text
 //! core <- wire <- client        core <- macros <- tollway <- tower, python
 //! core, wire, tollway <- server <- cli        core, wire <- load <- cli        wire <- testbed
-//! client, tower <- guard <- cli
+//! client, tower <- guard <- cli        client <- top <- cli
 //! ```
 //!
 //! An arrow points at what is used. Tests may use what they like; what is built may not.
@@ -35,8 +35,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollway-tower",
             "tollway-guard",
             "tollway-load",
+            "tollway-top",
         ],
     ),
+    ("tollway-top", &["tollway-client"]),
     ("tollway-load", &["tollway-core", "tollway-wire"]),
     ("tollway-bench", &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-tower"]),
     ("tollway-testbed", &["tollway-wire"]),

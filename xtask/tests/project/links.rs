@@ -14,6 +14,7 @@ const CRATES: &[(&str, &str)] = &[
     ("server", "tollway-server"),
     ("client", "tollway-client"),
     ("tower", "tollway-tower"),
+    ("top", "tollway-top"),
     ("cli", "tollway-cli"),
 ];
 

@@ -2,12 +2,12 @@
 
 mod echo;
 mod flags;
-mod interrupt;
 mod progress;
 mod report;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use tokio::signal::unix::SignalKind;
 use tollway::core::Nanos;
 use tollway_load::{
     HttpSpend, KeyFormat, KeyOrder, Load, RedisIncr, RespAsk, RespCommands, RunLength, TextOverLimit,
@@ -15,8 +15,8 @@ use tollway_load::{
 };
 
 use self::flags::LoadFlags;
-use self::interrupt::Interrupt;
 use super::Outcome;
+use super::interrupt::Interrupt;
 
 /// Load-test a server
 ///
@@ -220,7 +220,7 @@ impl Throttr {
                 warmup: Nanos::ZERO.into(),
                 ..load.clone()
             };
-            let interrupt = Interrupt::catch()?;
+            let interrupt = Interrupt::catch(&[SignalKind::interrupt()])?;
             let inserts = ThrottrQuotas::new(ThrottrAsk::Insert, &keys)?;
             let inserted = all_keys.run(&inserts, &mut |_| interrupt.check())?;
             if let Some(failure) = inserted.failure {

@@ -5,14 +5,15 @@ use std::net::ToSocketAddrs;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use tokio::signal::unix::SignalKind;
 use tollway::core::Nanos;
 use tollway_load::{Echo, KeyFormat, KeyOrder, KeySpace, Load, Protocol, RunLength, RunProgress};
 use tollway_server::allow_connections;
 
-use super::interrupt::Interrupt;
 use super::progress::ProgressLine;
 use super::report;
 use crate::command::Outcome;
+use crate::command::interrupt::Interrupt;
 use crate::output::OutputError;
 
 #[derive(Args)]
@@ -84,7 +85,7 @@ impl LoadFlags {
 
     /// Runs the load and prints its report. A run that ended early prints what it measured before the error.
     pub(super) fn run(&self, name: &str, load: &Load, protocol: impl Protocol) -> anyhow::Result<Outcome> {
-        let interrupt = Interrupt::catch()?;
+        let interrupt = Interrupt::catch(&[SignalKind::interrupt()])?;
         allow_connections(load.connections.into());
         let mut line = ProgressLine::on_terminal();
         let mut observe = |progress: &RunProgress<'_>| {

@@ -1,0 +1,174 @@
+//! `tollway record`: the decisions of a real server under traffic, and their replay.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use tollway_client::http::blocking::Client;
+use tollway_client::http::{ChargeRequest, RuleRequest};
+use tollway_testbed::eventually;
+
+use crate::run::{file, run, tollway};
+use crate::serving::Serving;
+
+const POLICY: &str = "
+limits:
+  Login: { burst: 3, count: 3, period: 1h }
+  Address: { rate: 1000/s, burst: 50, id: ip }
+  Window: { algorithm: fixed_window, count: 7, period: 1s }
+  Log: { algorithm: sliding_log, count: 20, period: 2s }
+  Rate: { algorithm: smoothed_rate, count: 100, period: 1s }
+overrides: { 'Login:user-7': { burst: 100, count: 100, period: 1s } }
+rules: { upload: \"Or('500/s', 'user:5/s')\" }
+";
+
+fn serve() -> Serving {
+    Serving::start(&["--config", &file("policy.yaml", POLICY), "--http", "127.0.0.1:0"], &[])
+}
+
+/// `tollway record`, which has begun.
+struct Recording {
+    child: Option<Child>,
+    trace: String,
+}
+
+impl Recording {
+    fn start(serving: &Serving, name: &str, arguments: &[&str]) -> Self {
+        let trace = file(name, "");
+        let mut command = tollway(&["record", &trace, "--addr", &serving.admin]);
+        let child = command.args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        // The decisions are recorded from the moment that the server has answered, and then the file is not empty when
+        // the first second is over. An id that is not in the sample would never be seen.
+        let client = Client::new(&serving.addr).unwrap();
+        eventually("the first recorded decision", || {
+            let _ = client.check("Login", "probe", 1).unwrap();
+            fs::read_to_string(&trace).unwrap().contains("check Login:")
+        });
+        Self { child: Some(child), trace }
+    }
+
+    /// Ends it as Ctrl-C does, and returns the trace.
+    fn stop(mut self) -> (i32, String) {
+        let child = self.child.take().unwrap();
+        let pid = child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert!(printed.contains(" decisions, 0 missed, "), "{printed}");
+        (output.status.code().unwrap(), fs::read_to_string(&self.trace).unwrap())
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Sends requests of all kinds on several connections at once, so that several workers decide about the same ids.
+fn send(serving: &Serving) {
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let address = &serving.addr;
+            scope.spawn(move || {
+                let client = Client::new(address).unwrap();
+                for round in 0..150_u64 {
+                    let id = format!("user-{}", (round * 7 + thread) % 20);
+                    let ip = format!("192.0.2.{}", (round + thread) % 8);
+                    let _ = client.spend("Login", &id, 1 + round % 2).unwrap();
+                    let charges = [
+                        ChargeRequest::new("Login", &id, 1),
+                        ChargeRequest::new("Address", &ip, 1),
+                        ChargeRequest::new("Window", &id, 1),
+                    ];
+                    let _ = client.spend_all(&charges).unwrap();
+                    let _ = client.spend("Window", &id, 1).unwrap();
+                    let _ = client.spend("Log", &id, 1).unwrap();
+                    let _ = client.spend("Rate", &id, 1).unwrap();
+                    let _ = client.rule("upload", &[("user", &id)]).unwrap();
+                    let rules = [RuleRequest::new("upload").with_selector("user", &id)];
+                    let _ = client.spend_bill(&charges[1..2], &rules).unwrap();
+                    let _ = client.check("Login", &id, 1).unwrap();
+                    if round % 10 == 0 {
+                        let _ = client.refund("Login", &id, 1).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_recording_is_replayed_without_a_difference() {
+    let serving = serve();
+    let recording = Recording::start(&serving, "all.trace", &[]);
+    send(&serving);
+    let resets = serving.ask(&["reset", "Login:user-3"]);
+    assert_eq!(resets.0, 0, "{}", resets.1);
+    // A reload is a part of the trace, at its own time.
+    file("policy.yaml", POLICY.replace("burst: 3, count: 3, period: 1h", "burst: 9, count: 9, period: 1m"));
+    serving.signal("HUP");
+    eventually("the new numbers", || {
+        serving.ask(&["inspect", "Login:nobody"]).1.contains("burst 9, 9 per 1m")
+    });
+    send(&serving);
+    let (code, trace) = recording.stop();
+    assert_eq!(code, 0);
+    assert!(
+        trace.contains("# the server had no buckets, so every reply is the same in a replay"),
+        "{trace:.500}"
+    );
+    assert!(trace.contains("limit  reset Login:user-3"));
+    let requests = trace.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(requests > 2 * 4 * 150 * 8, "{requests}");
+    assert_eq!(trace.lines().filter(|line| line.contains("  reload  ")).count(), 2);
+    let ran = run(&["replay", "--quiet", &file("again.trace", &trace)]);
+    assert_eq!(ran.code, 0, "{:.2000}", ran.stdout);
+    assert!(ran.stdout.contains(&format!("# {requests} events: {requests} as expected")), "{}", ran.stdout);
+}
+
+#[test]
+fn a_sample_with_hashed_ids_is_replayed_without_a_difference() {
+    let serving = serve();
+    let recording = Recording::start(&serving, "all.trace", &["--hash-ids"]);
+    let trace_file = file("sampled.trace", "");
+    let mut sampled =
+        tollway(&["record", &trace_file, "--addr", &serving.admin, "--sample", "1/4", "--hash-ids"]);
+    let mut sampled = sampled.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the policy", || fs::read_to_string(&trace_file).unwrap().contains("1/4 of the ids, hashed"));
+    send(&serving);
+    let (_, all) = recording.stop();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-INT", &sampled.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(sampled.wait().unwrap().success());
+    let some = fs::read_to_string(&trace_file).unwrap();
+    for text in [&all, &some] {
+        assert!(!text.contains("user-") && !text.contains("192.0.2."), "{text:.2000}");
+        let ran = run(&["replay", "--quiet", &file("again.trace", text)]);
+        assert_eq!(ran.code, 0, "{:.2000}", ran.stdout);
+    }
+    let lines = |text: &str| text.lines().filter(|line| line.contains("  limit  spend ")).count();
+    assert!(lines(&some) < lines(&all), "{} {}", lines(&some), lines(&all));
+}
+
+#[test]
+fn a_time_and_a_number_that_cannot_be_are_refused() {
+    let ran = run(&["record", "x.trace", "--sample", "1/3"]);
+    assert!(ran.code == 2 && ran.stderr.contains("N is a power of two from 1 to 65536"), "{}", ran.stderr);
+    let serving = serve();
+    let trace = file("short.trace", "");
+    let ran = run(&["record", &trace, "--for", "1s", "--addr", &serving.admin]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let trace = fs::read_to_string(trace).unwrap();
+    assert!(
+        trace.contains("reload  {limits: {") && trace.contains("# 0 decisions, 0 missed, 0 of"),
+        "{trace}"
+    );
+}
