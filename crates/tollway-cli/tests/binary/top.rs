@@ -190,13 +190,12 @@ fn a_terminal_shows_the_server_and_is_restored() {
     terminal.enter("echo the code is $?");
     terminal.wait_for("\nthe code is 0");
     // A signal ends it in order as well.
-    terminal.press(&["-l", "clear"]);
-    terminal.press(&["Enter"]);
     terminal.enter(&top);
     terminal.wait_for("LIMITS by requests");
     let pid = fs::read_to_string(&pid).unwrap();
-    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
-    terminal.wait_for("ready> sh -c");
+    let signal = |name: &str| Command::new("kill").args([name, pid.trim()]).output().unwrap().status.success();
+    assert!(signal("-TERM"));
+    eventually("the end of the program", || !signal("-0"));
     terminal.enter("stty -a | tr ' ' '\\n' | grep -cx -e echo -e icanon");
     terminal.wait_for("\n2\n");
 }
