@@ -38,6 +38,7 @@ pub const PARTS: &[Part] = &[
     part("tower", "crates/tollway-tower"),
     part("guard", "crates/tollway-guard"),
     part("load", "crates/tollway-load"),
+    part("top", "crates/tollway-top"),
     part("python", "crates/tollway-python"),
     part("xtask", "xtask"),
     part("testbed", "testbed"),

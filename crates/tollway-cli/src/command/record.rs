@@ -28,16 +28,16 @@ const UNREADABLE: &str = "cannot read an event of the server";
 
 /// Record the decisions of a running server as a trace, which "tollway replay" reads
 ///
-/// Writes a line for each spend, check, refund, reset and rule that the server decides, with its time and the reply that
-/// it got. The first line is the policy of the server, so the trace can be replayed as it is, or with other limits.
-/// Times count from the start of the recording.
+/// Writes a line for each spend, check, refund, reset and rule that the server decides, with its time and the reply
+/// that it got. The first line is the policy of the server, so the trace can be replayed as it is, or with other
+/// limits. Times count from the start of the recording.
 ///
 /// --sample 1/16 records one of 16 ids, with all of its requests: their replies are the same in a replay, which they
 /// would not be if requests were left out. --hash-ids writes a keyed hash in the place of each id. The server makes the
 /// key for this recording, and nobody else has it.
 ///
-/// Inline limits and the gates text, throttr, smockron and rls are not recorded; the last line counts what was left out.
-/// Ctrl-C ends the recording, and the file is complete.
+/// Inline limits and the gates text, throttr, smockron and rls are not recorded; the last line counts what was left
+/// out. Ctrl-C ends the recording, and the file is complete.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -193,7 +193,8 @@ fn a_terminal_shows_the_server_and_is_restored() {
     terminal.enter(&top);
     terminal.wait_for("LIMITS by requests");
     let pid = fs::read_to_string(&pid).unwrap();
-    let signal = |name: &str| Command::new("kill").args([name, pid.trim()]).output().unwrap().status.success();
+    let signal =
+        |name: &str| Command::new("kill").args([name, pid.trim()]).output().unwrap().status.success();
     assert!(signal("-TERM"));
     eventually("the end of the program", || !signal("-0"));
     terminal.enter("stty -a | tr ' ' '\\n' | grep -cx -e echo -e icanon");

@@ -201,8 +201,8 @@ impl Client {
         self.events(&self.shared.endpoint.live())
     }
 
-    /// Records the decisions of the server: returns a stream whose first event is a [`RecordingStart`], and then lines of
-    /// a trace. It has a connection of its own. The [admin gate](super::ADMIN_PORT) answers this.
+    /// Records the decisions of the server: returns a stream whose first event is a [`RecordingStart`], and then lines
+    /// of a trace. It has a connection of its own. The [admin gate](super::ADMIN_PORT) answers this.
     ///
     /// [`RecordingStart`]: super::RecordingStart
     pub fn record(&self, query: &RecordQuery) -> Result<EventStream, ClientError> {

@@ -501,9 +501,7 @@ fn live(
         return response.problem(&ProblemDetails::ids_not_shown());
     }
     let (has_place, too_many) = match asked {
-        LiveQuery::Figures => {
-            (feed.has_place(), ProblemDetails::too_many_watchers(worker.bounds().watchers))
-        }
+        LiveQuery::Figures => (feed.has_place(), ProblemDetails::too_many_watchers(worker.bounds().watchers)),
         LiveQuery::Record(_) => (tap.has_place(), ProblemDetails::too_many_recorders(RECORDERS_MAX)),
     };
     if response.head_only {
