@@ -3,4 +3,5 @@
 pub mod words;
 
 /// The crates that `cargo xtask features` checks. A test compares the list with the manifests.
-pub const CRATES_WITH_FEATURES: &[&str] = &["tollway", "tollway-tower", "tollway-client", "tollway-server"];
+pub const CRATES_WITH_FEATURES: &[&str] =
+    &["tollway", "tollway-wire", "tollway-tower", "tollway-client", "tollway-server"];

@@ -21,12 +21,15 @@
 pub mod blocking;
 mod client;
 mod codec;
+mod signing;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 pub use client::{Client, IN_FLIGHT_MAX};
 pub use tollway_wire::text::{CheckLimit, KeyStats, OverLimit};
+#[cfg(feature = "hmac")]
+pub use tollway_wire::text::{SigningKey, SigningKeys};
 
 /// The port of an address without one. A server listens there by default.
 pub const DEFAULT_PORT: u16 = 2000;

@@ -42,6 +42,9 @@ pub struct Bounds {
     pub rls_message: usize,
     /// The bytes of all messages that may wait to be read from one gRPC connection.
     pub rls_window: u32,
+    /// The number of signed datagrams that the text gate remembers, so that none is answered twice. What comes when as
+    /// many are remembered gets no reply.
+    pub signed_datagrams: usize,
     /// The number of clients that may watch `/v1/live` at once.
     pub watchers: usize,
     /// The bytes that the commands between `MULTI` and `EXEC` may have: some ten thousand of them fit.
@@ -88,6 +91,7 @@ impl Default for Bounds {
             rls_head: 4 << 10,
             rls_message: 32 << 10,
             rls_window: 1 << 20,
+            signed_datagrams: 1 << 20,
             watchers: 16,
             transaction: 1 << 20,
             accounting: 8 << 20,

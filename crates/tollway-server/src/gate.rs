@@ -34,6 +34,8 @@ use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
 use self::tcp::TcpGate;
+pub use self::text::KeyFileError;
+pub(crate) use self::text::Rejected;
 pub(crate) use self::tls::TlsServer;
 pub use self::tls::{GateTlsError, TlsFileError, TlsFileWarning, check_tls_files};
 use self::tls::{HandshakeThreads, Protocols};
@@ -146,7 +148,14 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Listed> {
         listed.add(TcpGate::new("admin", address, limit, protocol).with_tls(tls));
     }
     if let Some(address) = gates.text {
-        listed.add(text::TextGate::new(address, gates.trusted_networks.clone(), settings.workers));
+        let mut gate = text::TextGate::new(address, gates.trusted_networks.clone(), settings.workers);
+        if let Some(hmac) = &gates.text_hmac {
+            let (max, clock) = (bounds.signed_datagrams, limiter.clock());
+            let (signed, key_file) = gate.with_hmac(hmac, max, clock).map_err(io::Error::other)?;
+            listed.files.push(key_file);
+            gate = signed;
+        }
+        listed.add(gate);
     }
     if let Some(address) = gates.throttr {
         let limit = ConnectionLimit::new(&gates.throttr_connections);

@@ -38,7 +38,9 @@ mod worker;
 
 pub use bounds::Bounds;
 pub use drain::{Signals, WorkerPanicked};
-pub use gate::{BindError, GateTlsError, TlsFileError, TlsFileWarning, allow_connections, check_tls_files};
+pub use gate::{
+    BindError, GateTlsError, KeyFileError, TlsFileError, TlsFileWarning, allow_connections, check_tls_files,
+};
 pub use reload::ConfigFile;
 pub use server::{Server, Settings};
 pub use trace_responder::TraceResponder;

@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex};
 use tollway_core::{Decision, RuleDecision, Verdict};
 use tollway_wire::http::HttpStatus;
 
+use crate::gate::Rejected;
+
 pub(crate) use descriptors::DescriptorSeries;
 pub(crate) use histogram::{Latencies, Waits};
 pub(crate) use rates::{GateRequests, LATENCY_BUCKETS};
@@ -67,6 +69,8 @@ pub(crate) struct TextCounters {
     pub(crate) silent: Counter,
     /// Datagrams from outside the trusted networks.
     pub(crate) untrusted: Counter,
+    /// Datagrams that a gate with keys rejected, by reason.
+    pub(crate) rejected: [Counter; Rejected::ALL.len()],
     pub(crate) over: Counter,
     pub(crate) not_over: Counter,
     /// The answers, of both, that a limit with a name made. It counts them too.

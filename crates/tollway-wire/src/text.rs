@@ -15,6 +15,9 @@
 //! The caller chooses the id, and the reply repeats it byte for byte, so that a late reply is not taken for the next
 //! one. A malformed datagram gets no reply at all, because its sender address may be forged.
 //!
+//! With feature `hmac`, requests and replies can be signed: `SigningKey::sign_request` appends a line to a request, and
+//! `SignedRequest::split` takes it off.
+//!
 //! A server [`decode`]s a [`TextRequest`] and [`encode`]s a [`TextReply`]; a client does [`TextRequest::encode`] and
 //! [`decode_reply`].
 //!
@@ -35,11 +38,19 @@ mod check_limit;
 mod received_reply;
 mod reply;
 mod request;
+#[cfg(feature = "hmac")]
+mod signature;
+#[cfg(feature = "hmac")]
+mod signing_key;
 
 pub use check_limit::{CheckKey, CheckLimit};
 pub use received_reply::{ReceivedReply, decode_reply};
 pub use reply::{KeyStats, OverLimit, TextReply, encode};
 pub use request::{TextCommand, TextRequest, decode};
+#[cfg(feature = "hmac")]
+pub use signature::{Mac, REPLY_SIGNATURE_LEN, SignedRequest};
+#[cfg(feature = "hmac")]
+pub use signing_key::{KEYS_MAX, SigningKey, SigningKeyError, SigningKeys, SigningKeysError};
 
 /// The longest datagram in bytes. Longer ones are cut to this length, in both directions, and then decoded or sent.
 pub const DATAGRAM_MAX: usize = 1000;

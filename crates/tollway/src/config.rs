@@ -57,7 +57,7 @@ pub use errors::{ConfigError, ConfigErrors};
 pub use file_watch::{ContentWatch, FileWatch};
 pub use gates::{
     GateAccess, GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert,
-    SmockronGate, ThrottrSettings, TlsSettings, TrustedNetworks, listen_address,
+    SmockronGate, TextHmac, ThrottrSettings, TlsSettings, TrustedNetworks, listen_address,
 };
 pub use policy_text::{WrittenIds, policy_text};
 pub use store::{StoreUrl, StoreUrlError};

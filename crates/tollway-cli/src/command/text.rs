@@ -1,10 +1,15 @@
 //! `tollway text`: ask a text gate in its own words.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, bail};
 use clap::Args;
 use tollway::core::Nanos;
 use tollway_client::ClientError;
 use tollway_client::text::blocking::Client;
+use tollway_client::text::{SigningKey, SigningKeys};
 use tollway_wire::text::{ReceivedReply, decode, decode_reply, split_id};
 
 use super::Outcome;
@@ -23,6 +28,7 @@ Examples:
   tollway text get_stats ws global
   tollway text get_size
   tollway text ping
+  tollway text ping --key-file web.key
 
 Exit status: 0 not over the limit, 1 over the limit (Y), 2 error.")]
 pub(crate) struct Text {
@@ -35,13 +41,19 @@ pub(crate) struct Text {
     /// The timeout for a reply
     #[arg(long, value_name = "TIME", default_value = "100ms", env = "TOLLWAY_TEXT_TIMEOUT")]
     timeout: Nanos,
+    /// A file with the key that signs the command: a line with its name and its secret in hexadecimal digits
+    #[arg(long, value_name = "FILE", env = "TOLLWAY_TEXT_KEY_FILE")]
+    key_file: Option<PathBuf>,
 }
 
 impl Text {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let question = self.question.join(" ");
         let (id, body) = split_id(question.as_bytes());
-        let client = Client::with_timeout(&self.addr, self.timeout.into())?;
+        let mut client = Client::with_timeout(&self.addr, self.timeout.into())?;
+        if let Some(path) = &self.key_file {
+            client = client.with_key(read_key(path)?);
+        }
         let answer = match client.ask(body) {
             Err(error @ ClientError::TimedOut { .. }) if decode(body).is_none() => {
                 return Err(error)
@@ -55,6 +67,21 @@ impl Text {
         let line = id.map_or_else(|| answer.clone(), |id| [id, b" ", &answer].concat());
         print_line(&line)?;
         Ok(if is_over(&said) { Outcome::No } else { Outcome::Yes })
+    }
+}
+
+/// Reads the only key of a file.
+fn read_key(path: &Path) -> anyhow::Result<SigningKey> {
+    let shown = path.display();
+    let mut text = String::new();
+    let read =
+        File::open(path).and_then(|file| file.take(SigningKeys::FILE_MAX as u64).read_to_string(&mut text));
+    read.with_context(|| format!("the key cannot be read from {shown}"))?;
+    let keys = SigningKeys::parse(&text).with_context(|| format!("{shown} is wrong"))?;
+    let mut keys = keys.iter();
+    match (keys.next(), keys.next()) {
+        (Some(key), None) => Ok(key.clone()),
+        _ => bail!("{shown} has several keys; keep the line of the one that signs in a file of its own"),
     }
 }
 

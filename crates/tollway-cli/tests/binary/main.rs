@@ -17,6 +17,7 @@ mod replay;
 mod run;
 mod serve;
 mod serving;
+mod signed_text_page;
 mod smockron_page;
 mod store;
 mod text;

@@ -15,7 +15,10 @@ use std::time::{Duration, Instant};
 
 use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
+#[cfg(feature = "hmac")]
+use super::SigningKey;
 use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, split_reply, stats};
+use super::signing::{ReplyCheck, RequestSigner};
 use super::{DEFAULT_PORT, DEFAULT_TIMEOUT, KeyAnswer, KeyStats, local_address_for};
 use crate::address::host_and_port;
 use crate::error::{is_timeout, no_address};
@@ -28,6 +31,7 @@ use crate::{ClientError, InvalidAddress, InvalidRequest, InvalidResponse, TIMEOU
 pub struct Client {
     shared: Arc<Shared>,
     timeout: Duration,
+    signer: RequestSigner,
 }
 
 #[derive(Debug)]
@@ -55,7 +59,18 @@ impl Client {
     pub fn with_timeout(address: &str, timeout: Duration) -> Result<Self, InvalidAddress> {
         let address = host_and_port(address, DEFAULT_PORT)?;
         let shared = Shared { address, idle: IdleConnections::new() };
-        Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
+        Ok(Self {
+            shared: Arc::new(shared),
+            timeout: timeout.min(TIMEOUT_MAX),
+            signer: RequestSigner::default(),
+        })
+    }
+
+    /// Signs every request with `key`, and ignores replies that the server did not sign with it.
+    #[cfg(feature = "hmac")]
+    #[must_use]
+    pub fn with_key(self, key: SigningKey) -> Self {
+        Self { signer: RequestSigner::new(key), ..self }
     }
 
     /// Returns the address of the server: its host and port.
@@ -114,7 +129,8 @@ impl Client {
             None => BlockingSocket::open(self.address(), self.timeout)?,
         };
         let id = socket.take_id();
-        let exchanged = datagram(id).map(|datagram| socket.exchange(id, &datagram, self.timeout));
+        let signed = datagram(id).and_then(|datagram| self.signer.sign(datagram));
+        let exchanged = signed.map(|(datagram, check)| socket.exchange(id, &datagram, &check, self.timeout));
         // After a failure too: a late reply has the id of its own request.
         self.shared.idle.put(socket);
         let failed = |error| ClientError::connecting(self.address(), self.timeout, error);
@@ -144,17 +160,23 @@ impl BlockingSocket {
         id
     }
 
-    fn exchange(&self, id: u64, datagram: &[u8], timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+    fn exchange(
+        &self,
+        id: u64,
+        datagram: &[u8],
+        check: &ReplyCheck,
+        timeout: Duration,
+    ) -> io::Result<Option<Vec<u8>>> {
         match self.socket.send(datagram) {
             // This is about an earlier datagram. A server may have started since.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.socket.send(datagram),
             sent => sent,
         }?;
-        self.receive(id, timeout)
+        self.receive(id, check, timeout)
     }
 
     /// Waits for the reply with this id, and ignores all others. Returns `None` at the timeout.
-    fn receive(&self, id: u64, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+    fn receive(&self, id: u64, check: &ReplyCheck, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
         let deadline = Instant::now() + timeout;
         let mut buffer = [0; DATAGRAM_MAX];
         loop {
@@ -164,7 +186,7 @@ impl BlockingSocket {
             }
             self.socket.set_read_timeout(Some(left))?;
             match self.socket.recv(&mut buffer) {
-                Ok(len) => match split_reply(&buffer[..len]) {
+                Ok(len) => match check.reply(&buffer[..len]).and_then(split_reply) {
                     Some((to, body)) if to == id => return Ok(Some(body.to_vec())),
                     _ => {}
                 },

@@ -13,7 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tollway_wire::text::{CheckLimit, DATAGRAM_MAX, TextCommand};
 
+#[cfg(feature = "hmac")]
+use super::SigningKey;
 use super::codec::{datagram, first_id, key_answer, pong, raw_datagram, size, split_reply, stats};
+use super::signing::{ReplyCheck, RequestSigner};
 use super::{DEFAULT_PORT, DEFAULT_TIMEOUT, KeyAnswer, KeyStats, local_address_for};
 use crate::address::host_and_port;
 use crate::error::no_address;
@@ -31,6 +34,7 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 pub struct Client {
     shared: Arc<Shared>,
     timeout: Duration,
+    signer: RequestSigner,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,14 @@ struct SocketState {
 }
 
 /// The requests that are in flight, by id.
-type PendingRequests = HashMap<u64, oneshot::Sender<Vec<u8>>>;
+type PendingRequests = HashMap<u64, PendingRequest>;
+
+/// A request that waits for its reply.
+#[derive(Debug)]
+struct PendingRequest {
+    check: ReplyCheck,
+    sender: oneshot::Sender<Vec<u8>>,
+}
 
 impl Client {
     /// Creates a client of the server at `address`: `HOST`, or `HOST:PORT` if the port is not
@@ -76,7 +87,18 @@ impl Client {
             socket: OnceLock::new(),
             opening: Arc::default(),
         };
-        Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
+        Ok(Self {
+            shared: Arc::new(shared),
+            timeout: timeout.min(TIMEOUT_MAX),
+            signer: RequestSigner::default(),
+        })
+    }
+
+    /// Signs every request with `key`, and ignores replies that the server did not sign with it.
+    #[cfg(feature = "hmac")]
+    #[must_use]
+    pub fn with_key(self, key: SigningKey) -> Self {
+        Self { signer: RequestSigner::new(key), ..self }
     }
 
     /// Returns the address of the server: its host and port.
@@ -131,8 +153,8 @@ impl Client {
         datagram: impl FnOnce(u64) -> Result<Vec<u8>, InvalidRequest>,
     ) -> Result<Vec<u8>, ClientError> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
-        let datagram = datagram(id)?;
-        match timeout(self.timeout, self.exchange_in_time(id, &datagram)).await {
+        let (datagram, check) = self.signer.sign(datagram(id)?)?;
+        match timeout(self.timeout, self.exchange_in_time(id, &datagram, check)).await {
             Ok(exchanged) => exchanged,
             Err(_) => {
                 Err(ClientError::TimedOut { address: self.address().to_owned(), timeout: self.timeout })
@@ -140,7 +162,12 @@ impl Client {
         }
     }
 
-    async fn exchange_in_time(&self, id: u64, datagram: &[u8]) -> Result<Vec<u8>, ClientError> {
+    async fn exchange_in_time(
+        &self,
+        id: u64,
+        datagram: &[u8],
+        check: ReplyCheck,
+    ) -> Result<Vec<u8>, ClientError> {
         let failed = |error| ClientError::connecting(self.address(), self.timeout, error);
         // It is never closed, so this cannot fail.
         let _permit = self.shared.permits.acquire().await.map_err(|error| failed(io::Error::other(error)))?;
@@ -148,7 +175,7 @@ impl Client {
             Some(socket) => socket,
             None => Shared::open(&self.shared, self.timeout).await?,
         };
-        socket.state.exchange(id, datagram).await.map_err(failed)
+        socket.state.exchange(id, datagram, check).await.map_err(failed)
     }
 }
 
@@ -197,9 +224,9 @@ impl Drop for ClientSocket {
 }
 
 impl SocketState {
-    async fn exchange(&self, id: u64, datagram: &[u8]) -> io::Result<Vec<u8>> {
+    async fn exchange(&self, id: u64, datagram: &[u8], check: ReplyCheck) -> io::Result<Vec<u8>> {
         let (sender, receiver) = oneshot::channel();
-        self.pending().insert(id, sender);
+        self.pending().insert(id, PendingRequest { check, sender });
         // From here on a caller that gives up, for whatever reason, removes its request.
         let _registration = Registration { state: self, id };
         self.send(datagram).await?;
@@ -215,6 +242,15 @@ impl SocketState {
             sent => sent,
         }?;
         Ok(())
+    }
+
+    /// Takes the request that a datagram replies to, with the words of the reply. A datagram with a wrong signature
+    /// replies to nothing: the right one may still come.
+    fn take_replied(&self, datagram: &[u8]) -> Option<(PendingRequest, Vec<u8>)> {
+        let (id, _) = split_reply(datagram)?;
+        let mut pending = self.pending();
+        let (_, words) = split_reply(pending.get(&id)?.check.reply(datagram)?)?;
+        Some((pending.remove(&id)?, words.to_vec()))
     }
 
     fn pending(&self) -> MutexGuard<'_, PendingRequests> {
@@ -240,11 +276,9 @@ async fn receive(state: Arc<SocketState>) {
     loop {
         match state.socket.recv(&mut buffer).await {
             Ok(len) => {
-                let Some((id, body)) = split_reply(&buffer[..len]) else { continue };
-                let request = state.pending().remove(&id);
-                if let Some(request) = request {
+                if let Some((request, words)) = state.take_replied(&buffer[..len]) {
                     // A caller that gave up in this moment has its answer already: N.
-                    let _ = request.send(body.to_vec());
+                    let _ = request.sender.send(words);
                 }
             }
             // Nothing listens there, so no reply will come to any request so far.

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::task::JoinSet;
-use tollway_client::text::{CheckLimit, Client, IN_FLIGHT_MAX, KeyAnswer, KeyStats, OverLimit, blocking};
+use tollway_client::text::{
+    CheckLimit, Client, IN_FLIGHT_MAX, KeyAnswer, KeyStats, OverLimit, SigningKey, blocking,
+};
+use tollway_client::wire::text::{DATAGRAM_MAX, Mac, SignedRequest};
 use tollway_client::{ClientError, InvalidRequest};
 use tollway_testbed::TEST_TIMEOUT;
 
@@ -295,4 +298,50 @@ proptest! {
         });
         prop_assert!(said.starts_with(&heard) && (heard.len() == said.len() || heard.len() > 900));
     }
+}
+
+fn signing_key() -> SigningKey {
+    SigningKey::new("web", &[7; 32]).unwrap()
+}
+
+/// Returns the signed reply to a request, which must be signed, after others that a stranger could send.
+fn reply_between_forgeries(id: &str, body: &str) -> Vec<Vec<u8>> {
+    let datagram = format!("{id} {body}");
+    let request = SignedRequest::split(datagram.as_bytes()).expect("a signature");
+    let mac = request.verify(&signing_key()).expect("of this key");
+    let signed = |reply: &str, key: &SigningKey, request: &Mac| {
+        let mut reply = format!("{id} {reply}").into_bytes();
+        key.sign_reply(request, 0, &mut reply);
+        reply
+    };
+    let other_key = SigningKey::new("web", &[8; 32]).unwrap();
+    let other_request = signing_key().sign_request(1, &mut b"1 over_limit k".to_vec());
+    vec![
+        format!("{id} ok Y 9.0 1.0 1").into_bytes(),
+        format!("{id} ok Y 9.0 1.0 1\nsigned {}", "0f".repeat(32)).into_bytes(),
+        signed("ok Y 9.0 1.0 1", &other_key, &mac),
+        signed("ok Y 9.0 1.0 1", &signing_key(), &other_request),
+        signed("ok N 0.0 1.0 1", &signing_key(), &mac),
+    ]
+}
+
+#[tokio::test]
+async fn a_client_with_a_key_ignores_replies_that_are_not_signed_for_it() {
+    let peer = Peer::start(reply_between_forgeries);
+    let address = peer.addr.to_string();
+    let expected = KeyAnswer::Answered(OverLimit::new(false, 0.0, 1.0, 1));
+    let client = Client::with_timeout(&address, TEST_TIMEOUT).unwrap().with_key(signing_key());
+    assert_eq!(client.over_limit("k").await.unwrap(), expected);
+    let answer = tokio::task::spawn_blocking(move || {
+        let client = blocking::Client::with_timeout(&address, TEST_TIMEOUT).unwrap();
+        client.with_key(signing_key()).over_limit("k").unwrap()
+    });
+    assert_eq!(answer.await.unwrap(), expected);
+}
+
+#[test]
+fn a_request_that_its_signature_makes_too_long_is_not_sent() {
+    let client = blocking::Client::new("127.0.0.1").unwrap().with_key(signing_key());
+    let error = client.over_limit("k".repeat(DATAGRAM_MAX - 100)).unwrap_err();
+    assert!(matches!(error, ClientError::InvalidRequest(InvalidRequest::Text)), "{error}");
 }

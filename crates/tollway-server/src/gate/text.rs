@@ -1,5 +1,8 @@
 //! The text protocol over UDP: receives what has arrived, answers all of it, and sends all replies together.
 
+mod authentication;
+mod replay;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -9,15 +12,20 @@ use std::time::{Duration, Instant};
 use socket2::{Protocol, Socket};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollway::config::TrustedNetworks;
+use tollway::clock::Clock;
+use tollway::config::{TextHmac, TrustedNetworks};
 use tollway_core::LogThrottle;
 use tollway_wire::text::encode;
 use tracing::warn;
 
+pub use self::authentication::KeyFileError;
+pub(crate) use self::authentication::Rejected;
+use self::authentication::{Authenticator, KeyFile};
 use super::tcp::{RETRY_PAUSE, propagate};
 use super::{Gate, GateFuture};
 use crate::bounds::LOG_PAUSE;
 use crate::datagrams::{Datagrams, Inbox, Outbox};
+use crate::reload::Reloadable;
 use crate::service::TextService;
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -36,6 +44,8 @@ const FAILURE_MAX: Duration = Duration::from_secs(1);
 pub(super) struct TextGate {
     address: SocketAddr,
     trusted: TrustedNetworks,
+    /// Checks signatures, if the gate has keys.
+    authenticator: Option<Authenticator>,
     stats: Arc<Stats>,
     /// One for all workers and batches: if one cannot receive, hardly any of them can.
     throttle: LogThrottle,
@@ -44,7 +54,21 @@ pub(super) struct TextGate {
 impl TextGate {
     pub(super) fn new(address: SocketAddr, trusted: TrustedNetworks, workers: usize) -> Self {
         let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
-        Self { address, trusted, stats: Arc::new(Stats::new(workers.max(1))), throttle }
+        let stats = Arc::new(Stats::new(workers.max(1)));
+        Self { address, trusted, authenticator: None, stats, throttle }
+    }
+
+    /// Answers signed datagrams only, and remembers at most `max` of them. Returns the file of the keys as well, which
+    /// is to be reloaded.
+    pub(super) fn with_hmac(
+        self,
+        hmac: &TextHmac,
+        max: usize,
+        clock: &Clock,
+    ) -> Result<(Self, Box<dyn Reloadable>), KeyFileError> {
+        let key_file = KeyFile::open(&hmac.keys)?;
+        let authenticator = Some(Authenticator::new(&key_file, hmac, max, clock));
+        Ok((Self { authenticator, ..self }, Box::new(key_file)))
     }
 }
 
@@ -164,6 +188,24 @@ impl TextBatch {
             for (peer, datagram) in trusted {
                 outbox.push(peer, |out| out.extend_from_slice(datagram));
             }
+        } else if let Some(authenticator) = &gate.authenticator {
+            let authenticator = authenticator.batch();
+            // What is rejected gets no reply, so nobody can be flooded with replies by somebody without a key.
+            let signed = trusted.filter_map(|(peer, datagram)| match authenticator.check(datagram) {
+                Ok((signer, request)) => Some(((peer, signer), request)),
+                Err(rejected) => {
+                    metrics.rejected[rejected as usize].one();
+                    None
+                }
+            });
+            let answers = service.answer(signed, |(peer, signer), id, reply| {
+                outbox.push(peer, |out| {
+                    let start = out.len();
+                    encode(id, reply, out);
+                    signer.sign(start, out);
+                });
+            });
+            answers.await;
         } else {
             let answers =
                 service.answer(trusted, |peer, id, reply| outbox.push(peer, |out| encode(id, reply, out)));

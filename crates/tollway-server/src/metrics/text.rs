@@ -26,7 +26,7 @@ use super::{
     Counter, LimitCounters, Metrics, OUTCOMES, RespCounters, RlsCounters, RuleCounters, SmockronCounters,
     TextCounters, ThrottrCounters, WorkerMetrics,
 };
-use crate::gate::{ConnectionLimit, Gate};
+use crate::gate::{ConnectionLimit, Gate, Rejected};
 
 /// Returns the page of all metrics.
 pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>]) -> String {
@@ -382,6 +382,12 @@ fn text(page: &mut Page, metrics: &Metrics) {
     page.single("tollway_text_silent_total", "counter", help, of(|text| &text.silent));
     let help = "Datagrams from outside trusted_networks or from port 0, which get no reply.";
     page.single("tollway_text_untrusted_total", "counter", help, of(|text| &text.untrusted));
+    let name = "tollway_text_rejected_total";
+    page.family(name, "counter", "Datagrams without a good signature, which get no reply, by reason.");
+    for (index, rejected) in Rejected::ALL.into_iter().enumerate() {
+        let count = sum(metrics, |worker| &worker.text.rejected[index]);
+        page.sample(name, &[("reason", rejected.name())], count);
+    }
     page.family("tollway_text_answers_total", "counter", "Answers by whether the key was over its limit.");
     for (answer, count) in [("Y", of(|text| &text.over)), ("N", of(|text| &text.not_over))] {
         page.sample("tollway_text_answers_total", &[("over", answer)], count);

@@ -19,6 +19,7 @@ mod redis_clients;
 mod resp;
 mod rls;
 mod rules;
+mod signed_text;
 mod smockron;
 mod support;
 mod tap;

@@ -197,3 +197,69 @@ proptest! {
         }
     }
 }
+
+#[cfg(feature = "hmac")]
+mod signatures {
+    use proptest::prelude::*;
+    use tollway_wire::text::{DATAGRAM_MAX, SignedRequest, SigningKey, SigningKeys};
+
+    fn signing_key(secret: u8) -> SigningKey {
+        SigningKey::new("web", &[secret; 32]).expect("a key")
+    }
+
+    /// Generates text that is close to a signed datagram.
+    fn datagram() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            Just("\nsigned ".to_owned()),
+            Just("web ".to_owned()),
+            Just(" ".to_owned()),
+            "[0-9]{1,21} ",
+            "[0-9a-fA-F]{64}",
+            "[0-9a-g]{60,68}",
+            ".{0,300}",
+        ];
+        let text = prop::collection::vec(part, 0..8).prop_map(|parts| parts.concat().into_bytes());
+        prop_oneof![text, prop::collection::vec(any::<u8>(), 0..1100)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+
+        #[test]
+        fn any_bytes_are_split_and_refused_without_a_panic(datagram in datagram(), text in ".{0,200}") {
+            if let Some(signed) = SignedRequest::split(&datagram) {
+                prop_assert!(datagram.len() <= DATAGRAM_MAX && datagram.starts_with(signed.request));
+                prop_assert_eq!(signed.verify(&signing_key(1)), None);
+            }
+            let mac = signing_key(1).sign_request(0, &mut b"ping".to_vec());
+            prop_assert_eq!(signing_key(1).verify_reply(&mac, &datagram), None);
+            let _ = SigningKeys::parse(&text);
+        }
+
+        #[test]
+        fn a_signature_is_good_for_its_bytes_and_its_key_alone(
+            request in prop::collection::vec(any::<u8>(), 0..800),
+            reply in prop::collection::vec(any::<u8>(), 0..1100),
+            millis in any::<u64>(),
+            (at, flip) in (any::<prop::sample::Index>(), 1..=255u8),
+        ) {
+            let mut datagram = request.clone();
+            let mac = signing_key(1).sign_request(millis, &mut datagram);
+            let signed = SignedRequest::split(&datagram).expect("a signature");
+            prop_assert_eq!((signed.request, signed.key_name, signed.signed_at), (&*request, &b"web"[..], millis));
+            prop_assert_eq!(signed.verify(&signing_key(1)), Some(mac));
+            prop_assert_eq!(signed.verify(&signing_key(2)), None);
+            // The digits of a MAC may be in any case, which changes no value.
+            let at = at.index(datagram.len() - 64);
+            datagram[at] ^= flip;
+            let changed = SignedRequest::split(&datagram).and_then(|signed| signed.verify(&signing_key(1)));
+            prop_assert_eq!(changed, None);
+            let mut out = vec![0; 50];
+            out.extend_from_slice(&reply);
+            signing_key(1).sign_reply(&mac, 50, &mut out);
+            prop_assert!(out.len() <= 50 + DATAGRAM_MAX && out[..50] == [0; 50]);
+            let read = signing_key(1).verify_reply(&mac, &out[50..]).expect("a signature");
+            prop_assert!(reply.starts_with(read) && (read.len() == reply.len() || out.len() == 50 + DATAGRAM_MAX));
+        }
+    }
+}

@@ -144,6 +144,9 @@ fn gates(gates: &Gates) -> String {
     } else {
         format!(" (trusted_networks {})", gates.trusted_networks)
     };
+    let hmac = gates.text_hmac.as_ref().map_or_else(String::new, |hmac| {
+        on_one_line(&format!(" (hmac {}, window {})", hmac.keys.display(), span(hmac.window)))
+    });
     let http_settings = http_settings(&gates.http_settings);
     let settings = gates.throttr_settings;
     let on_insert = match settings.on_insert {
@@ -163,7 +166,7 @@ fn gates(gates: &Gates) -> String {
     let (admin, admin_hosts) = (tcp(gates.admin, &gates.admin_access), host_names(&gates.admin_hosts));
     let smockron = smockron(gates.smockron.as_ref());
     format!(
-        "http {http}{http_settings}, admin {admin}{admin_hosts}, text {text}{trusted}, throttr {throttr}{on_insert}{max_ttl}, resp {resp}{inline}, \
+        "http {http}{http_settings}, admin {admin}{admin_hosts}, text {text}{trusted}{hmac}, throttr {throttr}{on_insert}{max_ttl}, resp {resp}{inline}, \
          smockron {smockron}, rls {}",
         tcp(gates.rls, &gates.rls_access)
     )

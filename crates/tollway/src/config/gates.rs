@@ -6,6 +6,7 @@ mod http;
 mod inline_access;
 mod max_connections;
 mod smockron;
+mod text_hmac;
 mod trusted_networks;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -20,6 +21,7 @@ use access::{TLS, TOKENS};
 use host_names::HOSTS;
 use inline_access::INLINE;
 use max_connections::{PER_ADDRESS, TOTAL};
+use text_hmac::HMAC;
 
 pub(super) use access::AccessReader;
 pub use access::{GateAccess, TlsSettings};
@@ -28,6 +30,7 @@ pub use http::HttpSettings;
 pub use inline_access::InlineAccess;
 pub use max_connections::MaxConnections;
 pub use smockron::SmockronGate;
+pub use text_hmac::TextHmac;
 pub use trusted_networks::TrustedNetworks;
 
 /// The address of each gate; a gate that is off has `None`.
@@ -53,6 +56,8 @@ pub struct Gates {
     pub text: Option<SocketAddr>,
     /// The networks whose datagrams the text gate answers.
     pub trusted_networks: TrustedNetworks,
+    /// The keys of a text gate that answers signed datagrams only.
+    pub text_hmac: Option<TextHmac>,
     /// The address at which the Throttr gate listens.
     pub throttr: Option<SocketAddr>,
     /// The number of connections that the Throttr gate accepts.
@@ -155,6 +160,7 @@ impl Gates {
         admin_hosts: HostNames::NONE,
         text: None,
         trusted_networks: TrustedNetworks::LOCAL,
+        text_hmac: None,
         throttr: None,
         throttr_connections: MaxConnections::DEFAULT,
         throttr_access: GateAccess::OPEN,
@@ -216,8 +222,10 @@ impl Gates {
         let admin_hosts = admin.setting(HOSTS, |entry| HostNames::read(entry, errors));
         let admin_connections = MaxConnections::read(&admin.settings, errors);
         let admin_access = access.read(&admin.settings, errors);
-        let text = GateFields::read(gates.get("text"), Self::TEXT, &["listen", "trusted_networks"], errors);
+        let names = ["listen", "trusted_networks", HMAC];
+        let text = GateFields::read(gates.get("text"), Self::TEXT, &names, errors);
         let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
+        let text_hmac = text.setting(HMAC, |entry| TextHmac::read(entry, access, errors));
         let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS, TLS, TOKENS];
         let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &names, errors);
         let throttr_connections = MaxConnections::read(&throttr.settings, errors);
@@ -249,6 +257,7 @@ impl Gates {
             admin_hosts: admin_hosts?,
             text: text.listen?,
             trusted_networks: trusted_networks?,
+            text_hmac: text_hmac?,
             throttr: throttr.listen?,
             throttr_connections: throttr_connections?,
             throttr_access: throttr_access?,

@@ -363,7 +363,7 @@ fn a_gate_has_an_address_and_perhaps_more() {
         ),
         (
             "gates: { text: { on_insert: reset } }",
-            &["1:18: unknown field \"on_insert\"; text has listen and trusted_networks"],
+            &["1:18: unknown field \"on_insert\"; text has listen, trusted_networks and hmac"],
         ),
         (
             "gates: { http: { inline: deny, throttlecrab: true } }",
