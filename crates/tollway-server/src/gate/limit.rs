@@ -3,7 +3,7 @@
 //! A full gate closes the connection that has been idle for longest, and accepts the new one. If every connection is in
 //! the middle of a request, the new one is refused. A gate with a reserve still accepts a few refused connections, for
 //! requests that must always be answered; in a full reserve the new one replaces the oldest, which may be one that
-//! never sends its whole request.
+//! never sends its whole request. A gate that trusts some networks only refuses all other clients.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,9 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tokio::task::AbortHandle;
-use tollway::config::MaxConnections;
+use tollway::config::{MaxConnections, TrustedNetworks};
+use tollway_core::LogThrottle;
 use tollway_core::network::mask;
+use tracing::warn;
 
+use crate::bounds::LOG_PAUSE;
 use crate::metrics::Counter;
 
 /// The customers of most providers have a /64 each, so its addresses count as one.
@@ -28,11 +31,15 @@ const SEARCH_PAUSE: u32 = 20;
 pub(crate) struct ConnectionLimit {
     max: MaxConnections,
     reserve: usize,
+    /// The networks that may connect; everybody may without it.
+    networks: Option<TrustedNetworks>,
+    throttle: LogThrottle,
     started: Instant,
     table: Mutex<Table>,
     pub(crate) accepted: Counter,
     pub(crate) refused_gate: Counter,
     pub(crate) refused_address: Counter,
+    pub(crate) refused_network: Counter,
     pub(crate) evicted: Counter,
 }
 
@@ -68,14 +75,18 @@ pub(super) struct ConnectionPermit {
 
 impl ConnectionLimit {
     pub(crate) fn new(max: &MaxConnections) -> Self {
+        let started = Instant::now();
         Self {
             max: *max,
             reserve: 0,
-            started: Instant::now(),
+            networks: None,
+            throttle: LogThrottle::new(LOG_PAUSE, started),
+            started,
             table: Mutex::default(),
             accepted: Counter::default(),
             refused_gate: Counter::default(),
             refused_address: Counter::default(),
+            refused_network: Counter::default(),
             evicted: Counter::default(),
         }
     }
@@ -83,6 +94,12 @@ impl ConnectionLimit {
     /// Adds a number of connections above the limit, for requests that are always answered.
     pub(crate) fn with_reserve(mut self, reserve: usize) -> Self {
         self.reserve = reserve;
+        self
+    }
+
+    /// Refuses connections from outside of these networks.
+    pub(crate) fn with_networks(mut self, networks: &TrustedNetworks) -> Self {
+        self.networks = Some(networks.clone());
         self
     }
 
@@ -99,6 +116,10 @@ impl ConnectionLimit {
 
     /// Returns a permit for a connection from this address, or `None` if it is refused.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
+        if self.networks.as_ref().is_some_and(|networks| !networks.contain_address(peer)) {
+            self.refuse_network(peer);
+            return None;
+        }
         let address = counted_address(peer);
         let mut table = self.lock();
         let max = self.max.of_address(address.is_loopback());
@@ -132,6 +153,14 @@ impl ConnectionLimit {
         });
         table.insert(&entry);
         Some(ConnectionPermit { limit: Arc::clone(self), entry })
+    }
+
+    #[cold]
+    fn refuse_network(&self, peer: IpAddr) {
+        self.refused_network.one();
+        if let Some(held_back) = self.throttle.allow(Instant::now()) {
+            warn!(%peer, held_back, "a connection from outside of trusted_networks was refused");
+        }
     }
 
     /// Closes the connection that has been idle for longest. Returns false if none is idle.
@@ -310,6 +339,17 @@ mod tests {
         assert_eq!(limit.refused_gate.get(), 1);
         drop(permits);
         assert_eq!(limit.open(), 1, "the place of an evicted connection is given back once");
+    }
+
+    #[test]
+    fn only_trusted_networks_may_connect_if_there_are_any() {
+        let networks = ["192.0.2.0/24"].map(|network| network.parse().unwrap()).into_iter().collect();
+        let limit = ConnectionLimit::new(&MaxConnections { total: 10, per_address: None }).with_reserve(5);
+        let limit = Arc::new(limit.with_networks(&networks));
+        let peers = ["192.0.2.1", "::ffff:192.0.2.1", "127.0.0.1", "198.51.100.1", "2001:db8::1"];
+        let admitted = peers.map(|peer| limit.admit(address(peer)));
+        assert_eq!(admitted.each_ref().map(Option::is_some), [true, true, false, false, false]);
+        assert_eq!((limit.refused_network.get(), limit.accepted.get()), (3, 2));
     }
 
     #[test]

@@ -307,9 +307,17 @@ fn connections(page: &mut Page, metrics: &Metrics, gates: &[Arc<dyn Gate>]) {
     let help = "Idle connections closed to make room for others.";
     family("tollway_connections_evicted_total", "counter", help, |limit| limit.evicted.get());
     let name = "tollway_connections_refused_total";
-    page.family(name, "counter", "Connections refused at the limit of the gate or of the address.");
+    page.family(
+        name,
+        "counter",
+        "Connections refused at the limit of the gate or of the address, or by its network.",
+    );
     for (gate, limit) in limits() {
-        for (reason, count) in [("gate", &limit.refused_gate), ("address", &limit.refused_address)] {
+        for (reason, count) in [
+            ("gate", &limit.refused_gate),
+            ("address", &limit.refused_address),
+            ("network", &limit.refused_network),
+        ] {
             page.sample(name, &[("gate", gate), ("reason", reason)], count.get());
         }
     }

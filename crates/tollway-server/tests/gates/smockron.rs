@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+use tollway::config::SmockronGate;
 use tollway::core::{Nanos, Timestamp};
 use tollway_server::Bounds;
 use tollway_testbed::{ReceivedEvent, RedisServer, TEST_TIMEOUT, ZmqSocket, eventually};
@@ -418,5 +420,35 @@ fn control_is_at_the_port_after_accounting() {
         assert_eq!(gate.server.smockron_addr(), Some(address));
         assert_eq!(gate.server.smockron_control_addr().unwrap().port(), port + 1);
         return;
+    }
+}
+
+#[test]
+fn gatekeepers_outside_of_the_trusted_networks_are_refused_and_counted() {
+    let gate = start_with(POLICY, |settings| {
+        let smockron = settings.gates.smockron.take().unwrap();
+        let trusted_networks = ["127.0.0.2".parse().unwrap()].into_iter().collect();
+        settings.gates.smockron = Some(SmockronGate { trusted_networks, ..smockron });
+    });
+    let addresses = [gate.server.smockron_addr().unwrap(), gate.server.smockron_control_addr().unwrap()];
+    for (name, address) in ["accounting", "control"].into_iter().zip(addresses) {
+        let refused = format!("tollway_connections_refused_total{{gate=\"{name}\",reason=\"network\"}}");
+        assert_eq!(metric(&gate, &refused), 0);
+        assert_eq!(greeting(TcpStream::connect(address).unwrap()), 0, "{name} says nothing to a stranger");
+        assert_eq!(metric(&gate, &refused), 1);
+        let trusted = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        trusted.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+        trusted.connect(&address.into()).unwrap();
+        assert!(greeting(trusted.into()) > 0, "{name} greets whom it trusts");
+        assert_eq!(metric(&gate, &refused), 1);
+    }
+}
+
+/// Returns how many bytes the master says first.
+fn greeting(mut stream: TcpStream) -> usize {
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    match stream.read(&mut [0; 64]) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
+        read => read.unwrap(),
     }
 }

@@ -139,11 +139,7 @@ fn gates(gates: &Gates) -> String {
     };
     let (http, text) = (tcp(gates.http, &gates.http_access), listens(gates.text));
     let throttr = tcp(gates.throttr, &gates.throttr_access);
-    let trusted = if gates.trusted_networks == TrustedNetworks::LOCAL {
-        String::new()
-    } else {
-        format!(" (trusted_networks {})", gates.trusted_networks)
-    };
+    let trusted = trusted_networks(&gates.trusted_networks);
     let hmac = gates.text_hmac.as_ref().map_or_else(String::new, |hmac| {
         on_one_line(&format!(" (hmac {}, window {})", hmac.keys.display(), span(hmac.window)))
     });
@@ -212,7 +208,15 @@ fn smockron(gate: Option<&SmockronGate>) -> String {
     let control = gate.control().map(|control| format!(" (control {control})")).unwrap_or_default();
     let statsd =
         gate.statsd.as_ref().map(|statsd| format!(" (statsd {})", on_one_line(statsd))).unwrap_or_default();
-    format!("{}{control}{statsd}", gate.accounting)
+    format!("{}{control}{statsd}{}", gate.accounting, trusted_networks(&gate.trusted_networks))
+}
+
+fn trusted_networks(networks: &TrustedNetworks) -> String {
+    if *networks == TrustedNetworks::LOCAL {
+        String::new()
+    } else {
+        format!(" (trusted_networks {networks})")
+    }
 }
 
 /// Returns a number and a noun that agrees with it: `1 rule`, `2 rules`.

@@ -22,6 +22,7 @@ use host_names::HOSTS;
 use inline_access::INLINE;
 use max_connections::{PER_ADDRESS, TOTAL};
 use text_hmac::HMAC;
+use trusted_networks::TRUSTED_NETWORKS;
 
 pub(super) use access::AccessReader;
 pub use access::{GateAccess, TlsSettings};
@@ -222,9 +223,9 @@ impl Gates {
         let admin_hosts = admin.setting(HOSTS, |entry| HostNames::read(entry, errors));
         let admin_connections = MaxConnections::read(&admin.settings, errors);
         let admin_access = access.read(&admin.settings, errors);
-        let names = ["listen", "trusted_networks", HMAC];
+        let names = ["listen", TRUSTED_NETWORKS, HMAC];
         let text = GateFields::read(gates.get("text"), Self::TEXT, &names, errors);
-        let trusted_networks = text.setting("trusted_networks", |entry| TrustedNetworks::read(entry, errors));
+        let trusted_networks = text.setting(TRUSTED_NETWORKS, |entry| TrustedNetworks::read(entry, errors));
         let text_hmac = text.setting(HMAC, |entry| TextHmac::read(entry, access, errors));
         let names = ["listen", "on_insert", "max_ttl", TOTAL, PER_ADDRESS, TLS, TOKENS];
         let throttr = GateFields::read(gates.get("throttr"), Self::THROTTR, &names, errors);

@@ -349,6 +349,15 @@ fn a_gate_has_an_address_and_perhaps_more() {
         described.contains("text 127.0.0.1:2000 (trusted_networks 10.0.0.0/8 ::1/128), throttr off"),
         "{described}"
     );
+    let trusting = read("limits: {}\ngates: { smockron: { trusted_networks: [10.0.0.0/8] } }");
+    let networks = &trusting.gates.smockron.as_ref().unwrap().trusted_networks;
+    assert!(networks.contain_address("10.1.2.3".parse().unwrap()));
+    assert!(!networks.contain_address("127.0.0.1".parse().unwrap()));
+    let described = describe(&trusting).to_string();
+    assert!(
+        described.contains("(control 127.0.0.1:10005) (trusted_networks 10.0.0.0/8), rls off"),
+        "{described}"
+    );
     check(&[
         (
             "gates: { text: 10.0.0.1, throttr: { on_insert: replace, listne: 9000 } }",
@@ -439,7 +448,7 @@ fn the_smockron_gate_has_two_addresses() {
             "gates: { smockron: { control: off, statsd: here, listen: 1 } }",
             &[
                 "1:44: statsd must be a host and a port, such as 127.0.0.1:8125, or off, not \"here\"",
-                "1:50: unknown field \"listen\"; smockron has accounting, control, statsd, max_connections and max_connections_per_address",
+                "1:50: unknown field \"listen\"; smockron has accounting, control, statsd, trusted_networks, max_connections and max_connections_per_address",
             ],
         ),
         (

@@ -3,12 +3,14 @@
 //! ```yaml
 //! smockron: 127.0.0.1:10004
 //! smockron: { accounting: 127.0.0.1:10004, control: 127.0.0.1:10005, statsd: 127.0.0.1:8125 }
+//! smockron: { accounting: 0.0.0.0:10004, trusted_networks: [10.0.0.0/8] }
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::max_connections::{MaxConnections, PER_ADDRESS, TOTAL};
 use super::read_address;
+use super::trusted_networks::{TRUSTED_NETWORKS, TrustedNetworks};
 use crate::config::errors::ErrorCollector;
 use crate::config::fields::{YamlFields, refuse, scalar_text};
 use crate::config::yaml::{YamlEntry, YamlValue};
@@ -24,6 +26,8 @@ pub struct SmockronGate {
     pub statsd: Option<String>,
     /// The number of connections that each of the two addresses accepts.
     pub connections: MaxConnections,
+    /// The networks from which gatekeepers may connect to either address.
+    pub trusted_networks: TrustedNetworks,
 }
 
 impl SmockronGate {
@@ -34,7 +38,13 @@ impl SmockronGate {
 
     /// Returns a gate with accounting at this address, and control at the port that follows.
     pub const fn at(accounting: SocketAddr) -> Self {
-        Self { accounting, control: None, statsd: None, connections: MaxConnections::DEFAULT }
+        Self {
+            accounting,
+            control: None,
+            statsd: None,
+            connections: MaxConnections::DEFAULT,
+            trusted_networks: TrustedNetworks::LOCAL,
+        }
     }
 
     /// Returns the address at which the master publishes delays. If the port of `accounting` is 0 (any free port), so
@@ -61,19 +71,24 @@ pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Opt
 }
 
 fn read_fields(entries: &[YamlEntry], errors: &mut ErrorCollector) -> Option<Option<SmockronGate>> {
-    let names = ["accounting", "control", "statsd", TOTAL, PER_ADDRESS];
+    let names = ["accounting", "control", "statsd", TRUSTED_NETWORKS, TOTAL, PER_ADDRESS];
     let fields = YamlFields::read(entries, "smockron", &names, errors);
     let mut address = |name, usual| fields.get(name).map(|entry| read_address(entry, usual, errors));
     let accounting = address("accounting", SmockronGate::ACCOUNTING);
     let control = address("control", SmockronGate::CONTROL);
     let statsd = fields.get("statsd").map(|entry| read_statsd(entry, errors));
-    let connections = MaxConnections::read(&fields, errors)?;
+    let connections = MaxConnections::read(&fields, errors);
+    let trusted_networks = fields
+        .get(TRUSTED_NETWORKS)
+        .map_or(Some(TrustedNetworks::LOCAL), |entry| TrustedNetworks::read(entry, errors));
+    let (connections, trusted_networks) = (connections?, trusted_networks?);
     let (control, statsd) = (control.unwrap_or(Some(None))?, statsd.unwrap_or(Some(None))?);
     if let Some(entry) = fields.get("control").filter(|_| control.is_none()) {
         return refuse(entry, "must be an address, where gatekeepers learn of delays", errors);
     }
     let accounting = accounting.unwrap_or(Some(Some(SmockronGate::ACCOUNTING)))?;
-    Some(accounting.map(|accounting| SmockronGate { accounting, control, statsd, connections }))
+    let gate = |accounting| SmockronGate { accounting, control, statsd, connections, trusted_networks };
+    Some(accounting.map(gate))
 }
 
 fn read_statsd(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<String>> {

@@ -1,7 +1,8 @@
-//! Reads the networks whose datagrams are answered.
+//! Reads the networks whose clients are served, by a gate whose protocol cannot ask who they are.
 //!
 //! ```yaml
 //! text: { listen: 10.0.0.5:2000, trusted_networks: [10.0.0.0/8, 'fd00::/8'] }
+//! smockron: { accounting: 10.0.0.5:10004, trusted_networks: [10.0.0.0/8] }
 //! ```
 
 use std::fmt;
@@ -13,10 +14,13 @@ use crate::config::errors::ErrorCollector;
 use crate::config::fields::{refuse, scalar_text};
 use crate::config::yaml::{YamlEntry, YamlValue};
 
-/// The networks whose datagrams are answered. By default these are the loopback, private and link-local ranges.
+/// The name of the setting.
+pub(super) const TRUSTED_NETWORKS: &str = "trusted_networks";
+
+/// The networks whose clients are served. By default these are the loopback, private and link-local ranges.
 ///
 /// The source of a datagram can be forged, and an answer may be much longer than its question: a gate that answers
-/// everybody can be used to flood others.
+/// everybody can be used to flood others. Over ZeroMQ, whoever can report can delay others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedNetworks(Option<Box<[Network]>>);
 
@@ -24,16 +28,20 @@ impl TrustedNetworks {
     /// Trusts the loopback, private and link-local ranges of IPv4 and IPv6.
     pub const LOCAL: Self = Self(None);
 
-    /// Returns whether datagrams from this address are answered. An IPv4-mapped IPv6 address counts as the IPv4
-    /// address. Nobody can receive an answer at port 0.
+    /// Returns whether datagrams from this address are answered. Nobody can receive an answer at port 0.
     #[inline]
     pub fn contain(&self, sender: SocketAddr) -> bool {
-        let address = sender.ip().to_canonical();
-        let trusted = match &self.0 {
+        self.contain_address(sender.ip()) && sender.port() != 0
+    }
+
+    /// Returns whether clients at this address are served. An IPv4-mapped IPv6 address counts as the IPv4 address.
+    #[inline]
+    pub fn contain_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        match &self.0 {
             None => is_local(address),
             Some(networks) => networks.iter().any(|network| network.contains(address)),
-        };
-        trusted && sender.port() != 0
+        }
     }
 
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
