@@ -8,17 +8,14 @@
 //! they share, and code that no feature uses any more is an error. Development dependencies need no `--no-dev-deps`,
 //! which would rewrite manifests for a while: they are not built here, and so they add no features either.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use anyhow::Result;
 use xtask::CRATES_WITH_FEATURES;
 
-use crate::setup::find;
-use crate::step::{Steps, cargo, target};
+use crate::step::{Steps, cargo};
+use crate::tools::plugin;
 
 /// The version that is installed where there is none. Building it takes about 70 seconds of CPU time, once.
-const CARGO_HACK: &str = "cargo-hack@0.6.46";
+const CARGO_HACK: &str = "0.6.46";
 
 /// Checks each crate without any feature. With the lint of the whole workspace, which has all features, it finds most
 /// mistakes in a fraction of the time: a feature only adds to what is there.
@@ -32,25 +29,8 @@ pub(crate) fn check_none(steps: &mut Steps) -> Result<()> {
 
 /// Installs cargo-hack if it is missing, then checks each feature.
 pub(crate) fn check_each(steps: &mut Steps) -> Result<()> {
-    let mut hack = Command::new(cargo_hack(steps)?);
-    // Called by its path, it does not learn from cargo which cargo to use.
-    hack.env("CARGO", cargo("").get_program());
+    let mut hack = plugin(steps, "cargo-hack", CARGO_HACK)?;
     hack.args("hack clippy --each-feature --locked".split_whitespace());
     hack.args(CRATES_WITH_FEATURES.iter().flat_map(|name| ["--package", name]));
     steps.run("features", hack.args(["--", "-D", "warnings"]))
-}
-
-/// Returns the path of cargo-hack: the one under `target/`, the one on the path, or a new one under `target/`.
-fn cargo_hack(steps: &mut Steps) -> Result<PathBuf> {
-    let tools = target()?.join("tools");
-    let ours = tools.join("bin/cargo-hack");
-    if ours.is_file() {
-        return Ok(ours);
-    }
-    if let Some(found) = find("cargo-hack") {
-        return Ok(found);
-    }
-    let mut install = cargo(&format!("install --quiet --locked {CARGO_HACK} --root"));
-    steps.run("cargo-hack", install.arg(&tools))?;
-    Ok(ours)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo xtask test          install what the tests need, then run all of them
 //! cargo xtask ci            everything that must hold before a change lands
+//! cargo xtask advisories    licences, sources and known vulnerabilities of what is depended on
 //! cargo xtask words         doc summaries, lines and names that break the rules of plain words
 //! cargo xtask bench core    one benchmark, beside its peers
 //! cargo xtask soak          a fleet of real processes under load, for a minute
@@ -11,6 +12,7 @@
 //! A task is a list of steps, and a step is a command that anybody could type: each is printed before it runs, so the
 //! one that failed can be repeated alone.
 
+mod advisories;
 mod bench;
 mod build_cost;
 mod ci;
@@ -22,6 +24,7 @@ mod setup;
 mod soak;
 mod step;
 mod test;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,6 +72,8 @@ enum Task {
     Ci,
     /// Check every feature of the crates that have any, one at a time
     Features,
+    /// Check licences, sources and known vulnerabilities of the dependencies; exits 3 without a database of these
+    Advisories,
     /// Check that everything but the benchmarks compiles for macOS
     Macos,
     /// List doc summaries that are questions or have no verb, lines wider than 120 columns, and names used twice
@@ -96,7 +101,7 @@ enum Task {
 fn main() -> ExitCode {
     let task = Arguments::parse().task;
     match run(task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -104,8 +109,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> anyhow::Result<()> {
+fn run(task: Task) -> anyhow::Result<ExitCode> {
     let mut steps = Steps::at_root()?;
+    let mut code = ExitCode::SUCCESS;
     match task {
         Task::Setup => setup::run(&mut steps)?,
         Task::Test { arguments } => test::run(&mut steps, &arguments)?,
@@ -116,10 +122,11 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Ci => ci::run(&mut steps)?,
         Task::Features => features::check_each(&mut steps)?,
         Task::Macos => macos::run(&mut steps)?,
-        Task::Words { paths } => return report::run(&paths),
+        Task::Advisories => code = advisories::run(&mut steps)?,
+        Task::Words { paths } => return report::run(&paths).map(|()| ExitCode::SUCCESS),
         Task::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
         Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();
-    Ok(())
+    Ok(code)
 }
