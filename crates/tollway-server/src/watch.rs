@@ -49,8 +49,8 @@ const HASH_DIGITS: u32 = 12;
 pub(crate) struct Watch {
     settings: WatchSettings,
     key: SketchKey,
-    /// The key of the hashes that are shown. It is one of SipHash: the hash of the sketches is quicker, but whoever sees
-    /// its results could find its key, and then try ids until one has the hash that is shown.
+    /// The key of the hashes that are shown. It is one of SipHash: the hash of the sketches is quicker, but whoever
+    /// sees its results could find its key, and then try ids until one has the hash that is shown.
     shown_key: RandomState,
     subjects: Subjects,
     started: Instant,

@@ -1,6 +1,6 @@
-//! The dashboard and the alerts name only metrics that the server has, and Prometheus accepts them. Each alert fires, and
-//! the figures of the dashboard are right, also if only some of the metrics are there: a counter of the server appears
-//! when it has counted something.
+//! The dashboard and the alerts name only metrics that the server has, and Prometheus accepts them. Each alert fires,
+//! and the figures of the dashboard are right, also if only some of the metrics are there: a counter of the server
+//! appears when it has counted something.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

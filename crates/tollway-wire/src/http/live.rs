@@ -265,7 +265,7 @@ pub struct LimitState {
     pub name: String,
     /// The kind of thing that has this name.
     pub kind: SubjectKind,
-    /// Its numbers, for people; empty if they come with each request, or if the configuration does not have it any more.
+    /// Its numbers, for people; empty if they come with each request, or if the configuration no longer has it.
     pub numbers: String,
     /// The requests of the last second.
     #[serde(flatten)]
