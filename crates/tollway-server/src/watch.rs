@@ -30,16 +30,16 @@ use tollway_wire::http::{LastDenial, SubjectKind, TopBy, TopEntry, TopReport};
 
 use self::denials::{Denial, LAST, LastDenials};
 pub(crate) use self::feed::{LiveFeed, LiveWatcher};
-use self::generations::{Generations, KEPT, SECONDS, oldest_shown};
+use self::generations::{Generations, SECONDS, oldest_shown};
 pub(crate) use self::sampler::Sampler;
 pub(crate) use self::sketch::Subject;
-use self::sketch::{ShortId, Sketch, SketchKey};
+use self::sketch::{ShortId, SketchKey};
 pub(crate) use self::subjects::{KEYS, Subjects, kind_of_limit};
 use self::top::{Entry, Merged, merge};
 
 /// The bytes that watching may take on each worker.
 const WORKER_MAX: usize = 1 << 20;
-const _: () = assert!(2 * KEPT * Sketch::SIZE + LastDenials::SIZE <= WORKER_MAX);
+const _: () = assert!(2 * Generations::SIZE + LastDenials::SIZE <= WORKER_MAX);
 
 /// The digits of a hash that stand for an id.
 const HASH_DIGITS: u32 = 12;
@@ -304,7 +304,7 @@ mod tests {
         let plain = |id: &[u8]| shown(ShowIds::Plain, id).unwrap();
         assert_eq!(plain(b"a b"), "a b");
         assert_eq!((plain(b"\xff"), plain(b"\\xff")), ("\\xff".to_owned(), "\\\\xff".to_owned()));
-        assert_eq!(plain(&[b'x'; 200]), format!("{}…", "x".repeat(128)));
+        assert_eq!(plain(&[b'x'; 200]), format!("{}…", "x".repeat(96)));
         let hashed = shown(ShowIds::Hashed, b"a").unwrap();
         assert_eq!(hashed.len(), 13, "{hashed}");
         assert!(

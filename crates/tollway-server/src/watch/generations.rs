@@ -9,7 +9,7 @@
 //! The window that is shown starts where the oldest generation starts, so its bounds are sums of bounds, and they hold.
 //! Halving all counts from time to time would need less memory, but then no number says which time it is about.
 
-use super::sketch::{IdHash, ShortId, Sketch, SketchCounts, Subject};
+use super::sketch::{Cells, IdHash, ShortId, Sketch, SketchCounts, Subject};
 
 /// The number of generations that are kept, the current one included.
 pub(crate) const KEPT: usize = 3;
@@ -18,7 +18,10 @@ pub(crate) const SECONDS: u64 = 20;
 
 /// Sketches of the last generations. Each is made when something is counted in it for the first time.
 #[derive(Debug, Default)]
-pub(crate) struct Generations([Option<Generation>; KEPT]);
+pub(crate) struct Generations {
+    kept: [Option<Generation>; KEPT],
+    newest: Option<NewestCells>,
+}
 
 #[derive(Debug)]
 struct Generation {
@@ -26,22 +29,28 @@ struct Generation {
     sketch: Sketch,
 }
 
+/// The cells of the newest generation. An older one, to which nothing is added, needs none.
+#[derive(Debug)]
+struct NewestCells {
+    generation: u64,
+    cells: Cells,
+}
+
 impl Generations {
+    /// The bytes of the sketches and the cells.
+    pub(crate) const SIZE: usize = KEPT * Sketch::SIZE + Cells::SIZE;
+
     /// Adds an amount to an id, in this generation.
     #[inline]
     pub(crate) fn add(&mut self, generation: u64, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
-        self.current(generation).add(hash, subject, id, amount);
-    }
-
-    #[inline]
-    fn current(&mut self, number: u64) -> &mut Sketch {
-        let place = &mut self.0[place(number)];
-        let generation = place.get_or_insert_with(|| Generation { number, sketch: Sketch::new() });
-        if generation.number != number {
-            generation.sketch.clear();
-            generation.number = number;
+        let Self { kept, newest } = self;
+        let newest = newest.get_or_insert_with(|| NewestCells { generation, cells: Cells::new() });
+        if newest.generation < generation {
+            newest.cells.clear();
+            newest.generation = generation;
         }
-        &mut generation.sketch
+        let cells = (newest.generation == generation).then_some(&mut newest.cells);
+        current(kept, generation).add(cells, hash, subject, id, amount);
     }
 
     /// Returns the counts that are shown in this generation.
@@ -57,8 +66,20 @@ impl Generations {
     fn shown(&self, generation: u64) -> impl Iterator<Item = &Sketch> {
         let oldest = oldest_shown(generation);
         let shown = move |kept: &&Generation| (oldest..=generation).contains(&kept.number);
-        self.0.iter().flatten().filter(shown).map(|kept| &kept.sketch)
+        self.kept.iter().flatten().filter(shown).map(|kept| &kept.sketch)
     }
+}
+
+/// Returns the sketch of a generation, emptied if it had another.
+#[inline]
+fn current(kept: &mut [Option<Generation>; KEPT], number: u64) -> &mut Sketch {
+    let place = &mut kept[place(number)];
+    let generation = place.get_or_insert_with(|| Generation { number, sketch: Sketch::new() });
+    if generation.number != number {
+        generation.sketch.clear();
+        generation.number = number;
+    }
+    &mut generation.sketch
 }
 
 /// Returns the number of the oldest generation that is shown.

@@ -1,15 +1,19 @@
 //! Finds the ids that use the most, in bounded memory: Space-Saving, in sets.
 //!
 //! ```text
-//! hash of (subject, id)  ──>  one of 64 sets of 16 places   16 hashes | 16 counts | 16 errors
+//! hash of (subject, id)  ──>  one of 64 sets of 16 places   16 tags | 16 hashes | 16 counts | 16 errors
 //! found:     count += amount
-//! not found: takes the place with the smallest count, as count = smallest + amount, error = smallest
+//! not found: one of 16384 cells += amount, while that stays below the smallest count of the set
+//!            otherwise it takes the place with the smallest count, as count = cell + amount, error = cell
 //! ```
 //!
+//! Most ids of a busy server come too seldom to be shown. They end at a cell, which costs less than taking a place: no
+//! search for the smallest count, and no id is copied.
+//!
 //! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= smallest` of its set for
-//! one that has none: in its set, an id can have lost at most what the smallest place has. So every bound that is shown
-//! holds, and not only probably. An id with more than a sixteenth of what its set counts keeps its place for certain.
-//! The hash is keyed with random numbers, so nobody can choose ids that share a set.
+//! one that has none: an id that never had a place is below its cell, and one that lost it had the smallest count. So
+//! every bound that is shown holds, and not only probably. An id with more than a sixteenth of what its set counts keeps
+//! its place for certain. The hash is keyed with random numbers, so nobody can choose ids that share a set.
 //!
 //! Nothing here reads a clock. A sketch counts what it is told until it is cleared; [`Generations`] lets old counts go.
 //!
@@ -20,14 +24,16 @@ use std::hash::{BuildHasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
-/// The number of places in a set: two cache lines of hashes, and two of counts.
+/// The number of places in a set: their tags are one cache line.
 const WAYS: usize = 16;
 /// The number of sets. It is a power of two, because bits of the hash choose the set.
 pub(super) const SETS: usize = 64;
 /// The number of ids that have a place.
 pub(crate) const PLACES: usize = SETS * WAYS;
 /// The number of bytes of an id that are kept. A longer id is cut, and its hash tells it from others that start alike.
-pub(crate) const ID_MAX: usize = 128;
+pub(crate) const ID_MAX: usize = 96;
+/// The number of cells. It is a power of two, because bits of the hash choose the cell.
+const CELLS: usize = 1 << 14;
 
 /// The number of a limit, a rule or a domain in [`Subjects`](super::subjects::Subjects).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +68,17 @@ impl IdHash {
     pub(super) const fn set(self) -> usize {
         // Not the lowest bits: subjects differ there in a way that ids can repeat.
         (self.0 >> 32) as usize & (SETS - 1)
+    }
+
+    #[inline]
+    const fn cell(self) -> usize {
+        (self.0 >> 40) as usize & (CELLS - 1)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "it is a part of the hash")]
+    const fn tag(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -118,15 +135,27 @@ pub(crate) struct Sketch {
     total: u64,
 }
 
-/// The places of the ids whose hash chooses this set.
+/// The places of the ids whose hash chooses this set. An empty place has a count of 0.
+///
+/// Most ids are looked for in vain, so what is read for them stands first, in two cache lines.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Set {
+    /// A part of the hash of each id.
+    tags: [u32; WAYS],
+    /// The smallest count.
+    smallest: u64,
+    /// True if every id that was counted has a place, with its exact count.
+    is_exact: bool,
+    subjects: [Subject; WAYS],
     hashes: [IdHash; WAYS],
     counts: [u64; WAYS],
     errors: [u64; WAYS],
-    subjects: [Subject; WAYS],
 }
+
+/// Counts the ids that have no place, several in one cell.
+#[derive(Debug)]
+pub(crate) struct Cells(Box<[u32]>);
 
 /// The bounds of what one id used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,24 +190,57 @@ pub(crate) struct SketchCounts {
 
 impl Set {
     const EMPTY: Self = Self {
+        tags: [0; WAYS],
+        smallest: 0,
+        is_exact: true,
+        subjects: [Subject(0); WAYS],
         hashes: [IdHash::EMPTY; WAYS],
         counts: [0; WAYS],
         errors: [0; WAYS],
-        subjects: [Subject(0); WAYS],
     };
 
     #[inline]
     fn find(&self, hash: IdHash) -> Option<usize> {
+        let tag = hash.tag();
         // Compares all places without a branch between them, so that the processor does several at once.
-        let matches = (0..WAYS).fold(0_u32, |bits, way| bits | u32::from(self.hashes[way] == hash) << way);
-        (matches != 0).then(|| matches.trailing_zeros() as usize)
+        let bit = |way: usize| if self.tags[way] == tag { 1_u32 << way } else { 0 };
+        let mut matches = (0..WAYS).fold(0, |bits, way| bits | bit(way));
+        while matches != 0 {
+            let way = matches.trailing_zeros() as usize;
+            if self.hashes[way] == hash {
+                return Some(way);
+            }
+            matches &= matches - 1;
+        }
+        None
     }
 
-    /// Returns the place with the smallest count. An empty place has 0.
+    /// Adds an amount to the id at this place.
     #[inline]
-    fn smallest(&self) -> usize {
-        let least = self.counts.iter().copied().fold(u64::MAX, u64::min);
-        self.counts.iter().position(|count| *count == least).unwrap_or(0)
+    fn add(&mut self, way: usize, amount: u64) {
+        let before = self.counts[way];
+        self.counts[way] = before.saturating_add(amount);
+        if before == self.smallest {
+            self.find_smallest();
+        }
+    }
+
+    /// Gives the place with the smallest count to an id, and returns it with the id that had it.
+    fn replace(&mut self, hash: IdHash, subject: Subject, error: u64, amount: u64) -> (usize, IdHash) {
+        let way = self.counts.iter().position(|count| *count == self.smallest).unwrap_or(0);
+        let lost = self.hashes[way];
+        self.is_exact &= lost == IdHash::EMPTY;
+        self.tags[way] = hash.tag();
+        self.hashes[way] = hash;
+        self.subjects[way] = subject;
+        self.errors[way] = error;
+        self.counts[way] = error.saturating_add(amount);
+        self.find_smallest();
+        (way, lost)
+    }
+
+    fn find_smallest(&mut self) {
+        self.smallest = self.counts.iter().copied().fold(u64::MAX, u64::min);
     }
 
     /// Returns the bounds of the id at this place.
@@ -187,13 +249,51 @@ impl Set {
     }
 
     /// Returns the most that an id of this set can have used if it has no place.
-    fn max_without_place(&self) -> u64 {
-        // If no id has lost its place, one that has none was never counted.
-        if self.is_exact() { 0 } else { self.counts[self.smallest()] }
+    const fn max_without_place(&self) -> u64 {
+        if self.is_exact { 0 } else { self.smallest }
+    }
+}
+
+impl Cells {
+    /// The bytes that all cells have.
+    pub(crate) const SIZE: usize = CELLS * size_of::<u32>();
+    /// The value of a cell that says nothing, because its sum does not fit.
+    const UNKNOWN: u32 = u32::MAX;
+
+    pub(crate) fn new() -> Self {
+        Self(vec![0; CELLS].into_boxed_slice())
     }
 
-    fn is_exact(&self) -> bool {
-        self.errors == [0; WAYS]
+    pub(crate) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// Adds an amount to the cell of an id if the sum is below the smallest count of its set. Returns whether it did.
+    #[inline]
+    fn add_below(&mut self, smallest: u64, hash: IdHash, amount: u64) -> bool {
+        let cell = &mut self.0[hash.cell()];
+        let sum = u64::from(*cell).saturating_add(amount);
+        match u32::try_from(sum) {
+            Ok(sum32) if sum < smallest && sum32 < Self::UNKNOWN => {
+                *cell = sum32;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the most that an id without a place can have used.
+    fn max(&self, hash: IdHash) -> u64 {
+        match self.0[hash.cell()] {
+            Self::UNKNOWN => u64::MAX,
+            sum => u64::from(sum),
+        }
+    }
+
+    /// Notes that an id with this count has lost its place.
+    fn raise(&mut self, hash: IdHash, count: u64) {
+        let cell = &mut self.0[hash.cell()];
+        *cell = (*cell).max(u32::try_from(count).unwrap_or(Self::UNKNOWN));
     }
 }
 
@@ -212,9 +312,16 @@ impl Sketch {
         self.total = 0;
     }
 
-    /// Adds an amount to an id of a subject, which have this hash.
+    /// Adds an amount to an id of a subject, which have this hash. Without cells, every id takes a place.
     #[inline]
-    pub(crate) fn add(&mut self, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+    pub(crate) fn add(
+        &mut self,
+        cells: Option<&mut Cells>,
+        hash: IdHash,
+        subject: Subject,
+        id: &[u8],
+        amount: u64,
+    ) {
         if amount == 0 {
             return;
         }
@@ -222,15 +329,22 @@ impl Sketch {
         let index = hash.set();
         let set = &mut self.sets[index];
         if let Some(way) = set.find(hash) {
-            set.counts[way] = set.counts[way].saturating_add(amount);
+            return set.add(way, amount);
+        }
+        let smallest = set.smallest;
+        let Some(cells) = cells else {
+            let (way, _) = set.replace(hash, subject, smallest, amount);
+            return self.ids[index * WAYS + way].set(id);
+        };
+        if cells.add_below(smallest, hash, amount) {
+            set.is_exact = false;
             return;
         }
-        let way = set.smallest();
-        let error = set.counts[way];
-        set.hashes[way] = hash;
-        set.counts[way] = error.saturating_add(amount);
-        set.errors[way] = error;
-        set.subjects[way] = subject;
+        let error = cells.max(hash).min(smallest);
+        let (way, lost) = set.replace(hash, subject, error, amount);
+        if lost != IdHash::EMPTY {
+            cells.raise(lost, smallest);
+        }
         self.ids[index * WAYS + way].set(id);
     }
 
@@ -280,7 +394,7 @@ impl SketchCounts {
 
     /// Returns whether every count is exact: no id has lost its place.
     pub(crate) fn is_exact(&self) -> bool {
-        self.sets.iter().all(Set::is_exact)
+        self.sets.iter().all(|set| set.is_exact)
     }
 }
 
