@@ -117,7 +117,8 @@ impl<'s, 'a> Collector<'s, 'a> {
                 Ok(Some((Decoded::Blank, len))) => *taken += len,
                 Ok(Some((Decoded::Command, len))) => {
                     *taken += len;
-                    if let Some(stop) = self.add(&rest[..len], words) {
+                    let (command, others) = rest.split_at(len);
+                    if let Some(stop) = self.add(command, words, !others.is_empty()) {
                         return stop;
                     }
                 }
@@ -133,7 +134,7 @@ impl<'s, 'a> Collector<'s, 'a> {
 
     /// Adds one command, or returns why it ends what is collected.
     #[inline]
-    fn add(&mut self, bytes: &'a [u8], words: &Words<'a>) -> Option<Stop<'a>> {
+    fn add(&mut self, bytes: &'a [u8], words: &Words<'a>, others_follow: bool) -> Option<Stop<'a>> {
         // Any other command may change what the next one may do: a transaction may begin, or another client log in.
         self.template = None;
         match RespCommand::parse(words) {
@@ -142,7 +143,7 @@ impl<'s, 'a> Collector<'s, 'a> {
                 if let ThrottleUse::GiveBack(units) = request.usage() {
                     return Some(Stop::Alone(Alone::GiveBack(request, units)));
                 }
-                self.template = ThrottleTemplate::new(bytes, request);
+                self.template = others_follow.then(|| ThrottleTemplate::new(bytes, request)).flatten();
                 self.asked.push(Asked::Throttle(request));
                 None
             }
