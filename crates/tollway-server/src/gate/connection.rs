@@ -299,7 +299,8 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 Next::Read(missing) => missing,
                 Next::Refuse => return End::Refused,
                 Next::Close | Next::Again => {
-                    let _ = self.stream.shutdown().await;
+                    // TLS has a farewell to send, for which a peer that does not read leaves no room.
+                    let _ = timeout(bounds.linger, self.stream.shutdown()).await;
                     return End::Closed;
                 }
             };

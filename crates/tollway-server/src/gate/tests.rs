@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncWriteExt, duplex};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -397,6 +397,59 @@ async fn a_watcher_that_does_not_read_is_cut() {
     assert!(timeout(TEST_TIMEOUT, served).await.is_ok());
     assert_eq!(worker.metrics.cut_write.get(), 1);
     assert!(!worker.shared.feed.is_watched(), "its place is free again");
+}
+
+/// A session that answers nothing, and closes the connection.
+struct Hasty;
+
+impl Session for Hasty {
+    type Scratch = ();
+
+    async fn receive(&mut self, arrived: &[u8], _: &mut Vec<u8>, (): &mut (), _: bool) -> Received {
+        Received { taken: arrived.len(), next: Next::Close, at: Instant::now() }
+    }
+}
+
+/// A stream that has a farewell to send, like that of TLS, and whose peer leaves no room for it.
+struct NoRoomForFarewell(DuplexStream);
+
+impl AsyncRead for NoRoomForFarewell {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for NoRoomForFarewell {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_no_room_for_the_farewell_is_cut() {
+    let bounds = Bounds { linger: Duration::from_millis(10), ..Bounds::default() };
+    let (worker, _switch) = worker(bounds);
+    let (stream, mut peer) = duplex(64);
+    peer.write_all(b"close").await.unwrap();
+    let buffers = BufferPool::new();
+    let served = connection::serve(NoRoomForFarewell(stream), Hasty, permit(), &buffers, &worker);
+    assert!(timeout(TEST_TIMEOUT, served).await.is_ok());
 }
 
 #[tokio::test]
