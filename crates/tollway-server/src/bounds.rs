@@ -28,6 +28,8 @@ pub struct Bounds {
     pub frame_time: Duration,
     /// The number of TLS handshakes that one gate may have in progress.
     pub tls_handshakes: usize,
+    /// The number of TLS handshakes that one address may have in progress at one gate, unless it is loopback.
+    pub tls_handshakes_per_address: usize,
     /// The time that a TLS handshake may take.
     pub tls_handshake_time: Duration,
     /// The number of calls that one gRPC connection may have in flight: as many as Envoy sends to a service by default.
@@ -63,7 +65,7 @@ pub struct Bounds {
     pub delays: usize,
     /// The time that a client may take to receive its answers.
     pub write_time: Duration,
-    /// The time that a refused client may take to read the refusal.
+    /// The time that a refused client may take to read the refusal, and any client to take the farewell of TLS.
     pub linger: Duration,
     /// The time for which an idle connection is still read when a drain begins: a request may be on its way.
     pub drain_idle: Duration,
@@ -85,6 +87,7 @@ impl Default for Bounds {
             body_time: Duration::from_secs(10),
             frame_time: Duration::from_secs(10),
             tls_handshakes: 1_024,
+            tls_handshakes_per_address: 256,
             tls_handshake_time: Duration::from_secs(5),
             rls_streams: 1_024,
             rls_decisions: 4_096,

@@ -30,6 +30,8 @@ const SEARCH_PAUSE: u32 = 20;
 /// Counts the connections of one gate on all workers.
 pub(crate) struct ConnectionLimit {
     max: MaxConnections,
+    /// The number that one address may have, unless it is loopback, if it is not that of `max`.
+    share: Option<usize>,
     reserve: usize,
     /// The networks that may connect; everybody may without it.
     networks: Option<TrustedNetworks>,
@@ -78,6 +80,7 @@ impl ConnectionLimit {
         let started = Instant::now();
         Self {
             max: *max,
+            share: None,
             reserve: 0,
             networks: None,
             throttle: LogThrottle::new(LOG_PAUSE, started),
@@ -103,6 +106,12 @@ impl ConnectionLimit {
         self
     }
 
+    /// Sets how many connections one address may have, unless it is loopback.
+    pub(crate) fn with_share(mut self, share: usize) -> Self {
+        self.share = Some(share);
+        self
+    }
+
     /// Returns the maximum number of connections, with the reserve.
     pub(crate) fn max(&self) -> usize {
         self.max.total + self.reserve
@@ -122,7 +131,8 @@ impl ConnectionLimit {
         }
         let address = counted_address(peer);
         let mut table = self.lock();
-        let max = self.max.of_address(address.is_loopback());
+        let is_loopback = address.is_loopback();
+        let max = self.share.filter(|_| !is_loopback).unwrap_or_else(|| self.max.of_address(is_loopback));
         let refused = if table.by_address.get(&address).is_some_and(|open| *open >= max) {
             Some(&self.refused_address)
         } else if table.connections.len() >= self.max.total && !self.evict_idle(&mut table) {
@@ -350,6 +360,17 @@ mod tests {
         let admitted = peers.map(|peer| limit.admit(address(peer)));
         assert_eq!(admitted.each_ref().map(Option::is_some), [true, true, false, false, false]);
         assert_eq!((limit.refused_network.get(), limit.accepted.get()), (3, 2));
+    }
+
+    #[test]
+    fn a_share_is_for_each_address_but_loopback() {
+        let limit =
+            Arc::new(ConnectionLimit::new(&MaxConnections { total: 10, per_address: None }).with_share(2));
+        let peers =
+            ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "127.0.0.1", "127.0.0.1", "127.0.0.1"];
+        let admitted = peers.map(|peer| limit.admit(address(peer)));
+        assert_eq!(admitted.each_ref().map(Option::is_some), [true, true, false, true, true, true, true]);
+        assert_eq!(limit.refused_address.get(), 1);
     }
 
     #[test]

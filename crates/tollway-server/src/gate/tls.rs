@@ -6,7 +6,8 @@
 //! ([`TlsStream`]).
 //!
 //! Handshakes are bounded in number and in time. When there are too many, the one that has waited for its client for
-//! longest is closed, so clients that never finish theirs do not keep others out.
+//! longest is closed, so clients that never finish theirs do not keep others out. One address can have a part of them
+//! only: otherwise it could begin so many that those of others never end.
 
 mod files;
 mod handshake;
@@ -90,7 +91,7 @@ impl TlsServer {
         let max = MaxConnections { total: bounds.tls_handshakes, per_address: None };
         let server = Arc::new(Self {
             in_force: ArcSwap::from_pointee(files.into()),
-            handshakes: Arc::new(ConnectionLimit::new(&max)),
+            handshakes: Arc::new(ConnectionLimit::new(&max).with_share(bounds.tls_handshakes_per_address)),
             threads: Arc::clone(threads),
             counters: HandshakeCounters::default(),
             throttle: LogThrottle::new(LOG_PAUSE, Instant::now()),
@@ -100,7 +101,8 @@ impl TlsServer {
         Ok((server, Box::new(reload)))
     }
 
-    /// Begins a handshake, or returns `None` if there are too many and none of them waits for its client.
+    /// Begins a handshake, or returns `None` if this address has too many, or if there are too many and none of them
+    /// waits for its client.
     pub(super) fn begin(self: &Arc<Self>, peer: IpAddr) -> Option<Handshake> {
         let permit = self.handshakes.admit(peer)?;
         Some(Handshake::new(Arc::clone(self), peer, permit))
