@@ -220,6 +220,19 @@ fn new_files_take_effect_and_bad_ones_do_not() {
 }
 
 #[test]
+fn clients_of_an_authority_that_is_removed_are_refused() {
+    let server = start_mtls(|_| {});
+    let (certificates, others) = (&server.files.certificates, TlsFiles::new());
+    let alice = TlsClient::new(certificates.authority(), Some(&certificates.sign_client("alice")));
+    let mallory = TlsClient::new(certificates.authority(), Some(&others.certificates.sign_client("mallory")));
+    let is_served = |client: &TlsClient| client.get(server.http(), "/healthz").is_ok();
+    assert!(is_served(&alice) && !is_served(&mallory));
+    fs::copy(others.certificates.authority(), certificates.authority()).unwrap();
+    eventually("the other authority", || is_served(&mallory));
+    assert!(!is_served(&alice));
+}
+
+#[test]
 fn a_handshake_that_takes_too_long_is_cut() {
     let server = start_tls(|settings| settings.bounds.tls_handshake_time = SHORT);
     // One says nothing, and the other stops in the middle of its first message.
@@ -251,7 +264,10 @@ fn the_newest_handshake_replaces_the_one_that_has_waited_for_longest() {
 
 #[test]
 fn a_drain_does_not_wait_for_handshakes() {
-    let server = start_tls(|settings| settings.bounds.tls_handshake_time = TEST_TIMEOUT * 10);
+    let server = start_tls(|settings| {
+        settings.bounds.tls_handshake_time = TEST_TIMEOUT * 10;
+        settings.bounds.drain = TEST_TIMEOUT * 10;
+    });
     let mut silent = server.gate.connect();
     // The server has accepted the silent one, because this one came later, or is on the other worker.
     assert!(server.files.client().get(server.http(), "/healthz").unwrap().starts_with("HTTP/1.1 200 "));
