@@ -84,8 +84,8 @@ impl Misconfigured {
 /// Returns what to do about an error that is a mistake in the configuration.
 fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
     const LOGIN: &str = "check the username, the password and the password_file of the store";
-    const TLS: &str = "check tls_ca, tls_cert and tls_key, and that the certificate is for the host in the URL; use \
-                       redis:// without TLS";
+    const TLS: &str = "check tls_ca, tls_cert and tls_key, and that the certificate is for the host in the URL; if \
+                       this Redis has no TLS, write redis://";
     if error.is::<PasswordFileError>() {
         return Some(LOGIN);
     }
