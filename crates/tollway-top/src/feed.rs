@@ -14,7 +14,7 @@ const QUEUE: usize = 16;
 /// The time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A piece of news for the screen.
+/// Tells the screen what has happened.
 #[derive(Debug)]
 pub(crate) enum News {
     Event(LiveEvent),

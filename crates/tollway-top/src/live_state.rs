@@ -14,7 +14,7 @@ const LIMIT_STEP: u64 = 10;
 /// The number of limits whose points are kept: more than a server sends.
 const LIMITS_MAX: usize = 1_000;
 
-/// The figures of a server.
+/// Keeps the figures of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveState {
     totals: VecDeque<LiveCounts>,
@@ -31,7 +31,7 @@ pub(crate) struct LostConnection {
     pub(crate) reason: String,
 }
 
-/// The decisions of one limit over the last minutes.
+/// Counts the decisions of one limit over the last minutes.
 #[derive(Clone, Debug)]
 struct LimitPoints {
     step: u64,

@@ -20,8 +20,8 @@ pub fn terminal_width() -> Option<u16> {
     ratatui::crossterm::terminal::size().ok().map(|(columns, _)| columns)
 }
 
-/// Shows the events of a stream in the terminal until a key or `should_stop` ends it, and connects again with the client
-/// when the stream ends. The terminal is restored, also after a panic.
+/// Shows the events of a stream in the terminal until a key or `should_stop` ends it, and connects again with the
+/// client when the stream ends. The terminal is restored, also after a panic.
 pub fn run(
     client: Client,
     stream: EventStream,

@@ -25,7 +25,7 @@ const GUTTER: u16 = 2;
 /// The longest text of one screen, in lines: a server sends at most 500 limits, 100 denials and 20 ids.
 const TEXT_ROWS_MAX: u16 = 1_000;
 
-/// The colors of the screen, or none.
+/// Says whether the screen has colors, and which.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     /// False if the screen has no colors, as `NO_COLOR` asks.

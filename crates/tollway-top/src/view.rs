@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 100;
 
-/// The order of the limits.
+/// Names the orders that the limits can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LimitOrder {
     /// By the requests of the last second.
@@ -64,7 +64,7 @@ impl Panel {
     }
 }
 
-/// The choices of a person.
+/// Keeps the choices of a person.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     pub(crate) order: LimitOrder,

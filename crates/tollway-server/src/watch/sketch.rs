@@ -12,8 +12,8 @@
 //!
 //! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= smallest` of its set for
 //! one that has none: an id that never had a place is below its cell, and one that lost it had the smallest count. So
-//! every bound that is shown holds, and not only probably. An id with more than a sixteenth of what its set counts keeps
-//! its place for certain. The hash is keyed with random numbers, so nobody can choose ids that share a set.
+//! every bound that is shown holds, and not only probably. An id with more than a sixteenth of what its set counts
+//! keeps its place for certain. The hash is keyed with random numbers, so nobody can choose ids that share a set.
 //!
 //! Nothing here reads a clock. A sketch counts what it is told until it is cleared; [`Generations`] lets old counts go.
 //!

@@ -20,7 +20,7 @@ const GAP: u16 = 3;
 /// The columns that the name of the server needs at least.
 const SERVER_MIN: u16 = 7;
 
-/// The texts of the header.
+/// Holds the texts of the header.
 pub(super) struct HeaderLines {
     server: String,
     health: Cell,

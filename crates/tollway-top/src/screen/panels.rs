@@ -20,7 +20,7 @@ const SPARK_WIDTH: usize = 12;
 /// The share of its largest number from which the number of buckets is a warning.
 const NEARLY_FULL: f64 = 0.9;
 
-/// The columns and the rows of a panel.
+/// Holds the columns and the rows of a panel.
 pub(super) struct PanelRows {
     pub(super) panel: Panel,
     columns: Vec<Column>,

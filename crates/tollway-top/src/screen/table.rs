@@ -10,7 +10,7 @@ const GAP: u16 = 2;
 /// The width that texts are cut to in a window that is too narrow even for the columns that always stay.
 const TEXT_MIN: u16 = 6;
 
-/// One column of a table.
+/// Describes one column of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
@@ -33,7 +33,7 @@ impl Column {
     }
 }
 
-/// One text of a table.
+/// Holds one text of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) text: String,
