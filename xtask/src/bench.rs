@@ -14,8 +14,8 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// The names of all benchmarks, as the command line takes them.
-pub(crate) const NAMES: [&str; 11] =
-    ["core", "http", "gates", "resp", "smockron", "rls", "guard", "redis", "tower", "python", "build"];
+pub(crate) const NAMES: [&str; 12] =
+    ["core", "http", "tls", "gates", "resp", "smockron", "rls", "guard", "redis", "tower", "python", "build"];
 
 /// The programs that the HTTP benchmark needs: a peer, a load generator, and what another peer is built with.
 const HTTP_PROGRAMS: &[Program] =
@@ -42,7 +42,7 @@ const SMOCKRON_PROGRAMS: &[Program] =
 const RLS_PROGRAMS: &[Program] =
     &[("h2load", "nghttp2-client"), ("taskset", "util-linux"), ("protoc", "protobuf-compiler")];
 
-/// The programs that the proxy is compared with, and the load generator.
+/// The programs that the proxy and TLS are compared with, and the load generator.
 const GUARD_PROGRAMS: &[Program] = &[("nginx", "nginx"), ("wrk", "wrk"), ("taskset", "util-linux")];
 
 /// The programs that the benchmark of the Python package needs.
@@ -88,7 +88,7 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
             setup::install(steps, RLS_PROGRAMS)?;
             bench.arg(tollway(steps)?).arg(rls_peers(steps)?).arg(throttlecrab(steps)?)
         }
-        "guard" => {
+        "guard" | "tls" => {
             setup::install(steps, GUARD_PROGRAMS)?;
             bench.arg(tollway(steps)?)
         }

@@ -156,6 +156,10 @@ impl Write for Blocking<'_, '_> {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        // Most answers are one record, and the system call for one slice is cheaper.
+        if let [bytes] = slices {
+            return self.write(bytes);
+        }
         Self::ready(Pin::new(&mut *self.socket).poll_write_vectored(self.context, slices))
     }
 

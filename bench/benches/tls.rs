@@ -1,0 +1,323 @@
+//! Benchmarks TLS on the HTTP gate: beside the same gate in plain text, and for a client during a storm of handshakes.
+//!
+//! `cargo xtask bench tls`, which passes the path of Tollway's program.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tollway_bench::rounds::{Contestant, Spread, alternate};
+use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, nginx, pin_this_thread};
+use tollway_testbed::Certificates;
+
+const ROUNDS: usize = 7;
+const TURN: Duration = Duration::from_secs(2);
+const CONNECTIONS: usize = 50;
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// The number of handshakes in a storm.
+const STORM: usize = 1_000;
+/// The number of storms, each after a quiet time of the same client.
+const STORMS: usize = 9;
+const QUIET: Duration = Duration::from_secs(1);
+/// The time between two requests of the client whose answers are timed.
+const PACE: Duration = Duration::from_micros(500);
+const BODY: &str = r#"{"limit":"PerUser","id":"alice","cost":1}"#;
+
+fn main() -> io::Result<()> {
+    let programs: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let [tollway] = programs.as_slice() else {
+        return Err(io::Error::other("pass the path of tollway"));
+    };
+    let scratch = ScratchDirectory::new()?;
+    let certificates = Certificates::create(scratch.path());
+    let plain = start_tollway(tollway, scratch.path(), "plain", None)?;
+    let secured = start_tollway(tollway, scratch.path(), "tls", Some(&certificates))?;
+    let [nginx_plain, nginx_secured] =
+        [start_nginx(scratch.path(), None)?, start_nginx(scratch.path(), Some(&certificates))?];
+    let config = client_config(&certificates)?;
+    let spend = post();
+    let mut loads = [
+        Load::open("nginx, plain", &nginx_plain, None, GET)?,
+        Load::open("nginx, TLS", &nginx_secured, Some(&config), GET)?,
+        Load::open("tollway, plain", &plain, None, &spend)?,
+        Load::open("tollway, TLS", &secured, Some(&config), &spend)?,
+    ];
+    let mut contestants: Vec<_> = loads
+        .iter_mut()
+        .map(|load| Contestant {
+            name: load.name,
+            work: Box::new(|| load.run().expect("a server answers as it did before")),
+        })
+        .collect();
+    println!(
+        "{CONNECTIONS} kept connections, server on one core, clients on the other: thousands of requests a second;"
+    );
+    println!("median (lowest to highest) of {ROUNDS} turns of {TURN:?}, taken alternately");
+    pin_this_thread(1);
+    let standings = alternate(ROUNDS, &mut contestants);
+    drop(contestants);
+    for (standing, load) in standings.iter().zip(&loads) {
+        let rate = Spread::of(vec![
+            1e6 / standing.nanos.high,
+            1e6 / standing.nanos.median,
+            1e6 / standing.nanos.low,
+        ]);
+        println!(
+            "  {:16} {rate:.1}k, {:.1} µs of the server's CPU for a request",
+            standing.name,
+            load.cpu_micros()
+        );
+    }
+    let ratio = |of: usize, to: usize| standings[of].ratio_to(&standings[to]);
+    println!("  requests/s, TLS / plain: nginx {:.2}, tollway {:.2}", ratio(1, 0), ratio(3, 2));
+    measure_storms(secured.address, &config)
+}
+
+/// Some connections to one server, each of which always has one request in flight. `wrk` takes more time for a TLS
+/// request than the server does, so with it the client would be measured.
+struct Load<'a> {
+    name: &'static str,
+    server: &'a BenchServer,
+    request: &'a [u8],
+    connections: Vec<Box<dyn Connection>>,
+    requests: u64,
+    cpu: Duration,
+}
+
+/// A connection in plain text or by TLS.
+trait Connection: Read + Write {}
+impl<T: Read + Write> Connection for T {}
+
+impl<'a> Load<'a> {
+    fn open(
+        name: &'static str,
+        server: &'a BenchServer,
+        tls: Option<&Arc<ClientConfig>>,
+        request: &'a [u8],
+    ) -> io::Result<Self> {
+        let connect = |_| -> io::Result<Box<dyn Connection>> {
+            let mut connection: Box<dyn Connection> = match tls {
+                None => Box::new(connect_plain(server.address)?),
+                Some(config) => Box::new(connect(server.address, config)?),
+            };
+            send(&mut *connection, request)?;
+            Ok(connection)
+        };
+        let connections = (0..CONNECTIONS).map(connect).collect::<io::Result<_>>()?;
+        Ok(Self { name, server, request, connections, requests: 0, cpu: Duration::ZERO })
+    }
+
+    /// Runs one turn, and returns the nanoseconds of a request.
+    fn run(&mut self) -> io::Result<f64> {
+        let (began, cpu, mut requests) = (Instant::now(), self.server.cpu_time()?, 0_u64);
+        while began.elapsed() < TURN {
+            for connection in &mut self.connections {
+                receive(&mut **connection)?;
+                send(&mut **connection, self.request)?;
+                requests += 1;
+            }
+        }
+        let took = began.elapsed();
+        self.cpu += self.server.cpu_time()? - cpu;
+        self.requests += requests;
+        Ok(took.as_nanos() as f64 / requests as f64)
+    }
+
+    fn cpu_micros(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / 1e3 / self.requests as f64
+    }
+}
+
+fn send(connection: &mut dyn Connection, request: &[u8]) -> io::Result<()> {
+    connection.write_all(request)?;
+    connection.flush()
+}
+
+/// Reads one answer: those of nginx have no body, and those of Tollway are a JSON object.
+fn receive(connection: &mut dyn Connection) -> io::Result<()> {
+    let (mut answer, mut filled) = ([0; 4096], 0);
+    loop {
+        match connection.read(&mut answer[filled..])? {
+            0 => return Err(io::Error::other("the server closed the connection")),
+            read => filled += read,
+        }
+        let answer = &answer[..filled];
+        if answer.ends_with(b"}") || answer.ends_with(b"\r\n\r\n") && answer.starts_with(b"HTTP/1.1 204 ") {
+            return Ok(());
+        }
+    }
+}
+
+fn post() -> Vec<u8> {
+    let head = "POST /v1/spend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    format!("{head}Content-Length: {}\r\n\r\n{BODY}", BODY.len()).into_bytes()
+}
+
+fn start_tollway(
+    program: &str,
+    scratch: &Path,
+    name: &str,
+    certificates: Option<&Certificates>,
+) -> io::Result<BenchServer> {
+    let (address, config) = (free_address()?, scratch.join(format!("{name}.yaml")));
+    let tls = certificates.map(|certificates| {
+        format!(
+            ", tls: {{ cert: {}, key: {} }}",
+            certificates.certificate().display(),
+            certificates.key().display()
+        )
+    });
+    let text = format!(
+        "limits: {{ PerUser: {{ burst: 1000000000, count: 1000, period: 1s }} }}\n\
+         gates: {{ http: {{ listen: '{address}'{} }} }}\n",
+        tls.unwrap_or_default()
+    );
+    fs::write(&config, text)?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--workers", "1", "--config"]).arg(config);
+    BenchServer::start(command, address)
+}
+
+fn start_nginx(scratch: &Path, certificates: Option<&Certificates>) -> io::Result<BenchServer> {
+    let address = free_address()?;
+    let listen = certificates.map_or_else(
+        || format!("listen {address};"),
+        |certificates| {
+            let (cert, key) = (certificates.certificate().display(), certificates.key().display());
+            format!("listen {address} ssl; ssl_certificate {cert}; ssl_certificate_key {key};")
+        },
+    );
+    let name = if certificates.is_some() { "nginx-tls" } else { "nginx-plain" };
+    let zone = "limit_req_zone $arg_id zone=per_user:10m rate=1000000r/s;";
+    let location = "location / { limit_req zone=per_user burst=1000000 nodelay; return 204; }";
+    let command = nginx(scratch, name, &format!("{zone} server {{ {listen} {location} }}"))?;
+    BenchServer::start(command, address)
+}
+
+/// Times the requests of a client with an open connection, while nothing else happens and during storms.
+fn measure_storms(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<()> {
+    let mut live = connect(address, config)?;
+    let (mut quiet, mut stormy, mut ratios, mut worst, mut took) = (vec![], vec![], vec![], vec![], vec![]);
+    for _ in 0..STORMS {
+        let until = Instant::now() + QUIET;
+        let calm = paced(&mut live, || Instant::now() < until)?;
+        let storm_is_over = AtomicBool::new(false);
+        let (during, time) = thread::scope(|scope| {
+            let storm = scope.spawn(|| {
+                let time = storm(address, config);
+                storm_is_over.store(true, Ordering::SeqCst);
+                time
+            });
+            let during = paced(&mut live, || !storm_is_over.load(Ordering::SeqCst));
+            (during, storm.join().expect("a storm does not panic"))
+        });
+        let (calm, during) = (percentiles(calm), percentiles(during?));
+        quiet.push(calm.0);
+        stormy.push(during.0);
+        ratios.push(during.0 / calm.0);
+        worst.push(during.1);
+        took.push(time?.as_secs_f64() * 1e3);
+    }
+    println!(
+        "A client with a request every {PACE:?} over TLS; server on one core, clients on the other; {STORMS} turns"
+    );
+    println!("  p99 in quiet: {:.0} µs", Spread::of(quiet));
+    println!("  p99 while {STORM} clients make handshakes at once: {:.0} µs", Spread::of(stormy));
+    println!("  ratio turn by turn: {:.2}", Spread::of(ratios));
+    println!(
+        "  the slowest answer of a storm: {:.0} µs; a storm took {:.0} ms",
+        Spread::of(worst),
+        Spread::of(took)
+    );
+    Ok(())
+}
+
+/// Sends requests at a fixed pace while the condition holds, and returns the microseconds that each waited.
+fn paced(live: &mut dyn Connection, mut goes_on: impl FnMut() -> bool) -> io::Result<Vec<f64>> {
+    let (request, mut waited, mut due) = (post(), Vec::new(), Instant::now());
+    while goes_on() {
+        // A request that is late because of the answer before has waited since it was due. One that is late because
+        // this thread was not woken in time has not.
+        let now = Instant::now();
+        let began = if now < due {
+            thread::sleep(due - now);
+            Instant::now()
+        } else {
+            due
+        };
+        send(live, &request)?;
+        receive(live)?;
+        waited.push(began.elapsed().as_nanos() as f64 / 1e3);
+        due = began + PACE;
+    }
+    Ok(waited)
+}
+
+/// Returns the 99th percentile, and the greatest.
+fn percentiles(mut waited: Vec<f64>) -> (f64, f64) {
+    waited.sort_by(f64::total_cmp);
+    (waited[waited.len() * 99 / 100], waited[waited.len() - 1])
+}
+
+/// Makes many handshakes at once, and returns the time until the last was done.
+fn storm(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Duration> {
+    pin_this_thread(1);
+    // The other client of this core is the one that is timed. On Linux this is the priority of the thread alone.
+    rustix::process::nice(19)?;
+    let began = Instant::now();
+    let mut clients = Vec::with_capacity(STORM);
+    for _ in 0..STORM {
+        clients.push((TcpStream::connect(address)?, client(config)?));
+    }
+    for (socket, client) in &mut clients {
+        client.write_tls(socket)?;
+    }
+    for (socket, client) in &mut clients {
+        while client.is_handshaking() {
+            client.complete_io(socket)?;
+        }
+    }
+    Ok(began.elapsed())
+}
+
+fn connect(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    Ok(StreamOwned::new(client(config)?, connect_plain(address)?))
+}
+
+fn connect_plain(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    Ok(socket)
+}
+
+fn client(config: &Arc<ClientConfig>) -> io::Result<ClientConnection> {
+    let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+    ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)
+}
+
+fn client_config(certificates: &Certificates) -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(certificates.authority()).map_err(io::Error::other)?;
+    roots.add(authority).map_err(io::Error::other)?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    // Every handshake of a storm is a full one.
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
+}
