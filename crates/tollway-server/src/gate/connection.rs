@@ -208,6 +208,10 @@ pub(super) async fn serve<S: Session>(
     if matches!(end, End::Refused | End::TooSlow(Missing::Head | Missing::Body)) {
         // On the heap: its buffer would otherwise be part of every connection.
         Box::pin(connection.linger()).await;
+    } else {
+        // By TLS, the peer is told that nothing is missing. It may have gone, so this is tried once.
+        poll_fn(|context| Poll::Ready(Pin::new(&mut connection.stream).poll_shutdown(context).is_ready()))
+            .await;
     }
 }
 

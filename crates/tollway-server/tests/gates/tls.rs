@@ -286,6 +286,15 @@ fn a_client_that_does_not_read_is_cut() {
 }
 
 #[test]
+fn a_client_that_is_idle_for_too_long_gets_a_farewell() {
+    let server = start_tls(|settings| settings.bounds.idle = SHORT);
+    let mut client = server.files.client().connect(server.http()).unwrap();
+    assert!(ask_health(&mut client).starts_with("HTTP/1.1 200 "));
+    // Without a farewell, the end would be an error.
+    assert_eq!(client.read(&mut [0; 64]).unwrap(), 0);
+}
+
+#[test]
 fn answers_of_any_length_arrive_whole() {
     let server = start_tls(|_| {});
     let mut client = server.files.client().connect(server.http()).unwrap();
