@@ -48,7 +48,7 @@ pub use recording::{
 };
 pub use response_writer::ResponseWriter;
 pub use rule::{HttpRuleRequest, RuleResponse};
-pub use sender::{HostHeader, SenderHeaders};
+pub use sender::{HostHeader, SenderHeaders, bearer_token};
 pub use server_response::{ResponseError, ServerResponse};
 pub use status::HttpStatus;
 pub use throttlecrab::ThrottlecrabRequest;

@@ -31,6 +31,7 @@
 //! are needed. So the server, the clients, the fuzzers and the tests all run the same functions.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod http;
 pub mod resp;
 pub mod rls;

@@ -33,6 +33,8 @@ pub struct ProblemDetails {
     pub field: Option<String>,
     /// The methods that the path accepts, which are sent in the `Allow` header.
     pub allow: Option<&'static str>,
+    /// The way in which a client can say who it is, which is sent in the `WWW-Authenticate` header.
+    pub challenge: Option<&'static str>,
 }
 
 impl ProblemDetails {
@@ -40,7 +42,7 @@ impl ProblemDetails {
     pub const TYPE_PREFIX: &'static str = "urn:problem-type:tollway:";
 
     fn new(status: HttpStatus, name: &'static str, title: &'static str, detail: String) -> Self {
-        Self { status, name, title, detail, field: None, allow: None }
+        Self { status, name, title, detail, field: None, allow: None, challenge: None }
     }
 
     fn with_field(mut self, field: &str) -> Self {
@@ -135,6 +137,43 @@ impl ProblemDetails {
     pub fn proxies_off() -> Self {
         let detail = "path \"/v1/gate\" is off; remove \"gate: off\" at gates.http";
         Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail.to_owned())
+    }
+
+    /// Creates a problem for a request without a token, at a gate that asks for one.
+    pub fn no_token() -> Self {
+        let detail = "send the header \"Authorization: Bearer TOKEN\"; \"tollway token\" makes a new token";
+        let problem = Self::new(HttpStatus::Unauthorized, "no-token", "A token is needed", detail.to_owned());
+        Self { challenge: Some("Bearer realm=\"tollway\""), ..problem }
+    }
+
+    /// Creates a problem for a request with a token that is not in the file of the gate.
+    pub fn unknown_token() -> Self {
+        let detail = "the token is not in the token file of this gate; it may have been removed";
+        let problem =
+            Self::new(HttpStatus::Unauthorized, "unknown-token", "The token is not known", detail.to_owned());
+        Self { challenge: Some("Bearer realm=\"tollway\", error=\"invalid_token\""), ..problem }
+    }
+
+    /// Creates a problem for a token that lacks the scope which a request needs.
+    pub fn missing_scope(scope: &str) -> Self {
+        let detail = format!("this request needs a token with the scope \"{scope}\"");
+        Self::new(HttpStatus::Forbidden, "missing-scope", "The token lacks a scope", detail)
+    }
+
+    /// Creates a problem for a token that is for other limits than the one that a request names.
+    pub fn other_limits(name: &str) -> Self {
+        let name: String = name.chars().take(128).collect();
+        let detail = format!("the token is for other limits and rules than \"{name}\"");
+        Self::new(HttpStatus::Forbidden, "other-limits", "The token is for other limits", detail)
+            .with_field("limit")
+    }
+
+    /// Creates a problem for a path that shows all limits, and a token that is for some of them.
+    pub fn all_limits() -> Self {
+        let detail = "this path tells about all limits, and the token is for some of them; use a token without a list \
+                      of limits";
+        let title = "The token is for some limits";
+        Self::new(HttpStatus::Forbidden, "all-limits", title, detail.to_owned())
     }
 
     /// Creates a problem for a path that does not accept the method.

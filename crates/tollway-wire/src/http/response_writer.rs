@@ -181,6 +181,9 @@ impl ResponseWriter<'_> {
         if let Some(methods) = problem.allow {
             self.header("Allow", methods);
         }
+        if let Some(challenge) = problem.challenge {
+            self.header("WWW-Authenticate", challenge);
+        }
         if problem.status == HttpStatus::ServiceUnavailable {
             self.header("Retry-After", "1");
         }

@@ -16,6 +16,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// The media type that bodies have.
 const JSON: &[u8] = b"application/json";
 
+/// The scheme of an `Authorization` header with a token, and the space behind it.
+const BEARER: &[u8] = b"Bearer ";
+
 /// The headers of a request that tell who sent it. The default is a request that has none of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SenderHeaders<'a> {
@@ -24,6 +27,7 @@ pub struct SenderHeaders<'a> {
     origin: Option<&'a [u8]>,
     fetch_site: FetchSite,
     content_type: BodyType,
+    authorization: Option<&'a [u8]>,
 }
 
 /// The relation between a page and the server that it asks, as the browser says it.
@@ -52,6 +56,11 @@ impl<'a> SenderHeaders<'a> {
         self.origin = Some(if self.origin.is_some() { b"" } else { value });
     }
 
+    pub(super) fn add_authorization(&mut self, value: &'a [u8]) {
+        // A proxy in front may look at the other one of two, so neither counts.
+        self.authorization = Some(if self.authorization.is_some() { b"" } else { value });
+    }
+
     pub(super) fn add_fetch_site(&mut self, value: &[u8]) {
         match value {
             b"none" => {}
@@ -64,6 +73,12 @@ impl<'a> SenderHeaders<'a> {
     pub(super) fn add_content_type(&mut self, value: &[u8]) {
         let is_json = self.content_type == BodyType::Missing && is_json(value);
         self.content_type = if is_json { BodyType::Json } else { BodyType::Other };
+    }
+
+    /// Returns the token that the client sends, as `Authorization: Bearer TOKEN`.
+    #[inline]
+    pub fn bearer_token(&self) -> Option<&'a [u8]> {
+        bearer_token(self.authorization?)
     }
 
     /// Returns whether the body is JSON by its `Content-Type`, which a page of another site cannot send unasked.
@@ -94,6 +109,13 @@ impl<'a> SenderHeaders<'a> {
             _ => false,
         }
     }
+}
+
+/// Returns the token in the value of an `Authorization` header, whose scheme must be `Bearer`.
+pub fn bearer_token(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(BEARER.len())?;
+    let token = token.trim_ascii();
+    (scheme.eq_ignore_ascii_case(BEARER) && !token.is_empty()).then_some(token)
 }
 
 /// The host and the port that a client asked for.
@@ -155,6 +177,27 @@ mod tests {
         origin.into_iter().for_each(|origin| sender.add_origin(origin.as_bytes()));
         sites.iter().for_each(|site| sender.add_fetch_site(site.as_bytes()));
         sender
+    }
+
+    #[test]
+    fn a_token_is_sent_once_by_the_scheme_bearer() {
+        for (headers, token) in [
+            (&[][..], None),
+            (&["Bearer tw_1"], Some("tw_1")),
+            (&["bearer   tw_1 "], Some("tw_1")),
+            (&["BEARER a b"], Some("a b")),
+            (&["Bearer"], None),
+            (&["Bearer "], None),
+            (&["Bearer\ttw_1"], None),
+            (&["Basic dG9sbHdheQ=="], None),
+            (&["tw_1"], None),
+            (&["Bearer tw_1", "Bearer tw_1"], None),
+            (&["Bearer tw_1", "Basic dG9sbHdheQ==", "Bearer tw_1"], None),
+        ] {
+            let mut sender = SenderHeaders::default();
+            headers.iter().for_each(|header| sender.add_authorization(header.as_bytes()));
+            assert_eq!(sender.bearer_token(), token.map(str::as_bytes), "{headers:?}");
+        }
     }
 
     #[test]

@@ -89,6 +89,9 @@ impl<'a> FramingHeaders<'a> {
                 12 if header.name.eq_ignore_ascii_case("content-type") => {
                     framing.sender.add_content_type(header.value);
                 }
+                13 if header.name.eq_ignore_ascii_case("authorization") => {
+                    framing.sender.add_authorization(header.value);
+                }
                 14 if header.name.eq_ignore_ascii_case("content-length") => {
                     framing.set_length(header.value)?;
                 }
